@@ -239,19 +239,22 @@ OFFLINE_LEARNERS = Registry(
             "preferl.offline.decision_transformer.agent:DecisionTransformer",
             "preferl.offline.learner_configs:DTConfig",
         ),
-        "dtr": Entry("preferl.offline.decision_transformer.agent:DecisionTransformer"),
+        "dtr": Entry(
+            "preferl.offline.decision_transformer.agent:DecisionTransformer",
+            "preferl.offline.learner_configs:CriticDTConfig",
+        ),
     },
 )
 """Agents that learn from recorded experience; called with `observation_space`, `action_space`,
-`config`, `seed` or `seeds`, `steps` and `device`. `POLICIES` of `preferl.offline.experiment.config`
-describes how each takes part in an offline run."""
+`config`, `seed` or `seeds`, `steps` and `device`. Their config, a `LearnerConfig`, describes how
+they take part in an offline run, which calls `learn`, `policies` and `load_policy`, as
+`preferl.offline.OfflineLearner` has them."""
 
 ENGINES = Registry(
     "engine",
     {
         "one-block transformer": Entry("preferl.models.transformer_trace:OneBlock"),
-        "every action": Entry("preferl.offline.decision_transformer.tokens:all_actions"),
-        "next action": Entry("preferl.offline.decision_transformer.tokens:next_actions"),
+        "actions": Entry("preferl.offline.decision_transformer.tokens:predict_actions"),
     },
 )
 """Hand-written faster ways to numbers that a plain version gives as well. Without its line here,

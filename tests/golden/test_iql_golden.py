@@ -1,13 +1,14 @@
 """Twenty updates of implicit Q-learning beside arrays recorded from another implementation."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
-from preferl.offline import IQL, IQLConfig
+from preferl.offline import IQL, IQLConfig, Transitions
 from preferl.offline.transitions import Batch
 
 TOLERANCE = 2e-4
@@ -43,18 +44,29 @@ def learned(golden):
         seeds=[0],
         steps=about["max_steps"],
     )
-    with torch.no_grad():
-        for tensor, value in parameters(agent, golden, "param0"):
-            tensor.copy_(value)
+    state = agent.state()
+    for tensor, value in parameters(state, golden, "param0"):
+        tensor.copy_(value)  # a view of the state's
+    agent.load_state(state)
     measured = []
-    for rows in golden["in:batch_idx"]:
-        metrics = agent._update(batch(golden, rows))
-        agent.step += 1
-        measured.append([float(metrics[name][0].detach()) for name in LOGGED])
+    with pytest.MonkeyPatch.context() as patch:
+        rows = golden["in:batch_idx"]
+        recorded = partial(batch, golden, rows)
+        patch.setattr("preferl.offline.learner.Minibatches", lambda *_: recorded)
+        for _ in rows:
+            metrics = agent.fit(steps(observation, action), 1)
+            measured.append([float(metrics[name][0]) for name in LOGGED])
     return agent, np.array(measured)
 
 
-def batch(golden, rows):
+def steps(observation, action):
+    """A step of the right shape, since minibatches are those recorded."""
+    seen, one = torch.zeros(1, observation), torch.ones(1)
+    return Transitions(seen, torch.zeros(1, action), one, seen, one)
+
+
+def batch(golden, drawn, update):
+    rows = drawn[update]
     observations, actions, rewards, masks, following = (
         torch.from_numpy(golden[f"in:{name}"][rows])[None]
         for name in ("observations", "actions", "rewards", "masks", "next_observations")
@@ -64,23 +76,24 @@ def batch(golden, rows):
     return Batch(states, pairs, actions.mT, rewards, masks, [0])
 
 
-def parameters(agent, golden, at, *, targets=False):
-    """Pairs of the agent's tensors and those recorded."""
-    policy = agent._policies.parameters
-    yield policy["log_std"][0, :, 0], torch.from_numpy(golden[f"{at}:actor/log_stds"])
-    yield from networks(policy, 0, golden, f"{at}:actor", POLICY_LAYERS)
-    yield from networks(agent._values.parameters, 0, golden, f"{at}:value", LAYERS)
+def parameters(state, golden, at, *, targets=False):
+    """Pairs of tensors in an agent's state and those recorded."""
+    log_std = state["policy.values.log_std"]
+    yield log_std[0, :, 0], torch.from_numpy(golden[f"{at}:actor/log_stds"])
+    yield from networks(state, "policy.values", 0, golden, f"{at}:actor", POLICY_LAYERS)
+    yield from networks(state, "value.values", 0, golden, f"{at}:value", LAYERS)
     for k in (0, 1):
-        named = agent._critics.parameters
-        yield from networks(named, k, golden, f"{at}:critic/Critic_{k}", LAYERS)
+        place = f"{at}:critic/Critic_{k}"
+        yield from networks(state, "critic.values", k, golden, place, LAYERS)
         if targets:
-            named = agent._targets.parameters
-            yield from networks(named, k, golden, f"{at}:target_critic/Critic_{k}", LAYERS)
+            place = f"{at}:target_critic/Critic_{k}"
+            yield from networks(state, "target", k, golden, place, LAYERS)
 
 
-def networks(named, k, golden, at, layers):
+def networks(state, kind, k, golden, at, layers):
     for number, layer in enumerate(layers):
-        weight, bias = named[f"weight_{number}"][k], named[f"bias_{number}"][k].flatten()
+        weight = state[f"{kind}.weight_{number}"][k]
+        bias = state[f"{kind}.bias_{number}"][k].flatten()
         last = number == len(layers) - 1
         yield weight.T if last else weight, torch.from_numpy(golden[f"{at}/{layer}/kernel"])
         yield bias, torch.from_numpy(golden[f"{at}/{layer}/bias"])
@@ -91,7 +104,7 @@ def test_losses_and_means_of_every_update(golden, learned):
 
 
 def test_parameters_after_the_last_update(golden, learned):
-    pairs = list(parameters(learned[0], golden, "param20", targets=True))
+    pairs = list(parameters(learned[0].state(), golden, "param20", targets=True))
     assert len(pairs) == 1 + 6 * 6
     for tensor, expected in pairs:
         torch.testing.assert_close(tensor.detach(), expected, atol=TOLERANCE, rtol=0)

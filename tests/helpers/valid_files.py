@@ -49,9 +49,8 @@ from preferl.models import (
 )
 from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
-from preferl.offline.decision_transformer.context import InputStatistics
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
-from preferl.offline.decision_transformer.sequences import are_pictures
+from preferl.offline.decision_transformer.sequences import InputStatistics, are_pictures
 from preferl.offline.decision_transformer.trained import Critics, PixelEncoder
 from preferl.offline.learner import load_training
 from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, TokenShape

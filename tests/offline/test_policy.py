@@ -13,6 +13,7 @@ from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Off
 
 WIDE = spaces.Box(np.array([0.0, -3.0]), np.array([4.0, 3.0]), dtype=np.float64)
 SEEN = spaces.Box(-np.inf, np.inf, (3,))
+LAYER = {"weight_0": torch.zeros(2, 3), "bias_0": torch.zeros(2), "log_std": torch.zeros(2)}
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +43,7 @@ def test_mean_actions_are_scaled_to_the_space():
 
 
 def test_drawn_actions_spread_as_learned_and_stay_in_the_space():
-    parameters = {
-        "weight_0": torch.zeros(2, 3),
-        "bias_0": torch.zeros(2),
-        "log_std": torch.tensor([np.log(0.1), 9.0]),  # beyond the bound of 2
-    }
+    parameters = LAYER | {"log_std": torch.tensor([np.log(0.1), 9.0])}  # beyond the bound of 2
     policy = OfflinePolicy(SEEN, WIDE, parameters, seed=1)
     actions, _ = policy.predict(np.zeros((4000, 3)), deterministic=False)
     assert actions[:, 0].mean() == pytest.approx(2.0, abs=0.02)
@@ -71,7 +68,7 @@ def test_other_observations_are_refused(policy):
     with pytest.raises(SpaceError, match="expected 3 numbers"):
         policy.predict(np.zeros((2, 4)))
     with pytest.raises(SpaceError, match="spaces of a policy"):
-        OfflinePolicy(spaces.Box(-1, 1, (5,)), WIDE, policy._parameters)
+        OfflinePolicy(spaces.Box(-1, 1, (5,)), WIDE, LAYER)
 
 
 def test_what_is_saved_comes_back(policy, tmp_path):

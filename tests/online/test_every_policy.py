@@ -1,5 +1,6 @@
 """Every kind of policy through everything that lets one act: all of them do the same."""
 
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -12,6 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policies, evaluate_policy, film
 from preferl.evaluation.filming import show
 from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.experiment import report as offline_report
 from preferl.online import DatasetConfig, PPOConfig, record, record_dataset
 from preferl.online.acting import act, task_environments
 from preferl.online.algorithms import build_algorithm
@@ -159,3 +161,11 @@ def test_showing(policy, expected):
     shown = show(policy, ENV, seed=0)
     assert is_expected(shown.episode, expected)
     assert len(shown.frames) == shown.episode.steps == LENGTH
+
+
+def test_the_page_of_an_offline_run(policy, expected, monkeypatch):
+    monkeypatch.setattr(offline_report, "load_agent", lambda *_: policy)
+    config = SimpleNamespace(env_id=ENV, episodes=1, max_steps=None)
+    learned = SimpleNamespace(reward=None)
+    shown = offline_report.shown_episode(None, config, None, learned, 0)
+    assert is_expected(shown.episode, expected)

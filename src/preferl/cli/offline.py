@@ -33,7 +33,7 @@ class OfflineRunConfig:
     )
     checkpoint_every: int = 5_000  # updates between two checkpoints.
     processes: int = 2  # that evaluate policies side by side; as many as there are processor cores.
-    # module of yours that registers the reward's model; may be given several times.
+    # module of yours that registers the reward's model or the learner; may be given several times.
     trust: Trust = ()
 
 

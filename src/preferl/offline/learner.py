@@ -12,7 +12,9 @@ from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from preferl.data.episodes import Episodes
 from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, require_in
+from preferl.feedback.step_rewards import Reward
 from preferl.files import writing
 from preferl.functional.value import cosine_decay, gaussian_log_density
 from preferl.models.blocks import kept, kept_share
@@ -70,10 +72,8 @@ class OfflineLearner(ABC, Generic[Settings]):
         steps: int,
         device: torch.device | str = "cpu",
     ) -> None:
-        if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
-            raise ConfigError.mismatch(
-                "seeds", expected="different numbers of at least 0", got=list(seeds)
-            )
+        fine = seeds and len(set(seeds)) == len(seeds) and min(seeds) >= 0
+        ConfigError.check(fine, "seeds", "different numbers of at least 0", list(seeds))
         require_in("steps", steps, 1, math.inf)
         self.observation_space, self.action_space = observation_space, action_space
         self.config = config or cast("Settings", self._settings())
@@ -111,8 +111,7 @@ class OfflineLearner(ABC, Generic[Settings]):
             SpaceError: transitions of other spaces.
             DataError: rewards for another number of agents, or on another device.
         """
-        if steps < 1 or every < 1:
-            raise ConfigError.mismatch("steps and every", expected="at least 1", got=(steps, every))
+        ConfigError.check(min(steps, every) >= 1, "steps and every", "at least 1", (steps, every))
         self._check(data)
         minibatches = Minibatches(data, self._scale, self.seeds, self.config.batch_size)
         end = self.step + steps
@@ -125,6 +124,34 @@ class OfflineLearner(ABC, Generic[Settings]):
                 if on_progress is not None:
                     on_progress(self.step, metrics)
         return metrics
+
+    def learn(
+        self,
+        episodes: Episodes,
+        rewards: FloatArray | None,
+        state: Path,
+        *,
+        checkpoint_every: int,
+        on_progress: OnProgress,
+    ) -> None:
+        """Make the planned updates, going on from the last state in a file if it is there.
+
+        Rewards `[S, T]` take the place of the episodes' own. The file is written every
+        `checkpoint_every` updates; `on_progress` is called every thousand and then.
+        """
+        data = Transitions.of(episodes, rewards=rewards, device=self.device)
+        if state.is_file():
+            self.load_state(load_training(state))
+        while self.step < self.steps:
+            ahead = checkpoint_every - self.step % checkpoint_every
+            self.fit(data, min(ahead, self.steps - self.step), on_progress=on_progress)
+            with writing(state, durable=True) as draft:
+                save_file(self.state(), draft)
+
+    @staticmethod
+    def load_policy(path: Path, reward: Reward | None) -> OfflinePolicy:  # noqa: ARG004
+        """Read a policy that a run saved; it acts without a reward."""
+        return OfflinePolicy.load(path)
 
     def policies(self) -> list[OfflinePolicy]:
         """Copies of the learned policies, one per seed."""
@@ -155,15 +182,12 @@ class OfflineLearner(ABC, Generic[Settings]):
             CheckpointError: the state of other agents; nothing was changed.
         """
         own = self._tensors() | {"step": torch.tensor(0), "seeds": torch.tensor(self.seeds)}
-        found = {name: tuple(tensor.shape) for name, tensor in state.items()}
-        expected = {name: tuple(tensor.shape) for name, tensor in own.items()}
-        if found != expected or tuple(state["seeds"].tolist()) != self.seeds:
-            raise CheckpointError.mismatch(
-                "training state",
-                expected=f"{expected} of seeds {list(self.seeds)}",
-                got=f"{found} of seeds {state.get('seeds', torch.empty(0)).tolist()}",
-                fix="Build the agents with the spaces, seeds and settings it came from.",
-            )
+        seeds = [of["seeds"].tolist() for of in (own, state) if "seeds" in of]
+        expected, got = ({n: tuple(t.shape) for n, t in of.items()} for of in (own, state))
+        fix = "Build the agents with the spaces, seeds and settings it came from."
+        fine = expected == got and seeds[0] == seeds[1]
+        of_seeds = (f"{expected} of seeds {seeds[0]}", f"{got} of seeds {seeds[1:]}")
+        CheckpointError.check(fine, "training state", *of_seeds, fix)
         require_state("training state", state, own)
         for name, tensor in self._tensors().items():
             tensor.copy_(state[name])
@@ -222,19 +246,15 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     def _check(self, data: Transitions) -> None:
         sizes = (data.observations.shape[1], data.actions.shape[1])
-        if sizes != self._sizes or data.next_observations.shape[1] != sizes[0]:
-            raise SpaceError.mismatch(
-                "transitions",
-                expected="observations and actions of {} and {} numbers".format(*self._sizes),
-                got="{} and {}".format(*sizes),
-                fix="Use the spaces of the environment that was recorded.",
-            )
-        if data.rewards.ndim == 2 and len(data.rewards) not in (1, len(self.seeds)):
-            expected = f"one for each of {len(self.seeds)} agents"
-            raise DataError.mismatch("rows of rewards", expected=expected, got=len(data.rewards))
-        if data.observations.device.type != self.device.type:
-            got = data.rewards.device
-            raise DataError.mismatch("device of transitions", expected=self.device, got=got)
+        fine = sizes == self._sizes and data.next_observations.shape[1] == sizes[0]
+        expected, got = "observations and actions of {} and {} numbers", "{} and {}".format(*sizes)
+        fix = "Use the spaces of the environment that was recorded."
+        SpaceError.check(fine, "transitions", expected.format(*self._sizes), got, fix)
+        rows = len(data.rewards) if data.rewards.ndim == 2 else 1
+        expected = f"one for each of {len(self.seeds)} agents"
+        DataError.check(rows in (1, len(self.seeds)), "rows of rewards", expected, rows)
+        fine = data.observations.device.type == self.device.type
+        DataError.check(fine, "device of transitions", self.device, data.rewards.device)
 
 
 @final
@@ -255,28 +275,6 @@ class BehaviourCloning(OfflineLearner[CloningConfig]):
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         return self._climb(batch)
-
-
-def train(
-    learner: OfflineLearner[Any],
-    data: Transitions,
-    state: Path,
-    *,
-    checkpoint_every: int,
-    on_progress: OnProgress,
-) -> None:
-    """Train a fresh learner to its planned updates, from the last state in a file if it is there.
-
-    The file is written every `checkpoint_every` updates; `on_progress` is called every thousand
-    and then.
-    """
-    if state.is_file():
-        learner.load_state(load_training(state))
-    while learner.step < learner.steps:
-        ahead = checkpoint_every - learner.step % checkpoint_every
-        learner.fit(data, min(ahead, learner.steps - learner.step), on_progress=on_progress)
-        with writing(state, durable=True) as draft:
-            save_file(learner.state(), draft)
 
 
 def load_training(path: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Settings of the offline learners: implicit Q-learning, cloning and Decision Transformers."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf
-from typing import Literal, Self, final
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 from preferl.configs import require_words, takes_old_names
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
@@ -27,8 +27,42 @@ def require_ranges(config: object, **ranges: tuple[float, float]) -> None:
             require_in(name, getattr(config, name), low, high)
 
 
+class TrainingCurve(NamedTuple):
+    """A metric that a run's report draws over the updates, and its words there."""
+
+    metric: str
+    unit: str
+    alt: str
+    caption: str
+
+
 @dataclass(frozen=True)
-class GaussianConfig:
+class LearnerConfig:
+    """Settings of an offline learner, and the part that its agents take in a run.
+
+    A learner of your own has a subclass; both are registered as one entry of
+    `preferl.registry.OFFLINE_LEARNERS`.
+    """
+
+    words: ClassVar[str]  # the algorithm, in reports
+    prefix: ClassVar[str] = ""  # of the names of metrics, if not the name of the policy
+    uses_rewards: ClassVar[bool] = True  # clones do not, and are controls of all others
+    has_target: ClassVar[bool] = False  # whether policies have target returns
+    together: ClassVar[bool] = True  # whether agents are one batched computation
+    updates: ClassVar[int] = 100_000  # a tenth of the papers', enough for some thousand steps
+
+    @classmethod
+    def of_run(cls, run: Any) -> "LearnerConfig":  # noqa: ARG003  # for others to look at
+        """The settings of an `OfflineConfig`'s agents; here the defaults."""
+        return cls()
+
+    def curve(self, *, discrete: bool) -> TrainingCurve | None:  # noqa: ARG002  # as above
+        """What the report draws of their training on discrete or other actions, if anything."""
+        return None
+
+
+@dataclass(frozen=True)
+class GaussianConfig(LearnerConfig):
     """Settings that all learners of Gaussian policies share.
 
     Attributes:
@@ -52,15 +86,13 @@ class GaussianConfig:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        if any(units < 1 for units in self.hidden):
-            raise ConfigError.mismatch("hidden", expected="units of at least 1", got=self.hidden)
+        fine = all(units >= 1 for units in self.hidden)
+        ConfigError.check(fine, "hidden", "units of at least 1", self.hidden)
         require_share("dropout", self.dropout)
         require_ranges(self, learning_rate=(0, inf), batch_size=(1, inf))
         low, high = self.log_std_bounds
-        if not -inf < low < high < inf:
-            raise ConfigError.mismatch(
-                "log_std_bounds", expected="a low and a higher one", got=(low, high)
-            )
+        fine = -inf < low < high < inf
+        ConfigError.check(fine, "log_std_bounds", "a low and a higher one", (low, high))
         require_words(self)
 
 
@@ -68,6 +100,16 @@ class GaussianConfig:
 @dataclass(frozen=True)
 class CloningConfig(GaussianConfig):
     """Settings of `BehaviourCloning`: those of `GaussianConfig`, as IQL's policy has them."""
+
+    words = "cloning"
+    prefix = "cloning"
+    uses_rewards = False
+
+    @classmethod
+    def of_run(cls, run: Any) -> Self:
+        """Those that the policies of implicit Q-learning have."""
+        agent = IQLConfig.of_run(run)
+        return cls(**{field.name: getattr(agent, field.name) for field in fields(cls)})
 
 
 @final
@@ -84,6 +126,8 @@ class IQLConfig(GaussianConfig):
         max_weight: of one action in the policy's loss.
     """
 
+    words = "implicit Q-learning"
+
     expectile: float = 0.7
     temperature: float = 3.0
     discount: float = 0.99
@@ -91,16 +135,24 @@ class IQLConfig(GaussianConfig):
     max_weight: float = 100.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.expectile < 1:
-            raise ConfigError.mismatch("expectile", expected="in (0, 1)", got=self.expectile)
-        require_ranges(
-            self,
-            temperature=(0, inf),
-            discount=(0, 1),
-            target_rate=(1e-9, 1),
-            max_weight=(1e-9, inf),
-        )
+        ConfigError.check(0 < self.expectile < 1, "expectile", "in (0, 1)", self.expectile)
+        ranges = {"discount": (0, 1), "target_rate": (1e-9, 1), "max_weight": (1e-9, inf)}
+        require_ranges(self, temperature=(0, inf), **ranges)
         super().__post_init__()
+
+    @classmethod
+    def of_run(cls, run: Any) -> Self:
+        """As given, or those published for the task."""
+        return run.iql or cls.preset(run.row.hyperparameters if run.row else "mujoco")
+
+    def curve(self, *, discrete: bool) -> TrainingCurve:  # noqa: ARG002  # as above
+        """The expected returns."""
+        return TrainingCurve(
+            "value",
+            "expected return",
+            "Returns that agents of each condition expect, over updates.",
+            "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
+        )
 
     @classmethod
     def preset(cls, name: Literal["mujoco", "antmaze", "adroit"]) -> Self:
@@ -142,19 +194,11 @@ class DTRConfig:
     candidates: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 2.0)
 
     def __post_init__(self) -> None:
-        require_ranges(
-            self,
-            weight=(0, inf),
-            discount=(0, 1),
-            learning_rate=(1e-12, inf),
-            target_rate=(1e-9, 1),
-        )
-        if not self.hidden or min(self.hidden) < 1 or not self.candidates:
-            raise ConfigError.mismatch(
-                "hidden and candidates",
-                expected="at least one each, and at least one unit per layer",
-                got=(self.hidden, self.candidates),
-            )
+        rates = {"learning_rate": (1e-12, inf), "target_rate": (1e-9, 1)}
+        require_ranges(self, weight=(0, inf), discount=(0, 1), **rates)
+        fine = self.hidden and min(self.hidden) >= 1 and self.candidates
+        expected = "at least one each, and at least one unit per layer"
+        ConfigError.check(fine, "hidden and candidates", expected, (self.hidden, self.candidates))
 
 
 @final
@@ -201,10 +245,9 @@ class TokenShape:
         require_share("dropout", self.dropout)
 
 
-@final
 @takes_old_names
 @dataclass(frozen=True)
-class DTConfig:
+class DTConfig(LearnerConfig):
     """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.
 
     They are those of appendix A of Chen et al. 2021.
@@ -238,6 +281,13 @@ class DTConfig:
         pixel_encoder: its shape; ignored where states are numbers.
     """
 
+    words = "Decision Transformers"
+    prefix = "dt"
+    has_target = True
+    together = False
+    updates = 10_000  # whose minibatches have twenty times as many steps
+    has_critics: ClassVar[bool] = False
+
     context: int = 20
     width: int = 128
     layers: int = 3
@@ -261,20 +311,43 @@ class DTConfig:
     def __post_init__(self) -> None:
         sizes = ("context", "width", "layers", "heads", "horizon", "batch_size")
         positive = ("scale", "learning_rate", "max_grad_norm")
-        require_ranges(
-            self,
-            **dict.fromkeys(sizes, (1, inf)),
-            **dict.fromkeys(positive, (1e-12, inf)),
-            discount=(0, 1),
-            weight_decay=(0, inf),
-        )
-        if self.width % self.heads:
-            raise ConfigError.mismatch(
-                "width", expected=f"a multiple of {self.heads} heads", got=self.width
-            )
-        if self.regulariser is not None and self.context < 2:
-            expected = "at least 2 for the regulariser: critics learn a step from what follows it"
-            raise ConfigError.mismatch("context", expected=expected, got=self.context)
+        ranges = dict.fromkeys(sizes, (1, inf)) | dict.fromkeys(positive, (1e-12, inf))
+        require_ranges(self, **ranges, discount=(0, 1), weight_decay=(0, inf))
+        expected = f"a multiple of {self.heads} heads"
+        ConfigError.check(self.width % self.heads == 0, "width", expected, self.width)
+        expected = "at least 2 for the regulariser: critics learn a step from what follows it"
+        fine = self.regulariser is None or self.context >= 2
+        ConfigError.check(fine, "context", expected, self.context)
         for name in ("dropout", "warmup"):
             require_share(name, getattr(self, name))
         require_words(self)
+
+    @classmethod
+    def of_run(cls, run: Any) -> "DTConfig":
+        """As given, or the published ones; critics as the policy has them."""
+        given = run.dt or DTConfig(horizon=run.max_steps or DTConfig.horizon)
+        target = given.target if run.target_return is None else run.target_return
+        critics = (given.regulariser or DTRConfig()) if cls.has_critics else None
+        return replace(given, target=target, regulariser=critics)
+
+    def curve(self, *, discrete: bool) -> TrainingCurve:
+        """Their loss."""
+        what, unit = "Mean square error of actions, each number in [−1, 1]", "square error"
+        if discrete:
+            what, unit = "Cross-entropy of actions, in nats", "nats"
+        elif self.action_loss == "gaussian":
+            what = "Negative log likelihood of each number of an action, up to a constant"
+            unit = "nats"
+        what += ", with the critics' term" if self.regulariser else ""
+        alt = "How far predicted actions are from recorded ones, over updates."
+        caption = f"{what}. Thin lines are seeds, the others their means."
+        return TrainingCurve("loss", unit, alt, caption)
+
+
+@final
+@dataclass(frozen=True)
+class CriticDTConfig(DTConfig):
+    """Settings of a Decision Transformer that has the regulariser (DTR)."""
+
+    words = "Decision Transformers with critics (DTR)"
+    has_critics = True

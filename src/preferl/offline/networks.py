@@ -1,14 +1,17 @@
 """Many alike perceptrons as one batched computation, and the optimiser of their parameters."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
 from preferl.training.configs import Precision
+
+update = partial(adam, fused=True, amsgrad=False, maximize=False, weight_decay=0.0)
 
 
 @final
@@ -93,23 +96,10 @@ class Networks:
 
     def descend(self, loss: Tensor, rate: float) -> None:
         """One step of Adam along the gradient of a loss, `[...]` summed over its entries."""
-        gradients = torch.autograd.grad(loss.sum(), self._trained)
-        adam(
-            self._trained,
-            [gradient.contiguous() for gradient in gradients],  # fused: read as they lie in memory
-            self._moments,
-            self._squares,
-            [],
-            self._updates,
-            fused=True,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=rate,
-            weight_decay=0.0,
-            eps=1e-8,
-            maximize=False,
-        )
+        # Contiguous, since the fused update reads gradients as they lie in memory.
+        gradients = [g.contiguous() for g in torch.autograd.grad(loss.sum(), self._trained)]
+        state: Any = (self._moments, self._squares, [], self._updates)
+        update(self._trained, gradients, *state, lr=rate, beta1=0.9, beta2=0.999, eps=1e-8)
 
     def tensors(self) -> dict[str, Tensor]:
         """All that training changes, by name."""

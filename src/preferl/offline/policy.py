@@ -75,11 +75,8 @@ class OfflinePolicy:
         single, batch = batched(observation, self.observation_space)
         flat = flat_observations(batch)
         if flat.shape[1] != self._actor.inputs:
-            raise SpaceError.mismatch(
-                "observation",
-                expected=f"{self._actor.inputs} numbers, as in {self.observation_space}",
-                got=flat.shape[1],
-            )
+            expected = f"{self._actor.inputs} numbers, as in {self.observation_space}"
+            raise SpaceError.mismatch("observation", expected=expected, got=flat.shape[1])
         with torch.no_grad():
             actions = self._actor(torch.from_numpy(flat)).numpy()
         if not deterministic:
@@ -185,12 +182,9 @@ def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int)
         made = there.get(f"bias_{layer}", ())[:1]
         expected |= {f"weight_{layer}": (*made, units), f"bias_{layer}": made}
         units = made[0] if made else 0
-    if not units or units != outputs or there != expected:
-        raise SpaceError.mismatch(
-            "spaces of a policy",
-            expected=f"layers of parameters from {inputs} to {outputs} numbers",
-            got=there,
-        )
+    wanted = f"layers of parameters from {inputs} to {outputs} numbers"
+    fine = units and units == outputs and there == expected
+    SpaceError.check(fine, "spaces of a policy", wanted, there)
 
 
 @final

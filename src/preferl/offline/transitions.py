@@ -13,6 +13,7 @@ from preferl.data.episodes import Episodes
 from preferl.errors import DataError, SpaceError
 from preferl.shapes import Array, FloatArray, Observations
 
+WIDEST = 1 - 1e-5  # actions that agents learn, just inside of the range of a tanh, as D4RL's are
 BLOCK = 32  # minibatches drawn at once: fewer calls, and little enough memory for a cache
 
 
@@ -28,8 +29,6 @@ class Transitions:
         next_observations: `[T, O]`
         continues: `[T]` 0 where the episode terminated, else 1: a time limit ends an episode
             without making the value of what would have followed 0.
-        clip_actions: bound of the actions that agents learn, scaled to [-1, 1]; None has none. The
-            default is D4RL's, just inside of the range of a tanh.
 
     Raises:
         DataError: shapes that do not agree.
@@ -40,20 +39,16 @@ class Transitions:
     rewards: Tensor
     next_observations: Tensor
     continues: Tensor
-    clip_actions: float | None = 1 - 1e-5
 
     def __post_init__(self) -> None:
         steps = len(self.observations)
         for name in ("actions", "next_observations", "continues"):
             got = tuple(getattr(self, name).shape)
-            if got[:1] != (steps,):
-                raise DataError.mismatch(f"Transitions.{name}", expected=f"{steps} rows", got=got)
-        shape = list(self.rewards.shape)
-        if len(shape) not in (1, 2) or shape[-1] != steps:
-            expected = f"shape [{steps}], or [agents, {steps}]"
-            raise DataError.mismatch("Transitions.rewards", expected=expected, got=shape)
-        if not steps:
-            raise DataError.mismatch("Transitions", expected="at least one step", got="none")
+            DataError.check(got[:1] == (steps,), f"Transitions.{name}", f"{steps} rows", got)
+        shape, expected = list(self.rewards.shape), f"shape [{steps}], or [agents, {steps}]"
+        fine = len(shape) in (1, 2) and shape[-1] == steps
+        DataError.check(fine, "Transitions.rewards", expected, shape)
+        DataError.check(steps, "Transitions", "at least one step", "none")
 
     @classmethod
     def of(
@@ -62,7 +57,6 @@ class Transitions:
         *,
         rewards: FloatArray | None = None,
         device: torch.device | str = "cpu",
-        clip_actions: float | None = 1 - 1e-5,
     ) -> Self:
         """The steps of episodes, their last ones included, on the device where agents will learn.
 
@@ -73,23 +67,19 @@ class Transitions:
             DataError: rewards of another length or not finite, or actions that are no floats.
         """
         kind = episodes.actions.dtype
-        if not np.issubdtype(kind, np.floating):
-            raise DataError.mismatch("actions of offline learning", expected="floats", got=kind)
+        DataError.check(kind.kind == "f", "actions of offline learning", "floats", kind)
         rewards = np.asarray(episodes.rewards if rewards is None else rewards)
-        if not np.isfinite(rewards).all():
-            raise DataError.mismatch("rewards", expected="finite numbers", got="NaN or infinity")
-        arrays = {
-            "observations": flat_observations(episodes.observations),
-            "actions": episodes.actions.reshape(len(episodes.actions), -1),
-            "rewards": rewards,
-            "next_observations": flat_observations(episodes.next_observations),
-            "continues": ~episodes.terminated,
-        }
-        tensors = {
-            name: torch.from_numpy(np.array(array, np.float32, order="C")).to(device)
-            for name, array in arrays.items()
-        }
-        return cls(**tensors, clip_actions=clip_actions)
+        finite = np.isfinite(rewards).all()
+        DataError.check(finite, "rewards", "finite numbers", "NaN or infinity")
+        arrays = (
+            flat_observations(episodes.observations),
+            episodes.actions.reshape(len(episodes.actions), -1),
+            rewards,
+            flat_observations(episodes.next_observations),
+            ~episodes.terminated,
+        )
+        own = (np.array(array, np.float32, order="C") for array in arrays)
+        return cls(*(torch.from_numpy(array).to(device) for array in own))
 
     def __len__(self) -> int:
         return len(self.observations)
@@ -121,12 +111,9 @@ def observation_size(space: spaces.Space[Any]) -> int:
             return int(np.prod(space.shape))
         case spaces.Dict():
             return sum(observation_size(part) for part in space.values())
-    raise SpaceError.mismatch(
-        "observations of offline learning",
-        expected="a Box of floats, or a Dict of these",
-        got=space,
-        fix="Turn them into features with a gymnasium wrapper.",
-    )
+    what, expected = "observations of offline learning", "a Box of floats, or a Dict of these"
+    fix = "Turn them into features with a gymnasium wrapper."
+    raise SpaceError.mismatch(what, expected=expected, got=space, fix=fix)
 
 
 @final
@@ -146,12 +133,8 @@ class ActionScale:
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
         """That of an action space."""
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-            raise SpaceError.mismatch(
-                "actions of offline learning",
-                expected="a Box of floats",
-                got=space,
-                fix="Choose a learner for discrete actions.",
-            )
+            what, fix = "actions of offline learning", "Choose a learner for discrete actions."
+            raise SpaceError.mismatch(what, expected="a Box of floats", got=space, fix=fix)
         bounded = space.bounded_below & space.bounded_above
         low = np.where(bounded, space.low, -1).ravel().astype(np.float64)
         high = np.where(bounded, space.high, 1).ravel().astype(np.float64)
@@ -191,9 +174,7 @@ class Minibatches:
         self, data: Transitions, scale: ActionScale, seeds: Sequence[int], batch_size: int
     ) -> None:
         """Lay the steps out as rows, each of which is then one block of memory to copy."""
-        actions = scale.inward(data.actions)
-        if data.clip_actions is not None:
-            actions = actions.clamp(-data.clip_actions, data.clip_actions)
+        actions = scale.inward(data.actions).clamp(-WIDEST, WIDEST)
         # Each is gathered from where its numbers lie side by side, in the order they are used.
         self._states = torch.cat([data.observations, data.next_observations])  # [2 T, O]
         self._pairs = torch.cat([data.observations, actions], dim=1)

@@ -109,7 +109,6 @@ class RewardPreset:
         return trainer.model, report
 
 
-@final
 @dataclass(frozen=True)
 class RewardSettings:
     """A preset by name and what differs from it, as commands take it; None leaves it as it is.

@@ -45,7 +45,7 @@ def fitted(
 
 
 def parameters_of(agent: DecisionTransformer) -> np.ndarray:
-    return np.concatenate([p.detach().numpy().ravel() for p in agent._module.parameters()])
+    return np.concatenate([p.numpy().ravel() for p in agent.policy().parameters.values()])
 
 
 def test_all_fields_that_are_set_here_are_refused_by_name() -> None:

@@ -10,11 +10,12 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from preferl.data import Episodes
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
-from preferl.offline.learner_configs import DTRConfig
+from preferl.offline.learner_configs import DTRConfig, TokenShape
 from preferl.testing import PointWorld, make_episodes
 
 pytest.importorskip("transformers")
@@ -25,10 +26,13 @@ SPACES = WORLD.observation_space, WORLD.action_space
 HORIZON = 12
 
 
+def recorded(spaces_=SPACES) -> Episodes:
+    return make_episodes(np.random.default_rng(0), [HORIZON, 9, 10], *spaces_)
+
+
 def learned(config: DTConfig, spaces_=SPACES) -> DecisionTransformer:
     agent = DecisionTransformer(*spaces_, config, seed=0, steps=3)
-    episodes = make_episodes(np.random.default_rng(0), [HORIZON, 9, 10], *spaces_)
-    agent.fit(agent.sequences(episodes))
+    agent.fit(agent.sequences(recorded(spaces_)))
     return agent
 
 
@@ -45,9 +49,13 @@ def policy(agent) -> DecisionTransformerPolicy:
     return agent.policy(3.0)
 
 
-def test_its_actions_are_those_of_the_model_on_the_whole_history(agent, policy, rng) -> None:
+def test_its_actions_are_those_of_the_model_on_the_whole_history(policy, rng, tmp_path) -> None:
     """The rolling context against Hugging Face's model, called with what happened so far."""
-    model, statistics = agent._module.transformer.eval(), policy.statistics
+    from transformers import DecisionTransformerModel
+
+    policy.save(tmp_path / "policy")
+    model = DecisionTransformerModel.from_pretrained(tmp_path / "policy").eval()
+    statistics = policy.statistics
     seen, rewards = rng.uniform(-1, 1, (7, 2)), rng.normal(size=7)
     done, state = [], None
     for step in range(7):
@@ -88,9 +96,9 @@ def test_environments_side_by_side_are_alone(policy, rng) -> None:
 
 
 def test_a_target_is_a_number_or_a_quantile(agent) -> None:
-    policy = agent.policy("q0.5")
-    assert policy.target == pytest.approx(np.median(agent._data.returns))
-    assert policy.with_target("q1").target == pytest.approx(agent._data.returns.max())
+    policy, returns = agent.policy("q0.5"), recorded().returns
+    assert policy.target == pytest.approx(np.median(returns))
+    assert policy.with_target("q1").target == pytest.approx(returns.max())
     assert policy.with_target("-2.5").target == policy.with_target(-2.5).target == -2.5
     for wrong in ("q1.5", "much", "nan", "q"):
         with pytest.raises(ConfigError):
@@ -232,7 +240,8 @@ def test_drawn_actions_follow_the_logits() -> None:
         "timesteps": torch.from_numpy(context.timesteps),
         "attention_mask": torch.from_numpy(context.real),
     }
-    from preferl.offline.decision_transformer.tokens import next_actions
+    from preferl.offline.decision_transformer.tokens import predict_actions
 
-    expected = next_actions(policy.parameters, policy._shape, batch).softmax(-1)[0]
+    shape = TokenShape(CONFIG.layers, CONFIG.heads, squashed=False)
+    expected = predict_actions(policy.parameters, shape, batch, last=True)[0, -1].softmax(-1)
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 2000, expected, atol=0.05)

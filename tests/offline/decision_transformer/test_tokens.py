@@ -10,7 +10,7 @@ from torch import Tensor
 
 from preferl.errors import ConfigError
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.decision_transformer.tokens import _drop, all_actions, next_actions
+from preferl.offline.decision_transformer.tokens import drop, predict_actions
 from preferl.offline.learner_configs import TokenShape
 from preferl.registry import ENGINES
 from preferl.testing import make_episodes
@@ -53,7 +53,7 @@ def test_actions_are_those_of_hugging_face(model, batch) -> None:
 
     with torch.no_grad():
         theirs = plain_actions(model, batch)
-        ours = all_actions(dict(model.named_parameters()), SHAPE, batch, training=False)
+        ours = predict_actions(dict(model.named_parameters()), SHAPE, batch, training=False)
     real = batch["attention_mask"].bool()
     torch.testing.assert_close(ours[real], theirs[real], atol=1e-6, rtol=1e-5)
 
@@ -61,8 +61,8 @@ def test_actions_are_those_of_hugging_face(model, batch) -> None:
 def test_the_last_action_alone_is_the_last_of_all(model, batch) -> None:
     parameters = dict(model.named_parameters())
     with torch.no_grad():
-        every = all_actions(parameters, SHAPE, batch, training=False)
-        last = next_actions(parameters, SHAPE, batch)
+        every = predict_actions(parameters, SHAPE, batch, training=False)
+        last = predict_actions(parameters, SHAPE, batch, last=True)[:, -1]
     torch.testing.assert_close(last, every[:, -1], atol=1e-6, rtol=1e-5)
 
 
@@ -74,8 +74,8 @@ def test_nothing_later_changes_what_was_predicted(model, batch, name: str) -> No
     since = 3 if name == "actions" else 4
     changed[name][:, since:] = 7
     with torch.no_grad():
-        before = all_actions(parameters, SHAPE, batch, training=False)
-        after = all_actions(parameters, SHAPE, changed, training=False)
+        before = predict_actions(parameters, SHAPE, batch, training=False)
+        after = predict_actions(parameters, SHAPE, changed, training=False)
     torch.testing.assert_close(before[:, :4], after[:, :4], atol=0, rtol=0)
     assert not torch.equal(before[:, 4:], after[:, 4:])
 
@@ -87,8 +87,8 @@ def test_what_stands_in_padding_changes_nothing(model, batch, name: str) -> None
     changed = dict(batch) | {name: batch[name].clone()}
     changed[name][padding] = 9
     with torch.no_grad():
-        before = all_actions(parameters, SHAPE, batch, training=False)
-        after = all_actions(parameters, SHAPE, changed, training=False)
+        before = predict_actions(parameters, SHAPE, batch, training=False)
+        after = predict_actions(parameters, SHAPE, changed, training=False)
     torch.testing.assert_close(before[~padding], after[~padding], atol=0, rtol=0)
 
 
@@ -96,14 +96,14 @@ def test_a_padded_window_is_the_bare_history(model, batch) -> None:
     parameters = dict(model.named_parameters())
     bare = {name: tensor[:1, 2:] for name, tensor in batch.items()}
     with torch.no_grad():
-        padded = all_actions(parameters, SHAPE, batch, training=False)[:1, 2:]
-        alone = all_actions(parameters, SHAPE, bare, training=False)
+        padded = predict_actions(parameters, SHAPE, batch, training=False)[:1, 2:]
+        alone = predict_actions(parameters, SHAPE, bare, training=False)
     torch.testing.assert_close(padded, alone, atol=1e-6, rtol=1e-5)
 
 
 def test_every_parameter_that_is_used_gets_a_gradient(model, batch) -> None:
     trained = {n: p.detach().clone().requires_grad_() for n, p in model.named_parameters()}
-    all_actions(
+    predict_actions(
         trained, replace(SHAPE, dropout=0.1), batch, training=True
     ).square().sum().backward()
     idle = {name for name, p in trained.items() if p.grad is None}
@@ -116,7 +116,7 @@ def test_every_parameter_that_is_used_gets_a_gradient(model, batch) -> None:
 
 def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     torch.manual_seed(0)
-    kept = _drop(torch.ones(1001, 333), 0.1)  # not a multiple of four
+    kept = drop(torch.ones(1001, 333), 0.1)  # not a multiple of four
     assert (kept == 0).double().mean().item() == pytest.approx(0.1, abs=0.002)
     assert kept.mean().item() == pytest.approx(1, abs=0.002)
     assert len(kept.unique()) == 2
@@ -128,8 +128,8 @@ def test_attention_with_dropout_is_the_same_but_for_what_is_dropped(model, batch
     parameters = dict(model.named_parameters())
     nearly_none = replace(SHAPE, dropout=1e-9)  # less than there are levels: nothing is dropped
     with torch.no_grad():
-        expected = all_actions(parameters, SHAPE, batch, training=False)
-        got = all_actions(parameters, nearly_none, batch, training=True)
+        expected = predict_actions(parameters, SHAPE, batch, training=False)
+        got = predict_actions(parameters, nearly_none, batch, training=True)
     torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
 
 
@@ -139,15 +139,18 @@ def test_a_share_outside_of_its_range_is_refused() -> None:
 
 
 @pytest.mark.parametrize("discrete", [False, True])
-def test_without_the_engine_the_library_goes_on(monkeypatch, discrete: bool) -> None:
+def test_without_the_engine_the_library_goes_on(request, discrete: bool) -> None:
     episodes = make_episodes(np.random.default_rng(0), [30, 20])
     actions = spaces.Discrete(2) if discrete else spaces.Box(-1, 1, (2,))
     if discrete:
         episodes = replace(episodes, actions=(episodes.actions[:, 0] > 0).astype(np.int64))
     config = DTConfig(context=4, width=8, layers=2, batch_size=8, dropout=0.0)
     acted = []
-    for engines in (ENGINES._entries, {}):
-        monkeypatch.setattr(ENGINES, "_entries", engines)
+    engine = ENGINES.load("actions")
+    for without in (False, True):
+        if without:
+            ENGINES.remove("actions")
+            request.addfinalizer(lambda: ENGINES.register("actions", engine))
         agent = DecisionTransformer(spaces.Box(-9, 9, (2,)), actions, config, seed=0, steps=5)
         loss = agent.fit(agent.sequences(episodes))["loss"]
         policy, state, steps = agent.policy(spending="even"), None, []

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from preferl.offline.experiment.conditions import _clear_sign, compare, t_quantile
+from preferl.offline.experiment.conditions import compare, t_quantile
 
 GOOD, SAME, BAD = np.array([9.0, 10, 11]), np.array([8.0, 10.5, 11]), np.array([0.0, 1, 2])
+
+
+def clear_sign(ours, theirs):
+    found = compare({"learned": ours, "zero": theirs})
+    return len(found.beaten) - len(found.lost_to)
 
 
 def test_beaten_unclear_and_lost():
@@ -61,8 +66,8 @@ def test_nothing_to_compare_with():
 
 
 def test_agents_that_are_all_alike_are_told_apart_by_any_difference():
-    assert _clear_sign(np.ones(3), np.zeros(3)) == 1
-    assert _clear_sign(np.ones(3), np.ones(3)) == 0
+    assert clear_sign(np.ones(3), np.zeros(3)) == 1
+    assert clear_sign(np.ones(3), np.ones(3)) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -72,7 +77,7 @@ def test_signs_are_those_of_welchs_test(seed):
     test = stats.ttest_ind(ours, theirs, equal_var=False)
     if abs(test.pvalue - 0.05) > 0.002:
         expected = int(np.sign(test.statistic)) if test.pvalue < 0.05 else 0
-        assert _clear_sign(ours, theirs) == expected
+        assert clear_sign(ours, theirs) == expected
 
 
 @pytest.mark.parametrize(("freedom", "within"), [(2, 0.02), (3, 5e-3), (4, 2e-3), (8, 2e-4)])

@@ -33,23 +33,25 @@ def test_settings_are_checked(settings, words):
 
 
 def test_task_and_environment_find_each_other():
-    by_task = OfflineConfig("a", labels=LABELS, task="door-human-v1")
+    by_task = OfflineConfig(demonstrations="a", labels=LABELS, task="door-human-v1")
     assert by_task.env_id == "AdroitHandDoor-v1"
-    assert by_task.agent == IQLConfig.preset("adroit")
-    by_env = OfflineConfig("a", labels=LABELS, env="AdroitHandDoor-v1")
+    assert by_task.settings == IQLConfig.preset("adroit")
+    by_env = OfflineConfig(demonstrations="a", labels=LABELS, env="AdroitHandDoor-v1")
     assert by_env.row.expert == by_task.row.expert
-    other = OfflineConfig("a", labels=LABELS, env="Pendulum-v1", iql=IQLConfig(expectile=0.8))
+    other = OfflineConfig(
+        demonstrations="a", labels=LABELS, env="Pendulum-v1", iql=IQLConfig(expectile=0.8)
+    )
     assert other.row is None
-    assert other.agent.expectile == 0.8
+    assert other.settings.expectile == 0.8
 
 
 def test_where_episodes_are():
-    assert OfflineConfig("a.pickle", labels=LABELS, episodes=0).source == "a.pickle"
+    assert OfflineConfig(demonstrations="a.pickle", labels=LABELS, episodes=0).source == "a.pickle"
     minari = OfflineConfig(dataset="D4RL/door/human-v2", labels=LABELS, episodes=0)
     assert minari.source == "minari:D4RL/door/human-v2"
 
 
 def test_runs_are_remembered_as_json():
-    config = OfflineConfig("a", labels=LABELS, env="E", iql=IQLConfig(hidden=(8,)))
+    config = OfflineConfig(demonstrations="a", labels=LABELS, env="E", iql=IQLConfig(hidden=(8,)))
     run = OfflineRun(config, (0, 2))
     assert from_json(OfflineRun, to_json(run)) == run

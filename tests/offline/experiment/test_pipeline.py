@@ -26,8 +26,7 @@ from preferl.errors import (
     StorageError,
 )
 from preferl.evaluation import evaluate_policy, make_task_env
-from preferl.offline import IQL, IQLConfig, OfflineConfig, OfflinePolicy, run_offline
-from preferl.offline.experiment.config import POLICIES, PolicyKind
+from preferl.offline import IQLConfig, OfflineConfig, OfflinePolicy, run_offline
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import read_jsonl
 from preferl.testing import PointWorld, linear_reward
@@ -327,30 +326,54 @@ def test_cloning_alone_needs_no_labels(data, tmp_path):
     assert "cloned" in (tmp_path / "run/report.html").read_text()
 
 
+CAREFUL = """
+from dataclasses import dataclass
+
+from preferl.offline import IQL, IQLConfig
+from preferl.offline.learner_configs import LearnerConfig
+
+BUILT = []
+
+
+@dataclass(frozen=True)
+class CarefulConfig(LearnerConfig):
+    words = "careful Q-learning"
+
+    expectile: float = 0.6
+
+    @classmethod
+    def of_run(cls, run):
+        return cls(expectile=0.5)
+
+
+class Careful:
+    load_policy = IQL.load_policy
+
+    def __init__(self, observation_space, action_space, config, *, seeds, steps, device):
+        BUILT.append((config.expectile, tuple(seeds)))
+        config = IQLConfig(hidden=(16,), expectile=config.expectile)
+        how = {"seeds": seeds, "steps": steps, "device": device}
+        self.agents = IQL(observation_space, action_space, config, **how)
+        self.learn, self.policies = self.agents.learn, self.agents.policies
+"""
+
+
 def test_a_learner_of_ones_own_takes_part(data, tmp_path, monkeypatch):
-    built = []
-
-    def careful(observation_space, action_space, config, *, seeds, steps, device):
-        built.append((config.expectile, tuple(seeds)))
-        return IQL(observation_space, action_space, config, seeds=seeds, steps=steps, device=device)
-
-    settings = PolicyKind("careful Q-learning", lambda config: replace(config.agent, expectile=0.5))
-    monkeypatch.setitem(POLICIES, "careful", settings)
-    OFFLINE_LEARNERS.register("careful", careful)
+    (tmp_path / "careful_learner.py").write_text(CAREFUL)
+    monkeypatch.syspath_prepend(tmp_path)
+    OFFLINE_LEARNERS.register("careful", "careful_learner:Careful", "careful_learner:CarefulConfig")
     try:
         config = config_of(data, policy="careful", controls=False)
         result = run(config, tmp_path / "run", seeds=(0,))
     finally:
         OFFLINE_LEARNERS.remove("careful")
     assert (result["policy"], list(result["arms"])) == ("careful", ["learned"])
+    built = sys.modules.pop("careful_learner").BUILT
     assert built == [(0.5, (0,))] * 2  # before there is a folder, and to learn
     assert "careful Q-learning" in (tmp_path / "run" / "report.html").read_text()
+    assert "careful/learned/value" in read_jsonl(tmp_path / "run" / "metrics.jsonl")
     with pytest.raises(ConfigError, match="offline learner"):
         run(config, tmp_path / "again", seeds=(0,))
-
-
-def test_every_policy_names_a_learner():
-    assert set(POLICIES) <= set(OFFLINE_LEARNERS.names())
 
 
 @pytest.mark.slow

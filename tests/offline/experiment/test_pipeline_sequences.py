@@ -187,7 +187,7 @@ def test_what_a_config_makes_of_its_settings(data) -> None:
     assert config_of(data, target_return="7").settings.target == "7"
     assert config_of(data).settings.regulariser is None
     assert config_of(data, policy="dtr").settings.regulariser == DTRConfig()
-    assert config_of(data, dt=None, task="door-human-v1").transformer.horizon == 200
+    assert config_of(data, dt=None, task="door-human-v1").settings.horizon == 200
     with pytest.raises(ConfigError, match="target_return: expected a policy with one, dt or dtr"):
         config_of(data, policy="iql", target_return="q1")
 

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, final
@@ -18,7 +19,7 @@ from gymnasium import spaces
 from preferl._optional import require
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, SpaceError, StorageError, require_in
-from preferl.offline.decision_transformer.context import InputStatistics
+from preferl.feedback.step_rewards import Reward
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.decision_transformer.sequences import SequenceCollator, Sequences
 from preferl.offline.decision_transformer.trained import TrainedTransformer
@@ -82,7 +83,8 @@ class DecisionTransformer:
 
     def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
         """Episodes as this agent learns from them, with rewards `[T]` in place of their own."""
-        settings = {n: getattr(self.config, n) for n in ("discount", "scale", "horizon")}
+        names = ("context", "discount", "scale", "horizon")
+        settings = {name: getattr(self.config, name) for name in names}
         return Sequences.of(episodes, self.action_space, rewards=rewards, **settings)
 
     def fit(
@@ -129,32 +131,34 @@ class DecisionTransformer:
 
         require_in("checkpoint_every", checkpoint_every, 1, math.inf)
         require_in("every", every, 1, math.inf)
-        self._check(data)
-        options = dict(options or {})
+        config, module, options = self.config, self._module, dict(options or {})
+        own, got = (module.inputs, module.outputs), (data.states.shape[1:], data.actions.shape[-1])
+        words = "states of shape {} and actions of {} numbers"
+        fix = "Use the spaces of the environment that was recorded."
+        SpaceError.check(own == got, "sequences", words.format(*own), words.format(*got), fix)
         hugging_face.require_options(options)
         target, often = hugging_face.hub_target(options, None if folder is None else Path(folder))
-        config, module = self.config, self._module
         self.steps, epoch = hugging_face.planned_updates(
             options, self.steps, episodes=len(data.returns), batch_size=config.batch_size
         )
+        self._data = data
         if module.critics is not None:
             module.critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
 
         def on_save() -> None:
             try:
                 if often:
-                    self._policy(data).push_to_hub(**target, message="Training under way")
+                    self.policy().push_to_hub(**target, message="Training under way")
             except StorageError as error:  # a hub that is away does not end the training
                 LOGGER.warning("Not pushed this time: %s", error)
 
         hooks = hugging_face.Hooks(module, config, on_progress, on_save)
-        ends = module.critics is not None
-        collate = SequenceCollator(data, config.context, seed=self.seed, ends=ends)
+        collate = SequenceCollator(data, config.context, seed=self.seed)
         with ExitStack() as stack:
             if folder is None:
                 folder, resume = stack.enter_context(TemporaryDirectory()), False
                 options = {"save_strategy": "no"} | options
-            settings = {
+            settings: dict[str, Any] = {
                 "output_dir": str(folder),
                 "max_steps": self.steps,
                 "seed": self.seed % 2**32,
@@ -162,19 +166,27 @@ class DecisionTransformer:
                 "logging_steps": min(every, self.steps),
                 "save_steps": checkpoint_every,
             }
-            first = hugging_face.train(
-                module.to(self.device).train(),
-                collate,
-                config,
-                settings | hugging_face.by_steps(options, epoch),
-                device=self.device,
-                resume=resume,
-                callbacks=[hooks, *callbacks],
-            )
-        self._data = data
+            settings |= hugging_face.by_steps(options, epoch)
+            how: Any = {"device": self.device, "resume": resume, "callbacks": [hooks, *callbacks]}
+            module.to(self.device).train()
+            first = hugging_face.train(module, collate, config, settings, **how)
         if first and target:
-            self._policy(data).push_to_hub(**target, message="Training done")
+            self.policy().push_to_hub(**target, message="Training done")
         return hooks.metrics
+
+    def learn(self, episodes: Episodes, rewards: FloatArray, folder: Path, **how: Any) -> None:
+        """Learn from rewards `[1, T]`, going on from a folder's last checkpoint; `how` as `fit`."""
+        data = self.sequences(episodes, rewards=rewards[0])
+        self.fit(data, folder=folder, resume=True, **how)
+
+    def policies(self) -> list[DecisionTransformerPolicy]:
+        """The agent's one policy."""
+        return [self.policy()]
+
+    @staticmethod
+    def load_policy(path: Path, reward: Reward | None) -> DecisionTransformerPolicy:
+        """Read a policy that a run saved, going by a reward or the environment's own."""
+        return DecisionTransformerPolicy.load(path).with_reward(reward)
 
     def policy(
         self, target: float | str | None = None, *, spending: Spending | None = None
@@ -191,34 +203,17 @@ class DecisionTransformer:
         """
         if self._data is None:
             raise ConfigError("The agent has seen no data. Call fit first.")
-        policy = self._policy(self._data)
-        policy.spending = spending or policy.spending
-        return policy if target is None else policy.with_target(target)
-
-    def _policy(self, data: Sequences) -> DecisionTransformerPolicy:
-        """The present parameters, with the config's target."""
-        module, config = self._module, self.config
+        module, config, data = self._module, self.config, self._data
         model: Any = module.transformer
         policy = DecisionTransformerPolicy(
             self.observation_space,
             self.action_space,
             module.copies(),
             module.shape,
-            InputStatistics.of(data, context=config.context, discount=config.discount),
+            replace(data.statistics, context=config.context, discount=config.discount),
             pixel_encoder=config.pixel_encoder,
             regulariser=config.regulariser,
             hub=model.config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
-            spending=config.spending,
+            spending=spending or config.spending,
         )
-        return policy.with_target(config.target)
-
-    def _check(self, data: Sequences) -> None:
-        expected = (self._module.inputs, self._module.outputs)
-        got = (data.states.shape[1:], data.actions.shape[-1])
-        if expected != got:
-            raise SpaceError.mismatch(
-                "sequences",
-                expected="states of shape {} and actions of {} numbers".format(*expected),
-                got="{} and {}".format(*got),
-                fix="Use the spaces of the environment that was recorded.",
-            )
+        return policy.with_target(config.target if target is None else target)

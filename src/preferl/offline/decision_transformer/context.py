@@ -1,23 +1,19 @@
 """What a Decision Transformer sees as it acts: its last steps, and the return-to-go of each."""
 
-import math
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from operator import index
-from typing import Any, Final, Self, final
+from typing import Any, Final, final
 
 import numpy as np
 from gymnasium import spaces
 from torch import Tensor
 
 from preferl.data.windows import History
-from preferl.errors import ConfigError, SpaceError, require_in
+from preferl.errors import ConfigError, SpaceError
 from preferl.models.configs import dense
 from preferl.models.folder import require_numbers
 from preferl.offline.decision_transformer.sequences import (
     PADDED_ACTION,
-    Sequences,
+    InputStatistics,
     action_size,
     are_pictures,
 )
@@ -25,63 +21,7 @@ from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, Spend
 from preferl.offline.transitions import observation_size
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
-MOST_STEPS: Final = 2**53  # beyond, a float no longer changes by one step
 ARRAYS: Final = ("mean", "deviation")  # statistics that are saved as tensors
-QUANTILES: Final = 101  # of recorded returns: each hundredth
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class InputStatistics:
-    """How the inputs of a policy's parameters were made; a policy is wrong without them."""
-
-    context: int  # `H`, steps of history
-    horizon: int  # timesteps with embeddings of their own
-    discount: float  # of returns, in (0, 1]
-    scale: float  # that returns are divided by
-    longest: int  # steps of the longest recorded episode
-    quantiles: tuple[float, ...]  # ascending recorded returns at each hundredth; empty if unknown
-    mean: FloatArray  # `[O]` that is subtracted from states
-    deviation: FloatArray  # `[O]` that states are divided by
-
-    def __post_init__(self) -> None:
-        for name in ("context", "horizon", "longest"):
-            require_in(name, index(getattr(self, name)), 1, MOST_STEPS)
-        require_in("discount", self.discount, 0, 1)
-        require_in("scale", self.scale, sys.float_info.min, sys.float_info.max)
-        for recorded in self.quantiles:
-            require_in("recorded returns", abs(recorded), 0, sys.float_info.max)
-
-    @classmethod
-    def of(cls, data: Sequences, *, context: int, discount: float) -> Self:
-        """Those of training data."""
-        return cls(
-            context=context,
-            horizon=data.horizon,
-            discount=discount,
-            scale=data.scale,
-            longest=int(data.left.max()),
-            quantiles=tuple(np.quantile(data.returns, np.linspace(0, 1, QUANTILES)).tolist()),
-            mean=np.asarray(data.mean, np.float32),
-            deviation=np.asarray(data.deviation, np.float32),
-        )
-
-    def target_return(self, target: float | str) -> float:
-        """A number as it is, or `"q0.9"` as that quantile of the recorded returns."""
-        text, expected = str(target), "a number, or a quantile such as q0.95"
-        try:
-            number = float(text.removeprefix("q"))
-        except ValueError:
-            number = math.nan
-        if math.isfinite(number):
-            if not text.startswith("q"):
-                return number
-            require_in(f"quantile {text}", number, 0, 1)
-            if self.quantiles:
-                shares = np.linspace(0, 1, len(self.quantiles))
-                return float(np.interp(number, shares, self.quantiles))
-            expected = "a number, since recorded returns are not known"
-        raise ConfigError.mismatch("target return", expected=expected, got=target)
 
 
 @final
@@ -112,9 +52,8 @@ class Context:
         Episodes begin where `starts` `[V]` is true, and at the first step in all environments.
         """
         if len(states) != len(self.states) or (starts is not None and len(starts) != len(states)):
-            raise SpaceError.mismatch(
-                "observations", expected=f"{len(self.states)} rows", got=len(states)
-            )
+            rows = f"{len(self.states)} rows"
+            raise SpaceError.mismatch("observations", expected=rows, got=len(states))
         begin = ~self.real[:, -1]
         if starts is not None:
             begin = begin | np.asarray(starts, bool)
@@ -142,12 +81,10 @@ class Context:
         if begin.all():
             return np.broadcast_to(self._targets, self.returns_to_go.shape[:2])
         if self.rewards is None:
-            raise ConfigError.mismatch(
-                "reward of the last actions",
-                expected="policy.earned(state, rewards) before the next predict",
-                got="nothing",
-                fix='Call it, or lower the target return evenly: spending="even".',
-            )
+            expected = "policy.earned(state, rewards) before the next predict"
+            fix = 'Call it, or lower the target return evenly: spending="even".'
+            what = "reward of the last actions"
+            raise ConfigError.mismatch(what, expected=expected, got="nothing", fix=fix)
         received = self.rewards[:, None] / self._statistics.scale
         left = (self.returns_to_go[:, :, -1] - received) / self._statistics.discount
         return np.where(begin[:, None], self._targets, left)
@@ -173,14 +110,10 @@ def require_fitting(
     expected = _transformer_shapes(there, shape, statistics, states, actions)
     expected |= dict.fromkeys(ARRAYS, (1 if pictures else states,))
     there |= {name: getattr(statistics, name).shape for name in ARRAYS}
+    fix = "The files belong to different policies; restore the folder as a whole."
     for name, size in expected.items():
-        if there.get(name) != size:
-            raise ConfigError.mismatch(
-                f"shape of {name}",
-                expected=size,
-                got=there.get(name),
-                fix="The files belong to different policies; restore the folder as a whole.",
-            )
+        got = there.get(name)
+        ConfigError.check(got == size, f"shape of {name}", size, got, fix)
     needed = {}
     if pictures:
         needed["sight"] = encoder.network().least_numbers(observation_space, action_space)
@@ -203,27 +136,19 @@ def _transformer_shapes(
     actions: int,
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of the transformer's parameters, by its sizes that are `there`."""
-
-    def matrix(name: str) -> tuple[int, int]:
-        match there.get(name):
-            case (rows, columns) if rows and columns:
-                return rows, columns
-            case other:
-                raise ConfigError.mismatch(name, expected="a matrix", got=other)
-
-    (width, inner), (positions, _), (times, _) = map(
-        matrix, ("encoder.h.0.mlp.c_fc.weight", "encoder.wpe.weight", "embed_timestep.weight")
-    )
+    matrices = ("encoder.h.0.mlp.c_fc.weight", "encoder.wpe.weight", "embed_timestep.weight")
+    for name in matrices:
+        size = there.get(name, ())
+        ConfigError.check(len(size) == 2 and min(size) > 0, name, "a matrix", size)
+    (width, inner), (positions, _), (times, _) = (there[name] for name in matrices)
     for what, got, most in (
         ("layers", shape.layers, len(there)),
         ("tokens of a context", 3 * statistics.context, positions),
         ("timesteps of a horizon", statistics.horizon, times),
     ):
-        if got > most:
-            expected = f"at most {most:,}, as its parameters have"
-            raise ConfigError.mismatch(what, expected=expected, got=f"{got:,}")
-    if width % shape.heads:
-        raise ConfigError.mismatch("heads", expected=f"a divisor of {width}", got=shape.heads)
+        expected = f"at most {most:,}, as its parameters have"
+        ConfigError.check(got <= most, what, expected, f"{got:,}")
+    ConfigError.check(width % shape.heads == 0, "heads", f"a divisor of {width}", shape.heads)
     layers: dict[str, tuple[int, ...]] = {
         "embed_return": (width, 1),
         "embed_state": (width, states),

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from preferl._optional import require
 from preferl.errors import CheckpointError, ConfigError, PreferlError, SpaceError, require_in
 from preferl.evaluation.policy import PolicyReport
-from preferl.offline.decision_transformer.context import InputStatistics
+from preferl.offline.decision_transformer.sequences import InputStatistics
 from preferl.offline.learner_configs import PixelEncoderConfig, Spending, TokenShape
 from preferl.offline.transitions import observation_size
 from preferl.shapes import FloatArray
@@ -105,15 +105,11 @@ def local_folder(source: Path | str) -> Path:
         return Path(source)
     hub = require("huggingface_hub", extra="hub")
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
-    with any_error(
-        CheckpointError,
-        f"policy {name}",
-        "a repository of the hub, hub:OWNER/NAME",
-        "Check the name, the network, and `hf auth login` if it is private.",
-    ):
-        return Path(
-            hub.snapshot_download(repository, revision=revision or None, allow_patterns=WANTED)
-        )
+    expected = "a repository of the hub, hub:OWNER/NAME"
+    fix = "Check the name, the network, and `hf auth login` if it is private."
+    how = {"revision": revision or None, "allow_patterns": WANTED}
+    with any_error(CheckpointError, f"policy {name}", expected, fix):
+        return Path(hub.snapshot_download(repository, **how))
 
 
 @contextmanager
@@ -238,13 +234,10 @@ def load_decision_transformer(
     require_in("discount", discount, sys.float_info.min, 1)
     arrays = {"mean": np.asarray(mean, np.float32), "deviation": np.asarray(deviation, np.float32)}
     for name, array in arrays.items():
-        if array.shape != (size,) or not np.isfinite(array).all():
-            expected = f"{size} finite numbers"
-            raise SpaceError.mismatch(f"{name} of states", expected=expected, got=array)
-    if not (arrays["deviation"] > 0).all():
-        raise ConfigError.mismatch(
-            "deviation of states", expected="numbers above 0", got=arrays["deviation"]
-        )
+        fine = array.shape == (size,) and np.isfinite(array).all()
+        SpaceError.check(fine, f"{name} of states", f"{size} finite numbers", array)
+    above = arrays["deviation"] > 0
+    ConfigError.check(above.all(), "deviation of states", "numbers above 0", arrays["deviation"])
     policy = DecisionTransformerPolicy(
         observation_space,
         action_space,
@@ -262,12 +255,9 @@ def load_decision_transformer(
 def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
     """Hugging Face's config and all parameters of its model."""
     transformers = require("transformers", extra="hub")
-    with any_error(
-        CheckpointError,
-        f"Decision Transformer {folder}",
-        "config.json with model.safetensors or pytorch_model.bin, all whole",
-        "Check the name, and fetch it again.",
-    ):
+    expected = "config.json with model.safetensors or pytorch_model.bin, all whole"
+    fix = "Check the name, and fetch it again."
+    with any_error(CheckpointError, f"Decision Transformer {folder}", expected, fix):
         if not (folder / "config.json").is_file():
             raise FileNotFoundError("no config.json")
         how: Any = {"local_files_only": True}
@@ -281,28 +271,19 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
         if not all(torch.isfinite(t).all() for t in parameters.values()):
             raise ValueError("parameters that are not finite")
     for name, value in FIXED.items():
-        if getattr(config, name, value) != value:
-            raise CheckpointError.mismatch(
-                f"{name} of {folder}", expected=value, got=getattr(config, name)
-            )
+        got = getattr(config, name, value)
+        CheckpointError.check(got == value, f"{name} of {folder}", value, got)
     return config, parameters
 
 
 def _require_spaces(config: Any, size: int, space: spaces.Space[Any]) -> None:
     sizes = (size, int(np.prod(space.shape or ())))
     if not isinstance(space, spaces.Box) or sizes != (config.state_dim, config.act_dim):
-        raise SpaceError.mismatch(
-            "spaces",
-            expected=f"observations of {config.state_dim} numbers, actions of a Box of "
-            f"{config.act_dim}",
-            got=f"{size} numbers and {space}",
-        )
+        expected = f"observations of {config.state_dim} numbers, actions of a Box of "
+        expected, got = f"{expected}{config.act_dim}", f"{size} numbers and {space}"
+        raise SpaceError.mismatch("spaces", expected=expected, got=got)
     bounded = space.bounded_below & space.bounded_above
-    if bounded.any() and not ((space.low == -1) & (space.high == 1)).all():
-        raise SpaceError.mismatch(
-            "actions",
-            expected="a Box from -1 to 1, or without bounds",
-            got=space,
-            fix="Such models act in the numbers that were recorded: pass a Box from -1 to 1, "
-            "or one without bounds where actions are larger.",
-        )
+    fine = not bounded.any() or ((space.low == -1) & (space.high == 1)).all()
+    fix = "Such models act in the numbers that were recorded: pass a Box from -1 to 1, "
+    fix += "or one without bounds where actions are larger."
+    SpaceError.check(fine, "actions", "a Box from -1 to 1, or without bounds", space, fix)

@@ -95,13 +95,11 @@ def require_options(options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for fields that are set here, and for those that do not exist."""
     known = {field.name for field in fields(TrainingArguments)}
     for name, value in options.items():
-        expected, got, fix = "a field of transformers' TrainingArguments", "none of that name", ""
-        if name in OURS:
-            expected += " that preferl does not set itself"
-            got, fix = repr(value), f"In its place: {OURS[name]}."
-        elif name in known:
-            continue
-        raise ConfigError.mismatch(f"options[{name!r}]", expected=expected, got=got, fix=fix)
+        what, expected = f"options[{name!r}]", "a field of transformers' TrainingArguments"
+        own, fix = name in OURS, f"In its place: {OURS.get(name)}."
+        ConfigError.check(own or name in known, what, expected, "none of that name")
+        expected += " that preferl does not set itself"
+        ConfigError.check(not own, what, expected, repr(value), fix)
 
 
 def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], bool]:
@@ -109,17 +107,12 @@ def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[st
     if not options.get("push_to_hub"):
         return {}, False
     name = options.get("hub_model_id") or (folder.absolute().name if folder else None)
-    if name is None:
-        expected = "the name of a repository, since there is no folder to name it by"
-        raise ConfigError.mismatch("hub_model_id", expected=expected, got=None)
+    expected = "the name of a repository, since there is no folder to name it by"
+    ConfigError.check(name is not None, "hub_model_id", expected, None)
     strategy = str(getattr(options.get("hub_strategy"), "value", options.get("hub_strategy")))
-    if strategy not in ("end", "every_save", "None"):
-        raise ConfigError.mismatch(
-            "hub_strategy",
-            expected="one of end, every_save",
-            got=strategy,
-            fix="Checkpoints hold pickles, which nobody should load from the hub.",
-        )
+    fine = strategy in ("end", "every_save", "None")
+    fix = "Checkpoints hold pickles, which nobody should load from the hub."
+    ConfigError.check(fine, "hub_strategy", "one of end, every_save", strategy, fix)
     where = {"token": "hub_token", "private": "hub_private_repo", "revision": "hub_revision"}
     given = {key: options.get(option) for key, option in where.items()}
     return {"name": name, **given}, strategy != "end"
@@ -144,9 +137,8 @@ def planned_updates(
         require_in("num_train_epochs", epochs, 1e-9, math.inf)
         return math.ceil(epochs * epoch), epoch
     if steps is None:
-        raise ConfigError.mismatch(
-            "steps", expected='updates, or fit(options={"num_train_epochs": ...})', got="neither"
-        )
+        expected = 'updates, or fit(options={"num_train_epochs": ...})'
+        raise ConfigError.mismatch("steps", expected=expected, got="neither")
     return steps, epoch
 
 
@@ -178,9 +170,8 @@ def train(
     removed. Returns whether this process is the first of those that train together.
     """
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if config.batch_size % processes:
-        expected = f"a multiple of the {processes} processes"
-        raise ConfigError.mismatch("batch_size", expected=expected, got=config.batch_size)
+    fine, expected = config.batch_size % processes == 0, f"a multiple of the {processes} processes"
+    ConfigError.check(fine, "batch_size", expected, config.batch_size)
     arguments = TrainingArguments(
         per_device_train_batch_size=config.batch_size // processes,
         learning_rate=config.learning_rate,
@@ -246,15 +237,9 @@ def _optimiser(module: nn.Module, arguments: Any, config: DTConfig) -> torch.opt
             part = config.regulariser if name.startswith(CRITICS) else None
             decay = config.weight_decay if parameter.ndim > 1 else 0.0
             groups.setdefault(((part or config).learning_rate, decay), []).append(parameter)
-    return torch.optim.AdamW(
-        [
-            {"params": some, "lr": rate, "weight_decay": decay}
-            for (rate, decay), some in groups.items()
-        ],
-        betas=(arguments.adam_beta1, arguments.adam_beta2),
-        eps=arguments.adam_epsilon,
-        fused=True,
-    )
+    parts = [{"params": own, "lr": rate, "weight_decay": d} for (rate, d), own in groups.items()]
+    betas = (arguments.adam_beta1, arguments.adam_beta2)
+    return torch.optim.AdamW(parts, betas=betas, eps=arguments.adam_epsilon, fused=True)
 
 
 @final

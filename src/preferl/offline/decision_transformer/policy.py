@@ -23,19 +23,15 @@ from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
 from preferl.files import write_text
 from preferl.models.folder import OFFLINE_POLICY, require_finite
-from preferl.offline.decision_transformer.context import (
-    ARRAYS,
-    Context,
-    InputStatistics,
-    require_fitting,
-)
+from preferl.offline.decision_transformer.context import ARRAYS, Context, require_fitting
 from preferl.offline.decision_transformer.hub import any_error, local_folder, model_card
 from preferl.offline.decision_transformer.sequences import (
+    InputStatistics,
     action_features,
     action_size,
     are_pictures,
 )
-from preferl.offline.decision_transformer.trained import Critics, PixelEncoder
+from preferl.offline.decision_transformer.trained import ACTIONS, Critics, PixelEncoder
 from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, Spending, TokenShape
 from preferl.offline.policy import OfflinePolicy, batched, within
 from preferl.offline.transitions import ActionScale, flat_observations
@@ -44,7 +40,6 @@ from preferl.registry import ENGINES
 from preferl.shapes import Array, FloatArray
 
 KIND: Final = "decision-transformer"
-NEXT_ACTION: Final = "next action"  # the engine that equals `plain_actions` at the last step
 HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"  # as `from_pretrained` finds them
 
 
@@ -207,12 +202,9 @@ class DecisionTransformerPolicy:
         """
         hub = require("huggingface_hub", extra="hub")
         api: Any = hub.HfApi(token=token, library_name="preferl")
-        with any_error(
-            StorageError,
-            f"{name} on the hub",
-            "a repository that can be written to",
-            "Sign in with `hf auth login`, or pass a token that may write there.",
-        ):
+        expected = "a repository that can be written to"
+        fix = "Sign in with `hf auth login`, or pass a token that may write there."
+        with any_error(StorageError, f"{name} on the hub", expected, fix):
             made = api.create_repo(name, private=private, exist_ok=True)
             if revision is not None:
                 api.create_branch(made.repo_id, branch=revision, exist_ok=True)
@@ -303,7 +295,14 @@ class DecisionTransformerPolicy:
             "timesteps": for_each(context.timesteps),
             "attention_mask": for_each(context.real),
         }
-        predicted = self._next_actions(batch)
+        if ACTIONS in ENGINES:  # faster, and needs no `transformers`
+            engine = ENGINES.load(ACTIONS)
+            predicted: Tensor = engine(self.parameters, self._shape, batch, last=True)[:, -1]
+        else:
+            from preferl.offline.decision_transformer import hugging_face
+
+            self._model = self._model or hugging_face.rebuild_model(self._hub, self.parameters)
+            predicted = hugging_face.plain_actions(self._model, batch)[:, -1]
         if self._critics is not None:
             values = self._critics(states[:, -1], predicted).view(-1, candidates)
             predicted = predicted[values.argmax(1) + torch.arange(len(values)) * candidates]
@@ -311,17 +310,6 @@ class DecisionTransformerPolicy:
             noise = self._rng.gumbel(size=tuple(predicted.shape)).astype(np.float32)
             predicted = predicted + torch.from_numpy(noise)
         return np.asarray(predicted.numpy())
-
-    def _next_actions(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """`[V * C, A]`, by the fast forward if there is one; it needs no `transformers`."""
-        if NEXT_ACTION in ENGINES:
-            predicted: Tensor = ENGINES.load(NEXT_ACTION)(self.parameters, self._shape, batch)
-            return predicted
-        from preferl.offline.decision_transformer import hugging_face
-
-        if self._model is None:
-            self._model = hugging_face.rebuild_model(self._hub, self.parameters)
-        return hugging_face.plain_actions(self._model, batch)[:, -1]
 
     def _to_space(self, features: FloatArray) -> Array:
         """`[V, A]` to `[V, *act]` actions of the space."""
@@ -335,10 +323,8 @@ class DecisionTransformerPolicy:
         statistics, pictures = self.statistics, self._pixels is not None
         states = np.asarray(batch) if pictures else flat_observations(batch)
         expected = self.observation_space.shape if pictures else statistics.mean.shape
-        if states.shape[1:] != expected:
-            raise SpaceError.mismatch(
-                "observation", expected=f"shape {expected}", got=states.shape[1:]
-            )
+        got = states.shape[1:]
+        SpaceError.check(got == expected, "observation", f"shape {expected}", got)
         return states if pictures else (states - statistics.mean) / statistics.deviation
 
 

@@ -5,9 +5,12 @@ gather per array.
 """
 
 import math
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 from typing import Any, Final, Self, final
 
 import numpy as np
@@ -17,11 +20,13 @@ from torch import Tensor
 
 from preferl.data.episodes import Episodes
 from preferl.data.on_disk import concatenate_rows
-from preferl.errors import DataError, SpaceError, require_in
+from preferl.errors import ConfigError, DataError, SpaceError, require_in
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
 PADDED_ACTION: Final = -10.0  # in place of none, as in the reference: no box reaches it
+MOST_STEPS: Final = 2**53  # beyond, a float no longer changes by one step
+QUANTILES: Final = 101  # of recorded returns: each hundredth
 DRAWN: Final = 65_536  # samples of one generator, so that any of them can be drawn again
 
 
@@ -46,6 +51,44 @@ def returns_to_go(rewards: FloatArray, lengths: IntArray, discount: float = 1.0)
 
 @final
 @dataclass(frozen=True, eq=False)
+class InputStatistics:
+    """How the inputs of a policy's parameters were made; a policy is wrong without them."""
+
+    context: int  # `H`, steps of history of a policy
+    horizon: int  # timesteps with embeddings of their own
+    discount: float  # of returns, in (0, 1]
+    scale: float  # that returns are divided by
+    longest: int  # steps of the longest recorded episode
+    quantiles: tuple[float, ...]  # ascending recorded returns at each hundredth; empty if unknown
+    mean: FloatArray  # `[O]` that is subtracted from states
+    deviation: FloatArray  # `[O]` that states are divided by
+
+    def __post_init__(self) -> None:
+        for name in ("context", "horizon", "longest"):
+            require_in(name, index(getattr(self, name)), 1, MOST_STEPS)
+        require_in("discount", self.discount, 0, 1)
+        require_in("scale", self.scale, sys.float_info.min, sys.float_info.max)
+        for recorded in self.quantiles:
+            require_in("recorded returns", abs(recorded), 0, sys.float_info.max)
+
+    def target_return(self, target: float | str) -> float:
+        """A number as it is, or `"q0.9"` as that quantile of the recorded returns."""
+        text, number, expected = str(target), math.nan, "a number, or a quantile such as q0.95"
+        with suppress(ValueError):
+            number = float(text.removeprefix("q"))
+        if math.isfinite(number):
+            if not text.startswith("q"):
+                return number
+            require_in(f"quantile {text}", number, 0, 1)
+            if self.quantiles:
+                shares = np.linspace(0, 1, len(self.quantiles))
+                return float(np.interp(number, shares, self.quantiles))
+            expected = "a number, since recorded returns are not known"
+        raise ConfigError.mismatch("target return", expected=expected, got=target)
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Sequences:
     """Recorded steps end to end, ready to be gathered; the last row of `T + 1` is the padding.
 
@@ -59,10 +102,7 @@ class Sequences:
         left: `[T]` steps to the episode's end, this one included.
         terminated: `[T + 1]` whether an episode ended there by the rules.
         returns: `[K]` discounted, of the episodes.
-        mean: `[O]` that was subtracted from states; zeros for pictures.
-        deviation: `[O]` that states were divided by; ones for pictures.
-        scale: that returns were divided by.
-        horizon: timesteps with embeddings of their own.
+        statistics: how all of these were made; `[1]` zeros and ones for pictures.
     """
 
     states: Array
@@ -73,10 +113,7 @@ class Sequences:
     left: IntArray
     terminated: BoolArray
     returns: FloatArray
-    mean: FloatArray
-    deviation: FloatArray
-    scale: float
-    horizon: int
+    statistics: InputStatistics
 
     @classmethod
     def of(
@@ -85,6 +122,7 @@ class Sequences:
         action_space: spaces.Space[Any],
         *,
         rewards: FloatArray | None = None,
+        context: int = 20,
         discount: float = 1.0,
         scale: float | None = None,
         horizon: int = 1000,
@@ -95,6 +133,7 @@ class Sequences:
             episodes: observations are numbers (dictionaries are laid end to end), or pictures.
             action_space: a Box of floats, or Discrete.
             rewards: `[T]`; those of the episodes if None.
+            context: `H`, steps of history that policies see.
             discount: of returns, in [0, 1].
             scale: of returns; None takes the largest there is, so that they lie in [-1, 1]. The
                 paper takes 1000 for locomotion.
@@ -106,17 +145,14 @@ class Sequences:
             ConfigError: a setting out of range.
         """
         rewards = np.asarray(episodes.rewards if rewards is None else rewards)
-        if rewards.shape != (episodes.steps,) or not len(rewards) or not np.isfinite(rewards).all():
-            raise DataError.mismatch(
-                "rewards of sequences",
-                expected=f"{max(1, episodes.steps)} finite numbers, one per step",
-                got=f"shape {rewards.shape}",
-            )
-        require_in("horizon", horizon, 1, math.inf)
+        fine = rewards.shape == (episodes.steps,) and len(rewards) and np.isfinite(rewards).all()
+        expected = f"{max(1, episodes.steps)} finite numbers, one per step"
+        DataError.check(fine, "rewards of sequences", expected, f"shape {rewards.shape}")
         sums = returns_to_go(rewards, episodes.lengths, discount)
         scale = float(np.abs(sums).max()) or 1.0 if scale is None else scale
         require_in("scale", scale, 1e-12, math.inf)
         states, mean, deviation = _states(episodes)
+        returns = sums[episodes.starts]
         since = np.arange(episodes.steps) - episodes.start_of_step
         return cls(
             states=states,
@@ -126,11 +162,17 @@ class Sequences:
             timesteps=np.append(np.minimum(since, horizon - 1), 0),
             left=_steps_left(episodes.lengths),
             terminated=np.append(episodes.terminated, False),
-            returns=sums[episodes.starts],
-            mean=mean,
-            deviation=deviation,
-            scale=scale,
-            horizon=horizon,
+            returns=returns,
+            statistics=InputStatistics(
+                context=context,
+                horizon=horizon,
+                discount=discount,
+                scale=scale,
+                longest=int(episodes.lengths.max()),
+                quantiles=tuple(np.quantile(returns, np.linspace(0, 1, QUANTILES)).tolist()),
+                mean=np.asarray(mean, np.float32),
+                deviation=np.asarray(deviation, np.float32),
+            ),
         )
 
     def __len__(self) -> int:
@@ -149,8 +191,6 @@ class SequenceCollator:
         sequences: what is gathered from.
         context: `H`, steps of a window. One that meets the episode's end is padded on the left.
         seed: of the draws.
-        ends: whether minibatches have `terminated` `[B]`: whether a window's last step ended its
-            episode by the rules.
 
     >>> from preferl.testing import make_episodes
     >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
@@ -159,14 +199,12 @@ class SequenceCollator:
     ... )
     >>> {name: tuple(tensor.shape) for name, tensor in collate([0, 1, 2]).items()}
     {'states': (3, 4, 2), 'actions': (3, 4, 2), 'rewards': (3, 4, 1), 'returns_to_go': (3, 4, 1),
-     'timesteps': (3, 4), 'attention_mask': (3, 4)}
+     'timesteps': (3, 4), 'attention_mask': (3, 4), 'terminated': (3,)}
     """
 
-    def __init__(
-        self, sequences: Sequences, context: int, *, seed: int, ends: bool = False
-    ) -> None:
+    def __init__(self, sequences: Sequences, context: int, *, seed: int) -> None:
         require_in("context", context, 1, math.inf)
-        self.sequences, self.context, self._ends = sequences, context, ends
+        self.sequences, self.context = sequences, context
         self._draw = lru_cache(maxsize=2)(
             lambda block: np.random.default_rng([seed, block]).integers(len(sequences), size=DRAWN)
         )
@@ -186,10 +224,10 @@ class SequenceCollator:
         pad = np.maximum(self.context - data.left[first], 0)[:, None]
         mask = place >= pad  # [B, H]
         rows = np.where(mask, first[:, None] + place - pad, len(data))
-        batch = {"terminated": data.terminated[rows[:, -1]]} if self._ends else {}
-        for name in ("states", "actions", "rewards", "returns_to_go", "timesteps"):
-            batch[name] = getattr(data, name)[rows]
+        names = ("states", "actions", "rewards", "returns_to_go", "timesteps")
+        batch = {name: getattr(data, name)[rows] for name in names}
         batch["attention_mask"] = mask.astype(np.float32)
+        batch["terminated"] = data.terminated[rows[:, -1]]  # [B] of the last steps
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
@@ -200,9 +238,8 @@ def action_size(space: spaces.Space[Any]) -> int:
             return int(space.n)
         case spaces.Box() if space.dtype is not None and space.dtype.kind == "f":
             return math.prod(space.shape)
-    raise SpaceError.mismatch(
-        "actions of a Decision Transformer", expected="a Box of floats, or Discrete", got=space
-    )
+    what = "actions of a Decision Transformer"
+    raise SpaceError.mismatch(what, expected="a Box of floats, or Discrete", got=space)
 
 
 def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:

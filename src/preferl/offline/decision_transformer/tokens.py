@@ -20,27 +20,21 @@ from preferl.offline.learner_configs import TokenShape
 Parameters = Mapping[str, Tensor]  # by their names in Hugging Face's model
 
 
-def all_actions(
-    parameters: Parameters, shape: TokenShape, batch: Mapping[str, Tensor], *, training: bool
+def predict_actions(
+    p: Parameters,
+    shape: TokenShape,
+    batch: Mapping[str, Tensor],
+    *,
+    training: bool = False,
+    last: bool = False,
 ) -> Tensor:
     """Predict the action, or its logits, at each step of windows of a `SequenceCollator`.
 
     Shapes are `[B, H, A]` of `states` `[B, H, O]`, `actions` `[B, H, A]`, `returns_to_go`
-    `[B, H, 1]`, `timesteps` and `attention_mask` `[B, H]`.
+    `[B, H, 1]`, `timesteps` and `attention_mask` `[B, H]`; `last` predicts the last alone,
+    `[B, 1, A]`. The last of `actions` is ignored.
     """
-    return _predict(parameters, shape, batch, slice(1, None, 3), training)
-
-
-def next_actions(parameters: Parameters, shape: TokenShape, batch: Mapping[str, Tensor]) -> Tensor:
-    """Predict the last action of each window, `[B, A]`, ignoring the one in the batch."""
-    last = slice(3 * batch["states"].shape[1] - 2, None)
-    return _predict(parameters, shape, batch, last, training=False)[:, 0]
-
-
-def _predict(
-    p: Parameters, shape: TokenShape, batch: Mapping[str, Tensor], wanted: slice, training: bool
-) -> Tensor:
-    """Actions read from the `wanted` ones of all tokens but the last action."""
+    wanted = slice(3 * batch["states"].shape[1] - 2, None) if last else slice(1, None, 3)
     share = shape.dropout if training else 0.0
     time = F.embedding(batch["timesteps"], p["embed_timestep.weight"])
     parts = [
@@ -50,7 +44,7 @@ def _predict(
     tokens = torch.stack(parts, dim=2).flatten(1, 2)  # [B, 3 H, D]
     # All tokens stand at the encoder's first position: time has the embedding above.
     tokens = (_norm(p, "embed_ln", tokens) + p["encoder.wpe.weight"][0])[:, :-1]
-    x, visible = _drop(tokens, share), _visible(batch["attention_mask"], tokens.shape[1])
+    x, visible = drop(tokens, share), _visible(batch["attention_mask"], tokens.shape[1])
     for k in range(shape.layers):
         rows = wanted if k == shape.layers - 1 else slice(None)
         x = _block(p, f"encoder.h.{k}", x, visible, shape.heads, share, rows)
@@ -73,9 +67,9 @@ def _block(
 ) -> Tensor:
     """One layer: attention and a perceptron, each beside its residual, for the `wanted` tokens."""
     mixed = _attend(p, f"{name}.attn", _norm(p, f"{name}.ln_1", x), visible, heads, share, wanted)
-    x = x[:, wanted] + _drop(mixed, share)
+    x = x[:, wanted] + drop(mixed, share)
     inner = _conv(p, f"{name}.mlp.c_fc", _norm(p, f"{name}.ln_2", x)).relu()
-    return x + _drop(_conv(p, f"{name}.mlp.c_proj", inner), share)
+    return x + drop(_conv(p, f"{name}.mlp.c_proj", inner), share)
 
 
 def _attend(
@@ -101,10 +95,10 @@ def _mix(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, share: floa
     # for how it draws.
     scores = (query / math.sqrt(query.shape[-1])) @ key.mT
     weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
-    return _drop(weights.to(value.dtype), share) @ value
+    return drop(weights.to(value.dtype), share) @ value
 
 
-def _drop(x: Tensor, share: float) -> Tensor:
+def drop(x: Tensor, share: float) -> Tensor:
     """Dropout in a sixth of the time on processors, where torch draws one double after the other.
 
     The scale is that of the share which is kept once it is rounded.

@@ -31,10 +31,8 @@ from preferl.offline.learner_configs import (
 from preferl.offline.transitions import observation_size
 from preferl.registry import ENGINES
 
-LEAST_SQUARE: Final = 1e-6
-"""Added to the square of deviations: without it, what is fitted exactly would outweigh the rest."""
-
-EVERY_ACTION: Final = "every action"  # the engine that equals `hugging_face.plain_actions`
+LEAST_SQUARE: Final = 1e-6  # without it, deviations of what is fitted exactly outweigh the rest
+ACTIONS: Final = "actions"  # the engine that equals `hugging_face.plain_actions`
 
 Loss = ActionLoss | Literal["choices"]
 
@@ -74,10 +72,8 @@ class PixelEncoder(nn.Module):
 class Critics(nn.Module):
     """Two critics of states and actions, and their slowly moving targets."""
 
-    unit: Tensor
-    """That rewards are divided by, so that values are of about the size of a horizon."""
-    progress: Tensor
-    """Share of the planned updates that are made, in [0, 1]."""
+    unit: Tensor  # that rewards are divided by, so that values are of about the size of a horizon
+    progress: Tensor  # share of the planned updates that are made, in [0, 1]
 
     def __init__(self, inputs: int, config: DTRConfig, *, generator: torch.Generator) -> None:
         """Critics of `inputs` numbers, those of a state and an action."""
@@ -206,13 +202,10 @@ class TrainedTransformer(nn.Module):
         )
         self.critics: Critics | None = None
         if config.regulariser is not None:
-            if discrete or pictures:
-                raise SpaceError.mismatch(
-                    "spaces of DTR",
-                    expected="states of numbers and continuous actions",
-                    got=f"{observation_space} and {action_space}",
-                    fix="Train a Decision Transformer without the regulariser.",
-                )
+            expected = "states of numbers and continuous actions"
+            got, fine = f"{observation_space} and {action_space}", not (discrete or pictures)
+            fix = "Train a Decision Transformer without the regulariser."
+            SpaceError.check(fine, "spaces of DTR", expected, got, fix)
             self.critics = Critics(size + self.outputs, config.regulariser, generator=generator)
         # Looking parameters up in the module costs more than some of the products with them.
         self._named = dict(self.transformer.named_parameters())
@@ -227,7 +220,7 @@ class TrainedTransformer(nn.Module):
         returns_to_go: Tensor,
         timesteps: Tensor,
         attention_mask: Tensor,
-        terminated: Tensor | None = None,
+        terminated: Tensor,
     ) -> dict[str, Tensor]:
         """The mean loss over real steps of a minibatch."""
         encoder = self._modules["sight"]
@@ -241,13 +234,13 @@ class TrainedTransformer(nn.Module):
         }
         from preferl.offline.decision_transformer import hugging_face
 
-        if EVERY_ACTION in ENGINES:
-            engine = ENGINES.load(EVERY_ACTION)
+        if ACTIONS in ENGINES:
+            engine = ENGINES.load(ACTIONS)
             predicted = engine(self._named, self.shape, batch, training=self.training).float()
         else:
             predicted = hugging_face.plain_actions(self.transformer, batch).float()
         loss = action_loss(predicted, actions, attention_mask, self._loss)
-        if self.critics is None or terminated is None:
+        if self.critics is None:
             return {"loss": loss}
         batch["terminated"] = terminated
         critic_loss, value_loss, self.metrics = regularise(self.critics, batch, predicted)

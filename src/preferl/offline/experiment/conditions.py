@@ -12,12 +12,8 @@ from preferl.data.tasks import Task, normalised_score
 from preferl.errors import DataError
 from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.step_rewards import Reward, control_rewards, random, step_rewards
-from preferl.offline.decision_transformer.policy import (
-    DecisionTransformerPolicy,
-    load_offline_policy,
-)
-from preferl.offline.experiment.config import SEED_LIMIT, require_seeds
-from preferl.offline.policy import OfflinePolicy
+from preferl.offline.experiment.config import SEED_LIMIT, OfflineConfig, require_seeds
+from preferl.registry import OFFLINE_LEARNERS
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
 from preferl.statistics import spearman
@@ -49,8 +45,7 @@ class Conditions:
 
     def __post_init__(self) -> None:
         expected, got = (len(self.names), len(self.seeds)), self.rewards.shape
-        if got[:2] != expected:
-            raise DataError.mismatch("Conditions.rewards", expected=f"[{expected}, T]", got=got)
+        DataError.check(got[:2] == expected, "Conditions.rewards", f"[{expected}, T]", got)
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -93,8 +88,8 @@ def build_conditions(
     takes them unscaled: it scales returns itself, and receives the same rewards as it acts.
     """
     require_seeds(seeds)
-    if learned.shape != (episodes.steps,):
-        raise DataError.mismatch("learned", expected=(episodes.steps,), got=learned.shape)
+    expected, got = (episodes.steps,), learned.shape
+    DataError.check(got == expected, "learned", expected, got)
 
     def scale(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
         if not scaled:
@@ -202,15 +197,12 @@ def compare(
     beaten, unclear, lost = (
         tuple(name for name in controls if signs[name] == sign) for sign in (1, 0, -1)
     )
-    sentences = [
-        f"{words} {_and(names)}."
-        for words, names in (
-            ("The learned reward did better than", beaten),
-            ("It did worse than", lost),
-            ("It did not differ significantly from", unclear),
-        )
-        if names
-    ]
+    groups = {
+        "The learned reward did better than": beaten,
+        "It did worse than": lost,
+        "It did not differ significantly from": unclear,
+    }
+    sentences = [f"{words} {_and(names)}." for words, names in groups.items() if names]
     sentences[0] = sentences[0].replace("It ", "The learned reward ", 1)
     if lost or unclear:
         sentences.append("So the comparisons are not shown to have taught these policies.")
@@ -258,13 +250,9 @@ def _and(names: tuple[str, ...]) -> str:
 def target_sweep(
     targets: Sequence[str], returns: Sequence[float], achieved: FloatArray
 ) -> dict[str, Any]:
-    """Returns `[S, Q]` that policies achieve, by the environment's reward, for `Q` target returns.
+    """Returns `[S, Q]` that policies achieve for `Q` target returns, in words and numbers.
 
-    Those are words, such as `"q0.5"`, and numbers by the reward that the policies learned from.
     The rank correlation is of means over seeds, and None where there is none.
-
-    >>> target_sweep(("q0", "q1"), [0.0, 5.0], np.array([[1.0, 2], [1, 3]]))["rank_correlation"]
-    1.0
     """
     correlation = spearman(np.array(returns), achieved.mean(0))
     return {
@@ -276,13 +264,12 @@ def target_sweep(
 
 
 def load_agent(
-    folder: RunFolder, condition: str, seed: int, learned: Reward | None
-) -> OfflinePolicy | DecisionTransformerPolicy:
-    """Load a policy of a run; a Decision Transformer goes by the reward of its condition."""
-    policy = load_offline_policy(folder.path(f"policies/{agent_name(condition, seed)}"))
-    if isinstance(policy, DecisionTransformerPolicy):
-        return policy.with_reward(reward_of_condition(condition, seed, learned))
-    return policy
+    folder: RunFolder, config: OfflineConfig, condition: str, seed: int, learned: Reward | None
+) -> Any:
+    """Load a policy of a run; one with a target return goes by the reward of its condition."""
+    learner = OFFLINE_LEARNERS.load(config.cloning if condition == CLONING else config.policy)
+    path = folder.path(f"policies/{agent_name(condition, seed)}")
+    return learner.load_policy(path, reward_of_condition(condition, seed, learned))
 
 
 def reward_of_condition(condition: str, seed: int, learned: Reward | None) -> Reward | None:

@@ -70,7 +70,7 @@ class Inputs:
         if self.comparisons is None or self.reward is not None:
             return None
         answers = int(self.comparisons.answered.sum())
-        return config.fitting.preset(length=self.comparisons.segments.length, answers=answers)
+        return config.preset(length=self.comparisons.segments.length, answers=answers)
 
 
 def load_inputs(config: OfflineConfig) -> Inputs:
@@ -82,44 +82,30 @@ def load_inputs(config: OfflineConfig) -> Inputs:
         env_spaces = env.observation_space, env.action_space
     reward = None
     if config.reward is not None:
-        if not config.reward.is_dir():
-            expected = "a run with a reward, or a reward's folder"
-            raise CheckpointError.mismatch(f"{config.reward}", expected=expected, got="no folder")
+        fine, expected = config.reward.is_dir(), "a run with a reward, or a reward's folder"
+        CheckpointError.check(fine, config.reward, expected, "no folder")
         inside = config.reward / REWARD
         reward = load_reward(inside if inside.is_dir() else config.reward)
     episodes = load_source(config.source, task=config.row)
-    _require_fitting(config, episodes, env_spaces, reward)
-    comparisons, counts = None, None
-    if config.labels is not None:
-        found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
-        comparisons, counts = found.comparisons, found.report
-    found_spaces = env_spaces or infer_spaces(episodes.observations, episodes.actions)
-    return Inputs(episodes, *found_spaces, comparisons, counts, reward)
-
-
-def _require_fitting(
-    config: OfflineConfig,
-    episodes: Episodes,
-    env_spaces: tuple[spaces.Space[Any], spaces.Space[Any]] | None,
-    reward: RewardFunction | None,
-) -> None:
     seen = (episodes.observations, episodes.actions)
     if env_spaces is not None:
         for what, space, arrays in zip(("observations", "actions"), env_spaces, seen, strict=True):
             expected, got = shape_of(space), map_observations(lambda a: a.shape[1:], arrays)
-            if expected != got:
-                raise SpaceError.mismatch(
-                    f"{what} of {config.source}",
-                    expected=f"{expected} per step, as in {config.env_id}",
-                    got=got,
-                    fix="Name the environment that was recorded, or its task.",
-                )
+            fine, expected = expected == got, f"{expected} per step, as in {config.env_id}"
+            fix = "Name the environment that was recorded, or its task."
+            SpaceError.check(fine, f"{what} of {config.source}", expected, got, fix)
     if reward is not None:
         try:
             check_spaces(reward.observation_space, reward.action_space, *seen)
         except SpaceError as error:
             fault = f"The reward {config.reward} was fitted to other data: {error}"
             raise SpaceError(fault) from error
+    comparisons, counts = None, None
+    if config.labels is not None:
+        found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
+        comparisons, counts = found.comparisons, found.report
+    found_spaces = env_spaces or infer_spaces(episodes.observations, episodes.actions)
+    return Inputs(episodes, *found_spaces, comparisons, counts, reward)
 
 
 @final
@@ -150,9 +136,20 @@ def learn_reward(
     config: OfflineConfig, inputs: Inputs, folder: RunFolder, seed: int, on_epoch: OnProgress
 ) -> LearnedReward:
     """Fit or take over the reward and relabel the episodes, unless the folder has both."""
-    episodes, comparisons = inputs.episodes, inputs.comparisons
+    episodes, comparisons, preset = inputs.episodes, inputs.comparisons, inputs.preset(config)
     if not folder.path(FIT).is_file():
-        reward, fit = _obtain(config, inputs, seed, on_epoch)
+        found, fit = inputs.reward, None
+        if preset is not None and comparisons is not None:
+            epochs = preset.trainer.epochs
+            model, report = preset.fit(
+                comparisons,
+                *infer_spaces(episodes.observations, episodes.actions),
+                seed=seed,
+                device=config.device,
+                on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
+            )
+            found, fit = RewardFunction(model, likelihood=report.likelihood), report.to_json()
+        reward = cast("RewardFunction", found)  # a config has labels or a reward
         members = reward.member_rewards(episodes)
         if fit is not None:  # as `scaled` does, without computing each reward once more
             reward = reward.with_scaler(RewardScaler.fit(members))
@@ -172,24 +169,6 @@ def learn_reward(
         else {name: evaluate_reward(one, comparisons) for name, one in named.items()},
         spearman=spearman(arrays["rewards"], np.asarray(episodes.rewards)),
     )
-
-
-def _obtain(
-    config: OfflineConfig, inputs: Inputs, seed: int, on_epoch: OnProgress
-) -> tuple[RewardFunction, dict[str, Any] | None]:
-    """The reward that was fitted before, or a fresh one (not yet scaled) and the fit's report."""
-    preset, comparisons = inputs.preset(config), inputs.comparisons
-    if preset is None or comparisons is None:
-        return cast("RewardFunction", inputs.reward), None
-    epochs = preset.trainer.epochs
-    model, report = preset.fit(
-        comparisons,
-        *infer_spaces(inputs.episodes.observations, inputs.episodes.actions),
-        seed=seed,
-        device=config.device,
-        on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
-    )
-    return RewardFunction(model, likelihood=report.likelihood), report.to_json()
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from preferl.files import write_json
 from preferl.models.build import build_reward_model
 from preferl.models.folder import OFFLINE_POLICY
 from preferl.models.spaces import infer_spaces
-from preferl.offline.decision_transformer.agent import DecisionTransformer
 from preferl.offline.experiment.conditions import (
     CLONING,
     LEARNED,
@@ -33,7 +32,7 @@ from preferl.offline.experiment.conditions import (
     load_agent,
     target_sweep,
 )
-from preferl.offline.experiment.config import POLICIES, UPDATES, OfflineConfig, OfflineRun
+from preferl.offline.experiment.config import OfflineConfig, OfflineRun
 from preferl.offline.experiment.inputs import (
     Inputs,
     LearnedReward,
@@ -42,12 +41,9 @@ from preferl.offline.experiment.inputs import (
     load_inputs,
     read_json,
 )
-from preferl.offline.learner import Metrics, OfflineLearner, train
-from preferl.offline.transitions import Transitions
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
-from preferl.shapes import FloatArray
 from preferl.training.configs import require_device
 
 OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
@@ -127,15 +123,23 @@ def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
     if preset is not None:
         seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
         build_reward_model(preset.model, *seen, seed=0)
-    _builder(config, inputs, config.policy)(seed=0, seeds=(0,), steps=1)
+    _build(config, inputs, config.policy, seeds=(0,), steps=1)
 
 
-def _builder(config: OfflineConfig, inputs: Inputs, policy: str) -> Callable[..., Any]:
-    """What builds the agents of a policy's name, of `seed` or `seeds` and `steps`."""
-    spaces = {"observation_space": inputs.observation_space, "action_space": inputs.action_space}
-    settings = POLICIES[policy].settings(config)
-    build = partial(OFFLINE_LEARNERS.build, policy, **spaces)
-    return partial(build, config=settings, device=config.device)
+def _build(
+    config: OfflineConfig, inputs: Inputs, policy: str, *, seeds: Sequence[int], steps: int
+) -> Any:
+    """The learner of a policy's name, for one agent or several."""
+    return OFFLINE_LEARNERS.build(
+        policy,
+        observation_space=inputs.observation_space,
+        action_space=inputs.action_space,
+        config=OFFLINE_LEARNERS.config(policy).of_run(config),
+        seed=seeds[0],
+        seeds=seeds,
+        steps=steps,
+        device=config.device,
+    )
 
 
 @final
@@ -165,10 +169,8 @@ class _Stages:
         names, learned = self._train(), self.learned
         scores = self._evaluate(names) if config.episodes else {}
         sweep = self._sweep() if config.episodes and config.kind.has_target else None
-        comparison = compare(
-            {name: score.returns for name, score in scores.items()},
-            {name: score.episodes for name, score in scores.items()},
-        )
+        returns = {name: score.returns for name, score in scores.items()}
+        comparison = compare(returns, {name: score.episodes for name, score in scores.items()})
         labels = self.inputs.labels
         installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
         result: dict[str, Any] = {
@@ -193,11 +195,7 @@ class _Stages:
         return result
 
     def _train(self) -> list[str]:
-        """Train the agents that the folder lacks, from where they stopped; their conditions.
-
-        Those of implicit Q-learning are one batched computation, as clones are. Decision
-        Transformers follow one another; their target returns are by their condition's rewards.
-        """
+        """Train the agents of all conditions, and clones; the conditions' names."""
         config, inputs, learned = self.config, self.inputs, self.learned
         names: list[str] = []
         if learned is not None:
@@ -210,93 +208,61 @@ class _Stages:
                 scaled=not config.kind.has_target,
             )
             names += conditions.names
-            build = partial(_builder(config, inputs, config.policy), steps=config.updates)
-            if config.kind.has_target:
-                self._train_in_turn(build, conditions)
-            else:
-                build = partial(build, seeds=conditions.agent_seeds)
-                self._train_together(config.policy, build, names, conditions.flat_rewards)
+            self._train_agents(config.policy, conditions)
         if learned is None or (config.controls and inputs.clonable):
-            build = partial(_builder(config, inputs, "bc"), seeds=self.seeds)
-            build = partial(build, steps=config.steps or UPDATES)
-            self._train_together("cloning", build, [CLONING], None)
+            self._train_agents(config.cloning, None)
             names.append(CLONING)
         return names
 
-    def _train_together(
-        self,
-        what: str,
-        build: Callable[[], OfflineLearner[Any]],
-        conditions: Sequence[str],
-        rewards: FloatArray | None,
-    ) -> None:
-        """Train, save the policies by name, and only then remove the state.
+    def _train_agents(self, policy: str, conditions: Conditions | None) -> None:
+        """Train agents, or clones, that the folder lacks, from where they stopped.
 
-        The sink gets the mean of each metric over the seeds of a condition.
+        Agents of some kinds learn together, of others one after the other. The sink gets the mean
+        of each metric over the seeds of a condition, or the metrics of each agent.
         """
-        agents = [agent_name(condition, seed) for condition in conditions for seed in self.seeds]
-        kind = "clones" if rewards is None else "agents"
-        on_update = self._begin(f"training {len(agents)} {kind}")
-        if not self._missing(agents):
-            return
-        learner = build()
+        names = (CLONING,) if conditions is None else conditions.names
+        seeds = self.seeds if conditions is None else conditions.agent_seeds
+        rewards = None if conditions is None else conditions.flat_rewards
+        agents = [agent_name(name, seed) for name in names for seed in self.seeds]
+        kind = OFFLINE_LEARNERS.config(policy)
+        each, prefix = len(agents) if kind.together else 1, kind.prefix or policy
+        steps = self.config.steps or kind.updates
+        what = "clones" if rewards is None else "agents"
+        on_update = self._begin(f"training {len(agents)} {what}")
 
-        def report(step: int, metrics: Metrics) -> None:
+        def report(first: int, step: int, metrics: Mapping[str, Any]) -> None:
+            labels = names if kind.together else (agents[first],)
             values = {
-                f"{what}/{condition}/{name}": float(value.reshape(len(conditions), -1)[k].mean())
+                f"{prefix}/{label}/{name}": float(np.reshape(value, (len(labels), -1))[k].mean())
                 for name, value in metrics.items()
-                for k, condition in enumerate(conditions)
+                for k, label in enumerate(labels)
             }
             self.sink.log(values, step)
-            on_update(step, learner.steps)
+            on_update(first // each * steps + step, len(agents) // each * steps)
 
-        data = Transitions.of(self.inputs.episodes, rewards=rewards, device=self.config.device)
-        state, every = self.folder.path(f"training/{what}.safetensors"), self.checkpoint_every
-        train(learner, data, state, checkpoint_every=every, on_progress=report)
-        for name, policy in zip(agents, learner.policies(), strict=True):
-            policy.save(self.folder.path(f"policies/{name}"))
-        state.unlink()
-
-    def _train_in_turn(
-        self, build: Callable[..., DecisionTransformer], conditions: Conditions
-    ) -> None:
-        on_update = self._begin(f"training {len(conditions.agents)} agents")
-        steps, total = self.config.updates, len(conditions.agents) * self.config.updates
-        seeds, rewards = conditions.agent_seeds, conditions.flat_rewards
-        for k, name in enumerate(conditions.agents):
-            if not self._missing([name]):
+        for first in range(0, len(agents), each):
+            some = slice(first, first + each)
+            policies = [self.folder.path(f"policies/{name}") for name in agents[some]]
+            if all((path / OFFLINE_POLICY.config).is_file() for path in policies):
                 continue
-
-            def report(step: int, metrics: dict[str, float], k: int = k, name: str = name) -> None:
-                self.sink.log({f"dt/{name}/{key}": v for key, v in metrics.items()}, step)
-                on_update(k * steps + step, total)
-
-            agent, checkpoints = build(seed=seeds[k]), self.folder.path(f"training/{name}")
-            agent.fit(
-                agent.sequences(self.inputs.episodes, rewards=rewards[k]),
-                folder=checkpoints,
-                resume=True,
-                checkpoint_every=self.checkpoint_every,
-                on_progress=report,
-            )
-            agent.policy().save(self.folder.path(f"policies/{name}"))
-            shutil.rmtree(checkpoints, ignore_errors=True)
-
-    def _missing(self, agents: Sequence[str]) -> bool:
-        folders = [self.folder.folder / "policies" / name for name in agents]
-        return not all((folder / OFFLINE_POLICY.config).is_file() for folder in folders)
+            learner = _build(self.config, self.inputs, policy, seeds=seeds[some], steps=steps)
+            own = None if rewards is None else rewards[some]
+            name = f"{prefix}.safetensors" if kind.together else agents[first]
+            state = self.folder.path(f"training/{name}")
+            how = {"checkpoint_every": self.checkpoint_every, "on_progress": partial(report, first)}
+            learner.learn(self.inputs.episodes, own, state, **how)
+            for path, learned in zip(policies, learner.policies(), strict=True):
+                learned.save(path)
+            shutil.rmtree(state, ignore_errors=True)  # only now that the policies are there
+            state.unlink(missing_ok=True)
 
     def _policy(self, condition: str, seed: int) -> Any:
         reward = None if self.learned is None else self.learned.reward
-        return load_agent(self.folder, condition, seed, reward)
+        return load_agent(self.folder, self.config, condition, seed, reward)
 
     def _evaluate(self, names: Sequence[str]) -> dict[str, ConditionScore]:
         """Scores by condition."""
-        agents = {
-            agent_name(name, seed): partial(self._policy, name, seed)
-            for name in names
-            for seed in self.seeds
-        }
+        agents = {agent_name(n, s): partial(self._policy, n, s) for n in names for s in self.seeds}
         stage = f"evaluating {len(agents)} policies"
         reports, count = self._reports(stage, agents, self.config.episodes), len(self.seeds)
         return {

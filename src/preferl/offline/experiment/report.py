@@ -44,7 +44,6 @@ from preferl.evaluation.summary import (
 from preferl.offline.experiment.conditions import LABELS, LEARNED, ConditionScore, load_agent
 from preferl.offline.experiment.config import OfflineConfig
 from preferl.offline.experiment.inputs import Inputs, LearnedReward
-from preferl.offline.learner_configs import DTConfig
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder, versions
 from preferl.shapes import Array, FloatArray
@@ -70,7 +69,7 @@ def write_page(
     """Write `report.html` of a result, and of scores by condition, empty without evaluation."""
     sections = [_returns(config, result, scores) if scores else None, _sweep(result)]
     if learned is not None:
-        shown = _shown(folder, config, inputs, result, learned)
+        shown = shown_episode(folder, config, inputs, learned, result["seeds"][0])
         sections += [
             _along(learned, shown, evaluated=bool(scores)),
             _attention(learned, shown),
@@ -145,7 +144,7 @@ def _returns(
     if config.row is not None:
         rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
     if result.get("following"):
-        target = str(config.target_return or (config.dt or DTConfig()).target)
+        target = str(config.settings.target)
         quantile = f"the quantile {target[1:]} of the recorded returns"
         rule += f" Its target return is {quantile if target.startswith('q') else target}."
     figure = Figure(
@@ -167,10 +166,8 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
     if sweep is None:
         return None
     targets, achieved = np.array(sweep["asked"]), np.array(sweep["achieved"])
-    curves = [
-        Curve(f"seed {seed}", targets, row)
-        for seed, row in zip(result["seeds"], achieved, strict=True)
-    ]
+    rows_by_seed = zip(result["seeds"], achieved, strict=True)
+    curves = [Curve(f"seed {seed}", targets, row) for seed, row in rows_by_seed]
     spread = f"from the lowest mean to the highest it is {_number(float(np.ptp(achieved.mean(0))))}"
     if len(achieved) > 1:  # the root of the mean variance between seeds
         deviation = float(np.sqrt(achieved.var(0, ddof=1).mean()))
@@ -195,16 +192,12 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
     )
 
 
-def _shown(
-    folder: RunFolder,
-    config: OfflineConfig,
-    inputs: Inputs,
-    result: Mapping[str, Any],
-    learned: LearnedReward,
+def shown_episode(
+    folder: RunFolder, config: OfflineConfig, inputs: Inputs, learned: LearnedReward, seed: int
 ) -> FilmedEpisode:
-    """An episode of the first policy of the learned reward, or else the best recorded one."""
+    """An episode of a policy of the learned reward, or else the best recorded one."""
     if config.episodes and config.env_id is not None:
-        policy = load_agent(folder, LEARNED, result["seeds"][0], learned.reward)
+        policy = load_agent(folder, config, LEARNED, seed, learned.reward)
         return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=config.max_steps)
     best = int(inputs.episodes.returns.argmax())
     return FilmedEpisode(inputs.episodes[best : best + 1], None, 30)
@@ -297,61 +290,31 @@ def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Secti
         columns = read_jsonl(folder.path("metrics.jsonl"))
     except StorageError:
         return None
-    values = _curves(columns, {f"{config.policy}/{name}/value": LABELS[name] for name in LABELS})
-    losses = [curve for name in LABELS if (curve := _mean_loss(columns, name)) is not None]
-    what, unit = _loss(config, inputs) if losses else ("", "")
-    figures = [
-        Figure(learning_curves(curves, x_label="updates", y_label=y_label), alt, caption)
-        for curves, y_label, alt, caption in (
-            (
-                values,
-                "expected return",
-                "Returns that agents of each condition expect, over updates.",
-                "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
-            ),
-            (
-                losses,
-                unit,
-                "How far predicted actions are from recorded ones, over updates.",
-                f"{what}. Thin lines are seeds, the others their means.",
-            ),
-        )
-        if curves
-    ]
-    return Section("How they learned", figures=tuple(figures)) if figures else None
-
-
-def _loss(config: OfflineConfig, inputs: Inputs) -> tuple[str, str]:
-    """The loss of Decision Transformers in words, and its unit."""
-    critics = ", with the critics' term" if config.settings.regulariser else ""
-    if np.issubdtype(inputs.episodes.actions.dtype, np.integer):
-        return f"Cross-entropy of actions, in nats{critics}", "nats"
-    if config.transformer.action_loss == "gaussian":
-        what = "Negative log likelihood of each number of an action, up to a constant"
-        return what + critics, "nats"
-    return f"Mean square error of actions, each number in [−1, 1]{critics}", "square error"
-
-
-def _curves(columns: Mapping[str, FloatArray], labels: Mapping[str, str]) -> list[Curve]:
-    """Of those columns that are there; a resumed run reports some steps again, the last counts."""
-    curves = []
-    for name, label in labels.items():
-        if name in columns:
-            known = np.isfinite(columns[name])
-            steps, place = np.unique(columns["step"][known][::-1], return_index=True)
-            curves.append(Curve(label, steps, columns[name][known][::-1][place]))
-    return curves
-
-
-def _mean_loss(columns: Mapping[str, FloatArray], condition: str) -> Curve | None:
-    """Losses of a condition's Decision Transformers, at the updates that all of them report."""
-    names = [name for name in columns if re.fullmatch(rf"dt/{condition}-\d+/loss", name)]
-    curves = _curves(columns, {name: name for name in names})
+    discrete = np.issubdtype(inputs.episodes.actions.dtype, np.integer)
+    drawn, prefix = config.settings.curve(discrete=discrete), config.kind.prefix or config.policy
+    named = {} if drawn is None else {f"{prefix}/{name}": label for name, label in LABELS.items()}
+    found = (_curve(columns, agents, drawn.metric, label) for agents, label in named.items())
+    curves = [curve for curve in found if curve is not None]
     if not curves:
         return None
-    steps = reduce(np.intersect1d, [curve.steps for curve in curves])
-    values = [curve.values[np.isin(curve.steps, steps)] for curve in curves]
-    return Curve(LABELS[condition], steps, np.stack(values)) if len(steps) else None
+    chart = learning_curves(curves, x_label="updates", y_label=drawn.unit)
+    return Section("How they learned", figures=(Figure(chart, drawn.alt, drawn.caption),))
+
+
+def _curve(columns: Mapping[str, FloatArray], agents: str, metric: str, label: str) -> Curve | None:
+    """A metric of a condition's agents, one by one or in all, at updates that all of them report.
+
+    A resumed run reports some of them again; the last counts.
+    """
+    found = []
+    for name, column in columns.items():
+        if re.fullmatch(rf"{re.escape(agents)}(-\d+)?/{metric}", name):
+            known = np.isfinite(column)
+            steps, place = np.unique(columns["step"][known][::-1], return_index=True)
+            found.append((steps, column[known][::-1][place]))
+    common = reduce(np.intersect1d, [steps for steps, _ in found]) if found else ()
+    values = [values[np.isin(steps, common)] for steps, values in found]
+    return Curve(label, np.asarray(common), np.stack(values)) if len(common) else None
 
 
 def _spread(values: FloatArray) -> str:
