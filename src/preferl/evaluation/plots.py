@@ -75,16 +75,6 @@ class Curve:
     values: FloatArray
 
 
-@final
-@dataclass(frozen=True)
-class Share:
-    """A share in [0, 1] and the interval around it."""
-
-    label: str
-    value: float
-    interval: tuple[float, float]
-
-
 def learning_curves(
     curves: Sequence[Curve],
     *,
@@ -119,8 +109,6 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
-    shape = mean.shape if true is None else np.shape(true)
-    check(shape == mean.shape, "true reward", mean.shape, shape)
     with _canvas(WIDE, 250) as axes:
         label = "learned"
         if len(members) > 1:
@@ -130,6 +118,7 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
         axes.plot(steps, mean, color=SERIES[0], label=label)
         if true is not None:
             values = np.asarray(true, np.float64)
+            check(values.shape == mean.shape, "true reward", mean.shape, values.shape)
             scaled = (values - values.mean()) / (values.std() or 1.0) * mean.std() + mean.mean()
             axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true (scaled)")
         axes.margins(x=0.01)
@@ -161,23 +150,21 @@ def calibration_diagram(calibration: Calibration) -> str:
         return _svg(axes)
 
 
-def accuracy_bars(shares: Sequence[Share]) -> str:
+def accuracy_bars(shares: Mapping[str, tuple[float, tuple[float, float]]]) -> str:
     """Draw accuracies as bars with their intervals; the first is emphasised, chance is dashed."""
     _require_some("accuracies", shares)
-    rows, places = np.arange(len(shares)), max(4, len(shares))
-    values = np.array([share.value for share in shares])
-    low, high = np.array([share.interval for share in shares]).T
+    places = max(4, len(shares))
     with _canvas(HALF, max(380, 78 + 48 * places)) as axes:
-        colours = [SERIES[0], *[MUTED] * (len(shares) - 1)]
-        axes.barh(rows, values, height=0.42, color=colours, alpha=0.32, linewidth=0)
-        axes.hlines(rows, low, high, color=colours, linewidth=2)
-        axes.scatter(values, rows, 42, color=colours, linewidths=0, zorder=3)
-        for row, share in enumerate(shares):
-            place, text = share.interval[1] + 0.03, f"{100 * share.value:.0f} %"
-            axes.text(place, row, text, va="center", ha="left", color=INK, fontsize=13)
+        for row, (value, (low, high)) in enumerate(shares.values()):
+            colour = MUTED if row else SERIES[0]
+            axes.barh(row, value, height=0.42, color=colour, alpha=0.32, linewidth=0)
+            axes.hlines(row, low, high, color=colour, linewidth=2)
+            axes.scatter(value, row, 42, color=colour, linewidths=0, zorder=3)
+            text = f"{100 * value:.0f} %"
+            axes.text(high + 0.03, row, text, va="center", ha="left", color=INK, fontsize=13)
         axes.axvline(0.5, **DASHED, zorder=1)
         axes.set(xlim=(0, 1.2), ylim=(places - 0.5, -0.5))
-        axes.set_yticks(rows, [share.label for share in shares], color=INK)
+        axes.set_yticks(np.arange(len(shares)), list(shares), color=INK)
         axes.spines.bottom.set_visible(False)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
         axes.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
@@ -278,11 +265,11 @@ def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
     for height in references.values():
         axes.axhline(height, **DASHED)
     low, high = axes.get_ylim()
-    place = -np.inf
+    place, offset = -np.inf, {"xytext": (8, 0), "textcoords": "offset points"}
     for name, height in sorted(references.items(), key=lambda item: item[1]):
         place = max((height - low) / (high - low), place + 0.065)
-        offset: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(name, (1, place), xycoords="axes fraction", color=MUTED, **offset)
+        where: dict[str, Any] = offset | {"xycoords": "axes fraction", "va": "center"}
+        axes.annotate(name, (1, place), color=MUTED, **where)
     axes.set_ylim(low, high)
 
 

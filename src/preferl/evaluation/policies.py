@@ -36,24 +36,14 @@ class ReturnConditionedPolicy(Policy, Protocol):
         """Take in, between two calls of `predict`, the rewards `[V]` of the last actions."""
 
 
-class Normaliser(Protocol):
-    """Normalises observations, as `VecNormalize` does."""
-
-    norm_obs: bool
-    observation_space: spaces.Space[Any]
-
-    def normalize_obs(self, obs: Any) -> Any:
-        """Observations `[V, *obs]` as the policy knows them; no statistics change."""
-
-
 @runtime_checkable
 class HasNormaliser(Policy, Protocol):
     """A policy that knows how its observations were normalised, as SB3's algorithms do."""
 
     observation_space: spaces.Space[Any]
 
-    def get_vec_normalize_env(self) -> Normaliser | None:
-        """The normaliser of its environment, or None."""
+    def get_vec_normalize_env(self) -> Any:
+        """The `VecNormalize` of its environment, or None."""
 
 
 @final
@@ -69,17 +59,9 @@ class RandomPolicy:
         self._space = deepcopy(action_space)
         self._space.seed(seed)
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, Any]:
+    def predict(self, observation: Any, state: Any = None, *_: Any, **__: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` has no effect."""
-        del episode_start, deterministic
-        count = len(leaves(observation)[0])
-        return np.stack([self._space.sample() for _ in range(count)]), state
+        return np.stack([self._space.sample() for _ in leaves(observation)[0]]), state
 
 
 @final
@@ -88,12 +70,11 @@ class NormalisedPolicy:
 
     Args:
         policy: learned from normalised observations.
-        normaliser: its statistics are read, and never changed.
+        normaliser: a `VecNormalize`; its statistics are read, and never changed.
     """
 
-    def __init__(self, policy: Policy, normaliser: Normaliser) -> None:
-        self.policy = policy
-        self.normaliser = normaliser
+    def __init__(self, policy: Policy, normaliser: Any) -> None:
+        self.policy, self.normaliser = policy, normaliser
 
     def predict(self, observation: Any, *state: Any, **how: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations of the environment to `[V, *act]` actions, by SB3's convention.

@@ -63,7 +63,7 @@ class Calibration:
 @final
 @dataclass(frozen=True)
 class RewardReport:
-    """The evaluation of a reward; `notes` give the reason of each number that is None.
+    """The evaluation of a reward.
 
     Attributes:
         accuracy: share of decided answers on the side the reward expects, in [0, 1]; 0.5 is
@@ -77,7 +77,7 @@ class RewardReport:
         spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
         epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
             1 opposite.
-        notes: why numbers are missing.
+        notes: the reason of each number that is None.
         likelihood: noise and scale by which `log_loss` and `calibration` were computed.
     """
 
@@ -273,29 +273,20 @@ def epic_distance(
 def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
     """Any reward as a function of transitions; plain functions of three arguments stay as they are.
 
-    Raises as `markovian`.
+    Raises:
+        ConfigError: a reward that needs a history, which a lone transition does not have.
+        ModelError: something that cannot be called.
     """
     if not isinstance(reward, Reward) and callable(reward):
         with suppress(TypeError, ValueError):  # it does not take the observations that followed
             inspect.signature(reward).bind(None, None, None)
             return cast("TransitionReward", reward)
-    return markovian(cast("AnyReward", reward))
-
-
-def markovian(reward: AnyReward) -> TransitionReward:
-    """A learned reward as a function of transitions, which uses observation and action only.
-
-    Raises:
-        ConfigError: a reward that needs a history, which a lone transition does not have.
-        ModelError: something that cannot be called.
-    """
-    reward = as_reward(reward)
-    if reward.context != 1:
-        raise ConfigError.mismatch("context of a reward for EPIC", expected=1, got=reward.context)
+    learned = as_reward(cast("AnyReward", reward))
+    ConfigError.check(learned.context == 1, "context of a reward for EPIC", 1, learned.context)
 
     def of_lone_steps(observations: Observations, actions: Array, _: Observations) -> FloatArray:
         windows = map_observations(lambda o: o[:, None], observations)
-        return reward(windows, actions[:, None], np.ones((len(actions), 1), bool))
+        return learned(windows, actions[:, None], np.ones((len(actions), 1), bool))
 
     return of_lone_steps
 

@@ -15,7 +15,7 @@ from typing import IO, Any, Final, Self, final
 from weakref import WeakSet
 
 from preferl.errors import StorageError
-from preferl.reading import parse_json
+from preferl.reading import parse_json, reading
 
 LOGGER = logging.getLogger(__name__)
 
@@ -59,22 +59,17 @@ class FolderLock:
         file = self._opened()
         before = _parsed(file.read())
         if before:
-            LOGGER.warning(
-                "%s ended without releasing its lock, which is taken over.", _named(before)
-            )
+            message = "%s ended without releasing its lock, which is taken over."
+            LOGGER.warning(message, _named(before))
         self._file = file
         _OPEN.add(file)
         _close_in_children()
         program = Path(next(iter(sys.argv), "")).name
         words = takewhile(str.isidentifier, sys.argv[1:3])  # no options, which may hold passwords
-        holder = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "boot": boot_id(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": " ".join([program, *words]).strip(),
-        }
-        self._write(file, json.dumps(holder))
+        command = " ".join([program, *words]).strip()
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "boot": boot_id()}
+        self._write(file, json.dumps(holder | {"since": since, "command": command}))
 
     def release(self) -> None:
         """Let others in; the file goes."""
@@ -85,9 +80,11 @@ class FolderLock:
             self._path.unlink(missing_ok=True)
         self._file.close()  # which unlocks it
 
-    def follow(self, folder: Path) -> None:
-        """Go on with the folder under its new name."""
-        self._path = folder / self._path.name
+    def move(self, folder: Path) -> None:
+        """Rename the folder that is held, and go on with it under its new name."""
+        if os.name == "nt":  # which renames no folder with an open file
+            self.release()
+        self._path = self._path.parent.rename(folder) / self._path.name
 
     def require_free(self) -> None:
         """Raise `StorageError` if somebody holds the folder; nothing in it changes."""
@@ -104,13 +101,9 @@ class FolderLock:
         """The file, locked, read from its beginning, and still the one in the folder."""
         before: dict[str, Any] = {}
         for _ in range(_TRIES):
-            try:
+            with reading(self._path, expected="a file that can be written", error=StorageError):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 file = self._path.open("a+", encoding="utf-8")
-            except OSError as error:
-                raise StorageError.mismatch(
-                    f"{self._path}", expected="a file that can be written", got=error
-                ) from error
             file.seek(0)
             before = _parsed(file.read())
             if _lock(file, before) and self._is_there(file):
