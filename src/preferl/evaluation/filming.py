@@ -34,9 +34,8 @@ def film(
     seed: int,
     steps: int,
     every: int = 1,
-    deterministic: bool = True,
 ) -> Array:
-    """Film a policy; when an episode ends, the next one follows.
+    """Film a policy that explores no more; when an episode ends, the next one follows.
 
     Args:
         policy: anything with stable-baselines3's `predict`.
@@ -44,7 +43,6 @@ def film(
         seed: of the first episode; each later one adds 1.
         steps: how many steps are filmed.
         every: keep one frame in so many; the clip then plays at `frame_rate(env) / every`.
-        deterministic: passed to the policy.
 
     Returns:
         `[frames, height, width, 3]` bytes, `ceil(steps / every)` frames.
@@ -59,7 +57,7 @@ def film(
     with closing(make_env(env, render_mode="rgb_array")) as stage:
         draw_plainly(stage)
         envs = SeededEpisodes([stage], seed)
-        acting = rollout(policy, envs, deterministic=deterministic, observations=envs.reset())
+        acting = rollout(policy, envs, deterministic=True, observations=envs.reset())
         for step in range(steps):
             if step % every == 0:
                 frame: Any = stage.render()

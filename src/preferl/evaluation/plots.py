@@ -84,7 +84,7 @@ def learning_curves(
 ) -> str:
     """Draw returns over steps, with dashed lines at `references`, such as random and oracle."""
     _require_some("curves", curves)
-    with _canvas(WIDE, 300) as axes:
+    with _canvas(WIDE, 300, x_label, y_label) as axes:
         for number, curve in enumerate(curves):
             _draw_curve(axes, curve, SERIES[number % len(SERIES)])
         axes.margins(x=0.01)
@@ -92,7 +92,6 @@ def learning_curves(
         if len(steps) == 1:  # there is no width to divide
             axes.set_xlim(steps[0] - 1, steps[0] + 1)
         _draw_references(axes, references or {})
-        axes.set(xlabel=x_label, ylabel=y_label)
         # There is no epoch 2.5, but a target return may lie anywhere.
         _ticks(axes.xaxis, 6, _counted, integer=bool(np.equal(np.rint(steps), steps).all()))
         _ticks(axes.yaxis, 5, _thousands)
@@ -109,7 +108,7 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
-    with _canvas(WIDE, 250) as axes:
+    with _canvas(WIDE, 250, "step of the clip", "reward") as axes:
         label = "learned"
         if len(members) > 1:
             low, high = members.min(0), members.max(0)
@@ -122,7 +121,6 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
             scaled = (values - values.mean()) / (values.std() or 1.0) * mean.std() + mean.mean()
             axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true (scaled)")
         axes.margins(x=0.01)
-        axes.set(xlabel="step of the clip", ylabel="reward")
         _ticks(axes.xaxis, 6, integer=True)
         _ticks(axes.yaxis, 4)
         _legend(axes)
@@ -138,13 +136,12 @@ def calibration_diagram(calibration: Calibration) -> str:
     count = np.array(calibration.count, float)
     intervals = [wilson_interval(o * n, int(n)) for o, n in zip(observed, count, strict=True)]
     low, high = np.array(intervals).reshape(-1, 2).T
-    with _canvas(HALF, 380) as axes:
+    with _canvas(HALF, 380, "predicted preference for the first clip", "observed") as axes:
         axes.plot([0, 1], [0, 1], **DASHED)
         axes.vlines(predicted, low, high, color=SERIES[0], alpha=0.45, linewidth=2)
         area = 30 + 170 * count / max(1.0, count.max(initial=0))
         axes.scatter(predicted, observed, area, color=SERIES[0], linewidths=0, zorder=3)
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        axes.set(xlabel="predicted preference for the first clip", ylabel="observed")
         for axis in (axes.xaxis, axes.yaxis):
             _ticks(axis, 4, PercentFormatter(1, symbol=" %"), steps=[2.5, 5, 10])
         return _svg(axes)
@@ -206,13 +203,13 @@ def _draw_rows(
 ) -> str:
     """Draw rows of `height` pixels with a mark at each mean; only `emphasis` is not grey."""
     _require_some(what, named)
-    with _canvas(WIDE, 76 + height * len(named)) as axes:
+    with _canvas(WIDE, 76 + height * len(named), x_label) as axes:
         for row, (name, values) in enumerate(named.items()):
             colour = SERIES[0] if name == emphasis else MUTED
             draw(axes, row, values, colour)
             axes.vlines(values.mean(), row - 0.3, row + 0.3, color=colour, linewidth=3)
         axes.set_yticks(np.arange(len(named)), list(named), color=INK)
-        axes.set(ylim=(len(named) - 0.5, -0.5), xlabel=x_label)
+        axes.set_ylim(len(named) - 0.5, -0.5)
         _ticks(axes.xaxis, 6, _thousands)
         axes.grid(visible=False, axis="y")
         return _svg(axes)
@@ -223,11 +220,10 @@ def attention_map(attention: FloatArray) -> str:
     shares = np.asarray(attention, np.float64)
     is_square = shares.ndim == 2 and 0 < shares.shape[0] == shares.shape[1]
     check(is_square, "attention", "a square [L, L]", shares.shape)
-    with _canvas(HALF, 380) as axes:
+    with _canvas(HALF, 380, "step that is looked at", "step that looks") as axes:
         picture = np.empty((*shares.shape, 4))  # none is transparent
         picture[..., :3], picture[..., 3] = to_rgb(SERIES[0]), shares / (shares.max() or 1.0)
         axes.imshow(picture, interpolation="nearest", aspect="equal", origin="upper")
-        axes.set(xlabel="step that is looked at", ylabel="step that looks")
         _ticks(axes.xaxis, 5, integer=True)
         _ticks(axes.yaxis, 5, integer=True)
         axes.grid(visible=False)
@@ -239,10 +235,9 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
     shares = np.asarray(weights, np.float64)
     check(shares.ndim == 1 and shares.size, "importance weights", "[L]", shares.shape)
     steps = offset + np.arange(len(shares))
-    with _canvas(WIDE, 170) as axes:
+    with _canvas(WIDE, 170, "step of the clip", "importance") as axes:
         axes.bar(steps, shares, width=1.0, color=SERIES[0], alpha=0.7, linewidth=0)
         axes.axhline(1 / len(shares), **DASHED)
-        axes.set(xlabel="step of the clip", ylabel="importance")
         axes.set_xlim(steps[0] - 0.5, steps[-1] + 0.5)
         _ticks(axes.xaxis, 6, integer=True)
         _ticks(axes.yaxis, 3, PercentFormatter(1, decimals=1, symbol=" %"))
@@ -306,10 +301,12 @@ def _legend(axes: Axes) -> None:
 
 
 @contextmanager
-def _canvas(width: int, height: int) -> Iterator[Axes]:
+def _canvas(width: int, height: int, x_label: str = "", y_label: str = "") -> Iterator[Axes]:
     """Axes on a figure of so many pixels, and our style for the block."""
     with matplotlib.rc_context(STYLE):
-        yield Figure(figsize=(width / 72, height / 72), facecolor="none").subplots()
+        axes = Figure(figsize=(width / 72, height / 72), facecolor="none").subplots()
+        axes.set(xlabel=x_label, ylabel=y_label)
+        yield axes
 
 
 def _svg(axes: Axes) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.errors import SpaceError
-from preferl.shapes import Array, FloatArray, leaves
+from preferl.shapes import FloatArray, leaves
 
 
 class Policy(Protocol):
@@ -103,14 +103,10 @@ def on_raw_observations(policy: Policy) -> Policy:
     if normaliser is None or not normaliser.norm_obs:
         return policy
     seen, normalised = map(shape_of, (policy.observation_space, normaliser.observation_space))
-    if seen == normalised:
-        return NormalisedPolicy(policy, normaliser)
-    raise SpaceError.mismatch(
-        "observations of the policy",
-        expected=f"those that VecNormalize has statistics of, {normalised}",
-        got=seen,
-        fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
-    )
+    expected = f"those that VecNormalize has statistics of, {normalised}"
+    fix = "Put VecNormalize outermost, around VecFrameStack, and train again."
+    SpaceError.check(seen == normalised, "observations of the policy", expected, seen, fix)
+    return NormalisedPolicy(policy, normaliser)
 
 
 def shape_of(space: spaces.Space[Any]) -> Any:
@@ -125,17 +121,10 @@ def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _fitting(observation[key], part) for key, part in space.items()}
     array, shape = np.asarray(observation), space.shape or ()
-    if not isinstance(space, spaces.Box) or _ends_in(array, shape):
-        return array
-    if len(shape) == 3 and array.ndim >= 3 and _ends_in(np.moveaxis(array, -1, -3), shape):
-        return np.moveaxis(array, -1, -3)
-    raise SpaceError.mismatch(
-        "observation",
-        expected=f"shape {shape}, which VecNormalize has statistics of",
-        got=array.shape,
-        fix="Evaluate in the environment that the policy was trained in, with its wrappers.",
-    )
-
-
-def _ends_in(array: Array, shape: tuple[int, ...]) -> bool:
-    return array.shape[array.ndim - len(shape) :] == shape
+    moved = np.moveaxis(array, -1, -3) if len(shape) == 3 <= array.ndim else array
+    for way in (array, moved):
+        if not isinstance(space, spaces.Box) or way.shape[way.ndim - len(shape) :] == shape:
+            return way
+    expected = f"shape {shape}, which VecNormalize has statistics of"
+    fix = "Evaluate in the environment that the policy was trained in, with its wrappers."
+    raise SpaceError.mismatch("observation", expected=expected, got=array.shape, fix=fix)

@@ -141,8 +141,10 @@ def evaluate_reward(
     answered = comparisons.answered
     target = comparisons.preference[answered]
     losses = -(target * first[answered] + (1 - target) * second[answered])
-    decided = int(comparisons.decided.sum())
-    accuracy = _accuracy(first - second, comparisons)
+    # Exact zero is no opinion; rounding of a mean over members must not be one either.
+    lead = np.where(np.abs(first - second) < 1e-12, 0, first - second)[comparisons.decided]
+    wanted, decided = np.sign(comparisons.preference[comparisons.decided] - 0.5), len(lead)
+    accuracy = float((1 + np.sign(lead) * wanted).mean() / 2) if decided else None
     return RewardReport(
         accuracy=accuracy,
         decided=decided,
@@ -177,16 +179,6 @@ def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) ->
     error = float(np.abs(mean - share) @ count[used]) / len(observed) if len(observed) else None
     columns = [tuple(column.tolist()) for column in (mean, share, count[used])]
     return Calibration(columns[0], columns[1], columns[2], error)
-
-
-def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
-    decided = comparisons.decided
-    if not decided.any():
-        return None
-    # Exact zero is no opinion; rounding of a mean over members must not be one either.
-    side = np.sign(np.where(np.abs(lead) < 1e-12, 0, lead))[decided]
-    wanted = np.sign(comparisons.preference[decided] - 0.5)
-    return float((1 + side * wanted).mean() / 2)
 
 
 def _against_truth(

@@ -230,8 +230,6 @@ def preference_attention(
 
 def best_window(rewards: FloatArray, length: int) -> slice:
     """The `length` steps in a row with the highest sum; all steps if there are no more."""
-    if len(rewards) <= length:
-        return slice(0, len(rewards))
-    sums = np.cumsum(np.concatenate([[0.0], rewards]))
-    first = int((sums[length:] - sums[:-length]).argmax())
-    return slice(first, first + length)
+    windows = np.lib.stride_tricks.sliding_window_view(rewards, min(length, len(rewards)))
+    first = int(windows.sum(1, dtype=np.float64).argmax())
+    return slice(first, first + windows.shape[1])

@@ -1,8 +1,4 @@
-"""One folder per run: what was asked for, with which versions, and what came of it.
-
-`open_run` holds the folder while a run is at work in it. It refuses a second run into the folder, a
-run to resume that is finished or not there, and one that began with other settings.
-"""
+"""One folder per run: what was asked for, with which versions, and what came of it."""
 
 import itertools
 import json

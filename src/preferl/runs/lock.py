@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from itertools import takewhile
@@ -121,12 +122,9 @@ class FolderLock:
             return False
 
     def _taken(self, before: dict[str, Any]) -> StorageError:
-        return StorageError.mismatch(
-            f"{self._path.parent}",
-            expected=f"to be its only {self._role}",
-            got=f"one at work already, {_named(before)}",
-            fix="Wait for that one or stop it, or use another folder.",
-        )
+        expected, got = f"to be its only {self._role}", f"one at work already, {_named(before)}"
+        fix = "Wait for that one or stop it, or use another folder."
+        return StorageError.mismatch(f"{self._path.parent}", expected=expected, got=got, fix=fix)
 
     def _write(self, file: IO[str], text: str) -> None:
         """Name the holder for people to read; a full disk must not stop anybody."""
@@ -159,11 +157,10 @@ def _close_in_children() -> None:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    try:
-        holder = parse_json(text)
-    except ValueError:
-        return {}
-    return holder if isinstance(holder, dict) else {}
+    with suppress(ValueError):
+        if isinstance(holder := parse_json(text), dict):
+            return holder
+    return {}
 
 
 def _named(holder: dict[str, Any]) -> str:

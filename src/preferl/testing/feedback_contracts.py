@@ -109,8 +109,15 @@ def check_feedback(
             answer()
         asked += _names(segments, part)
         _check_answered(feedback, known, asked, declines)
+    before = len(_comparisons(feedback))
     for wrong in (np.array([[0, len(segments)]]), np.array([[-1, 0]])):
-        _check_refused(feedback, segments, wrong)
+        what = f"asking about pairs {wrong.tolist()} of {len(segments)} segments"
+        try:
+            feedback.ask(segments, wrong)
+        except (ValueError, IndexError):
+            _unchanged(feedback, before, "a query that was refused")
+        else:
+            _require(False, feedback, what, "an error", "nothing")
 
 
 def example_segments(seed: int = 0) -> Segments:
@@ -215,14 +222,3 @@ def _check_answered(feedback: Feedback, known: int, asked: list[bytes], declines
     _require(whole or declines, feedback, "answers", len(asked), len(got), fix)
     calls = [position[name] // 5 for name in got]
     _require(calls == sorted(calls), feedback, "answers", "oldest first", "another order")
-
-
-def _check_refused(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
-    before = len(_comparisons(feedback))
-    what = f"asking about pairs {pairs.tolist()} of {len(segments)} segments"
-    try:
-        feedback.ask(segments, pairs)
-    except (ValueError, IndexError):
-        _unchanged(feedback, before, "a query that was refused")
-    else:
-        _require(False, feedback, what, "an error", "nothing")

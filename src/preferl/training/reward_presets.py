@@ -59,11 +59,6 @@ class RewardPreset:
         members = members_of(self.model)
         require_validation(self.trainer, members=members, held_out=self.held_out > 0)
 
-    def with_members(self, members: int) -> Self:
-        """The same with `E` networks that differ by their initial weights and bootstraps."""
-        alike = _with(self.model, members=members)
-        return replace(self, model=alike or EnsembleConfig((self.model,) * members))
-
     def with_budget(self, updates: int, answers: int) -> Self:
         """The same in about so many optimiser updates, its schedule shortened to fit them.
 
@@ -115,8 +110,8 @@ class RewardSettings:
     Attributes:
         model: "mlp" (ours), "cnn" (ours, for pictures), "mr", "nmr", "pt" or "pt-readme"
             (published), or the name of another reward model; see `reward_preset`.
-        members: networks in the ensemble; several measure how uncertain the reward is, and
-            their out-of-bag answers validate it.
+        members: networks that differ by their initial weights and bootstraps; several measure how
+            uncertain the reward is, and their out-of-bag answers validate it.
         hidden: units of each hidden layer of "mlp" and "mr".
         epochs: passes over the answers.
         budget: optimiser updates instead of epochs; the schedule is shortened with them. The
@@ -152,17 +147,16 @@ class RewardSettings:
         preset = reward_preset(self.model, length=length)
         model = preset.model
         for name, value in self._given("hidden", "normalise", "use_actions").items():
-            changed = _with(model, **{name: value})
-            if changed is None:
-                expected = "only with a model that has such a setting"
-                raise ConfigError.mismatch(name, expected=expected, got=self.model)
-            model = changed
+            changed, expected = _with(model, **{name: value}), "a model that has such a setting"
+            ConfigError.check(changed, name, f"only with {expected}", self.model)
+            model = changed or model
         changes = self._given("epochs", "batch_size", "noise", "precision")
         if self.model in ("pt", "pt-readme"):
             changes.setdefault("precision", fast_precision())
         preset = RewardPreset(model, replace(preset.trainer, **changes), preset.held_out)
         if self.members is not None and (self.members != 1 or _with(model, members=1)):
-            preset = preset.with_members(self.members)
+            alike = _with(model, members=self.members)
+            preset = replace(preset, model=alike or EnsembleConfig((model,) * self.members))
         if self.budget is None:
             return preset
         if self.epochs is not None:
