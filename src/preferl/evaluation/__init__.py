@@ -1,6 +1,6 @@
 """How good is it, and is it more than luck: rewards and policies against controls, and a page.
 
-`plots` and `page` are imported by name, since they load matplotlib and Jinja2.
+`plots` and `report` are imported by name, since they load matplotlib and Jinja2.
 """
 
 from typing import TYPE_CHECKING

@@ -155,11 +155,11 @@ def _contents(clips: Clips) -> list[bytes]:
 def _answers(teacher: Teacher, shown: Clips, seed: int) -> FloatArray:
     answers, count = teacher(shown, np.random.default_rng(seed)), len(shown)
     try:
-        return check_answers(answers, count)
+        answers = check_answers(answers, count)
     except FeedbackError as error:
         expected = f"{count} numbers in [0, 1] or NaN"
         _require(False, teacher, f"answers to {count} pairs", expected, error)
-        raise
+    return answers
 
 
 def _padded_by(clips: Clips, extreme: Callable[[Array], float]) -> Clips:
