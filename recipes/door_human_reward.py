@@ -21,7 +21,7 @@ import torch
 from preferl.cli.reward import FitConfig, fit_reward
 from preferl.data import Comparisons, Episodes, folds, split_off_episodes
 from preferl.data.sources import load_demonstrations, load_labels
-from preferl.evaluation import spearman, wilson_interval
+from preferl.statistics import spearman, wilson_interval
 from preferl.training import RewardFunction, RewardSettings, relabel
 
 SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))

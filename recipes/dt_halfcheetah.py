@@ -27,7 +27,7 @@ import numpy as np
 
 from preferl.data import Episodes
 from preferl.data.sources import load_source
-from preferl.evaluation import evaluate_policies, spearman, task_env
+from preferl.evaluation import evaluate_policies, task_env
 from preferl.offline import (
     IQL,
     BehaviourCloning,
@@ -39,6 +39,7 @@ from preferl.offline import (
 )
 from preferl.online import DatasetConfig, record_dataset
 from preferl.runs import versions
+from preferl.statistics import spearman
 from preferl.training import scale_by_return_range
 from preferl.training.configs import fast_precision
 

@@ -25,12 +25,13 @@ import torch
 
 from preferl.data import Comparisons, Episodes, sample_segments
 from preferl.data.sources import load_stacked
-from preferl.evaluation import PolicyReport, evaluate_policies, spearman
+from preferl.evaluation import PolicyReport, evaluate_policies
 from preferl.feedback import ScriptedTeacher, UniformPairs
 from preferl.models import infer_spaces
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
 from preferl.offline.experiment.conditions import agent_name, build_conditions
 from preferl.runs import versions
+from preferl.statistics import spearman
 from preferl.training import RewardFunction, RewardSettings, relabel
 
 DATA = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data" / "metaworld-sweep-into"

@@ -15,7 +15,7 @@ import pytest
 from preferl import files
 from preferl.errors import StorageError
 from preferl.files import write_json, writing
-from preferl.runs import RunFolder
+from preferl.runs import open_run
 
 CODES = (errno.EIO, errno.ENOSPC, errno.EACCES)
 CALLS = ("mkdir", "open", "fsync", "close", "chmod", "rename", "replace", "listdir", "scandir")
@@ -170,7 +170,8 @@ def test_what_cannot_be_removed_stays_and_is_no_error(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("code", CODES)
 def test_a_result_that_cannot_be_written_leaves_the_run_unfinished(tmp_path, monkeypatch, code):
-    folder = RunFolder.create(tmp_path / "run", config=Fit(), seed=0)
+    with open_run(tmp_path / "run", config=Fit(), seed=0) as folder:
+        pass
     for at in range(1, 1000):
         try:
             with failing(monkeypatch, at, code) as calls:

@@ -17,7 +17,7 @@ from preferl.data import Comparisons, Segments, load_comparisons, save_compariso
 from preferl.files import write_text, writing
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online.loop import AnswerJournal
-from preferl.runs import RunFolder
+from preferl.runs import RunFolder, open_run
 from preferl.store.store import stored_key
 from preferl.training import RewardFunction
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
@@ -110,7 +110,7 @@ def test_a_run_is_whole_and_so_is_its_result(recorder, monkeypatch):
         if not folder.folder.exists():
             return 0
         assert folder.config(Fit) == Fit()
-        assert folder.seed == 7
+        assert json.loads((folder.folder / "config.json").read_text())["seed"] == 7
         assert json.loads((folder.folder / "versions.json").read_text())["packages"]
         if not folder.finished:
             return 1
@@ -122,7 +122,11 @@ def test_a_run_is_whole_and_so_is_its_result(recorder, monkeypatch):
         folder.path("policy/kept").write_text("learned")  # nothing waited for this
         folder.result({"interrupted": False})
 
-    steps = [lambda root: RunFolder.create(root / "runs/run", config=Fit(), seed=7), finish]
+    def begin(root: Path) -> None:
+        with open_run(root / "runs/run", config=Fit(), seed=7):
+            pass
+
+    steps = [begin, finish]
     write(recorder, monkeypatch, steps)
     assert check(recorder, read, steps) > 20
 

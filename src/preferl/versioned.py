@@ -78,8 +78,11 @@ def remove_versions(folder: Path, numbers: Iterable[int] = ()) -> None:
             path.rename(path.with_name(f".{path.name}.old"))  # so that nobody reads a half
         except OSError as error:
             LOGGER.warning("The earlier version %s stays for now: %s", path, error)
-    for name in filter(is_left, names_in(folder)):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    try:
+        for name in filter(is_left, names_in(folder)):
+            shutil.rmtree(folder / name, ignore_errors=True)
+    except StorageError as error:  # the next call takes them along
+        LOGGER.warning("What was removed or left in %s stays for now: %s", folder, error)
 
 
 def _digest(path: Path) -> tuple[int, str]:

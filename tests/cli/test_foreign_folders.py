@@ -21,7 +21,7 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.online import OnlineConfig, supervise
 from preferl.online.algorithms import make_environments
-from preferl.runs import RunFolder
+from preferl.runs import open_run
 from preferl.store.store import Store
 
 ENVIRONMENT = """
@@ -196,7 +196,8 @@ SMALL = (
 
 @pytest.mark.parametrize("more", [(), ("--resume", "--out", "begun"), ("--trust", "evil")])
 def test_a_file_of_settings_chooses_no_module(folder, more, capsys):
-    begun = RunFolder.create("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0)
+    with open_run("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0) as begun:
+        pass
     before = sorted(path.name for path in folder.path.iterdir())
     assert run("online", "run", "--config", "begun/config.json", *more, *SMALL) == 1
     error = " ".join(capsys.readouterr().err.split())
@@ -208,7 +209,8 @@ def test_a_file_of_settings_chooses_no_module(folder, more, capsys):
 
 
 def test_a_run_to_resume_chooses_no_module(folder, capsys):
-    RunFolder.create("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0)
+    with open_run("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0):
+        pass
     assert run("online", "run", "--resume", "--out", "begun", *SMALL) == 1
     assert "settings of the run" in capsys.readouterr().err
     assert folder.ran() == []

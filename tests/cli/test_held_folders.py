@@ -6,7 +6,7 @@ import pytest
 
 from preferl.cli.main import main
 from preferl.online import OnlineConfig
-from preferl.runs import RunFolder
+from preferl.runs import open_run
 from preferl.runs.folder import LOCK
 from preferl.runs.lock import FolderLock
 
@@ -26,7 +26,8 @@ COMMANDS = {
 )
 def test_a_second_run_is_refused(tmp_path, capsys, command, resume):
     out = tmp_path / "run"
-    RunFolder.create(out, config=OnlineConfig(), seed=0)
+    with open_run(out, config=OnlineConfig(), seed=0):
+        pass
     lock = FolderLock(out, LOCK, "run")
     lock.take()
     before = {path: path.read_bytes() for path in out.iterdir()}

@@ -15,7 +15,7 @@ from preferl.cli.main import main
 from preferl.cli.reward import FitConfig
 from preferl.data import save_episodes
 from preferl.registry import REWARD_MODELS
-from preferl.runs import RunFolder
+from preferl.runs import open_run
 from preferl.testing import make_episodes
 from preferl.training import load_reward
 
@@ -106,8 +106,8 @@ def test_nothing_is_done_to_a_finished_fit_or_without_one(data, tmp_path, capsys
     ],
 )
 def test_a_typo_leaves_the_finished_fit_at_its_name(data, tmp_path, wrong):
-    finished = RunFolder.create(tmp_path / "it", config=FitConfig(), seed=0)
-    finished.result({})
+    with open_run(tmp_path / "it", config=FitConfig(), seed=0) as finished:
+        finished.result({})
     before = files(tmp_path)
     assert run(*data, "--out", tmp_path / "it", *wrong) != 0
     assert files(tmp_path) == before

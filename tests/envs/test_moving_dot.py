@@ -12,9 +12,9 @@ from preferl.testing import MovingDot
 STAY, UP, DOWN, LEFT, RIGHT = range(5)
 
 
-def corner(env):
-    """Row and column of the upper left pixel of the dot, as seen."""
-    rows, columns = np.nonzero(env._seen[..., -1])
+def corner(observation):
+    """Row and column of the upper left pixel of the dot, in the newest frame."""
+    rows, columns = np.nonzero(observation[..., -1])
     return int(rows.min()), int(columns.min())
 
 
@@ -37,12 +37,12 @@ def test_actions_move_the_dot_and_edges_stop_it():
     env.reset(seed=0)
     for action, count in ((UP, 8), (LEFT, 8), (STAY, 2), (DOWN, 2), (RIGHT, 1)):
         for _ in range(count):
-            env.step(action)
-    assert corner(env) == (2, 1)
+            seen, *_ = env.step(action)
+    assert corner(seen) == (2, 1)
     for _ in range(8):
-        env.step(DOWN)
-    assert corner(env) == (6, 1)  # two pixels wide, so that it ends at the edge
-    assert env._seen.sum() == 4 * 255
+        seen, *_ = env.step(DOWN)
+    assert corner(seen) == (6, 1)  # two pixels wide, so that it ends at the edge
+    assert seen.sum() == 4 * 255
 
 
 def test_it_pays_for_where_the_dot_was():

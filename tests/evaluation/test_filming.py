@@ -6,8 +6,8 @@ import pytest
 from gymnasium import spaces
 
 from preferl.errors import ConfigError
-from preferl.evaluation import RandomPolicy, film, frame_rate
-from preferl.evaluation.filming import draws
+from preferl.evaluation import RandomPolicy, film
+from preferl.evaluation.filming import draws, frame_rate
 
 
 class Painter(gymnasium.Env[Any, Any]):

@@ -14,7 +14,6 @@ from preferl.evaluation import Calibration
 from preferl.evaluation.plots import (
     VARIABLES,
     Curve,
-    Share,
     accuracy_bars,
     attention_map,
     calibration_diagram,
@@ -39,8 +38,8 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "members": lambda: reward_over_clip(np.stack([VALUES, VALUES * 2]), np.zeros(6)),
     "calibration": lambda: calibration_diagram(Calibration((0.2, 0.9), (0.3, 1.0), (5, 50), 0.1)),
     "uncalibrated": lambda: calibration_diagram(Calibration((), (), (), None)),
-    "accuracy": lambda: accuracy_bars([Share("learned", 0.9, (0.8, 0.95))]),
-    "many": lambda: accuracy_bars([Share(str(i), 0.5, (0.4, 0.6)) for i in range(9)]),
+    "accuracy": lambda: accuracy_bars({"learned": (0.9, (0.8, 0.95))}),
+    "many": lambda: accuracy_bars({str(i): (0.5, (0.4, 0.6)) for i in range(9)}),
     "returns": lambda: episode_returns({"random": VALUES, "taught": VALUES[:1]}, emphasis="taught"),
     "conditions": lambda: condition_scores(
         {"learned": VALUES, "zero": VALUES[:1]}, emphasis="learned"

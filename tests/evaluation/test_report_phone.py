@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from preferl.evaluation.plots import Curve, Share, accuracy_bars, learning_curves
+from preferl.evaluation.plots import Curve, accuracy_bars, learning_curves
 from preferl.evaluation.report import Figure, Report, Section, write_report
 
 pytestmark = pytest.mark.browser
@@ -23,7 +23,7 @@ def heights(opened):
 def report(tmp_path):
     steps = np.arange(0, 100_000, 10_000)
     wide = learning_curves([Curve("learned", steps, -1000 + steps / 100)])
-    half = accuracy_bars([Share("learned", 0.8, (0.7, 0.9)), Share("shuffled", 0.5, (0.4, 0.6))])
+    half = accuracy_bars({"learned": (0.8, (0.7, 0.9)), "shuffled": (0.5, (0.4, 0.6))})
     figures = (Figure(wide, "returns rise"), Figure(half, "80 % right", half=True))
     path = tmp_path / "report.html"
     write_report(path, Report("A run", sections=(Section("Charts", figures=figures),)))

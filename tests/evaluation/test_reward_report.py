@@ -7,9 +7,10 @@ import pytest
 
 from preferl.data import Comparisons, Episodes, Segments
 from preferl.errors import ConfigError
-from preferl.evaluation import evaluate_reward, negated, oracle, wilson_interval, zero
+from preferl.evaluation import evaluate_reward, negated, oracle, zero
 from preferl.feedback import Likelihood
 from preferl.shapes import Array, BoolArray, FloatArray, Observations
+from preferl.statistics import wilson_interval
 
 
 @dataclass

@@ -5,8 +5,7 @@ import pytest
 
 from preferl.data import Episodes, window_indices
 from preferl.errors import ConfigError
-from preferl.evaluation import epic_distance, markovian, oracle, step_rewards
-from preferl.evaluation.reward_report import _following
+from preferl.evaluation import epic_distance, oracle, step_rewards
 from preferl.shapes import Array, BoolArray, FloatArray, Observations
 
 
@@ -75,22 +74,29 @@ def test_by_hand_on_a_state_and_two_actions() -> None:
 
 
 def test_a_learned_reward_without_shaping_in_sight(episodes: Episodes) -> None:
-    learned = markovian(oracle(of_steps))
-    assert distance(learned, shaped, episodes) == pytest.approx(0, abs=1e-6)
+    assert distance(oracle(of_steps), shaped, episodes) == pytest.approx(0, abs=1e-6)
 
 
 def test_discount_and_history_are_checked(episodes: Episodes) -> None:
     with pytest.raises(ConfigError, match="discount"):
         distance(base, base, episodes, discount=1.5)
     with pytest.raises(ConfigError, match="context"):
-        markovian(Lookback())
+        distance(Lookback(), base, episodes)
 
 
 def test_what_followed_is_the_episodes_own(episodes: Episodes) -> None:
-    rows = np.array([0, 99, 100, 599, 298])
-    following = episodes.next_observations
-    assert isinstance(following, np.ndarray)
-    np.testing.assert_array_equal(_following(episodes, rows), following[rows])
+    calls: list[tuple[Observations, Observations]] = []
+
+    def spy(s: Observations, a: Array, following: Observations) -> FloatArray:
+        calls.append((s, following))
+        return base(s, a, following)
+
+    epic_distance(spy, base, episodes, transitions=600, rng=np.random.default_rng(0))
+    seen, following = calls[-1]  # after the expectations, the transitions themselves
+    rows = [int(np.flatnonzero((episodes.observations == one).all(1))[0]) for one in seen]
+    assert sorted(rows) == list(range(600)), "the last steps of episodes are among them"
+    assert isinstance(episodes.next_observations, np.ndarray)
+    np.testing.assert_array_equal(following, episodes.next_observations[rows])
 
 
 class Lookback:

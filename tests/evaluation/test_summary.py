@@ -37,17 +37,16 @@ def test_shares_are_those_of_the_model(episodes):
     )
     with torch.no_grad():
         maps = model.eval().attention(features[None], torch.ones(1, 5, dtype=torch.bool))
-    np.testing.assert_allclose(looked.shares, maps.preference[0].numpy(), atol=1e-6)
-    np.testing.assert_allclose(looked.shares.sum(1), 1, atol=1e-5)
-    np.testing.assert_allclose(looked.importance, looked.shares.mean(0), atol=1e-6)
+    np.testing.assert_allclose(looked, maps.preference[0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(looked.sum(1), 1, atol=1e-5)
+    np.testing.assert_allclose(looked.mean(0), maps.importance[0].numpy(), atol=1e-6)
 
 
 def test_members_are_averaged(episodes):
     one, two = transformer(0), transformer(1)
     each = [preference_attention(RewardFunction(m), episodes, slice(0, 5)) for m in (one, two)]
     both = preference_attention(RewardFunction(Ensemble([one, two])), episodes, slice(0, 5))
-    mean = (each[0].shares + each[1].shares) / 2
-    np.testing.assert_allclose(both.shares, mean, atol=1e-6)
+    np.testing.assert_allclose(both, (each[0] + each[1]) / 2, atol=1e-6)
 
 
 def test_other_rewards_have_none(episodes):

@@ -4,7 +4,7 @@ import random
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from preferl.errors import CheckpointError, ConfigError
 from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
 from preferl.training.reward_function import RewardFunction
 from preferl.versioned import versions
+from waiting import wait_until
 
 KINDS = list(CONFIGS)
 
@@ -121,11 +122,11 @@ def test_a_fit_that_was_killed_comes_to_the_same(tmp_path, kind):
         kept = tmp_path / "checkpoints"
         reached = max(versions(kept), default=0)
         child = subprocess.Popen(program)
-        while (
-            child.poll() is None and max(versions(tmp_path / "checkpoints"), default=0) <= reached
-        ):
-            time.sleep(0.002)
-        time.sleep(moment.uniform(0, 0.1))
+        wait_until(
+            lambda: child.poll() is not None or max(versions(kept), default=0) > reached  # noqa: B023
+        )
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=moment.uniform(0, 0.1))
         if child.poll() is None:
             child.send_signal(signal.SIGKILL)
             kills += 1

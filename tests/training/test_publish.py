@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from preferl import versioned
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.runs import lock as folder_lock
@@ -30,6 +31,7 @@ from preferl.training.publish import (
     write_spaces,
 )
 from preferl.training.reward_function import RewardFunction, save_reward
+from waiting import wait_until
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,))
 STEP = (np.ones((1, 1, 3)), np.ones((1, 1, 1)), np.ones((1, 1), bool))
@@ -159,7 +161,7 @@ def test_a_folder_that_cannot_be_read_is_said(tmp_path):
 
 
 def test_what_is_published_counts_though_the_oldest_cannot_be_found(tmp_path, monkeypatch, caplog):
-    looks = iter([[], StorageError("stale handle")])
+    looks = iter([[], [], StorageError("stale handle")])
 
     def away(_):
         found = next(looks)
@@ -167,9 +169,9 @@ def test_what_is_published_counts_though_the_oldest_cannot_be_found(tmp_path, mo
             raise found
         return found
 
-    monkeypatch.setattr(publishing, "versions", away)
+    monkeypatch.setattr(versioned, "names_in", away)
     assert publish(tmp_path, reward_of()) == 1
-    assert "Old rewards stay for now: stale handle" in caplog.text
+    assert "stays for now: stale handle" in caplog.text
 
 
 def test_what_a_killed_publisher_left_is_ignored_and_cleaned(tmp_path):
@@ -235,13 +237,14 @@ def test_one_publisher_at_a_time(tmp_path):
 
 def test_another_process_is_refused_until_it_dies_and_then_replaced(tmp_path, caplog):
     code = (
-        "import pathlib, runpy, sys, time\n"
+        "import pathlib, runpy, sys\n"
         "of = runpy.run_path(sys.argv[1])['FolderLock']\n"
         "lock = of(pathlib.Path(sys.argv[2]), 'publisher', 'publisher')\n"
-        "lock.take(); print('mine', flush=True); time.sleep(60)"
+        "lock.take(); print('mine', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, folder_lock.__file__, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as other:
         assert other.stdout.readline() == "mine\n"
         with pytest.raises(StorageError, match=f"process {other.pid} on "):
             publish(tmp_path, reward_of())
@@ -279,32 +282,36 @@ def test_without_locks_a_disk_is_shared_by_process_and_boot(tmp_path, monkeypatc
     second.release()
 
 
+def watchers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "published-reward"]
+
+
 def test_watching_reads_and_taking_brings_into_use(tmp_path, monkeypatch):
     with PublishedReward(tmp_path).watch(0.01) as published:
         assert not published.take()
         publish(tmp_path, reward_of(1))
-        wait_for(lambda: published.next is not None)
+        wait_until(lambda: published.next is not None)
         assert published.version == 0
         assert published.take()
         assert (published.version, paid(published.reward)) == (1, paid(reward_of(1)))
         publish(tmp_path, reward_of(2))
-        wait_for(lambda: published.next.number == 2)
+        wait_until(lambda: published.next.number == 2)
         version_folder(tmp_path, 2).rename(tmp_path / "elsewhere")
         assert published.take(), "it needs no disk"
         assert not published.take()
-        watcher = published._watcher
-    assert not watcher.is_alive()
+        assert len(watchers()) == 1
+    assert watchers() == []
     assert published.version == 2
 
 
 def test_watching_outlives_what_it_cannot_read(tmp_path):
     with PublishedReward(tmp_path).watch(0.01) as published:
         publish(tmp_path, reward_of(1))
-        wait_for(lambda: published.next is not None)
+        wait_until(lambda: published.next is not None)
         (tmp_path / "00002").mkdir()
-        wait_for(lambda: published.problem is not None)
+        wait_until(lambda: published.problem is not None)
         publish(tmp_path, reward_of(3))
-        wait_for(lambda: published.next.number == 3)
+        wait_until(lambda: published.next.number == 3)
         assert published.problem is None
 
 
@@ -318,7 +325,7 @@ def test_closing_waits_for_no_disk_that_hangs(tmp_path, monkeypatch):
 
     monkeypatch.setattr(publishing, "versions", hang)
     published = PublishedReward(tmp_path).watch(0.01)
-    hung = published._watcher
+    (hung,) = watchers()
     assert hangs.wait(10)
     closing = threading.Thread(target=published.close, args=(0.05,), daemon=True)
     closing.start()
@@ -339,10 +346,3 @@ def test_spaces_are_left_for_who_fits(tmp_path):
     (tmp_path / "rewards" / "spaces.json").write_text("{}")
     with pytest.raises(CheckpointError, match="two spaces"):
         read_spaces(tmp_path / "rewards")
-
-
-def wait_for(condition, seconds=10.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.005)

@@ -1,6 +1,6 @@
 """How good is it, and is it more than luck: rewards and policies against controls, and a page.
 
-`plots` and `page` are imported by name, since they load matplotlib and Jinja2.
+`plots` and `report` are imported by name, since they load matplotlib and Jinja2.
 """
 
 from typing import TYPE_CHECKING
@@ -9,9 +9,7 @@ from preferl._optional import lazily
 from preferl.evaluation.rollout import rollout as rollout
 
 if TYPE_CHECKING:
-    from preferl.data.tasks import normalised_score as normalised_score
     from preferl.evaluation.filming import film as film
-    from preferl.evaluation.filming import frame_rate as frame_rate
     from preferl.evaluation.policies import Policy as Policy
     from preferl.evaluation.policies import RandomPolicy as RandomPolicy
     from preferl.evaluation.policies import ReturnConditionedPolicy as ReturnConditionedPolicy
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from preferl.evaluation.reward_report import calibration as calibration
     from preferl.evaluation.reward_report import epic_distance as epic_distance
     from preferl.evaluation.reward_report import evaluate_reward as evaluate_reward
-    from preferl.evaluation.reward_report import markovian as markovian
-    from preferl.evaluation.rollout import CORRECTIONS as CORRECTIONS
     from preferl.evaluation.rollout import SeededEpisodes as SeededEpisodes
     from preferl.evaluation.rollout import Step as Step
     from preferl.evaluation.rollout import make_task_env as make_task_env
@@ -36,8 +32,5 @@ if TYPE_CHECKING:
     from preferl.feedback.step_rewards import random as random
     from preferl.feedback.step_rewards import step_rewards as step_rewards
     from preferl.feedback.step_rewards import zero as zero
-    from preferl.statistics import bootstrap_interval as bootstrap_interval
-    from preferl.statistics import spearman as spearman
-    from preferl.statistics import wilson_interval as wilson_interval
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -2,10 +2,8 @@
 
 import logging
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 
 from preferl.data.episodes import Episodes
@@ -21,13 +19,8 @@ MOST_STEPS = 500
 """A filmed episode is cut off here: longer ones are not watched, and make the report large."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class FilmedEpisode:
-    """A single episode, and a frame `[height, width, 3]` of each step if it can be drawn.
-
-    The `rate` is the frames per second at which it is meant to be watched.
-    """
+class FilmedEpisode(NamedTuple):
+    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and their rate."""
 
     episode: Episodes
     frames: Array | None
@@ -41,9 +34,8 @@ def film(
     seed: int,
     steps: int,
     every: int = 1,
-    deterministic: bool = True,
 ) -> Array:
-    """Film a policy; when an episode ends, the next one follows.
+    """Film a policy that explores no more; when an episode ends, the next one follows.
 
     Args:
         policy: anything with stable-baselines3's `predict`.
@@ -51,7 +43,6 @@ def film(
         seed: of the first episode; each later one adds 1.
         steps: how many steps are filmed.
         every: keep one frame in so many; the clip then plays at `frame_rate(env) / every`.
-        deterministic: passed to the policy.
 
     Returns:
         `[frames, height, width, 3]` bytes, `ceil(steps / every)` frames.
@@ -62,40 +53,33 @@ def film(
     require_in("steps", steps, 1, float("inf"))
     require_in("every", every, 1, float("inf"))
     draw_off_screen()
-    frames = []
+    frames: list[Array] = []
     with closing(make_env(env, render_mode="rgb_array")) as stage:
         draw_plainly(stage)
         envs = SeededEpisodes([stage], seed)
-        acting = rollout(policy, envs, deterministic=deterministic, observations=envs.reset())
+        acting = rollout(policy, envs, deterministic=True, observations=envs.reset())
         for step in range(steps):
             if step % every == 0:
-                frames.append(_picture(stage))
+                frame: Any = stage.render()
+                drawn = isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3
+                what, got = "what the environment renders", type(frame).__name__
+                fix = "Film an environment that supports render_mode='rgb_array'."
+                ConfigError.check(drawn, what, "a picture [height, width, 3]", got, fix)
+                frames.append(frame.astype(np.uint8))
             next(acting)
     return np.stack(frames)
 
 
-def _picture(env: gymnasium.Env[Any, Any]) -> Array:
-    frame: Any = env.render()
-    if isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3:
-        return frame.astype(np.uint8)
-    expected, got = "a picture [height, width, 3]", type(frame).__name__
-    fix = "Film an environment that supports render_mode='rgb_array'."
-    raise ConfigError.mismatch("what the environment renders", expected=expected, got=got, fix=fix)
-
-
 def draws(env: EnvSource) -> bool:
     """Whether the environment declares that it can draw pictures."""
-    return "rgb_array" in (_metadata(env).get("render_modes") or ())
+    with closing(make_env(env)) as stage:
+        return "rgb_array" in (stage.metadata.get("render_modes") or ())
 
 
 def frame_rate(env: EnvSource, default: int = 30) -> int:
     """Steps per second at which the environment is meant to be watched."""
-    return int(_metadata(env).get("render_fps") or default)
-
-
-def _metadata(env: EnvSource) -> dict[str, Any]:
     with closing(make_env(env)) as stage:
-        return stage.metadata
+        return int(stage.metadata.get("render_fps") or default)
 
 
 def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> FilmedEpisode:

@@ -75,16 +75,6 @@ class Curve:
     values: FloatArray
 
 
-@final
-@dataclass(frozen=True)
-class Share:
-    """A share in [0, 1] and the interval around it."""
-
-    label: str
-    value: float
-    interval: tuple[float, float]
-
-
 def learning_curves(
     curves: Sequence[Curve],
     *,
@@ -94,7 +84,7 @@ def learning_curves(
 ) -> str:
     """Draw returns over steps, with dashed lines at `references`, such as random and oracle."""
     _require_some("curves", curves)
-    with _canvas(WIDE, 300) as axes:
+    with _canvas(WIDE, 300, x_label, y_label) as axes:
         for number, curve in enumerate(curves):
             _draw_curve(axes, curve, SERIES[number % len(SERIES)])
         axes.margins(x=0.01)
@@ -102,7 +92,6 @@ def learning_curves(
         if len(steps) == 1:  # there is no width to divide
             axes.set_xlim(steps[0] - 1, steps[0] + 1)
         _draw_references(axes, references or {})
-        axes.set(xlabel=x_label, ylabel=y_label)
         # There is no epoch 2.5, but a target return may lie anywhere.
         _ticks(axes.xaxis, 6, _counted, integer=bool(np.equal(np.rint(steps), steps).all()))
         _ticks(axes.yaxis, 5, _thousands)
@@ -119,9 +108,7 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
-    shape = mean.shape if true is None else np.shape(true)
-    check(shape == mean.shape, "true reward", mean.shape, shape)
-    with _canvas(WIDE, 250) as axes:
+    with _canvas(WIDE, 250, "step of the clip", "reward") as axes:
         label = "learned"
         if len(members) > 1:
             low, high = members.min(0), members.max(0)
@@ -130,10 +117,10 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
         axes.plot(steps, mean, color=SERIES[0], label=label)
         if true is not None:
             values = np.asarray(true, np.float64)
+            check(values.shape == mean.shape, "true reward", mean.shape, values.shape)
             scaled = (values - values.mean()) / (values.std() or 1.0) * mean.std() + mean.mean()
             axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true (scaled)")
         axes.margins(x=0.01)
-        axes.set(xlabel="step of the clip", ylabel="reward")
         _ticks(axes.xaxis, 6, integer=True)
         _ticks(axes.yaxis, 4)
         _legend(axes)
@@ -149,35 +136,32 @@ def calibration_diagram(calibration: Calibration) -> str:
     count = np.array(calibration.count, float)
     intervals = [wilson_interval(o * n, int(n)) for o, n in zip(observed, count, strict=True)]
     low, high = np.array(intervals).reshape(-1, 2).T
-    with _canvas(HALF, 380) as axes:
+    with _canvas(HALF, 380, "predicted preference for the first clip", "observed") as axes:
         axes.plot([0, 1], [0, 1], **DASHED)
         axes.vlines(predicted, low, high, color=SERIES[0], alpha=0.45, linewidth=2)
         area = 30 + 170 * count / max(1.0, count.max(initial=0))
         axes.scatter(predicted, observed, area, color=SERIES[0], linewidths=0, zorder=3)
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        axes.set(xlabel="predicted preference for the first clip", ylabel="observed")
         for axis in (axes.xaxis, axes.yaxis):
             _ticks(axis, 4, PercentFormatter(1, symbol=" %"), steps=[2.5, 5, 10])
         return _svg(axes)
 
 
-def accuracy_bars(shares: Sequence[Share]) -> str:
+def accuracy_bars(shares: Mapping[str, tuple[float, tuple[float, float]]]) -> str:
     """Draw accuracies as bars with their intervals; the first is emphasised, chance is dashed."""
     _require_some("accuracies", shares)
-    rows, places = np.arange(len(shares)), max(4, len(shares))
-    values = np.array([share.value for share in shares])
-    low, high = np.array([share.interval for share in shares]).T
+    places = max(4, len(shares))
     with _canvas(HALF, max(380, 78 + 48 * places)) as axes:
-        colours = [SERIES[0], *[MUTED] * (len(shares) - 1)]
-        axes.barh(rows, values, height=0.42, color=colours, alpha=0.32, linewidth=0)
-        axes.hlines(rows, low, high, color=colours, linewidth=2)
-        axes.scatter(values, rows, 42, color=colours, linewidths=0, zorder=3)
-        for row, share in enumerate(shares):
-            place, text = share.interval[1] + 0.03, f"{100 * share.value:.0f} %"
-            axes.text(place, row, text, va="center", ha="left", color=INK, fontsize=13)
+        for row, (value, (low, high)) in enumerate(shares.values()):
+            colour = MUTED if row else SERIES[0]
+            axes.barh(row, value, height=0.42, color=colour, alpha=0.32, linewidth=0)
+            axes.hlines(row, low, high, color=colour, linewidth=2)
+            axes.scatter(value, row, 42, color=colour, linewidths=0, zorder=3)
+            text = f"{100 * value:.0f} %"
+            axes.text(high + 0.03, row, text, va="center", ha="left", color=INK, fontsize=13)
         axes.axvline(0.5, **DASHED, zorder=1)
         axes.set(xlim=(0, 1.2), ylim=(places - 0.5, -0.5))
-        axes.set_yticks(rows, [share.label for share in shares], color=INK)
+        axes.set_yticks(np.arange(len(shares)), list(shares), color=INK)
         axes.spines.bottom.set_visible(False)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
         axes.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
@@ -219,13 +203,13 @@ def _draw_rows(
 ) -> str:
     """Draw rows of `height` pixels with a mark at each mean; only `emphasis` is not grey."""
     _require_some(what, named)
-    with _canvas(WIDE, 76 + height * len(named)) as axes:
+    with _canvas(WIDE, 76 + height * len(named), x_label) as axes:
         for row, (name, values) in enumerate(named.items()):
             colour = SERIES[0] if name == emphasis else MUTED
             draw(axes, row, values, colour)
             axes.vlines(values.mean(), row - 0.3, row + 0.3, color=colour, linewidth=3)
         axes.set_yticks(np.arange(len(named)), list(named), color=INK)
-        axes.set(ylim=(len(named) - 0.5, -0.5), xlabel=x_label)
+        axes.set_ylim(len(named) - 0.5, -0.5)
         _ticks(axes.xaxis, 6, _thousands)
         axes.grid(visible=False, axis="y")
         return _svg(axes)
@@ -236,11 +220,10 @@ def attention_map(attention: FloatArray) -> str:
     shares = np.asarray(attention, np.float64)
     is_square = shares.ndim == 2 and 0 < shares.shape[0] == shares.shape[1]
     check(is_square, "attention", "a square [L, L]", shares.shape)
-    with _canvas(HALF, 380) as axes:
+    with _canvas(HALF, 380, "step that is looked at", "step that looks") as axes:
         picture = np.empty((*shares.shape, 4))  # none is transparent
         picture[..., :3], picture[..., 3] = to_rgb(SERIES[0]), shares / (shares.max() or 1.0)
         axes.imshow(picture, interpolation="nearest", aspect="equal", origin="upper")
-        axes.set(xlabel="step that is looked at", ylabel="step that looks")
         _ticks(axes.xaxis, 5, integer=True)
         _ticks(axes.yaxis, 5, integer=True)
         axes.grid(visible=False)
@@ -252,10 +235,9 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
     shares = np.asarray(weights, np.float64)
     check(shares.ndim == 1 and shares.size, "importance weights", "[L]", shares.shape)
     steps = offset + np.arange(len(shares))
-    with _canvas(WIDE, 170) as axes:
+    with _canvas(WIDE, 170, "step of the clip", "importance") as axes:
         axes.bar(steps, shares, width=1.0, color=SERIES[0], alpha=0.7, linewidth=0)
         axes.axhline(1 / len(shares), **DASHED)
-        axes.set(xlabel="step of the clip", ylabel="importance")
         axes.set_xlim(steps[0] - 0.5, steps[-1] + 0.5)
         _ticks(axes.xaxis, 6, integer=True)
         _ticks(axes.yaxis, 3, PercentFormatter(1, decimals=1, symbol=" %"))
@@ -278,11 +260,11 @@ def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
     for height in references.values():
         axes.axhline(height, **DASHED)
     low, high = axes.get_ylim()
-    place = -np.inf
+    place, offset = -np.inf, {"xytext": (8, 0), "textcoords": "offset points"}
     for name, height in sorted(references.items(), key=lambda item: item[1]):
         place = max((height - low) / (high - low), place + 0.065)
-        offset: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(name, (1, place), xycoords="axes fraction", color=MUTED, **offset)
+        where: dict[str, Any] = offset | {"xycoords": "axes fraction", "va": "center"}
+        axes.annotate(name, (1, place), color=MUTED, **where)
     axes.set_ylim(low, high)
 
 
@@ -319,10 +301,12 @@ def _legend(axes: Axes) -> None:
 
 
 @contextmanager
-def _canvas(width: int, height: int) -> Iterator[Axes]:
+def _canvas(width: int, height: int, x_label: str = "", y_label: str = "") -> Iterator[Axes]:
     """Axes on a figure of so many pixels, and our style for the block."""
     with matplotlib.rc_context(STYLE):
-        yield Figure(figsize=(width / 72, height / 72), facecolor="none").subplots()
+        axes = Figure(figsize=(width / 72, height / 72), facecolor="none").subplots()
+        axes.set(xlabel=x_label, ylabel=y_label)
+        yield axes
 
 
 def _svg(axes: Axes) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.errors import SpaceError
-from preferl.shapes import Array, FloatArray, leaves
+from preferl.shapes import FloatArray, leaves
 
 
 class Policy(Protocol):
@@ -36,24 +36,14 @@ class ReturnConditionedPolicy(Policy, Protocol):
         """Take in, between two calls of `predict`, the rewards `[V]` of the last actions."""
 
 
-class Normaliser(Protocol):
-    """Normalises observations, as `VecNormalize` does."""
-
-    norm_obs: bool
-    observation_space: spaces.Space[Any]
-
-    def normalize_obs(self, obs: Any) -> Any:
-        """Observations `[V, *obs]` as the policy knows them; no statistics change."""
-
-
 @runtime_checkable
 class HasNormaliser(Policy, Protocol):
     """A policy that knows how its observations were normalised, as SB3's algorithms do."""
 
     observation_space: spaces.Space[Any]
 
-    def get_vec_normalize_env(self) -> Normaliser | None:
-        """The normaliser of its environment, or None."""
+    def get_vec_normalize_env(self) -> Any:
+        """The `VecNormalize` of its environment, or None."""
 
 
 @final
@@ -69,17 +59,9 @@ class RandomPolicy:
         self._space = deepcopy(action_space)
         self._space.seed(seed)
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, Any]:
+    def predict(self, observation: Any, state: Any = None, *_: Any, **__: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` has no effect."""
-        del episode_start, deterministic
-        count = len(leaves(observation)[0])
-        return np.stack([self._space.sample() for _ in range(count)]), state
+        return np.stack([self._space.sample() for _ in leaves(observation)[0]]), state
 
 
 @final
@@ -88,12 +70,11 @@ class NormalisedPolicy:
 
     Args:
         policy: learned from normalised observations.
-        normaliser: its statistics are read, and never changed.
+        normaliser: a `VecNormalize`; its statistics are read, and never changed.
     """
 
-    def __init__(self, policy: Policy, normaliser: Normaliser) -> None:
-        self.policy = policy
-        self.normaliser = normaliser
+    def __init__(self, policy: Policy, normaliser: Any) -> None:
+        self.policy, self.normaliser = policy, normaliser
 
     def predict(self, observation: Any, *state: Any, **how: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations of the environment to `[V, *act]` actions, by SB3's convention.
@@ -122,14 +103,10 @@ def on_raw_observations(policy: Policy) -> Policy:
     if normaliser is None or not normaliser.norm_obs:
         return policy
     seen, normalised = map(shape_of, (policy.observation_space, normaliser.observation_space))
-    if seen == normalised:
-        return NormalisedPolicy(policy, normaliser)
-    raise SpaceError.mismatch(
-        "observations of the policy",
-        expected=f"those that VecNormalize has statistics of, {normalised}",
-        got=seen,
-        fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
-    )
+    expected = f"those that VecNormalize has statistics of, {normalised}"
+    fix = "Put VecNormalize outermost, around VecFrameStack, and train again."
+    SpaceError.check(seen == normalised, "observations of the policy", expected, seen, fix)
+    return NormalisedPolicy(policy, normaliser)
 
 
 def shape_of(space: spaces.Space[Any]) -> Any:
@@ -144,17 +121,10 @@ def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _fitting(observation[key], part) for key, part in space.items()}
     array, shape = np.asarray(observation), space.shape or ()
-    if not isinstance(space, spaces.Box) or _ends_in(array, shape):
-        return array
-    if len(shape) == 3 and array.ndim >= 3 and _ends_in(np.moveaxis(array, -1, -3), shape):
-        return np.moveaxis(array, -1, -3)
-    raise SpaceError.mismatch(
-        "observation",
-        expected=f"shape {shape}, which VecNormalize has statistics of",
-        got=array.shape,
-        fix="Evaluate in the environment that the policy was trained in, with its wrappers.",
-    )
-
-
-def _ends_in(array: Array, shape: tuple[int, ...]) -> bool:
-    return array.shape[array.ndim - len(shape) :] == shape
+    moved = np.moveaxis(array, -1, -3) if len(shape) == 3 <= array.ndim else array
+    for way in (array, moved):
+        if not isinstance(space, spaces.Box) or way.shape[way.ndim - len(shape) :] == shape:
+            return way
+    expected = f"shape {shape}, which VecNormalize has statistics of"
+    fix = "Evaluate in the environment that the policy was trained in, with its wrappers."
+    raise SpaceError.mismatch("observation", expected=expected, got=array.shape, fix=fix)

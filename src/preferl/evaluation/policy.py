@@ -88,8 +88,7 @@ class PolicyReport:
         Raises:
             DataError: no such report.
         """
-        expected = "returns, lengths and success"
-        with reading("policy report", expected=expected, error=DataError):
+        with reading("policy report", expected="returns, lengths and success", error=DataError):
             success = data["success"]
             return cls(
                 np.array(data["returns"], float),
@@ -193,15 +192,9 @@ def evaluate_policies(
         ConfigError: a setting out of range, a policy that cannot be sent, or a process that died.
     """
     require_in("processes", processes, 1, inf)
-    evaluate = partial(
-        _evaluate_alone,
-        env=env,
-        episodes=episodes,
-        seed=seed,
-        deterministic=deterministic,
-        parallel=parallel,
-        max_steps=max_steps,
-    )
+    settings: dict[str, Any] = {"env": env, "episodes": episodes, "seed": seed}
+    settings |= {"deterministic": deterministic, "parallel": parallel, "max_steps": max_steps}
+    evaluate = partial(_evaluate_alone, settings)
     processes, reports = min(processes, len(policies)), {}
     done = ((name, evaluate(policy)) for name, policy in policies.items())
     for name, report in _spread(policies, evaluate, processes) if processes > 1 else done:
@@ -211,9 +204,9 @@ def evaluate_policies(
     return {name: reports[name] for name in policies}
 
 
-def _evaluate_alone(policy: Policy, **how: Any) -> PolicyReport:
+def _evaluate_alone(settings: Mapping[str, Any], policy: Policy) -> PolicyReport:
     with torch_threads(1):  # several would fight, and round differently
-        return evaluate_policy(policy, **how)
+        return evaluate_policy(policy, **settings)
 
 
 def _spread(
@@ -233,9 +226,7 @@ def _spread(
     with safe_children():  # its queues start a process that looks after them
         # Ctrl-C ends a worker at once and silently; the first process reports it.
         end_at_once = (signal.SIGINT, signal.SIG_DFL)
-        pool = ProcessPoolExecutor(
-            processes, mp_context=context, initializer=signal.signal, initargs=end_at_once
-        )
+        pool = ProcessPoolExecutor(processes, context, signal.signal, end_at_once)
     try:
         with safe_children():  # a worker begins with the first thing to do
             names = {pool.submit(evaluate, policy): name for name, policy in policies.items()}

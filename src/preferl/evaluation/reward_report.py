@@ -63,7 +63,7 @@ class Calibration:
 @final
 @dataclass(frozen=True)
 class RewardReport:
-    """The evaluation of a reward; `notes` give the reason of each number that is None.
+    """The evaluation of a reward.
 
     Attributes:
         accuracy: share of decided answers on the side the reward expects, in [0, 1]; 0.5 is
@@ -77,7 +77,7 @@ class RewardReport:
         spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
         epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
             1 opposite.
-        notes: why numbers are missing.
+        notes: the reason of each number that is None.
         likelihood: noise and scale by which `log_loss` and `calibration` were computed.
     """
 
@@ -141,8 +141,10 @@ def evaluate_reward(
     answered = comparisons.answered
     target = comparisons.preference[answered]
     losses = -(target * first[answered] + (1 - target) * second[answered])
-    decided = int(comparisons.decided.sum())
-    accuracy = _accuracy(first - second, comparisons)
+    # Exact zero is no opinion; rounding of a mean over members must not be one either.
+    lead = np.where(np.abs(first - second) < 1e-12, 0, first - second)[comparisons.decided]
+    wanted, decided = np.sign(comparisons.preference[comparisons.decided] - 0.5), len(lead)
+    accuracy = float((1 + np.sign(lead) * wanted).mean() / 2) if decided else None
     return RewardReport(
         accuracy=accuracy,
         decided=decided,
@@ -177,16 +179,6 @@ def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) ->
     error = float(np.abs(mean - share) @ count[used]) / len(observed) if len(observed) else None
     columns = [tuple(column.tolist()) for column in (mean, share, count[used])]
     return Calibration(columns[0], columns[1], columns[2], error)
-
-
-def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
-    decided = comparisons.decided
-    if not decided.any():
-        return None
-    # Exact zero is no opinion; rounding of a mean over members must not be one either.
-    side = np.sign(np.where(np.abs(lead) < 1e-12, 0, lead))[decided]
-    wanted = np.sign(comparisons.preference[decided] - 0.5)
-    return float((1 + side * wanted).mean() / 2)
 
 
 def _against_truth(
@@ -273,29 +265,20 @@ def epic_distance(
 def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
     """Any reward as a function of transitions; plain functions of three arguments stay as they are.
 
-    Raises as `markovian`.
+    Raises:
+        ConfigError: a reward that needs a history, which a lone transition does not have.
+        ModelError: something that cannot be called.
     """
     if not isinstance(reward, Reward) and callable(reward):
         with suppress(TypeError, ValueError):  # it does not take the observations that followed
             inspect.signature(reward).bind(None, None, None)
             return cast("TransitionReward", reward)
-    return markovian(cast("AnyReward", reward))
-
-
-def markovian(reward: AnyReward) -> TransitionReward:
-    """A learned reward as a function of transitions, which uses observation and action only.
-
-    Raises:
-        ConfigError: a reward that needs a history, which a lone transition does not have.
-        ModelError: something that cannot be called.
-    """
-    reward = as_reward(reward)
-    if reward.context != 1:
-        raise ConfigError.mismatch("context of a reward for EPIC", expected=1, got=reward.context)
+    learned = as_reward(cast("AnyReward", reward))
+    ConfigError.check(learned.context == 1, "context of a reward for EPIC", 1, learned.context)
 
     def of_lone_steps(observations: Observations, actions: Array, _: Observations) -> FloatArray:
         windows = map_observations(lambda o: o[:, None], observations)
-        return reward(windows, actions[:, None], np.ones((len(actions), 1), bool))
+        return learned(windows, actions[:, None], np.ones((len(actions), 1), bool))
 
     return of_lone_steps
 

@@ -5,7 +5,7 @@ The attention of a preference transformer to the steps of a segment is that of K
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -130,7 +130,6 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
         for name, report in policies.items()
     )
     heads = ("policy", "mean", "95 % interval", "median", "deviation", "steps", "episodes")
-    emphasis = list(policies).index(taught)
     means = ", ".join(f"{name} {number(report.mean)}" for name, report in policies.items())
     returns = {name: report.returns for name, report in policies.items()}
     drawing = Figure(
@@ -138,9 +137,9 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
         f"Returns of single episodes by policy. Means: {means}.",
         "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
     )
-    table = ReportTable("Returns of whole episodes", heads, rows, emphasis)
-    text = ("Evaluated by the environment's own reward.",)
-    return Section("What the policy earns", text, tables=(table,), figures=(drawing,))
+    caption, text = "Returns of whole episodes", "Evaluated by the environment's own reward."
+    table = ReportTable(caption, heads, rows, list(policies).index(taught))
+    return Section("What the policy earns", (text,), tables=(table,), figures=(drawing,))
 
 
 def _learning(references: Mapping[str, float], curves: Sequence[plots.Curve]) -> Section:
@@ -177,14 +176,11 @@ def _reward(reports: Mapping[str, RewardReport], figures: Sequence[Figure]) -> S
 
 
 def _reward_figures(reports: Mapping[str, RewardReport]) -> tuple[Figure, ...]:
-    shares = [
-        plots.Share(name, report.accuracy, report.interval)
-        for name, report in reports.items()
-        if report.accuracy is not None
-    ]
-    if not shares:
+    known = {name: r for name, r in reports.items() if r.accuracy is not None}
+    if not known:
         return ()
-    accuracies = ", ".join(f"{share.label} {percent(share.value)}" for share in shares)
+    shares = {name: (report.accuracy or 0.0, report.interval) for name, report in known.items()}
+    accuracies = ", ".join(f"{name} {percent(share)}" for name, (share, _) in shares.items())
     calibration = reports["learned"].calibration
     return (
         Figure(
@@ -205,25 +201,15 @@ def _reward_figures(reports: Mapping[str, RewardReport]) -> tuple[Figure, ...]:
     )
 
 
-class StepAttention(NamedTuple):
-    """Attention in one segment, mean over the members that have it.
-
-    Attributes:
-        shares: `[L, L]` attention of each step (row) to each (column); rows sum to 1.
-        importance: `[L]` share of each step in the score, the mean of the columns.
-    """
-
-    shares: FloatArray
-    importance: FloatArray
-
-
 @torch.inference_mode()
 def preference_attention(
     reward: RewardFunction, episodes: Episodes, rows: slice
-) -> StepAttention | None:
+) -> FloatArray | None:
     """Preference attention of a reward in the segment at `rows`, at most as long as its context.
 
-    None unless it is a `PreferenceTransformer` with that head, or an ensemble of such.
+    It is `[L, L]`, the share of each step (row) that goes to each (column), as a mean over members.
+    The means of its columns are the shares of steps in the score. None unless the reward is a
+    `PreferenceTransformer` with that head, or an ensemble of such.
     """
     model = reward.model.eval()
     parts = [
@@ -238,16 +224,12 @@ def preference_attention(
         to_tensor(episodes.actions[rows], model.device),
     )[None]
     mask = torch.ones(features.shape[:2], dtype=torch.bool, device=model.device)
-    maps = [part.attention(features, mask) for part in parts]
-    shares = torch.cat([one.preference for one in maps if one.preference is not None])
-    importance = torch.cat([one.importance for one in maps])
-    return StepAttention(shares.mean(0).cpu().numpy(), importance.mean(0).cpu().numpy())
+    maps = [part.attention(features, mask).preference for part in parts]
+    return np.asarray(torch.cat([one for one in maps if one is not None]).mean(0).cpu().numpy())
 
 
 def best_window(rewards: FloatArray, length: int) -> slice:
     """The `length` steps in a row with the highest sum; all steps if there are no more."""
-    if len(rewards) <= length:
-        return slice(0, len(rewards))
-    sums = np.cumsum(np.concatenate([[0.0], rewards]))
-    first = int((sums[length:] - sums[:-length]).argmax())
-    return slice(first, first + length)
+    windows = np.lib.stride_tricks.sliding_window_view(rewards, min(length, len(rewards)))
+    first = int(windows.sum(1, dtype=np.float64).argmax())
+    return slice(first, first + windows.shape[1])

@@ -1,17 +1,13 @@
-"""One folder per run: what was asked for, with which versions, and what came of it.
-
-`open_run` holds the folder while a run is at work in it. It refuses a second run into the folder, a
-run to resume that is finished or not there, and one that began with other settings.
-"""
+"""One folder per run: what was asked for, with which versions, and what came of it."""
 
 import itertools
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 from preferl.configs import from_json, plain, to_json
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
@@ -33,61 +29,17 @@ DATA: Final = "data.json"
 class RunFolder:
     """The folder of one run.
 
-    A run is *finished* once it has a result that is not the one of an interruption. Folders appear
-    whole or not at all, and a new run never mixes with an older one.
-
-    Attributes:
-        folder: where it is; holds `config.json`, `versions.json` and, at the end, `result.json`.
+    It holds `config.json`, `versions.json` and, at the end, `result.json`. Folders appear whole or
+    not at all, and a new run never mixes with an older one.
     """
 
     folder: Path
-
-    @classmethod
-    def create(
-        cls,
-        path: Path | str,
-        *,
-        config: object,
-        seed: int,
-        data: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """Begin a run: a fresh folder with its configuration and the versions it runs on.
-
-        Args:
-            path: the folder. If it holds an older run, that moves aside to `path.1`, `path.2`,
-                and so on, so that the plain name is always the latest run.
-            config: a dataclass, written by `to_json`.
-            seed: what the run draws its randomness from.
-            data: what the run's data are recognised by, kept in `data.json`.
-
-        Raises:
-            ConfigError: `config` is not a dataclass, or holds what JSON cannot.
-            StorageError: the folder cannot be written to, holds something that is not a run, or
-                one that is at work.
-        """
-        path = Path(path)
-        about = {"kind": type(config).__name__, "seed": seed, "config": to_json(config)}
-        _require_replaceable(path)
-        with writing(path) as draft:
-            draft.mkdir()
-            write_json(draft / "config.json", about)
-            write_json(draft / "versions.json", versions())
-            if data is not None:
-                write_json(draft / DATA, dict(data))
-            if path.exists() and any(path.iterdir()):
-                _move_aside(path)
-        return cls(path)
 
     @property
     def finished(self) -> bool:
         """Whether the run has a result, and not that of an interruption."""
         file = self.folder / "result.json"
         return file.exists() and not _read(file).get("interrupted", False)
-
-    @property
-    def seed(self) -> int:
-        """What the run draws its randomness from."""
-        return int(_read(self.path("config.json"))["seed"])
 
     def config(self, cls: type[Config]) -> Config:
         """The configuration, read back as the dataclass `cls`; another raises `ConfigError`."""
@@ -130,15 +82,18 @@ def open_run(
     The lock ends with the block or with the process.
 
     Args:
-        path: the folder. Without `resume`, an older run there moves aside, see `RunFolder.create`.
-        config: a dataclass, all that decides what the run comes to.
+        path: the folder. Without `resume`, an older run there moves aside to `path.1`, `path.2`,
+            and so on, so that the plain name is always the latest run.
+        config: a dataclass, all that decides what the run comes to, written by `to_json`.
         seed: what the run draws its randomness from.
         resume: go on with the run that is there.
-        data: what the run's data are recognised by; those of a resumed run are the same.
+        data: what the run's data are recognised by, kept in `data.json`; those of a resumed run
+            are the same.
         may_differ: settings, as `"name"` or `"section.name"`, that a resumed run may change.
 
     Raises:
-        ConfigError: the run to resume has other settings; the message names them.
+        ConfigError: `config` is not a dataclass, or holds what JSON cannot; or the run to resume
+            has other settings, which the message names.
         DataError: the run to resume was begun with other data.
         ResumeError: the run to resume is finished, or there is none.
         StorageError: another run is at work in the folder, which the message names; or the folder
@@ -146,17 +101,16 @@ def open_run(
     """
     path = Path(path)
     require_openable(path, resume=resume)
-    folder = (
-        RunFolder(path) if resume else RunFolder.create(path, config=config, seed=seed, data=data)
-    )
-    made = path.stat()
+    if not resume:
+        _begin(path, config, seed, data)
+    made, folder = path.stat(), RunFolder(path)
     with FolderLock(path, LOCK, "run"):
-        if not os.path.samestat(made, path.stat()):
-            raise StorageError.mismatch(f"{path}", expected="to be its only run", got="a newer one")
+        same = os.path.samestat(made, path.stat())
+        StorageError.check(same, path, "to be its only run", "a newer one")
         if resume:
             require_openable(path, resume=True, held=True)  # again, now that nobody else is there
             _require_same_settings(folder, config, may_differ)
-            _require_same_data(folder, data)
+            _require_same_data(path / DATA, data)
             remove_drafts(path)
         yield folder
 
@@ -182,30 +136,36 @@ def require_openable(path: Path | str, *, resume: bool, held: bool = False) -> N
         FolderLock(path, LOCK, "run").require_free()
 
 
+def _begin(path: Path, config: object, seed: int, data: Mapping[str, Any] | None) -> None:
+    """Make a fresh folder with the configuration of a run and the versions it runs on."""
+    about = {"kind": type(config).__name__, "seed": seed, "config": to_json(config)}
+    with writing(path) as draft:
+        draft.mkdir()
+        write_json(draft / "config.json", about)
+        write_json(draft / "versions.json", versions())
+        if data is not None:
+            write_json(draft / DATA, dict(data))
+        if path.exists() and any(path.iterdir()):
+            _move_aside(path)
+
+
 def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collection[str]) -> None:
     old, new = _flat(to_json(folder.config(type(config)))), _flat(to_json(config))
     different = [
         name for name in {**old, **new} if old.get(name) != new.get(name) and name not in may_differ
     ]
-    if different:
-        raise ConfigError.mismatch(
-            f"settings of the run in {folder.folder} to go on with",
-            expected=", ".join(f"{name}={old.get(name)}" for name in different),
-            got=", ".join(f"{name}={new.get(name)}" for name in different),
-            fix="Use the settings it was begun with, or begin another run without resuming.",
-        )
+    what = f"settings of the run in {folder.folder} to go on with"
+    was, now = (", ".join(f"{name}={of.get(name)}" for name in different) for of in (old, new))
+    fix = "Use the settings it was begun with, or begin another run without resuming."
+    ConfigError.check(not different, what, was, now, fix)
 
 
-def _require_same_data(folder: RunFolder, data: Mapping[str, Any] | None) -> None:
-    file = folder.folder / DATA
+def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
     begun = _read(file) if file.exists() else None
-    if begun != (None if data is None else json.loads(json.dumps(dict(data)))):
-        raise DataError.mismatch(
-            f"data of the run in {folder.folder}",
-            expected=f"those it was begun with, {begun}",
-            got=data,
-            fix="Restore the data, or begin another run without resuming.",
-        )
+    same = begun == (None if data is None else json.loads(json.dumps(dict(data))))
+    what, expected = f"data of the run in {file.parent}", f"those it was begun with, {begun}"
+    fix = "Restore the data, or begin another run without resuming."
+    DataError.check(same, what, expected, data, fix)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -222,23 +182,16 @@ def _move_aside(path: Path) -> None:
     numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
     aside = next(name for name in numbered if not name.exists())
     with FolderLock(path, LOCK, "run") as lock:
-        if os.name == "nt":  # which renames no folder with an open file
-            lock.release()
-        path.rename(aside)
-        lock.follow(aside)
+        lock.move(aside)
 
 
 def _require_replaceable(path: Path) -> None:
     with _writing_to(path):
         holds_run = (path / "config.json").exists()
-        if not path.exists() or holds_run or (path.is_dir() and not any(path.iterdir())):
-            return
-    raise StorageError.mismatch(
-        f"{path}",
-        expected="a new or empty folder, or one that holds a run",
-        got="something else, which is left alone",
-        fix="Choose another path.",
-    )
+        free = not path.exists() or holds_run or (path.is_dir() and not any(path.iterdir()))
+    expected = "a new or empty folder, or one that holds a run"
+    got = "something else, which is left alone"
+    StorageError.check(free, path, expected, got, "Choose another path.")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -246,14 +199,7 @@ def _read(path: Path) -> dict[str, Any]:
         return read_object(path)
 
 
-@contextmanager
-def _writing_to(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError.mismatch(
-            f"folder {path}",
-            expected="a folder that can be written to",
-            got=error,
-            fix="Choose another path or change its permissions.",
-        ) from error
+def _writing_to(path: Path) -> AbstractContextManager[None]:
+    expected = "a folder that can be written to"
+    fix = "Choose another path or change its permissions."
+    return reading(f"folder {path}", expected=expected, fix=fix, error=StorageError)

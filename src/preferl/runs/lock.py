@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from itertools import takewhile
@@ -15,7 +16,7 @@ from typing import IO, Any, Final, Self, final
 from weakref import WeakSet
 
 from preferl.errors import StorageError
-from preferl.reading import parse_json
+from preferl.reading import parse_json, reading
 
 LOGGER = logging.getLogger(__name__)
 
@@ -59,22 +60,17 @@ class FolderLock:
         file = self._opened()
         before = _parsed(file.read())
         if before:
-            LOGGER.warning(
-                "%s ended without releasing its lock, which is taken over.", _named(before)
-            )
+            message = "%s ended without releasing its lock, which is taken over."
+            LOGGER.warning(message, _named(before))
         self._file = file
         _OPEN.add(file)
         _close_in_children()
         program = Path(next(iter(sys.argv), "")).name
         words = takewhile(str.isidentifier, sys.argv[1:3])  # no options, which may hold passwords
-        holder = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "boot": boot_id(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": " ".join([program, *words]).strip(),
-        }
-        self._write(file, json.dumps(holder))
+        command = " ".join([program, *words]).strip()
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "boot": boot_id()}
+        self._write(file, json.dumps(holder | {"since": since, "command": command}))
 
     def release(self) -> None:
         """Let others in; the file goes."""
@@ -85,9 +81,11 @@ class FolderLock:
             self._path.unlink(missing_ok=True)
         self._file.close()  # which unlocks it
 
-    def follow(self, folder: Path) -> None:
-        """Go on with the folder under its new name."""
-        self._path = folder / self._path.name
+    def move(self, folder: Path) -> None:
+        """Rename the folder that is held, and go on with it under its new name."""
+        if os.name == "nt":  # which renames no folder with an open file
+            self.release()
+        self._path = self._path.parent.rename(folder) / self._path.name
 
     def require_free(self) -> None:
         """Raise `StorageError` if somebody holds the folder; nothing in it changes."""
@@ -104,13 +102,9 @@ class FolderLock:
         """The file, locked, read from its beginning, and still the one in the folder."""
         before: dict[str, Any] = {}
         for _ in range(_TRIES):
-            try:
+            with reading(self._path, expected="a file that can be written", error=StorageError):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 file = self._path.open("a+", encoding="utf-8")
-            except OSError as error:
-                raise StorageError.mismatch(
-                    f"{self._path}", expected="a file that can be written", got=error
-                ) from error
             file.seek(0)
             before = _parsed(file.read())
             if _lock(file, before) and self._is_there(file):
@@ -128,12 +122,9 @@ class FolderLock:
             return False
 
     def _taken(self, before: dict[str, Any]) -> StorageError:
-        return StorageError.mismatch(
-            f"{self._path.parent}",
-            expected=f"to be its only {self._role}",
-            got=f"one at work already, {_named(before)}",
-            fix="Wait for that one or stop it, or use another folder.",
-        )
+        expected, got = f"to be its only {self._role}", f"one at work already, {_named(before)}"
+        fix = "Wait for that one or stop it, or use another folder."
+        return StorageError.mismatch(f"{self._path.parent}", expected=expected, got=got, fix=fix)
 
     def _write(self, file: IO[str], text: str) -> None:
         """Name the holder for people to read; a full disk must not stop anybody."""
@@ -166,11 +157,10 @@ def _close_in_children() -> None:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    try:
-        holder = parse_json(text)
-    except ValueError:
-        return {}
-    return holder if isinstance(holder, dict) else {}
+    with suppress(ValueError):
+        if isinstance(holder := parse_json(text), dict):
+            return holder
+    return {}
 
 
 def _named(holder: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import platform
 import re
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +29,15 @@ def versions() -> dict[str, Any]:
     `git` is None outside a checkout. Whether files were changed since that revision is not
     recorded: git finds that out by running programs that the repository's own configuration names.
     """
-    installed = {name: _version(name) for name in PACKAGES}
+    packages = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     revision = git_revision(Path.cwd())
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: version for name, version in installed.items() if version},
+        "packages": packages,
         "git": None if revision is None else {"revision": revision},
     }
 
@@ -43,27 +47,21 @@ def git_revision(folder: Path) -> str | None:
 
     It is read from git's files. Git is not called, so nothing that a repository configures runs.
     """
-    try:
+    # not readable, no text, or links in a circle
+    with suppress(OSError, ValueError, RuntimeError):
         for place in [folder.resolve(), *folder.resolve().parents][:_LEVELS]:
             if (place / ".git").exists():
-                return _head(_git_folder(place / ".git"))
-    except (OSError, ValueError, RuntimeError):  # not readable, no text, or links in a circle
-        return None
+                return _head(place / ".git")
     return None
-
-
-def _git_folder(entry: Path) -> Path:
-    """A worktree and a submodule have a file that names the folder."""
-    if entry.is_dir():
-        return entry
-    name, _, path = _text(entry).partition(":")
-    if name != "gitdir":
-        raise ValueError(f"{entry} names no folder")
-    return entry.parent / path.strip()
 
 
 def _head(git: Path) -> str | None:
     """The revision of HEAD; branches of a worktree lie in the folder that it shares."""
+    if not git.is_dir():  # a worktree and a submodule have a file that names the folder
+        name, _, path = _text(git).partition(":")
+        if name != "gitdir":
+            return None
+        git = git.parent / path.strip()
     name, _, reference = _text(git / "HEAD").partition(":")
     if name != "ref":
         return _revision(name)
@@ -90,10 +88,3 @@ def _text(file: Path) -> str:
 
 def _revision(text: str) -> str | None:
     return text.strip() if _REVISION.fullmatch(text.strip()) else None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

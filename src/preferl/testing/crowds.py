@@ -82,9 +82,9 @@ def simulate_crowd(
     """
     config = config or CrowdConfig()
     careless = np.asarray(careless, np.float64)
-    if len(careless) < config.quorum or (careless < 0).any() or (careless > 1).any():
-        expected = f"shares in [0, 1] of at least {config.quorum} people"
-        raise ConfigError.mismatch("careless", expected=expected, got=careless)
+    enough = len(careless) >= config.quorum and (careless >= 0).all() and (careless <= 1).all()
+    expected = f"shares in [0, 1] of at least {config.quorum} people"
+    ConfigError.check(enough, "careless", expected, careless)
     query, annotator, repeat_of, known = _assign(len(careless), rng, config)
     difference = config.difference * rng.normal(size=len(repeat_of))
     difference = np.where(known, np.sign(difference) * _clear(len(known), rng, config), difference)

@@ -14,8 +14,6 @@ from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.sampling import segments_wanted
 from preferl.shapes import Array, FloatArray, IntArray, leaves, map_observations
 
-EXTREMES: dict[str, Callable[[Array], float]] = {"least": np.min, "largest": np.max}
-
 
 def check_teacher(
     teacher: Teacher, segments: Segments | None = None, *, repeatable: bool = True, seed: int = 0
@@ -38,8 +36,11 @@ def check_teacher(
         _answers(teacher, few, seed)
     if not repeatable:
         return
-    others = {"the same clips": shown}
-    others |= {f"padded steps of {name} numbers": _padded_by(shown, name) for name in EXTREMES}
+    others = {
+        "the same clips": shown,
+        "padded steps of least numbers": _padded_by(shown, np.min),
+        "padded steps of largest numbers": _padded_by(shown, np.max),
+    }
     fix = "Draw from `rng` alone, look at real steps alone, or pass repeatable=False."
     for what, again in others.items():
         same = np.array_equal(answers, _answers(teacher, again, seed), equal_nan=True)
@@ -61,10 +62,18 @@ def check_sampler(
     segments = example_segments(seed) if segments is None else segments
     segments_wanted(sampler, count)
     for wanted in (count, 1, 0):
-        pairs = sampler(segments, wanted, np.random.default_rng(seed))
-        _check_pairs(sampler, pairs, wanted, len(segments))
-        same = np.array_equal(pairs, sampler(segments, wanted, np.random.default_rng(seed)))
+        pairs, again = (sampler(segments, wanted, np.random.default_rng(seed)) for _ in range(2))
+        array, rows = np.asarray(pairs), f"rows of {len(segments)} segments"
+        whole = array.shape == (wanted, 2) and np.issubdtype(array.dtype, np.integer)
+        what, expected = f"pairs for a count of {wanted}", f"whole numbers of shape ({wanted}, 2)"
+        _require(whole, sampler, what, expected, f"{array.dtype} of shape {array.shape}")
+        least, most = (array.min(), array.max()) if wanted else (0, 0)
+        inside = least >= 0 and most < len(segments)
+        _require(inside, sampler, "pairs", rows, f"rows {least} to {most}")
+        apart = (array[:, 0] != array[:, 1]).all()
+        _require(apart, sampler, "pairs", "two different rows each", "a row with itself")
         what, fix = "pairs drawn with an equal generator", "Draw from `rng` alone."
+        same = np.array_equal(pairs, again)
         _require(same, sampler, what, "the same pairs", "others", fix)
 
 
@@ -91,7 +100,7 @@ def check_feedback(
     known = len(_comparisons(feedback))
     _ask(feedback, segments, pairs[:0])
     _unchanged(feedback, known, "no query")
-    asked: list[str] = []
+    asked: list[bytes] = []
     for part in (pairs[:5], pairs[5:]):
         before = len(_comparisons(feedback))
         _ask(feedback, segments, part)
@@ -100,8 +109,15 @@ def check_feedback(
             answer()
         asked += _names(segments, part)
         _check_answered(feedback, known, asked, declines)
+    before = len(_comparisons(feedback))
     for wrong in (np.array([[0, len(segments)]]), np.array([[-1, 0]])):
-        _check_refused(feedback, segments, wrong)
+        what = f"asking about pairs {wrong.tolist()} of {len(segments)} segments"
+        try:
+            feedback.ask(segments, wrong)
+        except (ValueError, IndexError):
+            _unchanged(feedback, before, "a query that was refused")
+        else:
+            _require(False, feedback, what, "an error", "nothing")
 
 
 def example_segments(seed: int = 0) -> Segments:
@@ -146,28 +162,16 @@ def _answers(teacher: Teacher, shown: Clips, seed: int) -> FloatArray:
     return answers
 
 
-def _padded_by(clips: Clips, extreme: str) -> Clips:
-    """The same clips, padded by the least or largest numbers of observations and actions."""
+def _padded_by(clips: Clips, extreme: Callable[[Array], float]) -> Clips:
+    """The same clips, padded by an extreme of all observations and actions."""
 
     def fill(array: Array) -> Array:
         changed = np.array(array)
-        changed[~clips.mask] = EXTREMES[extreme](changed)
+        changed[~clips.mask] = extreme(changed)
         return changed
 
     observations = map_observations(fill, clips.observations)
     return replace(clips, observations=observations, actions=fill(clips.actions))
-
-
-def _check_pairs(sampler: PairSampler, pairs: IntArray, count: int, segments: int) -> None:
-    array = np.asarray(pairs)
-    whole = array.shape == (count, 2) and np.issubdtype(array.dtype, np.integer)
-    expected, got = f"whole numbers of shape ({count}, 2)", f"{array.dtype} of shape {array.shape}"
-    _require(whole, sampler, f"pairs for a count of {count}", expected, got)
-    if count:
-        rows, got = f"rows of {segments} segments", f"rows {array.min()} to {array.max()}"
-        _require(array.min() >= 0 and array.max() < segments, sampler, "pairs", rows, got)
-    apart = array[:, 0] != array[:, 1]
-    _require(apart.all(), sampler, "pairs", "two different rows each", "a row with itself")
 
 
 def _comparisons(feedback: Feedback) -> Comparisons | tuple[()]:
@@ -190,21 +194,18 @@ def _unchanged(feedback: Feedback, count: int, after: str) -> None:
     _require(now == count, feedback, f"answers after {after}", count, now)
 
 
-def _names(segments: Segments, pairs: IntArray) -> list[str]:
+def _names(segments: Segments, pairs: IntArray) -> list[bytes]:
     """A name for each pair by the observations and actions of its clips' real steps."""
-    clips = segments[pairs]
-    columns = [np.asarray(leaf) for leaf in [*leaves(clips.observations), clips.actions]]
-    return [
-        "".join(
-            np.ascontiguousarray(column[row, k][clips.mask[row, k]]).tobytes().hex() + "|"
-            for k in (0, 1)
-            for column in columns
-        )
-        for row in range(len(pairs))
-    ]
+    names = []
+    for pair in pairs:
+        clips = segments[pair]
+        steps = [np.asarray(leaf)[clips.mask] for leaf in leaves(clips.observations)]
+        lengths = clips.mask.sum(1).astype(np.int64)
+        names.append(b"".join(a.tobytes() for a in (lengths, *steps, clips.actions[clips.mask])))
+    return names
 
 
-def _check_answered(feedback: Feedback, known: int, asked: list[str], declines: bool) -> None:
+def _check_answered(feedback: Feedback, known: int, asked: list[bytes], declines: bool) -> None:
     comparisons = _comparisons(feedback)
     if not isinstance(comparisons, Comparisons):
         _require(declines, feedback, f"answers to {len(asked)} queries", len(asked), "none")
@@ -217,18 +218,7 @@ def _check_answered(feedback: Feedback, known: int, asked: list[str], declines: 
     strange = [name for name in got if name not in position]
     expected = "the pairs that were asked, both sides as asked"
     _require(not strange, feedback, "answers", expected, f"{len(strange)} others")
-    fix, all_there = "Pass declines=True if the teacher may decline.", len(got) >= len(asked)
-    _require(all_there or declines, feedback, "answers", len(asked), len(got), fix)
+    fix, whole = "Pass declines=True if the teacher may decline.", len(got) >= len(asked)
+    _require(whole or declines, feedback, "answers", len(asked), len(got), fix)
     calls = [position[name] // 5 for name in got]
     _require(calls == sorted(calls), feedback, "answers", "oldest first", "another order")
-
-
-def _check_refused(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
-    before = len(_comparisons(feedback))
-    what = f"asking about pairs {pairs.tolist()} of {len(segments)} segments"
-    try:
-        feedback.ask(segments, pairs)
-    except (ValueError, IndexError):
-        _unchanged(feedback, before, "a query that was refused")
-    else:
-        _require(False, feedback, what, "an error", "nothing")

@@ -40,17 +40,12 @@ def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
         raise ModelError.mismatch(what, expected="a copy", got=error) from error
     windows = _some_windows(copy, np.random.default_rng(seed))
     copy.eval()
-    for check in (
-        _check_statistics,
-        _check_output,
-        _check_rows,
-        _check_context,
-        _check_padding,
-        _check_pooling,
-        _check_gradients,
-        _check_copies,
-    ):
-        check(copy, windows)
+    _check_statistics(copy, windows)
+    _check_output(copy, windows)
+    _check_context(copy, windows)
+    _check_padding(copy, windows)
+    _check_gradients(copy, windows)
+    _check_copies(copy, windows)
 
 
 class _Windows(NamedTuple):
@@ -94,29 +89,20 @@ def _check_statistics(model: RewardModel, windows: _Windows) -> None:
 
 
 def _check_output(model: RewardModel, windows: _Windows) -> None:
-    output = _ask(model, *windows[:3])
-    shape = (model.members, *windows.mask.shape)
-    for name, tensor, size in (
-        ("rewards", output.rewards, shape),
-        ("scores", output.scores, shape[:2]),
-    ):
+    """Shapes and numbers, the same each time and for each window alone."""
+    output, shape = _ask(model, *windows[:3]), (model.members, *windows.mask.shape)
+    for name, tensor, size in zip(output._fields, output, (shape, shape[:2]), strict=True):
         what, got = f"shape of {name} for {shape[1]} windows of {shape[2]} steps", tensor.shape
         _require(got == size, model, what, f"{size}, members first", tuple(got))
         finite = tensor.dtype == torch.float32 and bool(tensor.isfinite().all())
         _require(finite, model, name, "finite float32 numbers", f"{tensor.dtype}: {tensor}")
     again = _ask(model, *windows[:3])
     _same(model, "output of the same windows in eval mode", output, again)
-
-
-def _check_rows(model: RewardModel, windows: _Windows) -> None:
-    whole = _ask(model, *windows[:3])
-    rows = [
-        _ask(model, *(take(part, slice(i, i + 1)) for part in windows[:3]))
-        for i in range(len(windows.mask))
-    ]
+    singles = (slice(row, row + 1) for row in range(len(windows.mask)))
+    rows = [_ask(model, *(take(part, one) for part in windows[:3])) for one in singles]
     alone = RewardOutput(*(torch.cat(parts, dim=1) for parts in zip(*rows, strict=True)))
     fix = "Nothing may be shared between the windows of a batch in eval mode."
-    _same(model, "a batch of windows, compared with one window at a time", alone, whole, fix)
+    _same(model, "a batch of windows, compared with one window at a time", alone, output, fix)
 
 
 def _check_context(model: RewardModel, windows: _Windows) -> None:
@@ -151,33 +137,28 @@ def _check_padding(model: RewardModel, windows: _Windows) -> None:
             _same(model, f"output after {what}, {real} of {length} steps real", one, two, fix)
 
 
-def _check_pooling(model: RewardModel, windows: _Windows) -> None:
-    if model.context > 1:
-        return
-    mask = _staircase(windows.mask)
-    output = _ask(model, windows.observations, windows.actions, mask)
-    pooled = model.pool(output.rewards, mask)
-    what, fix = "scores by `pool`, compared with `judge`", "`judge` should call `pool`."
-    _compare(model, what, output.scores, pooled, fix)
-
-
 def _check_gradients(model: RewardModel, windows: _Windows) -> None:
+    """Scores of windows of one step, of two, and so on: pooled rewards, by every parameter."""
+    rows, length = windows.mask.shape
+    mask = torch.arange(length) >= length - 1 - torch.arange(rows)[:, None]
     with torch.no_grad():
         features = model.encoder(windows.observations, windows.actions)
-    scores = model.judge(features, _staircase(windows.mask)).scores
+    rewards, scores = model.judge(features, mask)
+    if model.context == 1:
+        what, fix = "scores by `pool`, compared with `judge`", "`judge` should call `pool`."
+        pooled = model.pool(rewards, mask).detach()
+        _compare(model, what, scores.detach(), pooled, fix)
     model.zero_grad()
     weight = torch.linspace(-1, 2, scores.numel()).view_as(scores)
     (scores * weight).sum().backward()
     for name, parameter in model.named_parameters():
-        gradient = parameter.grad
         if not parameter.requires_grad:
             continue
         what, fix = f"gradient of {name}", "Remove it, freeze it, or let scores depend on it."
-        known = gradient is not None and gradient.any()
-        _require(known, model, what, "numbers", "nothing or zeros", fix)
+        gradient = torch.zeros(1) if parameter.grad is None else parameter.grad
+        _require(gradient.any(), model, what, "numbers", "nothing or zeros", fix)
         fix = "Look for a division or softmax over nothing where the mask is false."
-        finite = gradient is not None and gradient.isfinite().all()
-        _require(finite, model, what, "finite numbers", "NaN or inf", fix)
+        _require(gradient.isfinite().all(), model, what, "finite numbers", "NaN or inf", fix)
 
 
 def _check_copies(model: RewardModel, windows: _Windows) -> None:
@@ -211,14 +192,9 @@ def _replaced(windows: _Windows, where: Any) -> tuple[Any, Any]:
         changed[where] = other[where]
         return changed
 
-    observations = map_observations(replace, windows.observations, windows.others[0])
-    return observations, map_observations(replace, windows.actions, windows.others[1])
-
-
-def _staircase(mask: Tensor) -> Tensor:
-    """`[B, L]` with one real step in the first row, two in the second, and so on."""
-    rows, length = mask.shape
-    return torch.arange(length) >= length - 1 - torch.arange(rows)[:, None]
+    pairs = zip(windows[:2], windows.others, strict=True)
+    observations, actions = (map_observations(replace, one, other) for one, other in pairs)
+    return observations, actions
 
 
 def _same(

@@ -164,11 +164,6 @@ class CountingModel(RewardModel):
         self.model = model
         self.rows: list[int] = []
 
-    @property
-    def calls(self) -> int:
-        """How often `judge` was called in training mode."""
-        return len(self.rows)
-
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
         """The model's own rewards `[E, B, L]` and scores `[E, B]`, counted."""
         if self.training:
@@ -207,8 +202,7 @@ class FadingModel(RewardModel):
         Raises:
             ConfigError: more steps than the context.
         """
-        if mask.shape[1] > self.context:
-            raise ConfigError.mismatch("steps", expected=f"{self.context}", got=mask.shape[1])
+        ConfigError.check(mask.shape[1] <= self.context, "steps", self.context, mask.shape[1])
         value = torch.tanh(torch.einsum("blf,ef->ebl", features, self.weight)) * mask
         place = torch.arange(mask.shape[1], device=mask.device)
         age = place[:, None] - place  # [L, L]

@@ -106,10 +106,7 @@ def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping
         files = {name: digest for name, (_, digest) in digests(draft).items()}
         about = {"format": FORMAT, "steps": steps, "run": dict(run)}
         write_json(draft / ABOUT, about | {"versions": package_versions(), "files": files})
-    try:
-        remove_versions(folder, before)
-    except StorageError as error:  # the new one is whole, and the next takes these along
-        LOGGER.warning("Earlier checkpoints in %s stay for now: %s", folder, error)
+    remove_versions(folder, before)
     return path
 
 
@@ -121,11 +118,9 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
         StorageError: the folder cannot be read.
     """
     found = versions(folder)
-    if not found:
-        expected = "a folder of checkpoints"
-        got = "none in it" if Path(folder).is_dir() else "no such folder"
-        fix = "Name the folder that the run was saved to, or begin without resuming."
-        raise CheckpointError.mismatch(f"{folder}", expected=expected, got=got, fix=fix)
+    got = "none in it" if Path(folder).is_dir() else "no such folder"
+    fix = "Name the folder that the run was saved to, or begin without resuming."
+    CheckpointError.check(found, folder, "a folder of checkpoints", got, fix)
     path = version_folder(folder, found[-1])
     about = _read_about(path, whole=True)
     require_same(path, about["run"], run)
@@ -153,27 +148,22 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
     found = versions(folder)
     if found:
         reached = _read_about(version_folder(folder, found[-1]))["steps"]
-        if reached > steps:
-            expected = f"a run that has made the {reached} steps of the one there"
-            got, fix = f"one of {steps} steps", "Resume the one there, or save to another folder."
-            raise ConfigError.mismatch(f"{folder}", expected=expected, got=got, fix=fix)
-    elif any(name != JOURNAL and not is_left(name) for name in names_in(folder)):
-        expected, got = "an empty folder or one of checkpoints", "one that holds something else"
-        fix = "Choose another name."
-        raise StorageError.mismatch(f"{folder}", expected=expected, got=got, fix=fix)
+        expected = f"a run that has made the {reached} steps of the one there"
+        fix = "Resume the one there, or save to another folder."
+        ConfigError.check(reached <= steps, folder, expected, f"one of {steps} steps", fix)
+        return found
+    others = [name for name in names_in(folder) if name != JOURNAL and not is_left(name)]
+    expected, got = "an empty folder or one of checkpoints", "one that holds something else"
+    StorageError.check(not others, folder, expected, got, "Choose another name.")
     return found
 
 
 def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` unless a run is the one that was saved, and name what differs."""
     for name, value in json.loads(json.dumps(dict(here))).items():
-        if saved.get(name) != value:
-            what, expected = (
-                f"{name} of the run in {path}",
-                f"{saved.get(name)}, as when it was saved",
-            )
-            fix = "Build everything as when the run began, or begin another run."
-            raise CheckpointError.mismatch(what, expected=expected, got=value, fix=fix)
+        what, expected = f"{name} of the run in {path}", f"{saved.get(name)}, as when it was saved"
+        fix = "Build everything as when the run began, or begin another run."
+        CheckpointError.check(saved.get(name) == value, what, expected, value, fix)
 
 
 def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
@@ -181,9 +171,8 @@ def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
     with reading(path, expected="a whole checkpoint", fix=RESTORE):
         about = read_object(path / ABOUT)
         found, about["steps"] = about["format"], int(about["steps"])
-        if found != FORMAT:
-            what, fix = f"format of {path}", "Resume it with the version of preferl that wrote it."
-            raise CheckpointError.mismatch(what, expected=FORMAT, got=found, fix=fix)
+        fix = "Resume it with the version of preferl that wrote it."
+        CheckpointError.check(found == FORMAT, f"format of {path}", FORMAT, found, fix)
         packages = about["versions"].setdefault("packages", {})
         for value in (about["run"], about["versions"], about["files"], packages):
             if not isinstance(value, dict):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self, final
 
 from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
+from preferl.reading import reading
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,16 +77,12 @@ class AdaptivePenalty:
     def __post_init__(self) -> None:
         require_in("penalty strength", self.strength, 0, math.inf)
         require_one_of("penalty norm", self.norm, (1, 2))
-        if not 0 < self.factor < 1:
-            raise ConfigError.mismatch("penalty factor", expected="in (0, 1)", got=self.factor)
-        if self.band is None:
-            return
-        if not 0 <= self.band[0] < self.band[1]:
-            raise ConfigError.mismatch("penalty band", expected="0 <= low < high", got=self.band)
-        if self.strength == 0:
+        ConfigError.check(0 < self.factor < 1, "penalty factor", "in (0, 1)", self.factor)
+        if self.band is not None:
+            rises = 0 <= self.band[0] < self.band[1]
+            ConfigError.check(rises, "penalty band", "0 <= low < high", self.band)
             fix = "A strength of 0 cannot grow; begin with 1e-4."
-            expected = "more than 0 with a band"
-            raise ConfigError.mismatch("penalty strength", expected=expected, got=0, fix=fix)
+            ConfigError.check(self.strength, "penalty strength", "more than 0 with a band", 0, fix)
 
     def of(self, parameters: "Iterable[Tensor]") -> "Tensor | float":
         """The penalty on these parameters, to be added to a loss once per optimiser step."""
@@ -167,9 +164,9 @@ class RewardTrainerConfig:
             if (value := getattr(self, name)) is not None:
                 require_in(name, value, low, 1 if name == "stop_accuracy" else math.inf)
         size = self.batch_size if self.minibatch_size is None else self.minibatch_size
-        if size < 1 or self.batch_size % size:
-            expected = f"a divisor of batch_size {self.batch_size}"
-            raise ConfigError.mismatch("minibatch_size", expected=expected, got=size)
+        divides = size > 0 and self.batch_size % size == 0
+        expected = f"a divisor of batch_size {self.batch_size}"
+        ConfigError.check(divides, "minibatch_size", expected, size)
         require_share("noise", self.noise)
         require_words(self)
 
@@ -215,8 +212,5 @@ def require_device(name: str) -> None:
     """Raise `ConfigError` unless torch has the device here."""
     import torch
 
-    try:
+    with reading("device", expected='one that torch has here, such as "cpu"', error=ConfigError):
         torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:  # torch asserts where it lacks the device
-        expected = 'one that torch has here, such as "cpu"'
-        raise ConfigError.mismatch("device", expected=expected, got=error) from error

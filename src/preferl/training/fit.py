@@ -131,11 +131,6 @@ class FitCheckpoints:
         self._seconds = seconds
         self._written = time.monotonic()
 
-    def resume(self, fit: "Fit") -> None:
-        """Restore a fit from its newest checkpoint, as `read_checkpoint` does, if there is one."""
-        if has_run(self.folder):
-            fit.restore(read_checkpoint(self.folder, run=fit.identity()).state)
-
     def offer(self, fit: "Fit") -> None:
         """Write a checkpoint, as `write_checkpoint` does, if the last one is old enough."""
         if time.monotonic() - self._written >= self._seconds:
@@ -179,8 +174,8 @@ class Fit:
 
     def run(self, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None = None) -> FitReport:
         """Train for all epochs, or until there is a reason to stop."""
-        if checkpoints is not None:
-            checkpoints.resume(self)
+        if checkpoints is not None and has_run(checkpoints.folder):
+            self.restore(read_checkpoint(checkpoints.folder, run=self.identity()).state)
         began = time.perf_counter() - self._seconds
         self._model.train()
         while self.epoch < self._epochs and not self._over:

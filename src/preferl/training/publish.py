@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, final
 
-from preferl.errors import ConfigError, StorageError, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.files import write_json, writing
 from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
@@ -137,25 +137,18 @@ class Publisher:
                 hold, or a reward that cannot be saved.
             StorageError: the folder cannot be written to, or is full; nothing is published then.
         """
-        newest = max(versions(self.folder), default=0)
+        earlier = versions(self.folder)
+        newest = max(earlier, default=0)
         number = newest + 1 if version is None else version
-        if number <= newest:
-            expected = f"above {newest}, the latest"
-            raise ConfigError.mismatch("version", expected=expected, got=number)
-        try:
+        ConfigError.check(number > newest, "version", f"above {newest}, the latest", number)
+        with reading("a version's metrics", expected="what JSON holds", error=ConfigError):
             plain = json.loads(json.dumps(dict(metrics or {}), allow_nan=False))
-        except (TypeError, ValueError) as error:
-            what, expected = "a version's metrics", "what JSON holds"
-            raise ConfigError.mismatch(what, expected=expected, got=error) from error
         with writing(version_folder(self.folder, number)) as draft:
             save_reward(draft, reward)
             files = digests(draft)
             write_json(draft / ABOUT, {"version": number, "metrics": plain, "files": files})
             beside(draft)
-        try:
-            remove_versions(self.folder, versions(self.folder)[: -self._keep])
-        except StorageError as error:  # what is published is published
-            LOGGER.warning("Old rewards stay for now: %s", error)
+        remove_versions(self.folder, [*earlier, number][: -self._keep])
         return number
 
 

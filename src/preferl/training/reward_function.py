@@ -80,17 +80,13 @@ class RewardFunction:
         scaler: RewardScaler | None = None,
         likelihood: Likelihood | None = None,
     ) -> None:
-        if scaler is not None and scaler.mean.shape != (model.members,):
-            expected = f"statistics of the model's {model.members} members"
-            got = f"shape {scaler.mean.shape}"
-            raise ConfigError.mismatch("scaler", expected=expected, got=got)
+        shape = (model.members,) if scaler is None else scaler.mean.shape
+        expected = f"statistics of the model's {model.members} members"
+        ConfigError.check(shape == (model.members,), "scaler", expected, f"shape {shape}")
         self._model = deepcopy(model).eval().requires_grad_(False)
-        self._encoder = self._model.encoder
-        self._last = self._model.last_rewards()
+        self._encoder, self._last = self._model.encoder, self._model.last_rewards()
         self._device = model.device  # once, since finding it costs a tenth of one step's reward
-        self.how = combine
-        self.scaler = scaler
-        self.likelihood = likelihood or Likelihood()
+        self.how, self.scaler, self.likelihood = combine, scaler, likelihood or Likelihood()
         self.context, self.members = model.context, model.members
         self.observation_space, self.action_space = model.observation_space, model.action_space
 
@@ -235,16 +231,13 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
         StorageError: the folder cannot be written to, or holds something else than a model,
             which would be lost.
     """
-    combine, scaler = reward.how, reward.scaler
-    if combine is mean:
-        combined = {"kind": "mean"}
-    elif isinstance(combine, partial) and combine.func is lower_bound().func:
+    combine, combined = reward.how, {"kind": "mean"}
+    bounded = isinstance(combine, partial) and combine.func is lower_bound().func
+    fix = "Save the model with save_reward_model and combine its members in code."
+    ConfigError.check(bounded or combine is mean, "combine", "mean or lower_bound(k)", combine, fix)
+    if isinstance(combine, partial):
         combined = {"kind": "lower_bound", **combine.keywords}
-    else:
-        expected = "mean or lower_bound(k)"
-        fix = "Save the model with save_reward_model and combine its members in code."
-        raise ConfigError.mismatch("combine", expected=expected, got=combine, fix=fix)
-    scale = None if scaler is None else to_json(scaler)
+    scale = None if reward.scaler is None else to_json(reward.scaler)
     about = {"combine": combined, "scaler": scale, "likelihood": reward.likelihood.to_json()}
     save_reward_model(path, reward.model, beside={REWARD: json.dumps(about, indent=2)})
 
@@ -265,24 +258,22 @@ def load_reward(
     fix = "Restore the folder as a whole; a model alone loads with load_reward_model."
     with reading(path / REWARD, expected=expected, fix=fix):
         about = read_object(path / REWARD)
-        scale = about["scaler"]
+        scale, scaler = about["scaler"], None
         if scale is not None:
-            scale = RewardScaler(
-                np.array(scale["mean"]), np.array(scale["deviation"]), scale["target"]
-            )
+            average, deviation = (np.array(scale[name]) for name in ("mean", "deviation"))
+            scaler = RewardScaler(average, deviation, scale["target"])
         # Folders from before likelihoods were saved do not name the one of their fit.
         likelihood = Likelihood(**about.get("likelihood", {}))
         combine = _combine_from_json(about["combine"])
-        return RewardFunction(model, combine=combine, scaler=scale, likelihood=likelihood)
+        return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
 
 def _combine_from_json(data: dict[str, Any]) -> Combine:
     if data["kind"] == "mean":
         return mean
-    if data["kind"] == "lower_bound" and np.isfinite(deviations := float(data["deviations"])):
-        return lower_bound(deviations)
-    expected = "mean, or lower_bound with a finite number"
-    raise ConfigError.mismatch("combine", expected=expected, got=data)
+    bounded = data["kind"] == "lower_bound" and np.isfinite(float(data["deviations"]))
+    ConfigError.check(bounded, "combine", "mean, or lower_bound with a finite number", data)
+    return lower_bound(float(data["deviations"]))
 
 
 def _chunks(count: int, size: int) -> list[slice]:

@@ -4,9 +4,8 @@ Kim et al. 2023, "Preference Transformer: Modeling Human Preferences using Trans
 compare a Markovian reward (MR), an LSTM (NMR) and their transformer (PT).
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import numpy as np
@@ -16,7 +15,6 @@ from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.models.configs import (
     CNNRewardConfig,
     EnsembleConfig,
-    Head,
     LSTMRewardConfig,
     MLPRewardConfig,
     PreferenceTransformerConfig,
@@ -60,11 +58,6 @@ class RewardPreset:
     def __post_init__(self) -> None:
         members = members_of(self.model)
         require_validation(self.trainer, members=members, held_out=self.held_out > 0)
-
-    def with_members(self, members: int) -> Self:
-        """The same with `E` networks that differ by their initial weights and bootstraps."""
-        alike = _with(self.model, members=members)
-        return replace(self, model=alike or EnsembleConfig((self.model,) * members))
 
     def with_budget(self, updates: int, answers: int) -> Self:
         """The same in about so many optimiser updates, its schedule shortened to fit them.
@@ -116,8 +109,8 @@ class RewardSettings:
     Attributes:
         model: "mlp" (ours), "cnn" (ours, for pictures), "mr", "nmr", "pt" or "pt-readme"
             (published), or the name of another reward model; see `reward_preset`.
-        members: networks in the ensemble; several measure how uncertain the reward is, and
-            their out-of-bag answers validate it.
+        members: networks that differ by their initial weights and bootstraps; several measure how
+            uncertain the reward is, and their out-of-bag answers validate it.
         hidden: units of each hidden layer of "mlp" and "mr".
         epochs: passes over the answers.
         budget: optimiser updates instead of epochs; the schedule is shortened with them. The
@@ -153,17 +146,16 @@ class RewardSettings:
         preset = reward_preset(self.model, length=length)
         model = preset.model
         for name, value in self._given("hidden", "normalise", "use_actions").items():
-            changed = _with(model, **{name: value})
-            if changed is None:
-                expected = "only with a model that has such a setting"
-                raise ConfigError.mismatch(name, expected=expected, got=self.model)
-            model = changed
+            changed, expected = _with(model, **{name: value}), "a model that has such a setting"
+            ConfigError.check(changed, name, f"only with {expected}", self.model)
+            model = changed or model
         changes = self._given("epochs", "batch_size", "noise", "precision")
         if self.model in ("pt", "pt-readme"):
             changes.setdefault("precision", fast_precision())
         preset = RewardPreset(model, replace(preset.trainer, **changes), preset.held_out)
         if self.members is not None and (self.members != 1 or _with(model, members=1)):
-            preset = preset.with_members(self.members)
+            alike = _with(model, members=self.members)
+            preset = replace(preset, model=alike or EnsembleConfig((model,) * self.members))
         if self.budget is None:
             return preset
         if self.epochs is not None:
@@ -192,12 +184,12 @@ def reward_preset(name: str, *, length: int) -> RewardPreset:
     >>> reward_preset("pt", length=50).with_budget(600, answers=1_600).trainer.epochs
     100
     """
-    if name in PRESETS:
-        return PRESETS[name](length)
     require_one_of("model", name, model_names())
-    config = REWARD_MODELS.config(name)()
-    shape = _with(config, members=3) or config
-    return RewardPreset(_with(shape, context=length) or shape, _OURS)
+    preset = PRESETS.get(name)
+    if preset is None:
+        config = REWARD_MODELS.config(name)()
+        preset = RewardPreset(_with(config, members=3) or config, _OURS)
+    return replace(preset, model=_with(preset.model, context=int(length)) or preset.model)
 
 
 def model_names() -> tuple[str, ...]:
@@ -218,31 +210,19 @@ _OURS: Final = RewardTrainerConfig(epochs=15, noise=0.1)
 _PUBLISHED: Final = RewardTrainerConfig(epochs=10_000, batch_size=256, weight_decay=0.0)
 
 
-def _preset(model: RewardModelConfig, **changes: Any) -> RewardPreset:
-    """A published model, trained with these changes."""
-    return RewardPreset(model, replace(_PUBLISHED, **changes), held_out=0.1)
-
-
-def _mr(_: int) -> RewardPreset:
-    model = MLPRewardConfig((256, 256), activation="relu", pooling="mean", normalise=False)
-    return _preset(model, learning_rate=3e-4)
-
-
-def _pt(head: Head, length: int) -> RewardPreset:
-    model = PreferenceTransformerConfig(context=length, head=head, normalise=False)
-    return _preset(model, schedule=CosineSchedule(), weight_decay=1e-4)
-
-
 # Larger steps of "cnn" fit the answers as well and order pictures that were not asked about worse:
 # 0.94 instead of 0.97 rank correlation over the places of the moving dot, 400 answers.
 _CNN: Final = replace(_OURS, batch_size=16, learning_rate=3e-4)
+_MR: Final = MLPRewardConfig((256, 256), activation="relu", pooling="mean", normalise=False)
+_PT: Final = PreferenceTransformerConfig(head="preference", normalise=False)
+_PT_FIT: Final = replace(_PUBLISHED, schedule=CosineSchedule(), weight_decay=1e-4)
 
-PRESETS: Final[dict[str, Callable[[int], RewardPreset]]] = {
-    "mlp": lambda _: RewardPreset(MLPRewardConfig(members=3), _OURS),
-    "cnn": lambda _: RewardPreset(CNNRewardConfig(members=3), _CNN),
-    "mr": _mr,
-    "nmr": lambda length: _preset(LSTMRewardConfig(context=length, normalise=False)),
-    "pt": partial(_pt, "preference"),
-    "pt-readme": partial(_pt, "plain"),
+PRESETS: Final[Mapping[str, RewardPreset]] = {
+    "mlp": RewardPreset(MLPRewardConfig(members=3), _OURS),
+    "cnn": RewardPreset(CNNRewardConfig(members=3), _CNN),
+    "mr": RewardPreset(_MR, replace(_PUBLISHED, learning_rate=3e-4), held_out=0.1),
+    "nmr": RewardPreset(LSTMRewardConfig(normalise=False), _PUBLISHED, held_out=0.1),
+    "pt": RewardPreset(_PT, _PT_FIT, held_out=0.1),
+    "pt-readme": RewardPreset(replace(_PT, head="plain"), _PT_FIT, held_out=0.1),
 }
-"""By the steps per labelled segment."""
+"""With the context that their configs have by default."""

@@ -101,12 +101,11 @@ class RewardTrainer:
         if validation is not None:
             validation = _answered("validation comparisons", validation)
         length = max(part.segments.length for part in (train, validation) if part is not None)
-        if 1 < self.model.context < length:
-            expected = f"at most the model's context {self.model.context}"
-            fix = "Give the model a longer context or cut shorter segments."
-            raise ConfigError.mismatch("segment length", expected=expected, got=length, fix=fix)
-        validated = validation is not None
-        require_validation(self.config, members=self.model.members, held_out=validated)
+        context, members = self.model.context, self.model.members
+        expected = f"at most the model's context {context}"
+        fix = "Give the model a longer context or cut shorter segments."
+        ConfigError.check(not 1 < context < length, "segment length", expected, length, fix)
+        require_validation(self.config, members=members, held_out=validation is not None)
         if self._initial is not None:
             self.model.load_state_dict(self._initial)
             self._optimiser = self._fresh_optimiser()
@@ -240,7 +239,6 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
 
 def _answered(what: str, comparisons: Comparisons) -> Comparisons:
     """Comparisons that were not declined, at least one, with the steps that they need alone."""
-    if not comparisons.answered.any():
-        fix = "Ask questions first, or check the label files."
-        raise DataError.mismatch(what, expected="at least one answered", got="none", fix=fix)
+    fix = "Ask questions first, or check the label files."
+    DataError.check(comparisons.answered.any(), what, "at least one answered", "none", fix)
     return comparisons[comparisons.answered].compact()

@@ -37,14 +37,12 @@ class RewardScaler:
     target: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.target < np.inf:
-            expected = "a finite number above 0"
-            raise ConfigError.mismatch("target deviation", expected=expected, got=self.target)
-        whole = np.isfinite(self.mean).all() and np.isfinite(self.deviation).all()
-        if self.mean.shape != self.deviation.shape or not (whole and (self.deviation > 0).all()):
-            expected = "finite means and deviations above 0, [E] each"
-            got = f"{self.mean} and {self.deviation}"
-            raise DataError.mismatch("RewardScaler", expected=expected, got=got)
+        what, expected = "target deviation", "a finite number above 0"
+        ConfigError.check(0 < self.target < np.inf, what, expected, self.target)
+        mean, deviation = self.mean, self.deviation
+        whole = np.isfinite(mean).all() and np.isfinite(deviation).all() and (deviation > 0).all()
+        expected, got = "finite means and deviations above 0, [E] each", f"{mean} and {deviation}"
+        DataError.check(whole and mean.shape == deviation.shape, "RewardScaler", expected, got)
 
     @classmethod
     def fit(cls, rewards: FloatArray, *, target: float = 1.0, centre: bool = True) -> Self:
@@ -107,8 +105,8 @@ def scale_by_return_range(
             rewards = rewards - np.repeat(lowest, episodes.lengths)
     else:
         horizon = float(episodes.lengths.max() if task is None else task)
-        if not 0 < horizon < float("inf"):
-            raise ConfigError.mismatch("task", expected="a task, or steps above 0", got=horizon)
+        positive = 0 < horizon < float("inf")
+        ConfigError.check(positive, "task", "a task, or steps above 0", horizon)
     rewards = rewards * (_scale(episodes.returns, horizon) if scaled else 1.0) + shift
     precision = np.result_type(episodes.rewards, np.float32)  # rewards in whole numbers exist
     return replace(episodes, rewards=rewards.astype(precision))

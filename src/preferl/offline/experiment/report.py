@@ -224,20 +224,21 @@ def _attention(learned: LearnedReward, shown: FilmedEpisode) -> Section | None:
         return None
     steps = f"steps {rows.start} to {rows.stop - 1}"
     frames = None if shown.frames is None else shown.frames[rows]
-    most = rows.start + int(attention.importance.argmax())
+    importance = attention.mean(0)
+    most = rows.start + int(importance.argmax())
     return Section(
         "Attention of the reward",
         (f"In {steps}, the segment of that episode with the highest learned reward.",),
         clips=_clips(frames, shown.rate, "The segment", steps),
         figures=(
             Figure(
-                importance_bar(attention.importance, offset=rows.start),
+                importance_bar(importance, offset=rows.start),
                 f"Share of each step in the segment's score; the largest is that of step {most}.",
                 "How much each step of the clip counts for the score of the segment; on the dashed "
                 "line all count alike.",
             ),
             Figure(
-                attention_map(attention.shares),
+                attention_map(attention),
                 "Preference attention of each step to each other.",
                 "Preference attention among the steps, counted from the segment's first.",
                 half=True,
