@@ -18,7 +18,14 @@ def _moved(module: str, names: str) -> dict[str, str]:
 
 
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
-    "preferl.evaluation": {"PaidPolicy": "ReturnConditionedPolicy"},
+    "preferl.evaluation": {
+        "PaidPolicy": "ReturnConditionedPolicy",
+        "markovian": "preferl.evaluation.reward_report.of_transitions",
+        **_moved("preferl.data", "normalised_score"),
+        **_moved("preferl.evaluation.filming", "frame_rate"),
+        **_moved("preferl.evaluation.rollout", "CORRECTIONS"),
+        **_moved("preferl.statistics", "bootstrap_interval spearman wilson_interval"),
+    },
     "preferl.feedback": {
         "Turn": "PlannedIteration",
         **_moved("preferl.feedback.protocols", "LastingFeedback SingleAnswers WantsSegments"),
@@ -29,16 +36,33 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "preferl.offline": {"SightConfig": "PixelEncoderConfig"},
     "preferl.online": {
-        "Handover": "QueryWorker",
-        "HandoverCounts": "QueryCounts",
-        "JudgeConfig": "EvaluationConfig",
+        "Handover": "preferl.online.wrappers.query_worker.QueryWorker",
+        "HandoverCounts": "preferl.online.wrappers.query_worker.QueryCounts",
+        "JudgeConfig": "preferl.online.configs.EvaluationConfig",
         "LearnedRewardVecEnv": "FeedbackVecEnv",
-        "Reward": "WindowReward",
-        "TurnReport": "IterationReport",
+        "Reward": "preferl.online.wrappers.reward_computer.WindowReward",
+        "TurnReport": "preferl.online.loop.IterationReport",
+        **_moved("preferl.envs.atari", "make_atari"),
+        **_moved("preferl.online.algorithms", "build_algorithm"),
+        **_moved("preferl.online.checkpoints.run_checkpoint", "Resumed"),
+        **_moved("preferl.online.configs", "EvaluationConfig"),
+        **_moved("preferl.online.learner", "PolicyLearner"),
+        **_moved("preferl.online.loop", "IterationReport OnlineReport"),
+        **_moved("preferl.online.service.reward_service", "serve_reward"),
+        **_moved("preferl.online.service.service_config", "ServiceConfig"),
+        **_moved("preferl.online.service.supervisor", "SuperviseConfig Supervisor"),
+        **_moved("preferl.online.wrappers.exploration", "Predictor random_actions"),
+        **_moved("preferl.online.wrappers.feedback_config", "BeforeFirstReward"),
+        **_moved("preferl.online.wrappers.feedback_config", "VariableLengthWarning"),
+        **_moved("preferl.online.wrappers.feedback_core", "FeedbackCore"),
+        **_moved("preferl.online.wrappers.feedback_env", "EpisodeRecorder RecordsStates"),
+        **_moved("preferl.online.wrappers.query_worker", "QueryCounts QueryWorker"),
+        **_moved("preferl.online.wrappers.replay", "relabel_replay"),
+        **_moved("preferl.online.wrappers.reward_computer", "StateEntropyBonus WindowReward"),
     },
     "preferl.store": {"Recorded": "RecordedAnswer"},
 }
-"""By package: former name to the present one, with its module where the package lists it no more."""
+"""By package: a former name to the present one, which has its module where that is another."""
 
 MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
     "DecisionTransformerPolicy": {"asking": "with_target", "paid_by": "with_reward"},

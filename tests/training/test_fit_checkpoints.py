@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 
 from helpers import killable_fit
 from helpers.killable_fit import CONFIGS, fit, parts
+from helpers.waiting import wait_until
 from preferl.errors import CheckpointError, ConfigError
 from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
 from preferl.training.reward_function import RewardFunction
 from preferl.versioned import versions
-from waiting import wait_until
 
 KINDS = list(CONFIGS)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from helpers.waiting import wait_until
 from preferl import versioned
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import MLPReward, MLPRewardConfig
@@ -31,7 +32,6 @@ from preferl.training.publish import (
     write_spaces,
 )
 from preferl.training.reward_function import RewardFunction, save_reward
-from waiting import wait_until
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,))
 STEP = (np.ones((1, 1, 3)), np.ones((1, 1, 1)), np.ones((1, 1), bool))
