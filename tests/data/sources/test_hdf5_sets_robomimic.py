@@ -48,6 +48,11 @@ def test_demonstrations_in_the_order_of_labels(tmp_path):
     assert episodes.states[:, 0].tolist() == episodes.actions[:, 0].tolist()
 
 
+def test_demonstrations_by_number(tmp_path):
+    episodes = load_robomimic(_file(tmp_path), order="numeric")
+    assert episodes.actions[episodes.starts, 0].tolist() == [0, 100, 200, 1000]
+
+
 def test_frames_of_success_do_not_cut(tmp_path):
     episodes = load_robomimic(_file(tmp_path, {"demo_0": 6, "demo_1": 6}, dones=(2, 3, 4, 5)))
     assert episodes.lengths.tolist() == [5, 5]
@@ -88,6 +93,8 @@ def test_one_step_is_too_few(tmp_path):
 
 
 def test_other_settings_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="order"):
+        load_robomimic(_file(tmp_path), order="random")
     with pytest.raises(ConfigError, match="observation_keys"):
         load_robomimic(_file(tmp_path), observation_keys=())
 

@@ -5,10 +5,11 @@ Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; Ma
 al. 2023, "Preference Transformer", index it. Neither gym nor d4rl is needed.
 """
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from preferl.data.columns import as_floats, check, require_rows
 from preferl.data.episodes import Episodes, join, one_episode
 from preferl.data.sources.hdf5 import open_hdf5, read_array
 from preferl.data.tasks import Task, find_task
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError, mismatch, require_one_of
 from preferl.reading import parse_json
 from preferl.shapes import BoolArray, IntArray
+
+Order = Literal["lexicographic", "numeric"]
 
 OBSERVATION_KEYS = (
     "object",
@@ -115,30 +118,37 @@ def _timeouts(terminals: BoolArray, task: Task | None, path: str | Path) -> Bool
 
 
 def load_robomimic(
-    path: str | Path, *, observation_keys: Sequence[str] = OBSERVATION_KEYS
+    path: str | Path,
+    *,
+    observation_keys: Sequence[str] = OBSERVATION_KEYS,
+    order: Order = "lexicographic",
 ) -> Episodes:
     """Read a `low_dim.hdf5` of robomimic v0.1, one episode per demonstration.
 
-    Demonstrations are in the order of their names (demo_0, demo_1, demo_10, ...), and the last step
-    of each is given up to be what followed the one before: so do published labels count rows.
-    Frames flagged done are frames of success, several in a row at
+    The last step of each demonstration is given up to be what followed the one before, as the
+    published labels count rows. Frames flagged done are frames of success, several in a row at
     the end: they do not cut an episode, which is terminated if its last kept step is flagged.
 
     Args:
         path: the file.
         observation_keys: arrays of `obs` that are put end to end, in this order. A simulator may
             order them differently: see `check_observation_order`.
+        order: of the demonstrations: `"lexicographic"` (demo_0, demo_1, demo_10, ...; the
+            default, since labels count rows in it) or `"numeric"`.
 
     Raises:
-        ConfigError: no keys.
+        ConfigError: another order, or no keys.
         DataError: no whole HDF5 file, no demonstrations, or one without one of the arrays, with
             arrays of different lengths, NaN, or fewer than two steps.
         MissingExtraError: h5py is not installed.
     """
+    require_one_of("order", order, Order)
     several = observation_keys and not isinstance(observation_keys, str)
     ConfigError.check(several, "observation_keys", "a list of keys", repr(observation_keys))
     with open_hdf5(path) as file:
         group, names = _demonstrations(file, path)
+        if order == "numeric":
+            names.sort(key=lambda name: (int((re.findall(r"\d+$", name) or [-1])[0]), name))
         return join([_episode(group[name], observation_keys, f"{path}, {name}") for name in names])
 
 
