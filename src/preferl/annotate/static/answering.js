@@ -90,6 +90,7 @@ async function show(question) {
   const pair = [clip(question.left), clip(question.right)];
   const [a, b] = pair;
   byId('pair').classList.toggle('fresh', !a.frames[0] || !b.frames[0]);
+  player.clear(); // a key that comes before the clips must not answer a pair that nobody saw
   controls();
   try {
     await Promise.all(pair.map((each) => each.ready));
@@ -263,18 +264,28 @@ const back = () => byId('notice').textContent === GONE && notice('');
 
 let hush = () => {}; // ends the news
 let claiming = null;
+let again = false; // news came while a request was under way
 let turn = 0; // grows with every change of ours: what was asked before it is out of date
 
 /** Ask what there is to answer; one such request at a time. */
 function claim() {
+  if (claiming) {
+    again = true;
+    return claiming;
+  }
   const asked = turn;
-  claiming ??= send('/api/claim', { count: AHEAD }, () => busy || gone())
+  claiming = send('/api/claim', { count: AHEAD }, () => busy || gone())
     .then((reply) => {
       back();
       if (!busy && asked === turn) take(reply);
     })
     .catch((error) => refused(error, false))
-    .finally(() => (claiming = null));
+    .finally(() => {
+      claiming = null;
+      if (!again) return;
+      again = false;
+      claim();
+    });
   return claiming;
 }
 

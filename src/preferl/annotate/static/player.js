@@ -41,6 +41,7 @@ export class Player extends EventTarget {
   clear() {
     this.pause();
     this.clips = [];
+    this.reset();
   }
 
   get fps() {
