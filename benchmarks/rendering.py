@@ -21,7 +21,7 @@ from preferl.data.sources import load_demonstrations
 from preferl.envs.simulators import make_registered
 from preferl.runs import versions
 from preferl.store.rendering.frames import frame_source
-from preferl.store.rendering.worker import write_video
+from preferl.store.rendering.videos import write_video
 from preferl.video import encode
 
 DOOR = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data" / "adroit-door-human"

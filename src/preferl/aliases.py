@@ -58,7 +58,8 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         **_moved("preferl.online.wrappers.feedback_env", "EpisodeRecorder RecordsStates"),
         **_moved("preferl.online.wrappers.query_worker", "QueryCounts QueryWorker"),
         **_moved("preferl.online.wrappers.replay", "relabel_replay"),
-        **_moved("preferl.online.wrappers.reward_computer", "StateEntropyBonus WindowReward"),
+        **_moved("preferl.online.wrappers.reward_computer", "WindowReward"),
+        **_moved("preferl.online.wrappers.state_entropy", "StateEntropyBonus"),
     },
     "preferl.store": {"Recorded": "RecordedAnswer"},
 }

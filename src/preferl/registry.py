@@ -253,7 +253,7 @@ they take part in an offline run, which calls `learn`, `policies` and `load_poli
 ENGINES = Registry(
     "engine",
     {
-        "one-block transformer": Entry("preferl.models.transformer_trace:OneBlock"),
+        "one-block transformer": Entry("preferl.models.fast_transformer:OneBlock"),
         "actions": Entry("preferl.offline.decision_transformer.tokens:predict_actions"),
     },
 )

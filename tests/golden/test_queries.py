@@ -13,7 +13,7 @@ from preferl.data.sources import (
     sample_pt_queries,
     scripted_preferences,
 )
-from preferl.data.sources.hdf5_sets import qlearning_view
+from preferl.data.sources.d4rl import qlearning_view
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def _d4rl(path: Path) -> None:
 
 
 def _robomimic(path: Path) -> None:
-    from preferl.data.sources.hdf5_sets import OBSERVATION_KEYS
+    from preferl.data.sources.robomimic import OBSERVATION_KEYS
 
     with h5py.File(path, "w") as file:
         for number in range(2):

@@ -8,7 +8,7 @@ import pytest
 from preferl.data.segments import Segments
 from preferl.store import Store, clip_ids
 from preferl.store.clips import EPISODES_KEPT
-from preferl.store.rendering.worker import RenderWorker
+from preferl.store.rendering.videos import RenderWorker
 
 
 def episode(seed: int, steps: int = 6) -> Segments:

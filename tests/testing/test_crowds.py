@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.store.quality.votes import agreement_report
+from preferl.store.quality.agreement import agreement_report
 from preferl.testing import CrowdConfig, simulate_crowd
 
 

@@ -18,8 +18,9 @@ from preferl.annotate.progress import moment, program_words, reward_words, state
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
 from preferl.shapes import FloatArray
 from preferl.store.people import LONGEST_NAME
+from preferl.store.quality.agreement import agreement_report
 from preferl.store.quality.annotators import annotator_report
-from preferl.store.quality.votes import Votes, agreement_report
+from preferl.store.quality.votes import Votes
 from preferl.store.schema import Annotator, RewardVersion, Role
 from preferl.store.store import Store
 

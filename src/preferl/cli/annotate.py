@@ -154,7 +154,7 @@ def annotate_serve(config: ServeConfig) -> None:
 
 def annotate_render(config: RenderConfig) -> None:
     """Draw until there is nothing left, or Ctrl-C."""
-    from preferl.store.rendering.worker import serve_rendering
+    from preferl.store.rendering.videos import serve_rendering
 
     logging.basicConfig(level=logging.WARNING, format="preferl: %(message)s")
     require_store(config.store)

@@ -59,8 +59,8 @@ def annotate_report(config: LabelReportConfig) -> None:
 
 def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
     """All that the report shows, as plain numbers."""
+    from preferl.store.quality.agreement import agreement_report
     from preferl.store.quality.annotators import annotator_report
-    from preferl.store.quality.votes import agreement_report
 
     votes = store.questions.votes(project.id)
     kinds = {"first": 1.0, "second": 0.0, "equal": 0.5}

@@ -1,40 +1,257 @@
+"""Rollouts that are paid once they are over come to what paying each step comes to."""
+
+from typing import Any
+
+import gymnasium
 import numpy as np
 import pytest
+from stable_baselines3 import A2C, PPO, SAC
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor, VecNormalize
 
-from preferl.errors import ConfigError
-from preferl.online.wrappers.reward_computer import StateEntropyBonus
+from preferl.errors import ConfigError, DataError
+from preferl.models import (
+    LSTMRewardConfig,
+    MLPRewardConfig,
+    PreferenceTransformerConfig,
+    build_reward_model,
+)
+from preferl.online.callbacks import FeedbackCallback, add_rewards, rewards_reach
+from preferl.online.wrappers.feedback_env import FeedbackVecEnv
+from preferl.training import RewardFunction
+from preferl.training.publish import PublishedReward, publish
+
+LIMIT, ENVIRONMENTS, ROLLOUT = 20, 3, 16  # an episode ends within a rollout, or goes on into it
+MODELS = {
+    "mlp": MLPRewardConfig(hidden=(8,), members=2),
+    "nmr": LSTMRewardConfig(width=32, context=7),
+    "pt": PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=7),
+    "pt, longer than a rollout": PreferenceTransformerConfig(
+        width=16, heads=2, preference_width=8, context=30
+    ),
+}
 
 
-def test_bonuses_by_hand() -> None:
-    bonus = StateEntropyBonus(nearest=2)
-    assert bonus(np.array([[0.0, 0.0], [0.0, 3.0], [4.0, 0.0]])).tolist() == [0.0] * 3
-    # From (4, 3) the distances are 5, 4 and 3; the second nearest is at 4, the mean so far.
-    np.testing.assert_allclose(bonus(np.array([[4.0, 3.0]])), np.log(2), rtol=1e-6)
-    # From the origin: 0, 3, 4 and 5. The mean of 4 and 3 is 3.5.
-    np.testing.assert_allclose(bonus(np.array([[0.0, 0.0]])), np.log1p(3 / 3.5), rtol=1e-6)
+def pendulums() -> VecEnv:
+    def make() -> gymnasium.Env[Any, Any]:
+        return gymnasium.make("Pendulum-v1", max_episode_steps=LIMIT)
+
+    return make_vec_env(make, ENVIRONMENTS, seed=3)
 
 
-def test_only_the_latest_states_are_remembered() -> None:
-    bonus = StateEntropyBonus(nearest=1, remembered=2)
-    for state in ([0.0], [5.0], [6.0]):
-        bonus(np.array([state]))
-    assert bonus(np.array([[0.0]]))[0] > 0, "which was forgotten"
-    assert bonus(np.array([[6.0]]))[0] == 0
+def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
+    env = gymnasium.make("Pendulum-v1")
+    model = build_reward_model(MODELS[kind], env.observation_space, env.action_space, seed=seed)
+    return RewardFunction(model)
 
 
-def test_pictures_and_dictionaries_have_distances(rng: np.random.Generator) -> None:
-    bonus = StateEntropyBonus(nearest=1)
-    seen = {"picture": rng.integers(0, 255, (3, 20, 20, 1), np.uint8), "arm": np.zeros((3, 2))}
-    bonus(seen)
-    same, new = bonus(
-        {
-            "picture": np.stack([seen["picture"][0], 255 - seen["picture"][0]]),
-            "arm": np.zeros((2, 2)),
-        }
+class Witness(BaseCallback):
+    """Keeps what steps give, rollouts hold and infos say, and does more before some steps."""
+
+    def __init__(self, does: Any = None) -> None:
+        super().__init__()
+        self.rollouts: list[dict[str, np.ndarray]] = []
+        self.infos: list[dict[str, Any]] = []
+        self.given: list[np.ndarray] = []
+        self.does = does
+
+    def _on_step(self) -> bool:
+        self.given.append(self.locals["rewards"].copy())
+        self.infos += [info for info in self.locals["infos"] if "learned_return" in info]
+        if self.does is not None:
+            self.does(self.n_calls, self.training_env)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        buffer = self.locals["rollout_buffer"]
+        names = "rewards", "advantages", "returns"
+        self.rollouts.append({name: getattr(buffer, name).copy() for name in names})
+
+
+def lived(
+    pay: Any,
+    rewards: Any,
+    *,
+    algorithm: type[OnPolicyAlgorithm] = PPO,
+    does: Any = None,
+    **settings: Any,
+) -> tuple[Witness, FeedbackVecEnv, OnPolicyAlgorithm]:
+    """Three rollouts of an agent that learns nothing, so that all of them act alike."""
+    env = FeedbackVecEnv(pendulums(), rewards=rewards, **settings)
+    more = {"batch_size": 16, "n_epochs": 1} if algorithm is PPO else {}
+    agent = algorithm(
+        "MlpPolicy", env, n_steps=ROLLOUT, learning_rate=0.0, seed=3, device="cpu", **more
     )
-    assert same < 1e-3 < new
+    callback, witness = FeedbackCallback(compute_rewards=pay), Witness(does)
+    agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, witness])
+    return witness, env, agent
 
 
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(ConfigError, match="remembered"):
-        StateEntropyBonus(nearest=5, remembered=4)
+def require_alike(together: Witness, singly: Witness) -> None:
+    assert len(together.rollouts) == len(singly.rollouts) == 3
+    assert all(np.ptp(rollout["rewards"]) > 1e-3 for rollout in singly.rollouts)
+    for one, other in zip(together.rollouts, singly.rollouts, strict=True):
+        for name, values in one.items():
+            np.testing.assert_allclose(values, other[name], rtol=1e-5, atol=2e-5)
+    told = [[info["learned_return"] for info in w.infos] for w in (together, singly)]
+    assert len(told[0]) == 6
+    np.testing.assert_allclose(*told, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_a_rollout_is_paid_as_its_steps_are(kind: str, algorithm: type[OnPolicyAlgorithm]) -> None:
+    together, paid_later, _ = lived("rollout", reward_of(kind), algorithm=algorithm)
+    singly, paid_at_once, _ = lived("step", reward_of(kind), algorithm=algorithm)
+    require_alike(together, singly)
+    np.testing.assert_allclose(paid_later.core.returns, paid_at_once.core.returns, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "pt"])
+def test_a_step_gives_nothing_until_the_rollout_is_over(kind: str) -> None:
+    assert not np.any(lived("rollout", reward_of(kind))[0].given)
+    assert np.all(lived("step", reward_of(kind))[0].given)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "nmr", "pt"])
+def test_what_is_paid_may_change_in_the_middle(kind: str) -> None:
+    def switch(step: int, env: VecEnv) -> None:
+        assert isinstance(env, FeedbackVecEnv)
+        if step in (5, 30):
+            env.switch_to_true_reward()
+        if step in (9, 36):
+            env.switch_to_learned_reward()
+
+    together = lived("rollout", reward_of(kind), does=switch)[0]
+    singly = lived("step", reward_of(kind), does=switch)[0]
+    require_alike(together, singly)
+
+
+def test_a_newer_reward_pays_from_where_it_is_taken_up(tmp_path: Any) -> None:
+    def publish_more(folder: Any) -> Any:
+        def does(step: int, env: VecEnv) -> None:
+            if step in (6, 25):
+                publish(folder, reward_of("pt", seed=step))
+                assert isinstance(env, FeedbackVecEnv)
+                env.refresh(wait=True)
+
+        return does
+
+    runs = []
+    for pay in ("rollout", "step"):
+        folder = tmp_path / pay
+        publish(folder, reward_of("pt"))
+        rewards = PublishedReward(folder)
+        rewards.refresh()  # whatever else the machine does
+        runs.append(lived(pay, rewards, does=publish_more(folder)))
+    assert [env.reward_version for _, env, _ in runs] == [3, 3]
+    require_alike(runs[0][0], runs[1][0])
+
+
+def test_returns_in_place_of_hidden_ones_are_complete_when_they_are_logged() -> None:
+    runs = [lived(pay, reward_of("pt"), hide_true_reward=True) for pay in ("rollout", "step")]
+    told = [[info["r"] for info in agent.ep_info_buffer or []] for _, _, agent in runs]
+    assert np.abs(told[1]).min() > 0.0
+    np.testing.assert_allclose(*told, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "pt"])
+def test_a_snapshot_in_the_middle_holds_what_is_owed(kind: str) -> None:
+    snapshots: list[dict[str, Any]] = []
+
+    def keep(step: int, env: VecEnv) -> None:
+        assert isinstance(env, FeedbackVecEnv)
+        if step == 29:
+            snapshots.append({"returns": np.array(env.core.snapshot()["returns"])})
+
+    together, singly = (lived(pay, reward_of(kind), does=keep)[0] for pay in ("rollout", "step"))
+    require_alike(together, singly)  # and it changed nothing
+    later, at_once = snapshots
+    assert np.abs(at_once["returns"]).min() > 0.0
+    np.testing.assert_allclose(later["returns"], at_once["returns"], atol=2e-5)
+
+
+def test_a_rollout_that_was_given_up_owes_nothing_to_the_next() -> None:
+    class GivesUp(BaseCallback):
+        def _on_step(self) -> bool:
+            return self.n_calls != 5
+
+    env = FeedbackVecEnv(pendulums(), rewards=reward_of("pt"))
+    agent = PPO("MlpPolicy", env, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
+    callback, witness = FeedbackCallback(), Witness()
+    agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, GivesUp()])
+    assert np.any(env.step(np.zeros((ENVIRONMENTS, 1), np.float32))[1])  # paid at once again
+    agent.learn(ROLLOUT * ENVIRONMENTS, callback=[callback, witness], reset_num_timesteps=False)
+    (rollout,) = witness.rollouts
+    assert np.abs(rollout["rewards"]).min() > 0.0
+
+
+def test_after_an_error_a_reset_brings_back_steps_that_are_paid() -> None:
+    class Fails(BaseCallback):
+        def _on_step(self) -> bool:
+            if self.n_calls == 5:
+                raise RuntimeError("unplugged")
+            return True
+
+    env = FeedbackVecEnv(pendulums(), rewards=reward_of("pt"))
+    agent = PPO("MlpPolicy", env, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
+    with pytest.raises(RuntimeError, match="unplugged"):
+        agent.learn(ROLLOUT * ENVIRONMENTS, callback=[FeedbackCallback(), Fails()])
+    idle = np.zeros((ENVIRONMENTS, 1), np.float32)
+    assert not np.any(env.step(idle)[1])
+    env.reset()
+    assert np.any(env.step(idle)[1])
+
+
+def test_where_rewards_are_looked_at_in_between_each_step_is_paid() -> None:
+    plain = DummyVecEnv([lambda: gymnasium.make("Pendulum-v1", max_episode_steps=LIMIT)])
+    env = FeedbackVecEnv(plain, rewards=reward_of())
+    assert rewards_reach(env)
+    assert rewards_reach(VecNormalize(env, norm_reward=False))
+    assert not rewards_reach(VecNormalize(env))
+    assert not rewards_reach(VecMonitor(env))
+    watched = VecMonitor(env)
+    agent = PPO("MlpPolicy", watched, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
+    agent.learn(2 * ROLLOUT, callback=FeedbackCallback())
+    (returns,) = {info["r"] != 0.0 for info in agent.ep_info_buffer or []}
+    assert returns
+
+
+def test_a_replay_buffer_needs_rewards_at_once() -> None:
+    env = FeedbackVecEnv(pendulums(), rewards=reward_of())
+    agent = SAC("MlpPolicy", env, learning_starts=1_000, seed=0, device="cpu")
+    agent.learn(60, callback=FeedbackCallback(compute_rewards="rollout"))
+    assert agent.replay_buffer is not None
+    assert np.abs(agent.replay_buffer.rewards[:20]).min() > 0.0
+
+
+def test_advantages_after_the_last_step_need_no_values() -> None:
+    """By hand: one environment, three steps, discount 0.5, lambda 0.5, a new episode at step 1."""
+    _, _, agent = lived("rollout", reward_of())
+    buffer = agent.rollout_buffer
+    buffer.buffer_size, buffer.n_envs = 3, 1
+    buffer.reset()
+    buffer.gamma = buffer.gae_lambda = 0.5
+    buffer.episode_starts[:] = [[1.0], [1.0], [0.0]]
+    buffer.full = True
+    add_rewards(agent, np.array([[1.0], [2.0], [4.0]], np.float32))
+    assert buffer.rewards.ravel().tolist() == [1.0, 2.0, 4.0]
+    assert buffer.advantages.ravel().tolist() == [1.0, 3.0, 4.0]
+    assert buffer.returns.ravel().tolist() == [1.0, 3.0, 4.0]
+    with pytest.raises(ConfigError, match=r"\(2, 1\) steps"):
+        add_rewards(agent, np.zeros((2, 1), np.float32))
+
+
+def test_a_reward_that_is_no_number_stops_the_run() -> None:
+    model = reward_of().model
+    for parameter in model.parameters():
+        parameter.data.fill_(np.nan)
+    with pytest.raises(DataError, match="NaN"):
+        lived("rollout", RewardFunction(model))
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(ConfigError, match="rollout, step"):
+        FeedbackCallback(compute_rewards="later")  # type: ignore[arg-type]

@@ -5,11 +5,8 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
+    from preferl.data.sources.d4rl import load_d4rl as load_d4rl
     from preferl.data.sources.drlhp import load_drlhp_preferences as load_drlhp_preferences
-    from preferl.data.sources.hdf5_sets import OBSERVATION_KEYS as OBSERVATION_KEYS
-    from preferl.data.sources.hdf5_sets import check_observation_order as check_observation_order
-    from preferl.data.sources.hdf5_sets import load_d4rl as load_d4rl
-    from preferl.data.sources.hdf5_sets import load_robomimic as load_robomimic
     from preferl.data.sources.hub import load_hub_dataset as load_hub_dataset
     from preferl.data.sources.kinds import load_demonstrations as load_demonstrations
     from preferl.data.sources.kinds import load_source as load_source
@@ -24,5 +21,8 @@ if TYPE_CHECKING:
     from preferl.data.sources.labels import scripted_preferences as scripted_preferences
     from preferl.data.sources.minari import load_minari as load_minari
     from preferl.data.sources.pickles import load_pickle as load_pickle
+    from preferl.data.sources.robomimic import OBSERVATION_KEYS as OBSERVATION_KEYS
+    from preferl.data.sources.robomimic import check_observation_order as check_observation_order
+    from preferl.data.sources.robomimic import load_robomimic as load_robomimic
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -23,11 +23,12 @@ from preferl.data.columns import (
     require_rows,
 )
 from preferl.data.episodes import Episodes, join, one_episode, require_alike
+from preferl.data.sources.d4rl import load_d4rl
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
-from preferl.data.sources.hdf5_sets import check_observation_order, load_d4rl, load_robomimic
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import array_of, load_pickle
+from preferl.data.sources.robomimic import check_observation_order, load_robomimic
 from preferl.data.tasks import Task
 from preferl.errors import require_one_of
 from preferl.reading import Expansion

@@ -26,12 +26,12 @@ from preferl.online.wrappers.reward_computer import (
     RewardComputer,
     RewardInSpaces,
     Rewards,
-    StateEntropyBonus,
     Transform,
     WindowReward,
     for_spaces,
     space_after,
 )
+from preferl.online.wrappers.state_entropy import StateEntropyBonus
 from preferl.shapes import Array, BoolArray, FloatArray, take
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward, write_spaces

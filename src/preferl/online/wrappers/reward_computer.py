@@ -1,6 +1,6 @@
 """Rewards of steps while agents act, for `V` environments at once, whoever steps them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, final, runtime_checkable
@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, DataError, SpaceError, require_in
+from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.online.wrappers.recording import Recording, zeros_of
 from preferl.shapes import (
@@ -17,16 +17,11 @@ from preferl.shapes import (
     BoolArray,
     FloatArray,
     Observations,
-    leaves,
     map_observations,
     take,
 )
 from preferl.training.publish import PublishedReward
 from preferl.training.reward_function import RewardFunction, relabel
-
-WIDEST = 64
-"""Numbers per state that are compared; longer states, such as pictures, are projected to so many,
-which keeps distances about as they were (Johnson and Lindenstrauss 1984)."""
 
 
 @runtime_checkable
@@ -233,78 +228,3 @@ class RewardComputer:
             )
             rewards[real] = relabel(pieces, reward).rewards
         self._append(rewards[:, before:].T)
-
-
-@final
-class StateEntropyBonus:
-    """`log(1 + d / mean d)` for the distance `d` to the k-th nearest recent state.
-
-    A reward for exploring before the first learned one: Lee et al., "PEBBLE: Feedback-Efficient
-    Interactive RL" (2021), section 4.1, after Liu and Abbeel, "Behavior From the Void" (2021).
-    Unlike PEBBLE, which takes log d and divides by a running deviation, it divides by the mean
-    distance so far, to be independent of the units of the states, and adds 1, to be finite where
-    a state was seen before.
-
-    Args:
-        nearest: `k`. 5 as in PEBBLE: one alone follows noise.
-        remembered: states kept, the latest; PEBBLE keeps all. 2,000 take 0.1 ms per step.
-        seed: of the projection of long states.
-
-    >>> bonus = StateEntropyBonus(nearest=1)
-    >>> bonus(np.array([[0.0], [1.0]])).tolist()
-    [0.0, 0.0]
-    >>> near, far = bonus(np.array([[0.1], [9.0]]))
-    >>> bool(near < far)
-    True
-    """
-
-    def __init__(self, nearest: int = 5, remembered: int = 2_000, *, seed: int = 0) -> None:
-        require_in("nearest", nearest, 1, float("inf"))
-        require_in("remembered", remembered, nearest, float("inf"))
-        self._nearest, self._remembered, self._seed = nearest, remembered, seed
-        self._ring: FloatArray | None = None  # [remembered, F], the next one overwrites the oldest
-        self._projection: FloatArray | None = None
-        self._next = 0
-        self._total, self._count = 0.0, 0  # of all distances so far
-
-    def __call__(self, observations: Any) -> FloatArray:
-        """`[V, *obs]` to bonuses `[V]` as float32; the states are remembered afterwards."""
-        states = self._flat(observations)
-        if self._ring is None:
-            self._ring = np.zeros((self._remembered, states.shape[1]))
-        known = self._ring[: min(self._next, self._remembered)]
-        bonus = np.zeros(len(states), np.float32)
-        if len(known) >= self._nearest:
-            squares = (states**2).sum(1)[:, None] + (known**2).sum(1) - 2 * states @ known.T
-            kth = np.partition(squares, self._nearest - 1, axis=1)[:, self._nearest - 1]
-            distance = np.sqrt(np.maximum(kth, 0.0))  # [V]
-            self._total += float(distance.sum())
-            self._count += len(distance)
-            bonus[:] = np.log1p(distance / max(self._total / self._count, 1e-12))
-        self._ring[(self._next + np.arange(len(states))) % self._remembered] = states
-        self._next += len(states)
-        return bonus
-
-    def snapshot(self) -> dict[str, Any]:
-        """The remembered states and the mean distance, for `restore`."""
-        ring = None if self._ring is None else self._ring[: min(self._next, self._remembered)]
-        return {"ring": ring, "next": self._next, "total": self._total, "paid": self._count}
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Remember what another bonus of the same settings did."""
-        self._next, self._count = int(snapshot["next"]), int(snapshot["paid"])
-        self._total, ring = float(snapshot["total"]), snapshot["ring"]
-        self._ring = None
-        if ring is not None:
-            self._ring = np.zeros((self._remembered, ring.shape[1]))
-            self._ring[: len(ring)] = ring
-
-    def _flat(self, observations: Any) -> FloatArray:
-        parts = [np.asarray(leaf, np.float64) for leaf in leaves(observations)]
-        flat = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)  # [V, F]
-        if flat.shape[1] <= WIDEST:
-            return flat
-        if self._projection is None:
-            rng = np.random.default_rng(self._seed)
-            self._projection = rng.normal(size=(flat.shape[1], WIDEST)) / np.sqrt(WIDEST)
-        return np.asarray(flat @ self._projection)

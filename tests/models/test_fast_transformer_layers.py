@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from preferl.models.attention import Perceptron
-from preferl.models.transformer_trace import affine, normalisation, perceptron, through
+from preferl.models.fast_transformer import affine, normalisation, perceptron, through
 
 ROWS = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.models.base import trace_windows
-from preferl.models.transformer_trace import OneBlock, Scales, embeddings
+from preferl.models.fast_transformer import OneBlock, Scales, embeddings
 from preferl.registry import Registry
 from preferl.training import RewardFunction
 
@@ -101,7 +101,7 @@ def test_no_window_is_judged_for_full_windows(monkeypatch):
 @pytest.fixture
 def without_engines(monkeypatch):
     monkeypatch.setattr("preferl.models.transformer.ENGINES", Registry("engine", {}))
-    monkeypatch.setitem(sys.modules, "preferl.models.transformer_trace", None)  # as if deleted
+    monkeypatch.setitem(sys.modules, "preferl.models.fast_transformer", None)  # as if deleted
 
 
 @pytest.mark.parametrize("head", ["preference", "plain"])

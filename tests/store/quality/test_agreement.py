@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.data.sources.pickles import load_pickle
-from preferl.store.quality.votes import Votes, agreement_report, krippendorff_alpha, value_counts
+from preferl.store.quality.agreement import agreement_report, krippendorff_alpha
+from preferl.store.quality.votes import Votes, value_counts
 
 NAN = np.nan
 KRIPPENDORFF_2011 = [  # 4 observers, 12 units, 5 values, 0 is missing; nominal alpha .743

@@ -17,7 +17,7 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, StorageError
 from preferl.shapes import Array
 from preferl.store import Store
-from preferl.store.rendering.worker import RenderWorker, pictures_of, serve_rendering, write_video
+from preferl.store.rendering.videos import RenderWorker, pictures_of, serve_rendering, write_video
 
 PENDULUM = {"kind": "env", "env_id": "Pendulum-v1"}
 
@@ -184,7 +184,7 @@ def test_serving_tries_again_what_failed(tmp_path: Path) -> None:
 
 SERVE = """
 import json, os, sys
-from preferl.store.rendering.worker import serve_rendering
+from preferl.store.rendering.videos import serve_rendering
 drawn = serve_rendering(sys.argv[1], parent=os.getppid(), poll_seconds=0.1)
 print(json.dumps([drawn, [m for m in ("torch", "stable_baselines3") if m in sys.modules]]))
 """

@@ -8,8 +8,8 @@ import pytest
 
 from preferl.data import Task
 from preferl.data.sources import load_d4rl, load_demonstrations, load_pickle
+from preferl.data.sources.d4rl import qlearning_view
 from preferl.data.sources.hdf5 import open_hdf5
-from preferl.data.sources.hdf5_sets import qlearning_view
 from preferl.errors import ConfigError, DataError, MissingExtraError
 
 h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")

@@ -1,0 +1,95 @@
+"""HDF5 files of D4RL as their Q-learning view, in whose rows published labels count.
+
+Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven RL". Neither gym nor d4rl is needed.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from preferl.data.columns import as_floats, check, require_rows
+from preferl.data.episodes import Episodes
+from preferl.data.sources.hdf5 import open_hdf5, read_array
+from preferl.data.tasks import Task, find_task
+from preferl.errors import DataError
+from preferl.shapes import BoolArray, IntArray
+
+
+def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
+    """Read a D4RL file as its Q-learning view, whose row numbers label files use.
+
+    The view has every row of the file but those that a time limit ended and the last one; a
+    row's next observation is that of the following row of the file, dropped or not. An episode
+    ends where the file marks that it terminated (that step stays and is terminated) or timed out
+    (that step is given up for its observation), and at the end of the file. In a maze it also
+    ends where the goal moves in any direction; the original sees only moves of positive sum.
+
+    Args:
+        path: an `.hdf5` file with `observations`, `actions`, `rewards`, `terminals` and
+            mostly `timeouts`. `infos/qpos` and `infos/qvel` become `states`.
+        task: name or row of `preferl.data.TASKS`. Needed where the file has no `timeouts`: each
+            `max_episode_steps`-th step of an episode then counts as one. By default a goal ends
+            episodes wherever the file has `infos/goal`; with a task, where the task has it so.
+
+    Raises:
+        ConfigError: an unknown task.
+        DataError: no whole HDF5 file, a missing array, arrays of different lengths, NaN.
+        MissingExtraError: h5py is not installed.
+    """
+    row = None if task is None else find_task(task)
+    keys = ["observations", "actions", "rewards", "terminals"]
+    with open_hdf5(path) as file:
+        keys += [key for key in ("timeouts", "infos/qpos", "infos/qvel") if key in file]
+        if "infos/goal" in file if row is None else row.goal_ends_episode:
+            keys.append("infos/goal")
+        arrays = {key: read_array(file, key, f"{path}") for key in keys}
+    for key in {"rewards", "terminals", "timeouts"} & arrays.keys():
+        array = arrays[key]
+        flat = array.size == len(array)
+        check(flat, f"{path}, {key}", "one number per row", f"shape {array.shape}")
+        arrays[key] = array.reshape(-1)  # some files have [N, 1]
+    check(require_rows(arrays, path) >= 2, path, "at least two rows", "fewer")
+    terminals = arrays["terminals"].astype(bool)
+    known = arrays.get("timeouts")
+    timeouts = _timeouts(terminals, row, path) if known is None else known.astype(bool)
+    goal = arrays.get("infos/goal", np.zeros(len(terminals)))
+    moves = np.append((goal[1:] != goal[:-1]).reshape(len(goal) - 1, -1).any(axis=1), False)
+    rows, lengths = qlearning_view(terminals, timeouts, moves)
+    observations, last = arrays["observations"], rows[np.cumsum(lengths) - 1]
+    states = [arrays[key][rows] for key in ("infos/qpos", "infos/qvel") if key in arrays]
+    return Episodes(
+        observations=observations[rows],
+        actions=arrays["actions"][rows],
+        rewards=as_floats(arrays["rewards"][rows]),
+        terminated=terminals[rows],
+        final_observations=observations[last + 1],
+        lengths=lengths,
+        states=np.concatenate(states, axis=1) if len(states) == 2 else None,
+    )
+
+
+def qlearning_view(
+    terminals: BoolArray, timeouts: BoolArray, moves: BoolArray | bool = False
+) -> tuple[IntArray, IntArray]:
+    """Rows of a file that the view keeps, and how they are divided into episodes.
+
+    Episodes end by the rules (`terminals`, `[N]`), by a time limit (`timeouts`, whose rows are
+    dropped) or because a goal `moves`. `[T]` rows come with `[K]` steps of each episode.
+    """
+    ends = terminals | timeouts | moves
+    episode: IntArray = np.cumsum(ends) - ends  # a row that ends an episode still belongs to it
+    kept = ~timeouts
+    kept[-1:] = False  # nothing is known to follow
+    lengths = np.bincount(episode[kept])
+    return np.flatnonzero(kept), lengths[lengths > 0]
+
+
+def _timeouts(terminals: BoolArray, task: Task | None, path: str | Path) -> BoolArray:
+    """`[N]` true at each `max_episode_steps`-th step of an episode."""
+    if task is None:
+        fix = "Pass `task`, whose max_episode_steps are where episodes were cut."
+        raise DataError.mismatch(f"{path}", expected="an array 'timeouts'", got="none", fix=fix)
+    row = np.arange(len(terminals))
+    begins = np.append(True, terminals[:-1])
+    step = row - np.maximum.accumulate(np.where(begins, row, 0))
+    return np.asarray(step % task.max_episode_steps == task.max_episode_steps - 1)
