@@ -71,7 +71,6 @@ def test_the_answering_page(study, person):
     assert faults_anywhere(page) == []
     page.keyboard.press("Enter")
     page.wait_for_selector("#pair.may")
-    page.wait_for_timeout(300)
     assert faults_anywhere(page) == []
     page.keyboard.press("?")
     page.wait_for_selector("#help[open]")

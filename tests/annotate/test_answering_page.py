@@ -18,7 +18,8 @@ from helpers.answering_page import (
 pytestmark = pytest.mark.browser
 
 PHONE = {"width": 390, "height": 844}
-LOADED = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/media/')).length"
+LOADED = """new Set(performance.getEntriesByType('resource').map((entry) => entry.name)
+    .filter((name) => name.includes('/media/'))).size"""
 NO_FALLBACK = """
 const every = window.setInterval;
 window.setInterval = (act, rest) => (rest === 15_000 ? 0 : every(act, rest));
@@ -94,17 +95,20 @@ def test_a_double_click_is_one_answer(study, person):
     study.ask(3)
     page = person(study.people["ann"][1])
     watched(page)
+    first, held = pair(page), []
+    page.route("**/api/answer", lambda route: held.append(route))  # no reply before both clicks
     page.get_by_role("button", name="B is better").dblclick()
-    until_answers(study, page, 1)
-    page.wait_for_timeout(300)
-    assert len(rows(study)) == 1
+    wait_in(page, lambda: held, "no answer was sent")
+    held[0].continue_()
+    page.unroute("**/api/answer")
+    second = next_pair(page, first)
+    assert len(held) == len(rows(study)) == 1
     watched(page)
     page.evaluate(
         """() => { for (let i = 0; i < 5; i++) document.body.dispatchEvent(
             new KeyboardEvent('keydown', { key: 'ArrowUp', bubbles: true })) }"""
     )
-    until_answers(study, page, 2)
-    page.wait_for_timeout(300)
+    next_pair(page, second)
     assert len(rows(study)) == 2
 
 
@@ -159,8 +163,9 @@ def test_two_tabs_of_one_person(study, person):
     assert pair(other) == first
     page.keyboard.press("ArrowLeft")
     next_pair(page, first)
-    other.keyboard.press("ArrowRight")
-    other.get_by_text("no longer with you").first.wait_for(state="attached")
+    with other.expect_response("**/api/answer") as refused:  # its words go after some seconds
+        other.keyboard.press("ArrowRight")
+    assert "no longer with you" in refused.value.json()["error"]
     next_pair(other, first)
     assert [a.kind for a in rows(study)] == ["left"]
     watched(other)
@@ -206,7 +211,8 @@ def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
     page.route("**/api/answer", lose)
     page.keyboard.press("ArrowLeft")
     next_pair(page, first)
-    assert lost == [200, 200, 200]
+    assert len(lost) >= 3
+    assert set(lost) == {200}
     assert len(rows(study)) == 1
 
 
@@ -236,7 +242,7 @@ def test_waiting_goes_on_by_itself_when_clips_come(study, person):
     page.wait_for_selector("#pair:visible")
     watched(page)
     page.keyboard.press("s")
-    page.wait_for_timeout(300)
+    until_answers(study, page, 1)
     assert [a.kind for a in rows(study)] == ["skip"]
 
 

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -34,8 +35,12 @@ class Restarted:
         self._study, self._settings = study, settings
         self._port = 0
 
+    def _bound(self):
+        with suppress(OSError):  # another program has taken the port meanwhile
+            return socket.create_server(("127.0.0.1", self._port))
+
     def start(self):
-        listening = socket.create_server(("127.0.0.1", self._port))
+        listening = wait_until(self._bound, f"port {self._port} stays taken")
         self._port = listening.getsockname()[1]
         app = create_app(self._study.store, self._settings)
         config = configured(app, log_level="error")

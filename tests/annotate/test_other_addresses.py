@@ -69,8 +69,8 @@ with Store.open(folder) as store:
         # A page of another origin, with a form that posts here and hides where it comes from.
         form = f"<form method=post action={{address}}/leave><input name=csrf value=x><button>Go"
         page.goto("data:text/html," + form)
-        page.get_by_role("button", name="Go").click()
-        page.wait_for_load_state()
+        with page.expect_response("**/leave"):
+            page.get_by_role("button", name="Go").click()
         browser.close()
     server.stop()
     thread.join(60)

@@ -18,7 +18,13 @@ CLIPPED = """() => [...document.querySelectorAll('.brand, .mark, .overall, .top 
       || each.getBoundingClientRect().width < 20
       || each.getBoundingClientRect().right > innerWidth)
     .map(each => each.className.baseVal ?? each.className)"""
+FITS = "([width, height]) => innerWidth === width && innerHeight === height"
 SIZES = [(780, 490), (1280, 720), (900, 600), (844, 390), (390, 844), (390, 664)]
+
+
+def resize(page, width, height):
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_function(FITS, arg=[width, height])
 
 
 @pytest.mark.parametrize("strength", [False, True])
@@ -28,7 +34,7 @@ def test_nothing_that_is_needed_is_out_of_sight(study, person, strength):
     page = person(study.people["ann"][1])
     page.wait_for_selector("#pair.may")
     for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
+        resize(page, width, height)
 
         def hidden(large=height > 700 or width > 700):
             # A small phone scrolls its clips beneath the buttons, which stay.
@@ -53,6 +59,6 @@ def test_the_header_has_room_for_what_it_says(study, person):
         "words => document.querySelector('.overall .number').textContent === words", arg=words
     )
     for width in (390, 720, 780, 870, 900, 1000, 1100, 1280):
-        page.set_viewport_size({"width": width, "height": 600})
+        resize(page, width, 600)
         wait_in(page, lambda: page.evaluate(CLIPPED) == [], lambda: page.evaluate(CLIPPED))
         assert page.evaluate("document.documentElement.scrollWidth") <= width

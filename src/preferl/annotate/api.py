@@ -77,7 +77,7 @@ class ReleaseBody(HoldBody):
 def _held(request: Request, person: Annotator, count: int) -> dict[str, Any]:
     """The questions that a person holds, filled up, and how far the work is."""
     held = store_of(request).queue.claim(person.project_id, person.id, count)
-    tally: Tally = request.app.state.tally
+    tally: Tally = request.app.state.news.tally
     return {
         "state": held.state,
         "questions": [_view(question) for question in held.questions],
@@ -132,5 +132,5 @@ def release(request: Request, person: Answering, body: ReleaseBody) -> dict[str,
 @router.get("/progress")
 def progress(request: Request, person: Anyone) -> dict[str, Any]:
     """How far the work is, the reward's versions and the last episode."""
-    own = request.app.state.tally.of(person.project_id, person.id)
+    own = request.app.state.news.tally.of(person.project_id, person.id)
     return {"progress": own, **live_view(store_of(request), person.project_id)}

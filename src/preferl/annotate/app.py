@@ -22,7 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from preferl.annotate import admin, api, news, pages
 from preferl.annotate.limits import Limits, MemoryLimits, rates
-from preferl.annotate.progress import Tally
 from preferl.annotate.sessions import Sessions
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError, require_in
 from preferl.store.store import SHORTEST, Store
@@ -178,7 +177,6 @@ def create_app(
     app.state.store = store
     app.state.settings = settings
     app.state.news = news.News(store, settings.poll_seconds)
-    app.state.tally = Tally(store)
     app.state.limits = limits or MemoryLimits(rates(settings.requests_per_second))
     app.state.templates = pages.templates(static)
     for part in (pages, api, news, admin):

@@ -38,7 +38,7 @@ class News:
 
     def __init__(self, store: Store, seconds: float) -> None:
         self._store = store
-        self._tally = Tally(store)
+        self.tally = Tally(store)  # of all pages, so that no reply is older than the news
         self._seconds = seconds
         self._readers: dict[asyncio.Queue[Message | None], int] = {}
         self._last: dict[int, dict[str, dict[str, Any]]] = {}
@@ -132,7 +132,7 @@ class News:
         self._last.clear()  # whoever comes next must not get old news
 
     def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
-        progress = self._tally.of(project_id)
+        progress = self.tally.of(project_id)
         there = {name: progress[name] for name in ("open", "pairs_undrawn", "wanted")}
         return {
             "progress": {k: v for k, v in progress.items() if not k.startswith("mine")},
