@@ -18,11 +18,16 @@ def _moved(module: str, names: str) -> dict[str, str]:
 
 
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "preferl.data.sources": {
+        f"{verb}_{kind}_labels": f"{verb}_labels"
+        for verb in ("load", "read")
+        for kind in ("pt", "unirlhf")
+    },
     "preferl.evaluation": {
         "PaidPolicy": "ReturnConditionedPolicy",
-        "markovian": "preferl.evaluation.reward_report.of_transitions",
         **_moved("preferl.data", "normalised_score"),
         **_moved("preferl.evaluation.filming", "frame_rate"),
+        **_moved("preferl.evaluation.reward_report", "markovian"),
         **_moved("preferl.evaluation.rollout", "CORRECTIONS"),
         **_moved("preferl.statistics", "bootstrap_interval spearman wilson_interval"),
     },

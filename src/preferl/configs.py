@@ -165,7 +165,7 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
 
 def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
     """What a dataclass or function makes of its arguments by name."""
-    name = make.__name__
+    name = getattr(make, "__name__", type(make).__name__)
     if not isinstance(data, Mapping):
         raise _wrong(where or name, f"the fields of {name}", data)
     data, keys = current_names(name, data), f"keys of {where or name}"
@@ -175,8 +175,11 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
     required = (key for key, one in known.items() if one.default is one.empty)
     if missing := [key for key in required if key not in data]:
         raise ConfigError.mismatch(keys, expected=missing, got=sorted(data))
-    hints, prefix = get_type_hints(make), f"{where}." if where else ""
-    return make(**{key: _decode(hints[key], value, prefix + key) for key, value in data.items()})
+    plain_class = isinstance(make, type) and not is_dataclass(make)
+    typed = vars(make).get("__init__", make) if plain_class else make
+    hints, prefix = get_type_hints(typed), f"{where}." if where else ""
+    decoded = {k: _decode(hints.get(k, Any), value, prefix + k) for k, value in data.items()}
+    return make(**decoded)
 
 
 def _decode_thing(things: Registry, data: Any, where: str) -> Any:

@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final, Protocol, final
 
@@ -176,7 +176,10 @@ def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
         StorageError: the folder cannot be written to.
     """
     require_places(places)
-    return Sinks(*(PLACES[place](folder) for place in places))
+    with ExitStack() as opened:  # closes the first where a later one fails
+        sinks = [opened.enter_context(closing(PLACES[place](folder))) for place in places]
+        opened.pop_all()
+    return Sinks(*sinks)
 
 
 def read_jsonl(path: Path | str) -> dict[str, FloatArray]:

@@ -153,8 +153,9 @@ def create_app(
     """The page on which people compare clips, as an ASGI app over one store.
 
     Nothing is global: several apps may live in one process. Handlers run in threads, since the
-    store blocks; only `POST` changes anything. Whoever opened the store closes it. The default is
-    for this machine only, with `limits`, how much one person may ask, counted in this process.
+    store blocks; only `POST` changes anything. Whoever opened the store closes it. By
+    default `settings` are for this machine only. `limits` decide how much one person may ask, and
+    are counted in this process by default.
     """
     settings = settings or AnnotateSettings()
 

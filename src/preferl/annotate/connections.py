@@ -25,7 +25,10 @@ FEWEST_CONNECTIONS: Final = 64
 def patient_protocol(
     *, request_seconds: float = REQUEST_SECONDS, read_seconds: float = READ_SECONDS
 ) -> tuple[type[asyncio.Protocol], int]:
-    """The `http` protocol for uvicorn, and how many connections it keeps; may open more files."""
+    """The `http` protocol for `uvicorn.Config`, and how many connections it keeps at a time.
+
+    Raises the limit of open files; the seconds are those of `PatientProtocol`.
+    """
     most = max(FEWEST_CONNECTIONS, raise_file_limit() - RESERVED_FILES)
     seconds = {"request_seconds": request_seconds, "read_seconds": read_seconds}
     protocol = partial(PatientProtocol, **seconds, most=most, waiting={})

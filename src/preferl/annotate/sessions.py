@@ -57,7 +57,8 @@ def begin_session(request: Request, secret: str) -> RedirectResponse:
     if signed is None:
         words = "This link is not valid, or not any more. Ask whoever sent it for a new one."
         raise HTTPException(401, words)
-    (annotator, token), csrf = signed, secrets.token_urlsafe(24)
+    annotator, token = signed
+    csrf = secrets.token_urlsafe(24)
     request.session.clear()
     request.session.update(annotator=annotator.id, token=token, csrf=csrf)
     return RedirectResponse("/", 303)

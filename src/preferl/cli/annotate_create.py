@@ -1,5 +1,6 @@
 """`preferl annotate create`: from recorded episodes to queries that people can answer."""
 
+import inspect
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from preferl import data, store
 from preferl.cli.console import echo
 from preferl.cli.options import FOLDER, NAME, StoreConfig, Trust, import_trusted
 from preferl.data import sources
-from preferl.errors import ConfigError, DataError, PreferlError, require_in
-from preferl.feedback.sampling import segments_wanted
+from preferl.errors import ConfigError, DataError, PreferlError, require_in, require_one_of
+from preferl.feedback.sampling import probability_variance, segments_wanted
 from preferl.reading import read_object, reading
 from preferl.registry import SAMPLERS
 from preferl.shapes import IntArray
@@ -75,6 +76,14 @@ def annotate_create(config: CreateConfig) -> None:
     """Draw the queries, store them, and print the next command."""
     from preferl.store.questions import known_pairs
 
+    require_one_of("sampler", config.sampler, SAMPLERS.names())
+    takes = inspect.signature(SAMPLERS.load(config.sampler)).parameters
+    scorer = takes.get("scorer")
+    needs_reward = scorer is not None and scorer.default is scorer.empty
+    if (config.reward is None and needs_reward) or (config.reward and scorer is None):
+        expected = f"a fitted one with {config.sampler!r} pairs" if needs_reward else "none"
+        fix = "Give --reward FOLDER." if needs_reward else "Give --sampler informative with it."
+        raise ConfigError.mismatch("reward", expected=expected, got=config.reward, fix=fix)
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
     episodes, instructions = _episodes(config), ""
@@ -145,16 +154,12 @@ def _draw_pairs(
     config: CreateConfig, episodes: "data.Episodes"
 ) -> "tuple[data.Segments, IntArray]":
     """Candidate windows and the pairs of them to ask about."""
-    if (config.sampler == "informative") != (config.reward is not None):
-        expected = "a fitted one for informative pairs, and only for them"
-        fix = "Give --sampler informative together with --reward FOLDER."
-        raise ConfigError.mismatch("reward", expected=expected, got=config.reward, fix=fix)
-    parts: dict[str, Any] = {}
+    parts: dict[str, Any] = {"acquisition": probability_variance, "oversampling": 10}
     if config.reward is not None:
         from preferl.training import load_reward
 
         reward = load_reward(config.reward / "reward")
-        parts = {"scorer": reward.scores, "likelihood": reward.likelihood}
+        parts |= {"scorer": reward.scores, "likelihood": reward.likelihood}
     rng, sampler = np.random.default_rng(config.seed), SAMPLERS.build(config.sampler, **parts)
     wanted = segments_wanted(sampler, config.queries)
     drawn = data.sample_segments(episodes, wanted, config.length, rng)

@@ -191,8 +191,8 @@ def fit_reward(
 ) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit the reward of a config, scaled over all episodes; options are of `RewardPreset.fit`."""
     spaces = models.infer_spaces(episodes.observations, episodes.actions)
-    options |= {"seed": config.seed, "device": config.device}
-    model, report = _preset(config, comparisons).fit(comparisons, *spaces, **options)
+    preset, device = _preset(config, comparisons), config.device
+    model, report = preset.fit(comparisons, *spaces, seed=config.seed, device=device, **options)
     return training.RewardFunction(model, likelihood=report.likelihood).scaled(episodes), report
 
 

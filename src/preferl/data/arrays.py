@@ -255,7 +255,7 @@ def arrays_of(table: Any) -> dict[str, Array]:
         column = getattr(table, field.name)
         if isinstance(column, dict):
             arrays |= {f"{field.name}/{key}": array for key, array in column.items()}
-        elif isinstance(column, np.ndarray | OnDisk):
+        elif column is not None and field.name not in ("length", "segments"):
             arrays[field.name] = column
     return arrays
 

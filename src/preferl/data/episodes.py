@@ -67,14 +67,15 @@ class Episodes:
         require_alike("Episodes.final_observations", [self.observations, self.final_observations])
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "lengths"}
         steps = (int(lengths.sum()), "the sum of the episodes' lengths")
+        for name in ("rewards", "terminated"):
+            got = f"shape {getattr(columns[name], 'shape', 'of none')}"
+            check(getattr(columns[name], "ndim", 0) == 1, f"Episodes.{name}", "one axis [T]", got)
         for name, column in columns.items():
             final = name == "final_observations"
             rows, why = (len(lengths), "one for each episode") if final else steps
             for array in [] if column is None else leaves(column):
                 what, got = f"Episodes.{name}", f"{len(array)} rows"
                 check(len(array) == rows, what, f"{rows} rows, {why}", got)
-                if name in ("rewards", "terminated"):
-                    check(array.ndim == 1, what, "one axis [T]", f"shape {array.shape}")
                 if name not in ("terminated", "states"):
                     require_finite(what, array)
         what, kind = "Episodes.terminated", self.terminated.dtype

@@ -79,9 +79,9 @@ class Segments:
     def __post_init__(self) -> None:
         require_in("segment length", self.length, 1, float("inf"))
         columns = {f"observations {leaf.shape}": leaf for leaf in leaves(self.observations)}
-        columns |= {name: getattr(self, name) for name in ("actions", "rewards", "states")}
-        there = {name: column for name, column in columns.items() if column is not None}
-        steps = require_rows(there, "steps of Segments")
+        columns |= {"actions": self.actions, "rewards": self.rewards}
+        columns |= {} if self.states is None else {"states": self.states}
+        steps = require_rows(columns, "steps of Segments")
         require_shape("Segments.start", self.start, (len(self),))
         require_shape("Segments.real", self.real, (len(self),))
         if self.origin is not None:

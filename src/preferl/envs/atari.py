@@ -54,6 +54,7 @@ def make_atari(
         fix = "Look where the score is and pass hide=((first, last + 1),), or hide=()."
         raise ConfigError.mismatch("game", expected=expected, got=repr(game), fix=fix)
     require_in("length", length, 1, float("inf"))
+    ConfigError.check(length == int(length), "length", "a whole number", length)
     gymnasium.register_envs(require("ale_py", extra="atari"))
     require("cv2", extra="atari")
     settings: dict[str, Any] = {"repeat_action_probability": sticky, "render_mode": render_mode}
@@ -64,7 +65,7 @@ def make_atari(
         raise ConfigError.mismatch("game", expected=known, got=f"{game!r} ({error})") from error
     env = AtariPreprocessing(env, frame_skip=skip, screen_size=size)
     env = HiddenRows(env, HIDDEN_ROWS[game] if hide is None else hide)
-    return FrameStackObservation(TimeLimit(HiddenEnds(env), length), stack)
+    return FrameStackObservation(TimeLimit(HiddenEnds(env), int(length)), stack)
 
 
 @final

@@ -20,7 +20,7 @@ MOST_STEPS = 500
 
 
 class FilmedEpisode(NamedTuple):
-    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and their rate."""
+    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and their rate in frames per second."""
 
     episode: Episodes
     frames: Array | None
@@ -34,8 +34,9 @@ def film(
     seed: int,
     steps: int,
     every: int = 1,
+    deterministic: bool = True,
 ) -> Array:
-    """Film a policy that explores no more; when an episode ends, the next one follows.
+    """Film a policy; when an episode ends, the next one follows.
 
     Args:
         policy: anything with stable-baselines3's `predict`.
@@ -43,6 +44,7 @@ def film(
         seed: of the first episode; each later one adds 1.
         steps: how many steps are filmed.
         every: keep one frame in so many; the clip then plays at `frame_rate(env) / every`.
+        deterministic: whether the policy explores no more.
 
     Returns:
         `[frames, height, width, 3]` bytes, `ceil(steps / every)` frames.
@@ -57,7 +59,7 @@ def film(
     with closing(make_env(env, render_mode="rgb_array")) as stage:
         draw_plainly(stage)
         envs = SeededEpisodes([stage], seed)
-        acting = rollout(policy, envs, deterministic=True, observations=envs.reset())
+        acting = rollout(policy, envs, deterministic=deterministic, observations=envs.reset())
         for step in range(steps):
             if step % every == 0:
                 frame: Any = stage.render()

@@ -273,7 +273,12 @@ def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
         with suppress(TypeError, ValueError):  # it does not take the observations that followed
             inspect.signature(reward).bind(None, None, None)
             return cast("TransitionReward", reward)
-    learned = as_reward(cast("AnyReward", reward))
+    return markovian(cast("AnyReward", reward))
+
+
+def markovian(reward: AnyReward) -> TransitionReward:
+    """A reward of lone steps as a function of transitions; raises as `of_transitions`."""
+    learned = as_reward(reward)
     ConfigError.check(learned.context == 1, "context of a reward for EPIC", 1, learned.context)
 
     def of_lone_steps(observations: Observations, actions: Array, _: Observations) -> FloatArray:

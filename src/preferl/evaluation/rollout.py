@@ -209,7 +209,7 @@ class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: one of the three.
-        reach: for `CORRECTIONS`.
+        reach: an observation `[O]` to the vector `[3]` from the object to the palm, in metres.
     """
 
     def __init__(self, env: Environment, reach: Callable[[Array], FloatArray]) -> None:
@@ -223,13 +223,14 @@ class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, float(reward) - 2 * REACH_WEIGHT * distance, *ends
 
 
-CORRECTIONS: Final[Mapping[str, Callable[[Array], FloatArray]]] = {
-    "AdroitHandDoor-v1": lambda seen: seen[35:38],
-    "AdroitHandHammer-v1": lambda seen: seen[33:36] - seen[36:39],
-    "AdroitHandRelocate-v1": lambda seen: seen[30:33],
+CORRECTIONS: Final[Mapping[str, Callable[[Environment], Environment]]] = {
+    "AdroitHandDoor-v1": partial(ReachTermCorrected, reach=lambda seen: seen[35:38]),
+    "AdroitHandHammer-v1": partial(
+        ReachTermCorrected, reach=lambda seen: seen[33:36] - seen[36:39]
+    ),
+    "AdroitHandRelocate-v1": partial(ReachTermCorrected, reach=lambda seen: seen[30:33]),
 }
-"""Ids of the environments to correct: an observation `[O]` to the vector `[3]` from the object to
-the palm, in metres."""
+"""Ids to corrections of their environments; others are taken as they are."""
 
 
 def make_env(env: EnvSource, **options: Any) -> gymnasium.Env[Any, Any]:
@@ -246,7 +247,7 @@ def make_task_env(env_id: str, **options: Any) -> Environment:
     200
     """
     env = make_registered(env_id, **options)
-    return ReachTermCorrected(env, CORRECTIONS[env_id]) if env_id in CORRECTIONS else env
+    return CORRECTIONS[env_id](env) if env_id in CORRECTIONS else env
 
 
 def task_env(env_id: str) -> Callable[..., Environment]:

@@ -133,9 +133,13 @@ class InstantFeedback:
         if not len(block):
             return
         self._blocks.append(block)
-        most = self.max_comparisons
-        if most is not None and sum(map(len, self._blocks)) > most:
-            self._blocks = [concatenate(self._blocks)[-most:].compact()]
+        if self.max_comparisons is None:
+            return
+        excess = sum(map(len, self._blocks)) - self.max_comparisons
+        while excess >= len(self._blocks[0]):
+            excess -= len(self._blocks.pop(0))
+        if excess > 0:
+            self._blocks[0] = self._blocks[0][excess:].compact()
 
 
 def check_pairs(pairs: IntArray, count: int) -> IntArray:

@@ -25,12 +25,24 @@ Schedule = Callable[[float], float]
 ScheduleName = Literal["constant", "hyperbolic", "inverse_quadratic"]
 
 
+def constant(_: float) -> float:
+    """Ask equally often."""
+    return 1.0
+
+
+def hyperbolic(elapsed: float) -> float:
+    """Ask half as often at the end."""
+    return 1 / (1 + elapsed)
+
+
+def inverse_quadratic(elapsed: float) -> float:
+    """Ask half as often at the end, slowing down later than `hyperbolic`."""
+    return 1 / (1 + elapsed**2)
+
+
 SCHEDULES: Final[Mapping[str, Schedule]] = {
-    "constant": lambda _: 1.0,
-    "hyperbolic": lambda elapsed: 1 / (1 + elapsed),  # half as often at the end
-    "inverse_quadratic": lambda elapsed: 1 / (1 + elapsed**2),  # so too, slowing down later
+    each.__name__: each for each in (constant, hyperbolic, inverse_quadratic)
 }
-constant, hyperbolic, inverse_quadratic = SCHEDULES.values()  # for the table of former names
 
 
 @final

@@ -178,7 +178,8 @@ class PictureEncoder(nn.Module):
         self.size = (stack * depth, height, width)
         plain: Any = {"normalise": False, "use_actions": False}
         own = VectorEncoder(action_space, action_space, **plain) if use_actions else None
-        self._actions, self.action_size = own, own.size if own else 0
+        self._actions = own
+        self.action_size = own.size if own else 0
         # Buffers distinguish encoders, so these settings have to be among them.
         settings = torch.tensor([use_actions, self._first])
         self.register_buffer("_settings", settings, persistent=False)

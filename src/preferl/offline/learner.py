@@ -182,12 +182,16 @@ class OfflineLearner(ABC, Generic[Settings]):
             CheckpointError: the state of other agents; nothing was changed.
         """
         own = self._tensors() | {"step": torch.tensor(0), "seeds": torch.tensor(self.seeds)}
-        seeds = [of["seeds"].tolist() for of in (own, state) if "seeds" in of]
-        expected, got = ({n: tuple(t.shape) for n, t in of.items()} for of in (own, state))
+        (expected, seeds), (got, theirs) = (
+            (
+                {n: tuple(t.shape) for n, t in of.items()},
+                of["seeds"].tolist() if "seeds" in of else [],
+            )
+            for of in (own, state)
+        )
         fix = "Build the agents with the spaces, seeds and settings it came from."
-        fine = expected == got and seeds[0] == seeds[1]
-        of_seeds = (f"{expected} of seeds {seeds[0]}", f"{got} of seeds {seeds[1:]}")
-        CheckpointError.check(fine, "training state", *of_seeds, fix)
+        words = (f"{expected} of seeds {seeds}", f"{got} of seeds {theirs}")
+        CheckpointError.check((expected, seeds) == (got, theirs), "training state", *words, fix)
         require_state("training state", state, own)
         for name, tensor in self._tensors().items():
             tensor.copy_(state[name])

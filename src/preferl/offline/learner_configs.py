@@ -349,5 +349,7 @@ class DTConfig(LearnerConfig):
 class CriticDTConfig(DTConfig):
     """Settings of a Decision Transformer that has the regulariser (DTR)."""
 
+    regulariser: DTRConfig | None = field(default_factory=DTRConfig)
+
     words = "Decision Transformers with critics (DTR)"
     has_critics = True

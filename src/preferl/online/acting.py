@@ -21,12 +21,8 @@ from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observa
 from preferl.evaluation.rollout import make_task_env, rollout
 from preferl.online.algorithms import make_environments
 from preferl.online.checkpoints.policy_folder import load_policy, read_vecnormalize, spaces_alone
-from preferl.online.wrappers.feedback_env import (
-    RecordsStates,
-    outcomes,
-    present_infos,
-    stack_states,
-)
+from preferl.online.wrappers.feedback_controls import stack_states
+from preferl.online.wrappers.feedback_env import RecordsStates, outcomes, present_infos
 from preferl.online.wrappers.recording import Recording
 from preferl.reading import parse_json, reading
 

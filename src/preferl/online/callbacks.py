@@ -71,6 +71,7 @@ class FeedbackCallback(BaseCallback):
         wait: read the disk before each rollout, instead of what was read in the background: the
             newest reward is then always used, and the agent waits for the disk.
         seed: of what is random in it.
+        verbose: as SB3 has it.
 
     Raises:
         ConfigError: a share or probability out of its range, or another word for `compute_rewards`.
@@ -85,8 +86,9 @@ class FeedbackCallback(BaseCallback):
         compute_rewards: Literal["rollout", "step"] = "rollout",
         wait: bool = False,
         seed: int = 0,
+        verbose: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(verbose)
         require_in("exploration_fraction", exploration_fraction, 0.0, 0.99)
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
@@ -217,6 +219,7 @@ class SaveRunCallback(BaseCallback):
         every: environment steps from one to the next, at least. 10,000 cost little beside
             learning; what comes after the last one is repeated.
         say: gets a line about what Ctrl-C does; the terminal by default.
+        verbose: as SB3 has it.
 
     Raises:
         CheckpointError: with `learn`, a folder whose newest checkpoint is damaged.
@@ -230,8 +233,9 @@ class SaveRunCallback(BaseCallback):
         *,
         every: int = 10_000,
         say: OnMessage = write_to_terminal,
+        verbose: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(verbose)
         require_in("every", every, 1, float("inf"))
         self._folder, self._every, self._say = Path(folder), every, say
 

@@ -76,6 +76,15 @@ class IterationReport:
 
     turn = property(attrgetter("iteration"), doc="Former name of `iteration`.")
 
+    def metrics(self) -> dict[str, float]:
+        """The numbers of this iteration for a metric sink."""
+        values = {"policy/true_return": self.mean_return, "feedback/answers": self.comparisons}
+        if self.fit is not None:
+            last = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
+            values |= {f"reward/{name}": getattr(self.fit, name)[-1] for name in last}
+            values["reward/seconds"] = self.fit.seconds
+        return values
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -326,12 +335,7 @@ class PreferenceLoop:
             episodes=int(whole.sum()),
         )
         self.iterations.append(report)
-        values = {"policy/true_return": report.mean_return, "feedback/answers": self.answers}
-        if fit is not None:
-            last = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
-            values |= {f"reward/{name}": getattr(fit, name)[-1] for name in last}
-            values["reward/seconds"] = fit.seconds
-        self.sink.log(values, report.env_steps)
+        self.sink.log(report.metrics(), report.env_steps)
         if self.on_iteration:
             self.on_iteration(report)
 

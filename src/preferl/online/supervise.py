@@ -212,6 +212,8 @@ class RewardServiceProbe:
         behind = self.store.reports.revision(self.project) - max(fit.revision, looked_at)
         fits = beat is not None and beat.alive and beat.status.state == "fitting"
         patience = LEEWAY_SECONDS + (FIT_SLACK * fit.seconds if fits else 0.0)
+        if behind <= 0:
+            self._behind_since.clear()
         late, now = False, self.clock()
         limits = {"any": (1, self.stale_seconds), "many": (max(1, self.stale_answers), patience)}
         for word, (answers, seconds) in limits.items():

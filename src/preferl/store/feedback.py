@@ -89,7 +89,8 @@ class StoredFeedback:
 
         The `pairs` are `[P, 2]` rows of `segments`. Two windows with the same steps are not
         compared: an answer would mean nothing. What a newer reward chose, by `model_version`, comes
-        first: it shows what the agent does now. `Store.questions` has more to ask with.
+        first: it shows what the agent does now. `store.questions.ask(project.id, ...)` also takes
+        scores, priorities and details, and refuses such windows.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`; nothing is asked then.

@@ -295,7 +295,7 @@ class _Choice:
     def idle(self) -> State:
         """Why there is nothing: no more is wanted, or more is to come."""
         budget = self.project.budget
-        asked = budget is not None and self._totals[1] >= budget
+        asked = budget is not None and self._totals.wanted >= budget
         if self._spent or (asked and not self._count(statements.UNSHOWN)):
             return "done"
         return "waiting"
@@ -303,7 +303,7 @@ class _Choice:
     @property
     def _spent(self) -> bool:
         budget = self.project.budget
-        return budget is not None and self._totals[0] >= budget
+        return budget is not None and self._totals.given >= budget
 
     @cached_property
     def _totals(self) -> Row[int, int, int]:

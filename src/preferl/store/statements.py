@@ -127,9 +127,9 @@ def _sum(column: Any, *where: ColumnElement[bool]) -> ColumnElement[Any]:
 
 
 TOTALS: Final = select(
-    _sum(Query.quorum - Query.needed),
-    _sum(Query.quorum, _NOT_CANCELLED),
-    func.count().filter(_NOT_CANCELLED, Query.needed > 0),
+    _sum(Query.quorum - Query.needed).label("given"),
+    _sum(Query.quorum, _NOT_CANCELLED).label("wanted"),
+    func.count().filter(_NOT_CANCELLED, Query.needed > 0).label("open"),
 ).where(*_ASKED)
 """Answers that count, answers that are wanted, queries that need some: in one pass."""
 

@@ -1,6 +1,6 @@
 """HDF5 files of D4RL as their Q-learning view, in whose rows published labels count.
 
-Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven RL". Neither gym nor d4rl is needed.
+Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; gym is not needed.
 """
 
 from pathlib import Path

@@ -141,11 +141,11 @@ class DecisionTransformer:
         self.steps, epoch = hugging_face.planned_updates(
             options, self.steps, episodes=len(data.returns), batch_size=config.batch_size
         )
-        self._data = data
         if module.critics is not None:
             module.critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
 
         def on_save() -> None:
+            self._data = data  # what the weights learned from, as `policy` needs
             try:
                 if often:
                     self.policy().push_to_hub(**target, message="Training under way")
@@ -170,6 +170,7 @@ class DecisionTransformer:
             how: Any = {"device": self.device, "resume": resume, "callbacks": [hooks, *callbacks]}
             module.to(self.device).train()
             first = hugging_face.train(module, collate, config, settings, **how)
+        self._data = data
         if first and target:
             self.policy().push_to_hub(**target, message="Training done")
         return hooks.metrics

@@ -250,8 +250,9 @@ def _and(names: tuple[str, ...]) -> str:
 def target_sweep(
     targets: Sequence[str], returns: Sequence[float], achieved: FloatArray
 ) -> dict[str, Any]:
-    """Returns `[S, Q]` that policies achieve for `Q` target returns, in words and numbers.
+    """How returns `achieved` `[S, Q]`, by the environment's reward, follow `Q` target returns.
 
+    `targets` are these as a person wrote them, `returns` the numbers that they stand for.
     The rank correlation is of means over seeds, and None where there is none.
     """
     correlation = spearman(np.array(returns), achieved.mean(0))

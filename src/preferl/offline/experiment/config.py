@@ -43,8 +43,9 @@ class OfflineConfig(RewardSettings):
         env: id of the environment that policies are evaluated in; the task's if None.
         iql: settings of the agents; None takes those published for the task.
         dt: settings of Decision Transformers; None takes the published ones.
-        steps: updates of each agent. None makes those of the learner: 100,000 of IQL and cloning
-            (a tenth of the papers'), and 10,000 of a Decision Transformer.
+        steps: updates of each agent. None makes 100,000 of IQL and cloning, a tenth of what the
+            papers make and enough for a few thousand recorded steps, and 10,000 of a Decision
+            Transformer (its clones 100,000).
         episodes: that evaluate each policy after training; 0 trains without an environment.
         controls: whether agents are trained on true, zero, random and negated rewards and by
             cloning beside the learned one. They cost time; without them the result shows little.

@@ -90,10 +90,10 @@ def load_inputs(config: OfflineConfig) -> Inputs:
     seen = (episodes.observations, episodes.actions)
     if env_spaces is not None:
         for what, space, arrays in zip(("observations", "actions"), env_spaces, seen, strict=True):
-            expected, got = shape_of(space), map_observations(lambda a: a.shape[1:], arrays)
-            fine, expected = expected == got, f"{expected} per step, as in {config.env_id}"
+            shape, got = shape_of(space), map_observations(lambda a: a.shape[1:], arrays)
+            expected = f"{shape} per step, as in {config.env_id}"
             fix = "Name the environment that was recorded, or its task."
-            SpaceError.check(fine, f"{what} of {config.source}", expected, got, fix)
+            SpaceError.check(shape == got, f"{what} of {config.source}", expected, got, fix)
     if reward is not None:
         try:
             check_spaces(reward.observation_space, reward.action_space, *seen)

@@ -253,8 +253,10 @@ class _Stages:
             learner.learn(self.inputs.episodes, own, state, **how)
             for path, learned in zip(policies, learner.policies(), strict=True):
                 learned.save(path)
-            shutil.rmtree(state, ignore_errors=True)  # only now that the policies are there
-            state.unlink(missing_ok=True)
+            if state.is_dir():  # only now that the policies are there
+                shutil.rmtree(state, ignore_errors=True)
+            else:
+                state.unlink(missing_ok=True)
 
     def _policy(self, condition: str, seed: int) -> Any:
         reward = None if self.learned is None else self.learned.reward

@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env.stacked_observations import StackedObserva
 from preferl._optional import require
 from preferl.envs.simulators import is_mujoco
 from preferl.errors import CheckpointError
-from preferl.online.wrappers.feedback_env import FeedbackControls
+from preferl.online.wrappers.feedback_controls import FeedbackControls
 from preferl.shapes import Array
 from preferl.store.stages import PLACES, StateReader
 from preferl.training.checkpoint_folder import is_plain

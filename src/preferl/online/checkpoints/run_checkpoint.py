@@ -188,7 +188,8 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
     if problems:
         LOGGER.warning("New episodes begin: what cannot be restored is %s.", ", ".join(problems))
         require_reset(algorithm)
-        env.seed(algorithm.num_timesteps)  # not the first episodes once more
+        if (envs := algorithm.get_env()) is not None:
+            envs.seed(algorithm.num_timesteps)  # not the first episodes once more
 
 
 def global_generators() -> dict[str, Any]:

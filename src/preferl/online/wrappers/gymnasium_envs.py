@@ -15,8 +15,8 @@ from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.wrappers.feedback_config import FeedbackConfig, settings_of
+from preferl.online.wrappers.feedback_controls import FeedbackControls, hide_return, with_rows
 from preferl.online.wrappers.feedback_core import FeedbackCore
-from preferl.online.wrappers.feedback_env import FeedbackControls, hide_return, with_rows
 from preferl.online.wrappers.recording import zeros_of
 from preferl.online.wrappers.reward_computer import Rewards, Transform, space_after
 from preferl.shapes import Array, BoolArray, map_observations
@@ -232,7 +232,9 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         over = (terminated | truncated) & ~began
         same = self._mode == AutoresetMode.SAME_STEP and over.any()
-        states, last = self._states(_with_states(infos)), observations
+        recorded = self.core.config.states
+        states = self._states(_with_states(infos)) if recorded else None
+        last = observations
         if same:
             finals = map_observations(lambda *rows: np.stack(rows), *infos["final_obs"][over])
             last = with_rows(observations, over.nonzero()[0], finals)
@@ -269,4 +271,4 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
 
 def _with_states(infos: dict[str, Any]) -> list[dict[str, Any]]:
     """The states in infos of all environments as infos of each."""
-    return [{"state": one} for one in infos["state"]] if "state" in infos else [{}]
+    return [{"state": one} for one in infos["state"]] if "state" in infos else [infos]

@@ -19,7 +19,6 @@ from preferl.errors import StorageError, mismatch
 from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.sampling import segments_wanted
-from preferl.feedback.step_rewards import Reward
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.scripted_answers import ScriptedAnswers
 from preferl.online.wrappers.feedback_config import FeedbackConfig, QueryConfig
@@ -27,6 +26,7 @@ from preferl.registry import ACQUISITIONS, SAMPLERS
 from preferl.shapes import FloatArray, leaves
 from preferl.store.clips import distinct_clips
 from preferl.store.feedback import StoredFeedback
+from preferl.training.reward_function import RewardFunction
 
 if TYPE_CHECKING:  # which imports this module
     from preferl.online.wrappers.feedback_core import FeedbackCore
@@ -379,7 +379,7 @@ def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler
 
     def scores(segments: Segments) -> FloatArray | None:
         reward = in_use()
-        return reward.scores(segments) if isinstance(reward, Reward) else None
+        return reward.scores(segments) if isinstance(reward, RewardFunction) else None
 
     sampler: PairSampler = SAMPLERS.build(
         config.sampler,

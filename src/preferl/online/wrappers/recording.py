@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
-from preferl.errors import SpaceError
+from preferl.errors import CheckpointError, SpaceError
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -272,10 +272,18 @@ class Recording:
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.
         time = np.arange(self._row + 1)[:, None]
+        steps = {name: snapshot[name] for name in STEPS if snapshot[name] is not None}
+        kinds = [
+            {n: map_observations(lambda a: (a.shape[1:], a.dtype), of[n]) for n in steps if n in of}
+            for of in (self._arrays, steps)
+        ]
+        fine = all(kinds[1][name] == kind for name, kind in kinds[0].items())
+        fix = "Build the environments as they were built when the run began."
+        CheckpointError.check(fine, "recording", kinds[0], kinds[1], fix)
         self._arrays = {
             "real": (time >= self._begun) & ~self.idle,
             "first": (time == self._begun) & ~self.idle,
-            **{name: snapshot[name] for name in STEPS if snapshot[name] is not None},
+            **steps,
         }
         self._double()
 

@@ -145,6 +145,7 @@ class RewardComputer:
         self._single = np.ones((self._environments, 1), bool)  # the mask of windows of one step
         # `[t, V]` of all steps from `defer` to the pinned one, which is None without deferring
         self._deferred: list[FloatArray] = []
+        self._appended = 0  # steps among these
 
     def set_reward(self, reward: WindowReward) -> None:
         """Use `reward` from now on; it looks back on the steps that are kept."""
@@ -187,7 +188,7 @@ class RewardComputer:
     def settle(self) -> FloatArray:
         """`[T, V]` rewards of the steps since `defer`, zeros where they were computed at once."""
         rewards = self.deferred()
-        self._recording.pinned, self._deferred = None, []
+        self._recording.pinned, self._deferred, self._appended = None, [], 0
         return rewards
 
     def deferred(self) -> FloatArray:
@@ -199,11 +200,12 @@ class RewardComputer:
     def steps_deferred(self) -> int:
         """Vector steps since `defer`; 0 where steps get their rewards at once."""
         time, pinned = self._recording.time, self._recording.pinned
-        return 0 if pinned is None else time - pinned + sum(map(len, self._deferred))
+        return 0 if pinned is None else time - pinned + self._appended
 
     def _append(self, rewards: FloatArray) -> None:
         """Add the deferred rewards `[t, V]` of the next steps."""
         self._deferred.append(rewards)
+        self._appended += len(rewards)
         self._recording.pinned = (self._recording.pinned or 0) + len(rewards)
 
     def _catch_up(self) -> None:

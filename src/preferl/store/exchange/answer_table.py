@@ -272,7 +272,10 @@ def people_named(session: Session, project_id: int, names: Iterable[str]) -> dic
 
 
 def add_queries(session: Session, rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Add rows of queries with all their columns; their numbers, in this order."""
+    """Add rows of queries, which have the same columns; by default nothing is needed of them.
+
+    Returns their numbers, in this order.
+    """
     added = insert(Query).returning(Query.id, sort_by_parameter_order=True)
     return list(session.scalars(added, rows)) if rows else []
 

@@ -159,6 +159,8 @@ def import_answers(
 ) -> table.ImportReport:
     """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
 
+    Returns counts and names, see `ImportReport`.
+
     Answers whose key is there already are skipped, so that an import can be repeated. Missing
     queries and people are made; people need an invitation before they can go on. The project may
     have another name than in the file, all of which is held in memory. Unless its `clips` are here

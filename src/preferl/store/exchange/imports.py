@@ -145,8 +145,13 @@ def import_comparisons(
         )
         in_order = np.argsort(first)  # queries are numbered as the source lists them
         # They are answered: nobody is asked about them, and their clips need no videos.
-        settled = {"project_id": project_id, "purpose": "ask", "asked_at": at, "cancelled_at": at}
-        settled |= {"detail": {"imported": source}}
+        settled = {
+            "project_id": project_id,
+            "purpose": "ask",
+            "asked_at": at,
+            "cancelled_at": at,
+            "detail": {"imported": source},
+        }
         queries = [
             settled | {"first_clip": a, "second_clip": b, "ready": videos[a] and videos[b]}
             for a, b in clips[rows[first[in_order]]].tolist()

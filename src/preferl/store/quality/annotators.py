@@ -35,8 +35,8 @@ FEWEST = 30
 ones, since the errors are those of many answers."""
 
 ROUNDS = 5  # how often the flagged are taken out of what others are compared with, at most
-KNOWN_RIGHT = 0.7  # share of known pairs that everybody should get right
-TOO_FAST = 0.03  # accepted share of answers in less time than the clips take
+KNOWN_RIGHT = 0.7  # share of known pairs; flagged if the whole 95 % interval is below
+TOO_FAST = 0.03  # of answers in less time than the clips take; flagged if it is all above
 ALARM = 0.001
 """How often a person without a preference for a side may be flagged for one, or for a long run of
 one: seldom, since everybody is tested again and again."""
@@ -160,7 +160,7 @@ class AnnotatorReport:
     repeats: IntArray  # planned repeats of which both answers count
     consistency: FloatArray  # share of them with the same answer
     consistency_same_sides: FloatArray  # where both clips were on the side of the first time
-    consistency_swapped: FloatArray  # where they had changed sides; lower if by sides
+    consistency_swapped: FloatArray  # where they had changed sides; lower if they go by sides
     left_rate: FloatArray  # the left clip among answers for a side
     side_p: FloatArray  # p-value of that share where sides are drawn at random (two-sided)
     streak: IntArray  # longest run of answers for the same side, in order of time

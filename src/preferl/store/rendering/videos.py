@@ -48,8 +48,8 @@ class RenderWorker:
     Stop it from a signal or another thread with `stop`. Graphics contexts belong to the thread
     that calls `round`, and are kept from clip to clip until `close`.
 
-    The `source`, which stays open, draws the clips of every project; by default each project's
-    `frames` describe how, which may import modules of `trust` (see `preferl.trust`).
+    A `source` draws the clips of every project, and whoever gives it closes it. By default each
+    project's `frames` describe how, which may import modules of `trust` (see `preferl.trust`).
     """
 
     def __init__(

@@ -1,0 +1,160 @@
+"""What the wrappers of all kinds of environments share; stable-baselines3 is not needed."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from operator import setitem
+from typing import Any
+
+import numpy as np
+
+from preferl.errors import DataError
+from preferl.online.wrappers.feedback_core import FeedbackCore, RewardSource
+from preferl.online.wrappers.query_worker import QueryCounts, QueryWorker
+from preferl.online.wrappers.reward_computer import WindowReward
+from preferl.shapes import (
+    Array,
+    BoolArray,
+    IntArray,
+    Observations,
+    map_observations,
+)
+
+LOGGER = logging.getLogger(__name__)
+
+
+class FeedbackControls:
+    """Collecting, saving, and which reward steps get; the part that all wrappers share."""
+
+    core: FeedbackCore
+    _states_missed = False
+
+    @property
+    def queries(self) -> QueryWorker | None:
+        """Asks in the background; None where nothing is asked."""
+        return self.core.queries
+
+    @property
+    def reward_version(self) -> int:
+        """Of the learned reward in use; 0 before the first."""
+        return self.core.version
+
+    @property
+    def learned_reward(self) -> WindowReward | None:
+        """The learned reward in use, of the environment's own observations."""
+        return self.core.reward
+
+    @property
+    def reward_source(self) -> RewardSource:
+        """The reward of steps: "learned", "before" the first, or the "environment"'s own."""
+        return self.core.reward_source
+
+    @property
+    def counts(self) -> QueryCounts | None:
+        """What became of experience so far; None where nothing is collected."""
+        return None if self.queries is None else self.queries.counts
+
+    def refresh(self, *, wait: bool = False) -> bool:
+        """Switch to the newest learned reward, between rollouts; returns whether it changed.
+
+        `wait` reads the disk now, instead of taking what was read in the background. A reward that
+        was made for other observations or actions raises `SpaceError`.
+        """
+        return self.core.refresh(wait=wait)
+
+    def switch_to_true_reward(self) -> None:
+        """Give the environment's own reward from now on, whatever is learned."""
+        self.core.forced = True
+
+    def switch_to_learned_reward(self) -> None:
+        """Give the learned reward again, or what comes before the first."""
+        self.core.forced = False
+
+    def pause_collecting(self) -> None:
+        """Record and ask nothing; what was recorded so far is still there to ask about."""
+        if self.core.recording.collecting:
+            self.core.hand_over()
+            self.core.recording.pause()
+        if self.queries is not None:
+            self.queries.paused = True
+
+    def resume_collecting(self) -> None:
+        """Record and ask again, from the current observations."""
+        if self.queries is not None:
+            self.queries.paused = False
+        if self.core.collects and not self.core.recording.collecting:
+            self.core.recording.resume()
+
+    def save(self, seconds: float = 10.0) -> bool:
+        """Ask about everything recorded so far; returns whether it was on disk in time.
+
+        Answers need no saving: they are on disk before they are acknowledged.
+        """
+        self.core.hand_over()
+        return self.queries is None or self.queries.flush(seconds)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
+        queries = None if self.queries is None else self.queries.snapshot()
+        return {"core": self.core.snapshot(), "handover": queries}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
+        self.core.restore(snapshot["core"])
+        if self.queries is not None and snapshot["handover"] is not None:
+            self.queries.restore(snapshot["handover"])
+
+    def _begin(
+        self, observations: Any, infos: Sequence[dict[str, Any]], which: BoolArray | None = None
+    ) -> None:
+        """Begin episodes where `which [V]` is true; warn once of states that clips will lack."""
+        lost = self.queries is not None and not self.core.config.states
+        if lost and not self._states_missed and any("state" in info for info in infos):
+            self._states_missed = True
+            LOGGER.warning(
+                'info["state"] is not recorded: clips that need it cannot be drawn. Pass '
+                "`states=True` to %s, or leave it if it is something else.",
+                type(self).__name__,
+            )
+        self.core.reset(observations, which, states=self._states(infos))
+
+    def _states(self, infos: Sequence[dict[str, Any]]) -> Array | None:
+        """`[V, *state]` of infos, or None where states are not recorded."""
+        return stack_states(infos) if self.core.config.states else None
+
+    def _complete_infos(
+        self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: Iterable[int]
+    ) -> None:
+        """Add true rewards, the reward's version and learned returns of ended episodes."""
+        hide = self.core.config.hide_true_reward
+        for info, reward in zip(infos, rewards, strict=True):
+            info["reward_version"] = version
+            if not hide:
+                info["true_reward"] = reward
+        for i in ended:
+            infos[i]["learned_return"] = float(self.core.returns[i])
+            if hide:
+                hide_return(infos[i], infos[i]["learned_return"])
+
+
+def hide_return(info: dict[str, Any], learned: Any) -> None:
+    """Put the learned return in place of the true one, if a monitor inside gives that."""
+    monitored = info.get("episode")
+    if isinstance(monitored, dict) and "r" in monitored:
+        info["episode"] = monitored | {"r": learned}
+
+
+def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
+    """`[V, *state]` of the environments from their infos, or a `DataError` for one without it."""
+    if any("state" not in info for info in infos):
+        what, expected = "info of a step or reset", "the key state, since states are to be recorded"
+        got = f"keys {sorted(infos[0])}"
+        fix = "Wrap each environment in `RecordsStates`, or record none."
+        raise DataError.mismatch(what, expected=expected, got=got, fix=fix)
+    return np.stack([info["state"] for info in infos])
+
+
+def with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:
+    """A copy of `observations [V, *obs]` with `values [K, *obs]` in these rows."""
+    copied = map_observations(np.copy, observations)
+    map_observations(lambda array, new: setitem(array, rows, new), copied, values)
+    return copied
