@@ -20,7 +20,10 @@ MOST_STEPS = 500
 
 
 class FilmedEpisode(NamedTuple):
-    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and their rate in frames per second."""
+    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and their rate.
+
+    The rate is in frames per second.
+    """
 
     episode: Episodes
     frames: Array | None
