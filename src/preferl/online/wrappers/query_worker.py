@@ -19,6 +19,7 @@ from preferl.errors import StorageError, mismatch
 from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.sampling import segments_wanted
+from preferl.feedback.step_rewards import Reward
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.scripted_answers import ScriptedAnswers
 from preferl.online.wrappers.feedback_config import FeedbackConfig, QueryConfig
@@ -379,7 +380,9 @@ def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler
 
     def scores(segments: Segments) -> FloatArray | None:
         reward = in_use()
-        return reward.scores(segments) if isinstance(reward, RewardFunction) else None
+        several = isinstance(reward, Reward) and reward.members > 1  # one's own cannot disagree
+        known = several or isinstance(reward, RewardFunction)
+        return reward.scores(segments) if known else None
 
     sampler: PairSampler = SAMPLERS.build(
         config.sampler,
