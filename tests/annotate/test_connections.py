@@ -115,7 +115,7 @@ def test_two_requests_at_once_are_both_answered(connect):
     got = b""
     while got.count(b"200 OK") < 2:
         got += connection.recv(65_536)
-    assert 0.2 < seconds_until_closed(connection) < IN_TIME
+    assert 0.2 < seconds_until_closed(connection) < 4, "uvicorn's own patience is five seconds"
 
 
 def test_a_stream_goes_on(study, connect, ann):
@@ -148,7 +148,7 @@ def test_who_never_reads_is_cut(connect, app):
 def test_the_oldest_that_waits_makes_room_for_the_newest(app, patience):
     most, waiting = 3, {}
     made = partial(
-        PatientProtocol, request_seconds=30.0, read_seconds=30.0, most=most, waiting=waiting
+        PatientProtocol, request_seconds=600.0, read_seconds=600.0, most=most, waiting=waiting
     )
     config = uvicorn.Config(app, http=made, log_level="error")
     with socket.create_server(("127.0.0.1", 0)) as listening:

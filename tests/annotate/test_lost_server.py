@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from helpers.answering_page import NO_FALLBACK
 from helpers.waiting import wait_until
 from preferl.annotate import create_app
 from preferl.annotate.serve import Server, configured
@@ -76,7 +77,7 @@ def gone(page):
 @pytest.mark.parametrize("asked", [0, 1])
 def test_who_waits_or_watches_is_told_and_goes_on(study, server, person, asked):
     study.ask(asked) if asked else None
-    page = person(study.people["ann"][1], expected=EXPECTED)
+    page = person(study.people["ann"][1], expected=EXPECTED, init=NO_FALLBACK)
     page.wait_for_selector("#pair:visible" if asked else "#waiting:visible")
     page.wait_for_function("() => document.getElementById('bar-text').textContent !== ''")
     server.stop()

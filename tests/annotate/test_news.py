@@ -86,7 +86,7 @@ def test_nobody_listening_costs_nothing(study, monkeypatch):
         tasks = [asyncio.create_task(anext(stream)) for stream in streams]
         await async_wait_until(lambda: len(looked) >= 4)
         assert news.listeners == 50
-        assert len(looked) < 50  # one look for all of them, not fifty
+        assert len(looked) < 10  # one look for all of them, not fifty
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,6 +8,16 @@ from preferl.store.schema import Answer
 PAIR = "window.preferl.player.clips.map(clip => clip.url)"
 LOST = ("ERR_INTERNET_DISCONNECTED", "ERR_FAILED", "ERR_CONNECTION_REFUSED", "Failed to fetch")
 
+NO_FALLBACK = """
+const every = window.setInterval;
+window.setInterval = (act, rest) => {
+    if (rest !== 15_000) return every(act, rest);
+    window.stubbed = true;
+    return 0;
+};
+"""
+"""The page does not ask by itself now and then, so that only news bring anything."""
+
 
 def watched(page):
     """Wait until the pair may be answered."""

@@ -19,7 +19,7 @@ import pyarrow.parquet
 import safetensors.numpy
 
 from helpers.valid_files import OBSERVATIONS, PICTURES, act, decision_transformer
-from preferl.cli.online import starting_point
+from preferl.cli.online import read_settings
 from preferl.data import load_comparisons, load_episodes
 from preferl.data.sources import (
     load_d4rl,
@@ -293,10 +293,6 @@ def _deep_folder(name: str) -> Callable[[Path], Path]:
     return write
 
 
-def _read_settings(path: Path) -> object:
-    return starting_point(["--config", str(path)])
-
-
 BOMBS: Final[dict[str, Case]] = {
     "pickle, memo index": (_bytes(b"\x80\x02Nr\x00\x00\x00\x10."), load_pickle),
     "pickle, memo index in digits": (_bytes(b"Np268435456\n."), load_pickle),
@@ -401,8 +397,8 @@ BOMBS: Final[dict[str, Case]] = {
         lambda path: list(read_table(path.with_name("a.parquet"))),
     ),
     "arrow": (_arrow, load_hub_dataset),
-    "yaml, a billion laughs": (_laughs, _read_settings),
-    "json, deep settings": (_deep, _read_settings),
+    "yaml, a billion laughs": (_laughs, read_settings),
+    "json, deep settings": (_deep, read_settings),
     "json, deep rows": (
         _deep_folder("rows.jsonl"),
         lambda path: list(read_table(path / "rows.jsonl")),

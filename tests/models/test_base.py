@@ -165,6 +165,11 @@ def test_rewards_relabelled_are_those_paid_while_acting(model):
     np.testing.assert_allclose(relabelled.rewards, np.concatenate(paid), atol=1e-5)
 
 
+@pytest.mark.parametrize("make", [lstm, transformer, mixed])
+def test_models_that_share_work_trace_on_their_own(make):
+    assert type(make()).trace is not RewardModel.trace
+
+
 def test_no_gradients_are_kept():
     features, lengths = features_of(lstm(), LENGTHS)
     assert not lstm().trace(features, lengths).requires_grad

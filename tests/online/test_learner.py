@@ -355,11 +355,13 @@ def test_a_callback_may_stop_a_rollout(make: Any, after: int) -> None:
 def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
     algorithm = make(None)
     subject = learner(algorithm, exploration_fraction=0.2, callback=Stop(3, KeyboardInterrupt()))
+    resets = counted_resets(algorithm.get_env())
     with pytest.raises(KeyboardInterrupt):
         subject.learn(32)
-    used = subject.steps
+    used, before = subject.steps, len(resets)
     assert used == 8 + 6
     episodes = subject.learn(32)
+    assert len(resets) == before + 2, "it explores from new episodes, and acts in new ones after"
     assert used + 32 <= subject.steps <= used + 40
     assert episodes.steps > 0
     subject.set_reward(Curious(subject.env, 2))

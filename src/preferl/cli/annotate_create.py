@@ -79,7 +79,8 @@ def annotate_create(config: CreateConfig) -> None:
     require_one_of("sampler", config.sampler, SAMPLERS.names())
     takes = inspect.signature(SAMPLERS.load(config.sampler)).parameters
     scorer = takes.get("scorer")
-    needs_reward = scorer is not None and scorer.default is scorer.empty
+    needed = scorer is not None and scorer.default is scorer.empty
+    needs_reward = needed or config.sampler == "informative"
     if (config.reward is None and needs_reward) or (config.reward and scorer is None):
         expected = f"a fitted one with {config.sampler!r} pairs" if needs_reward else "none"
         fix = "Give --reward FOLDER." if needs_reward else "Give --sampler informative with it."

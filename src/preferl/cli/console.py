@@ -17,7 +17,7 @@ def echo(text: str, style: str = "") -> None:
     """Print lines as they are: long ones are not wrapped, and brackets are no markup."""
     from rich.console import Console
 
-    Console().print(text, style=style, highlight=False, soft_wrap=True, markup=False)
+    Console().print(text, style=style, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def print_table(

@@ -246,6 +246,19 @@ def test_long_episodes_come_in_pieces() -> None:
     assert core.sink.episodes.lengths.tolist() == [100] * 6  # type: ignore[attr-defined]
 
 
+def test_no_piece_is_longer_than_the_longest_however_episodes_end() -> None:
+    core = make_core(segment_length=5, longest_piece=20)
+    driver, controls = Driver(core), FeedbackControls()
+    controls.core = core
+    for step in range(400):
+        if step in (150, 200):
+            controls.pause_collecting() if step == 150 else controls.resume_collecting()
+        driver.step(0.05)
+        assert core.recording.pending.max() < 20
+    core.hand_over()
+    assert core.sink.episodes.lengths.max() == 20  # type: ignore[attr-defined]
+
+
 def test_a_transform_is_what_people_and_rewards_see() -> None:
     source, sink = Source(), Sink()
     half = spaces.Box(-1, 1, (2,), np.float32)
