@@ -263,22 +263,6 @@ def test_asking_too_often_is_slowed_down(study, ann, visitor):
     assert ben.post("/api/claim", json={}).status_code == 200
 
 
-def test_clips_in_parts(study, ann):
-    study.ask(1)
-    address = claim(ann)["questions"][0]["left"]
-    whole = ann.get(address)
-    assert whole.status_code == 200
-    assert whole.headers["content-type"] == "video/mp4"
-    assert whole.headers["cache-control"] == "private, max-age=31536000, immutable"
-    assert whole.headers["x-content-type-options"] == "nosniff"
-    part = ann.get(address, headers={"Range": "bytes=10-19"})
-    assert part.status_code == 206
-    assert part.headers["content-range"] == f"bytes 10-19/{len(whole.content)}"
-    assert part.content == whole.content[10:20]
-    far = {"Range": "bytes=99999999-"}
-    assert ann.get(address, headers=far).status_code == 416
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -297,40 +281,6 @@ def test_clips_in_parts(study, ann):
 def test_there_is_nothing_beside_the_clips(study, ann, path):
     study.store.key()
     assert ann.get(path).status_code == 404
-
-
-def test_clips_of_other_projects_are_not_shown(study, ann, store, visitor):
-    study.ask(1)
-    other = store.projects.create("other")
-    stranger = visitor(store.people.invite(other.id, "zoe").secret)
-    address = claim(ann)["questions"][0]["left"]
-    assert ann.get(address).status_code == 200
-    assert stranger.get(address).status_code == 404
-
-
-def test_text_of_people_is_never_html(study, owner, visitor):
-    evil = "<script>alert(1)</script>"
-    study.store.projects.update(
-        study.project.id, title=evil, question=evil, instructions=f"- {evil}\n\n{evil}"
-    )
-    name = '"><img src=x onerror=alert(1)>'
-    reply = owner.post("/admin/invite", data=form(owner, name=name))
-    assert reply.status_code == 200
-    ann = visitor(study.invite(f"{evil}"))
-    pages = [reply.text, ann.get("/").text, owner.get("/admin").text, owner.get("/episode").text]
-    for text in pages:
-        assert "<script>alert" not in text
-        assert "<img" not in text
-    assert "<li>&lt;script&gt;" in pages[1]
-
-
-def test_pages_hold_nothing_inline(study, ann, owner):
-    study.ask(1)
-    for text in (ann.get("/").text, owner.get("/admin").text, owner.get("/episode").text):
-        assert not re.search(r"<script(?![^>]*\bsrc=)", text)
-        assert not re.search(r"\son[a-z]+=|\sstyle=|<style|javascript:", text)
-        for address in re.findall(r'(?:src|href|action)="([^"]*)"', text):
-            assert address.startswith(("/", "#")), address
 
 
 def test_headers_keep_pages_safe(ann):

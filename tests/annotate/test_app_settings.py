@@ -3,7 +3,6 @@
 import pytest
 
 from preferl.annotate import AnnotateSettings
-from preferl.annotate.pages import prose
 from preferl.errors import ConfigError
 
 LONG = "x" * 32
@@ -55,16 +54,6 @@ def test_names_that_are_admitted():
 def test_settings_out_of_range(wrong):
     with pytest.raises(ConfigError):
         AnnotateSettings(secret=None, **wrong)
-
-
-def test_instructions_become_paragraphs_and_lists():
-    text = "One\ntwo.\n\nFirst:\n- a & b\n* <c>\n1. d\n2) e\n\n"
-    expected = (
-        "<p>One two.</p>\n<p>First:</p><ul><li>a &amp; b</li><li>&lt;c&gt;</li></ul>"
-        "<ol><li>d</li><li>e</li></ol>"
-    )
-    assert str(prose(text)) == expected
-    assert str(prose("")) == ""
 
 
 def test_a_short_secret_is_refused_on_this_machine_too():

@@ -1,55 +1,17 @@
 """`preferl annotate` and `preferl reward fit --store`: from episodes to a reward of people."""
 
 import json
-import subprocess
-import sys
 from importlib import import_module
 
 import numpy as np
 import pytest
 
-from preferl.cli.annotate_create import episodes_of_run
-from preferl.cli.annotate_report import people_table
-from preferl.cli.console import print_table
-from preferl.cli.main import main
-from preferl.data import load_comparisons, save_episodes
-from preferl.data.episodes import Episodes, join
-from preferl.errors import DataError, MissingExtraError
+from helpers.command_line import run
+from preferl.data import load_comparisons
+from preferl.data.episodes import Episodes
+from preferl.errors import DataError
 from preferl.store.questions import known_pairs
 from preferl.store.store import Store
-
-
-def run(*words):
-    with pytest.raises(SystemExit) as stopped:
-        main([str(word) for word in words])
-    return stopped.value.code
-
-
-@pytest.fixture
-def episodes():
-    rng = np.random.default_rng(0)
-    angle = rng.uniform(-3, 3, size=120)
-    seen = np.stack([np.cos(angle), np.sin(angle), rng.normal(size=120)], axis=1)
-    ends = np.zeros((3, 3))
-    return Episodes(
-        seen.astype(np.float32), rng.normal(size=(120, 1)).astype(np.float32), np.cos(angle),
-        np.zeros(120, bool), ends, np.array([40, 50, 30]),
-    )  # fmt: skip
-
-
-@pytest.fixture
-def recorded(episodes, tmp_path):
-    save_episodes(tmp_path / "run/episodes", episodes)
-    return tmp_path / "run"
-
-
-@pytest.fixture
-def labels(recorded, tmp_path):
-    """A project with twelve questions and two known pairs."""
-    where = ("--store", tmp_path / "labels")
-    more = ("--queries", 12, "--length", 10, "--known", 2, "--env", "Pendulum-v1")
-    assert run("annotate", "create", "--run", recorded, *where, *more, "--quorum", 2) == 0
-    return where
 
 
 def answer_all(where, names=("Ann", "Bob")):
@@ -99,31 +61,6 @@ def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
     back = tmp_path / "b.jsonl"
     assert run("annotate", "export", back, "--store", tmp_path / "other") == 0
     assert back.read_bytes() == (tmp_path / "a.jsonl").read_bytes()
-
-
-def test_an_html_report(labels, tmp_path, capsys):
-    assert run("annotate", "report", *labels, "--out", tmp_path / "r.html") == 0
-    page = (tmp_path / "r.html").read_text()
-    assert page.count("How people agree</") == 1
-    assert page.count('<table class="named">') == page.count("<table") - page.count("<thead>") == 2
-    assert "no pair has two answers" in page
-    assert run("annotate", "report", *labels, "--out", tmp_path / "r.pdf") == 1
-    assert ".html or .json" in capsys.readouterr().err
-
-
-def test_a_person_to_look_at_fits_into_eighty_columns(monkeypatch, capsys):
-    person = {
-        "name": "Somebody with a long name", "answers": 1234, "median_ms": 3400.0,
-        "tie_rate": 0.05, "left_rate": 0.9, "agreement": 0.8, "overlap": 120,
-        "known_accuracy": 0.5, "known": 10, "consistency": 0.7, "repeats": 12,
-        "reasons": ["known pairs", "one side"],
-    }  # fmt: skip
-    monkeypatch.setenv("COLUMNS", "80")
-    print_table(*people_table({"people": [person]}))
-    shown = capsys.readouterr().out
-    assert shown.splitlines()[2].split()[-4:] == ["others", "known", "repeats", "check"]
-    assert {"Somebody", "pairs,", "120", "12"} <= set(shown.split())
-    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_informative_pairs_come_from_a_reward(labels, recorded, tmp_path, capsys):
@@ -227,25 +164,6 @@ def test_errors_name_what_to_do(recorded, tmp_path, capsys, monkeypatch, words, 
     assert not (tmp_path / "runs/labels/labels.db").exists()
 
 
-def test_episodes_that_repeat_themselves_are_not_compared_with_themselves(episodes, tmp_path):
-    still = join([episodes[:1]] * 5)
-    save_episodes(tmp_path / "still", still)
-    more = ("--env", "Pendulum-v1", "--length", 10, "--queries", 60, "--elsewhere")
-    where = tmp_path / "labels"
-    assert run("annotate", "create", "--run", tmp_path / "still", *more, "--store", where) == 0
-    with Store.open(where) as store:
-        asked = store.questions.asked(store.projects.only().id)
-    assert len(asked) == 60
-    assert all(first != second for _, first, second in asked)
-
-
-def test_clips_may_be_drawn_elsewhere(recorded, tmp_path, capsys):
-    options = ("--run", recorded, "--env", "Elsewhere-v1", "--length", 10, "--queries", 2)
-    assert run("annotate", "create", *options, "--elsewhere", "--store", tmp_path / "far") == 0
-    assert run("annotate", "render", "--store", tmp_path / "far", "--once") == 0
-    assert "0 clips drawn, 4 could not be." in capsys.readouterr().out
-
-
 def test_reward_fit_needs_one_source(capsys):
     assert run("reward", "fit") == 1
     assert "--store, or --labels" in capsys.readouterr().err
@@ -267,32 +185,6 @@ def test_serving_draws_beside_it(labels, monkeypatch, capsys):
     assert served["render"][:4] == ("annotate", "render", "--store", str(labels[1]))
     assert run("annotate", "serve", *labels, "--no-render") == 0
     assert served["render"] == ()
-
-
-def test_episodes_of_an_offline_run(recorded, tmp_path):
-    about = {"config": {"config": {"demonstrations": str(recorded / "episodes"), "task": None}}}
-    (tmp_path / "offline").mkdir()
-    (tmp_path / "offline/config.json").write_text(json.dumps(about))
-    assert episodes_of_run(tmp_path / "offline").steps == 120
-    with pytest.raises(DataError, match="save_episodes"):
-        episodes_of_run(tmp_path)
-    for damaged in ({"config": []}, {"config": {"config": {"demonstrations": None}}}):
-        (tmp_path / "offline/config.json").write_text(json.dumps(damaged))
-        with pytest.raises(DataError, match="save_episodes"):
-            episodes_of_run(tmp_path / "offline")
-    about["config"]["config"] = {"demonstrations": None, "dataset": "none/such-v0"}
-    (tmp_path / "offline/config.json").write_text(json.dumps(about))
-    with pytest.raises((DataError, MissingExtraError), match=r"such|minari"):
-        episodes_of_run(tmp_path / "offline")
-
-
-def test_help_loads_no_torch():
-    code = (
-        "import sys\nfrom preferl.cli.main import main\n"
-        "try:\n    main(['annotate', 'create', '--help'])\n"
-        "except SystemExit:\n    assert 'torch' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_known_pairs_differ_clearly(episodes):

@@ -4,23 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
-import tyro
 
+from helpers.command_line import run
 from preferl.cli.demo import HEIGHT, WIDTH, draw_pendulum, play_pendulums
-from preferl.cli.main import COMMANDS, main
-from preferl.cli.options import plain_metavars
-
-
-def run(*words):
-    with pytest.raises(SystemExit) as stopped:
-        main(words)
-    return stopped.value.code
+from preferl.cli.main import COMMANDS
 
 
 def test_help_lists_every_command(capsys):
@@ -62,31 +52,6 @@ def test_every_command_has_help(command, capsys):
     assert "{None" not in out, "what may be left out is shown by what it takes"
 
 
-def test_what_may_be_left_out_is_taken_as_ever(capsys):
-    @dataclass(frozen=True)
-    class Config:
-        files: Path | None = None
-        kind: Literal["drop", "keep"] | None = "keep"
-        count: int | None = 3
-
-    def parsed(*words):
-        with plain_metavars():
-            return tyro.cli(Config, args=words)
-
-    assert parsed() == Config()
-    assert parsed("--files", "x", "--kind", "drop", "--count", "5") == Config(Path("x"), "drop", 5)
-    assert parsed("--kind", "None", "--count", "None") == Config(None, None, None)
-    with pytest.raises(SystemExit):
-        parsed("--help")
-    out = capsys.readouterr().out
-    assert "--files PATH" in out
-    assert "--kind {drop,keep}" in out
-    assert "--count INT" in out
-    with pytest.raises(SystemExit):
-        parsed("--kind", "other")
-    assert "keep" in capsys.readouterr().err
-
-
 def test_errors_are_worded_without_a_traceback(capsys, tmp_path):
     code = run("data", "inspect", str(tmp_path / "missing.pickle"))
     error = capsys.readouterr().err
@@ -104,54 +69,6 @@ def test_module_runs():
         [sys.executable, "-m", "preferl", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("preferl ")
-
-
-def small(out, *more):
-    return [
-        "online", "run", "--out", str(out), "--steps", "800", "--initial-steps", "400",
-        "--iterations", "1", "--comparisons", "6", "--environments", "2", "--segment-length", "10",
-        "--judge.episodes", "2", "--judge.questions", "10", "--judge.clip-steps", "4",
-        "--judge.no-oracle", *more,
-    ]  # fmt: skip
-
-
-def test_online_run_from_options(tmp_path, capsys):
-    ppo = ["algorithm:ppo-config", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]
-    assert run(*small(tmp_path / "run", *ppo)) == 0
-    result = json.loads((tmp_path / "run/result.json").read_text())
-    assert result["comparisons"] == 6
-    assert "report.html" in capsys.readouterr().out
-
-
-def test_online_run_from_a_file_with_options_on_top(tmp_path):
-    settings = {"env": "Pendulum-v1", "algorithm": {"kind": "PPOConfig", "n_steps": 64}}
-    file = tmp_path / "settings.yaml"
-    file.write_text(json.dumps(settings))
-    assert run(*small(tmp_path / "run", "--config", str(file))) == 0
-    config = json.loads((tmp_path / "run/config.json").read_text())["config"]
-    assert config["algorithm"]["n_steps"] == 64
-    assert config["comparisons"] == 6
-
-
-def test_online_run_from_a_preset(tmp_path):
-    longer = ["--steps", "2000", "--sampler", "uniform"]
-    assert run(*small(tmp_path / "run", "--preset", "pendulum", *longer)) == 0
-    config = json.loads((tmp_path / "run/config.json").read_text())["config"]
-    assert config["algorithm"]["gamma"] == 0.9
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--preset", "moon"], "pendulum"),
-        (["--config", "missing.yaml"], "missing.yaml"),
-        (["--preset", "pendulum", "--config", "x.yaml"], "both"),
-    ],
-)
-def test_online_run_with_bad_settings(words, text, tmp_path, capsys):
-    assert run("online", "run", "--out", str(tmp_path / "run"), *words) == 1
-    assert text in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
 
 
 def test_unwritable_out_is_an_error(tmp_path, capsys):

@@ -1,0 +1,129 @@
+"""`preferl annotate create` asks only what people can answer, and makes nothing if it fails."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from helpers.command_line import run
+from preferl.cli.annotate_create import CreateConfig, annotate_create, episodes_of_run
+from preferl.data import save_episodes
+from preferl.data.episodes import join
+from preferl.errors import ConfigError, DataError, MissingExtraError
+from preferl.registry import SAMPLERS
+from preferl.store.store import Store
+
+
+def test_episodes_that_repeat_themselves_are_not_compared_with_themselves(episodes, tmp_path):
+    still = join([episodes[:1]] * 5)
+    save_episodes(tmp_path / "still", still)
+    more = ("--env", "Pendulum-v1", "--length", 10, "--queries", 60, "--elsewhere")
+    where = tmp_path / "labels"
+    assert run("annotate", "create", "--run", tmp_path / "still", *more, "--store", where) == 0
+    with Store.open(where) as store:
+        asked = store.questions.asked(store.projects.only().id)
+    assert len(asked) == 60
+    assert all(first != second for _, first, second in asked)
+
+
+def test_clips_may_be_drawn_elsewhere(recorded, tmp_path, capsys):
+    options = ("--run", recorded, "--env", "Elsewhere-v1", "--length", 10, "--queries", 2)
+    assert run("annotate", "create", *options, "--elsewhere", "--store", tmp_path / "far") == 0
+    assert run("annotate", "render", "--store", tmp_path / "far", "--once") == 0
+    assert "0 clips drawn, 4 could not be." in capsys.readouterr().out
+
+
+def test_episodes_of_an_offline_run(recorded, tmp_path):
+    about = {"config": {"config": {"demonstrations": str(recorded / "episodes"), "task": None}}}
+    (tmp_path / "offline").mkdir()
+    (tmp_path / "offline/config.json").write_text(json.dumps(about))
+    assert episodes_of_run(tmp_path / "offline").steps == 120
+    with pytest.raises(DataError, match="save_episodes"):
+        episodes_of_run(tmp_path)
+    for damaged in ({"config": []}, {"config": {"config": {"demonstrations": None}}}):
+        (tmp_path / "offline/config.json").write_text(json.dumps(damaged))
+        with pytest.raises(DataError, match="save_episodes"):
+            episodes_of_run(tmp_path / "offline")
+    about["config"]["config"] = {"demonstrations": None, "dataset": "none/such-v0"}
+    (tmp_path / "offline/config.json").write_text(json.dumps(about))
+    with pytest.raises((DataError, MissingExtraError), match=r"such|minari"):
+        episodes_of_run(tmp_path / "offline")
+
+
+def test_help_loads_no_torch():
+    code = (
+        "import sys\nfrom preferl.cli.main import main\n"
+        "try:\n    main(['annotate', 'create', '--help'])\n"
+        "except SystemExit:\n    assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"reward": "somewhere"}, "reward: expected none.*Give --sampler informative"),
+        ({"sampler": "best"}, "sampler: expected one of .*uniform.*, got 'best'"),
+        ({"qualification": 3, "known": 2}, r"in \[0, 2\], got 3. Raise --known"),
+        ({"queries": 0}, "queries: expected at least 1, got 0"),
+        ({"dataset": "door"}, r"one of --demonstrations, --dataset, --run.*--dataset.*--run"),
+    ],
+)
+def test_settings_that_do_not_go_together(recorded, tmp_path, settings, expected):
+    with pytest.raises(ConfigError, match=expected):
+        annotate_create(CreateConfig(run=recorded, store=str(tmp_path / "new"), **settings))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_sampler_that_cannot_do_without_scores_needs_a_reward(recorded, tmp_path):
+    class Scored:
+        def __init__(self, scorer):
+            self.scorer = scorer
+
+    SAMPLERS.register("scored", Scored)
+    try:
+        with pytest.raises(ConfigError, match=r"with 'scored' pairs, got None. Give --reward"):
+            annotate_create(CreateConfig(run=recorded, sampler="scored"))
+    finally:
+        SAMPLERS.remove("scored")
+
+
+def test_instructions_that_are_no_text(recorded, tmp_path):
+    (tmp_path / "it").write_bytes(b"\xff\xfe\xff")
+    for path in (tmp_path / "it", tmp_path / "none"):
+        with pytest.raises(DataError, match="expected a text file"):
+            annotate_create(CreateConfig(run=recorded, instructions=path))
+
+
+def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
+    (tmp_path / "it").write_text("Watch the tür.", encoding="utf-8")
+    where = ("--store", tmp_path / "new", "--instructions", tmp_path / "it", "--title", "Doors")
+    more = ("--queries", 7, "--length", 10, "--env", "Pendulum-v1", "--elsewhere", "--fps", 20)
+    assert run("annotate", "create", "--run", recorded, *where, *more) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("7 pairs of 10 steps from 3 episodes wait in ")
+    assert f"preferl annotate serve --store {tmp_path / 'new'}" in printed
+    with Store.open(tmp_path / "new") as store:
+        project = store.projects.only()
+        assert (project.slug, project.title, project.fps) == ("labels", "Doors", 20)
+        assert project.instructions == "Watch the tür."
+        assert project.question == "Which clip is better?"
+        assert len(store.questions.asked(project.id)) == 7
+    assert run("annotate", "create", "--run", recorded, *where, *more) == 1, "the name is taken"
+
+
+def test_the_seed_decides_the_pairs(recorded, tmp_path):
+    asked = []
+    for number, seed in enumerate((0, 0, 1)):
+        where = ("--store", tmp_path / str(number), "--seed", seed, "--elsewhere")
+        more = ("--queries", 5, "--length", 10, "--env", "Pendulum-v1")
+        assert run("annotate", "create", "--run", recorded, *where, *more) == 0
+        with Store.open(tmp_path / str(number)) as store:
+            asked.append(store.questions.asked(store.projects.only().id))
+    assert asked[0] == asked[1] != asked[2]
+
+
+def test_episodes_of_a_run_lie_in_it_or_are_it(recorded):
+    assert episodes_of_run(recorded).lengths.tolist() == [40, 50, 30]
+    assert episodes_of_run(recorded / "episodes").lengths.tolist() == [40, 50, 30]

@@ -1,0 +1,88 @@
+"""`preferl annotate report`: the tables, and the files that hold the same numbers."""
+
+import json
+
+import pytest
+
+from helpers.command_line import run
+from preferl.cli.annotate_report import LabelReportConfig, annotate_report, people_table
+from preferl.cli.console import print_table
+from preferl.cli.options import StoreConfig
+from preferl.errors import ConfigError
+from preferl.store.store import Store
+
+
+def test_an_html_report(labels, tmp_path, capsys):
+    assert run("annotate", "report", *labels, "--out", tmp_path / "r.html") == 0
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("How people agree</") == 1
+    assert page.count('<table class="named">') == page.count("<table") - page.count("<thead>") == 2
+    assert "no pair has two answers" in page
+    assert run("annotate", "report", *labels, "--out", tmp_path / "r.pdf") == 1
+    assert ".html or .json" in capsys.readouterr().err
+
+
+def test_a_person_to_look_at_fits_into_eighty_columns(monkeypatch, capsys):
+    person = {
+        "name": "Somebody with a long name", "answers": 1234, "median_ms": 3400.0,
+        "tie_rate": 0.05, "left_rate": 0.9, "agreement": 0.8, "overlap": 120,
+        "known_accuracy": 0.5, "known": 10, "consistency": 0.7, "repeats": 12,
+        "reasons": ["known pairs", "one side"],
+    }  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(*people_table({"people": [person]}))
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[2].split()[-4:] == ["others", "known", "repeats", "check"]
+    assert {"Somebody", "pairs,", "120", "12"} <= set(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_somebody_who_answered_nothing_has_no_shares():
+    person = {
+        "name": "Ann", "answers": 0, "median_ms": None, "tie_rate": None, "left_rate": None,
+        "agreement": None, "overlap": 0, "known_accuracy": None, "known": 0, "consistency": None,
+        "repeats": 0, "reasons": [],
+    }  # fmt: skip
+    title, rows, heads = people_table({"people": [person]})
+    assert title == "People"
+    assert rows == (("Ann", "0", *["–"] * 6),)
+    assert len(heads) == 8
+    assert "check" not in heads, "nobody has to be checked"
+
+
+def test_shares_are_shown_with_what_they_are_of():
+    person = {
+        "name": "Ann", "answers": 1234, "median_ms": 3450.0, "tie_rate": 0.25, "left_rate": 0.5,
+        "agreement": 0.75, "overlap": 4, "known_accuracy": 1.0, "known": 1200, "consistency": 0.0,
+        "repeats": 3, "reasons": ["one side", "fast"],
+    }  # fmt: skip
+    ((*cells, check),) = people_table({"people": [person]})[1]
+    assert cells[:2] == ["Ann", "1,234"]
+    assert cells[3:] == ["25%", "50%", "75% of 4", "100% of 1,200", "0% of 3"]
+    assert check == "one side, fast"
+
+
+def test_numbers_of_a_file_are_those_of_the_answers(labels, tmp_path):
+    with Store.open(labels[1]) as store:
+        project = store.projects.only()
+        person = store.people.invite(project.id, "Ann").annotator.id
+        store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
+        while questions := store.queue.claim(project.id, person, 8).questions:
+            for question in questions:
+                key = f"person-{person}-{question.query_id}"
+                store.queue.answer(person, question.token, key, "equal", response_ms=900.0)
+    assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["answers"] == {"first": 0, "second": 0, "equal": 12, "cannot tell": 0}
+    assert report["people"][0]["answers"] == 12 + report["checks"], "all that she was asked"
+    assert (report["progress"]["answered"], report["progress"]["wanted"]) == (12, 24)
+    ((name, rate),) = [(person["name"], person["tie_rate"]) for person in report["people"]]
+    assert (name, rate) == ("Ann", 1.0)
+    assert report["agreement"]["raw"] is None, "nobody else answered"
+    assert report["rewards"] == []
+
+
+def test_a_wrong_ending_is_refused_before_a_store_is_looked_for(tmp_path):
+    config = LabelReportConfig(StoreConfig(str(tmp_path / "none")), out=tmp_path / "r.pdf")
+    with pytest.raises(ConfigError, match=r"out: expected a name ending in .html or .json"):
+        annotate_report(config)

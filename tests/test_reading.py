@@ -1,0 +1,88 @@
+"""Files from elsewhere: one error for whatever is wrong with them, and no name leads out."""
+
+import pytest
+
+from preferl.errors import CheckpointError, ConfigError, DataError
+from preferl.reading import (
+    MOST_JSON,
+    inside,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_object,
+    reading,
+)
+
+
+@pytest.mark.parametrize(
+    ("fault", "got"),
+    [
+        (ValueError("no number."), "no number"),
+        (KeyError("weights"), "'weights'"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        (RecursionError("too deep"), "too deep"),
+        (OSError(28, "disk full"), r"\[Errno 28\] disk full"),
+        (DataError("rows"), "rows"),
+    ],
+)
+def test_whatever_is_wrong_becomes_one_error(fault, got):
+    expected = f"^model: expected weights, got {got}. Copy it again.$"
+    with (
+        pytest.raises(CheckpointError, match=expected) as raised,
+        reading("model", expected="weights", fix="Copy it again."),
+    ):
+        raise fault
+    assert raised.value.__cause__ is fault
+
+
+def test_errors_of_the_kind_stay_as_they_are():
+    own = ConfigError("own words")
+    with pytest.raises(ConfigError) as raised, reading("x", expected="y", error=ConfigError):
+        raise own
+    assert raised.value is own
+    with pytest.raises(KeyboardInterrupt), reading("x", expected="y"):
+        raise KeyboardInterrupt
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path):
+    (tmp_path / "it").write_bytes(b"abc")
+    assert read_bytes(tmp_path / "it", 3) == b"abc"
+    with pytest.raises(ValueError, match="more than 2 bytes"):
+        read_bytes(tmp_path / "it", 2)
+    with pytest.raises(FileNotFoundError):
+        read_bytes(tmp_path / "none", 2)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[1] 2", b"[" * 200_000])
+def test_what_is_no_json_is_a_value_error(tmp_path, content):
+    (tmp_path / "it").write_bytes(content)
+    with pytest.raises(ValueError):  # noqa: PT011
+        read_json(tmp_path / "it")
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_json(content)
+
+
+def test_json_has_an_end_and_objects_are_objects(tmp_path):
+    (tmp_path / "it").write_text('{"é": [1, null]}', encoding="utf-8")
+    assert read_object(tmp_path / "it") == read_json(tmp_path / "it") == {"é": [1, None]}
+    (tmp_path / "it").write_text("[1]")
+    with pytest.raises(ValueError, match=r"^list, not an object of JSON$"):
+        read_object(tmp_path / "it")
+    with (tmp_path / "it").open("wb") as file:
+        file.truncate(MOST_JSON + 1)  # sparse, so that it takes no disk
+    with pytest.raises(ValueError, match="more than 67,108,864 bytes"):
+        read_json(tmp_path / "it")
+
+
+def test_names_stay_inside_of_their_folder(tmp_path):
+    folder, other = tmp_path / "run", tmp_path / "run2"
+    folder.mkdir()
+    other.mkdir()
+    assert inside(folder, "a/b") == folder / "a/b"
+    assert inside(folder, "a/../b") == folder / "a/../b"
+    (folder / "within").symlink_to(folder / "a")
+    (folder / "link").symlink_to(other)
+    assert inside(folder, "within") == folder / "within"
+    for name in ("../run2/x", str(other), "a\0b", "link/x", "link"):
+        with pytest.raises(ValueError, match="points out of its folder"):
+            inside(folder, name)
