@@ -106,17 +106,6 @@ def test_a_registered_environment_with_continuous_actions() -> None:
     assert (report.returns < -200).all()
 
 
-def test_random_policy_repeats_itself_and_leaves_the_space_alone() -> None:
-    space = spaces.Box(-1, 1, (2,), np.float32, seed=5)
-    expected = spaces.Box(-1, 1, (2,), np.float32, seed=5).sample()
-    first, state = RandomPolicy(space, 1).predict(np.zeros((4, 3)), state="kept")
-    again, _ = RandomPolicy(space, 1).predict({"a": np.zeros((4, 3))})
-    assert first.shape == (4, 2)
-    assert state == "kept"
-    np.testing.assert_array_equal(first, again)
-    np.testing.assert_array_equal(space.sample(), expected)
-
-
 class Lucky(Countdown):
     """Says whether the goal is reached, at the second step only."""
 

@@ -141,22 +141,3 @@ def test_a_seed_makes_the_same_weights_and_touches_no_global_stream():
 def test_pictures_too_small_are_refused(shape):
     with pytest.raises(SpaceError, match="at least 8 pixels"):
         CNNReward(frames(*shape), ACTIONS, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"kernels": (7, 5)}, "strides"),
-        ({"strides": (3, 2, 1, 0)}, "strides"),
-        ({"kernels": ()}, "kernels"),
-        ({"filters": 0}, "filters"),
-        ({"hidden": 0}, "hidden"),
-        ({"members": 0}, "members"),
-        ({"dropout": 1.0}, "dropout"),
-        ({"pooling": "max"}, "pooling"),
-        ({"discount": 0.0}, "discount"),
-    ],
-)
-def test_settings_out_of_range_are_named(settings, name):
-    with pytest.raises(ConfigError, match=f"^{name}: expected"):
-        CNNRewardConfig(**settings)

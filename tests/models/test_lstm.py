@@ -5,7 +5,6 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import ConfigError
 from preferl.models import (
     EnsembleConfig,
     LSTMReward,
@@ -169,19 +168,3 @@ def test_it_joins_markovian_models_in_an_ensemble_that_can_be_saved():
     model = build_reward_model(config, OBSERVATIONS, ACTIONS, seed=0)
     assert (model.members, model.context) == (4, 6)
     check_reward_model(model)
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"width": 6}, "width"),
-        ({"width": 0}, "width"),
-        ({"context": 0}, "context"),
-        ({"dropout": 1.0}, "dropout"),
-        ({"activation": "sine"}, "activation"),
-        ({"pooling": "max"}, "pooling"),
-    ],
-)
-def test_settings_out_of_range_are_named(settings, name):
-    with pytest.raises(ConfigError, match=f"^{name}: expected"):
-        LSTMRewardConfig(**settings)

@@ -7,7 +7,6 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from preferl.errors import ConfigError
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.testing import check_reward_model
 
@@ -127,21 +126,3 @@ def test_dropout_differs_between_members_and_only_in_training(rows):
         model.train()
         first, second = model(*windows(rows)).rewards
     assert not torch.allclose(first, second)
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"hidden": (8, 0)}, "hidden"),
-        ({"members": 0}, "members"),
-        ({"activation": "sine"}, "activation"),
-        ({"pooling": "max"}, "pooling"),
-        ({"dropout": 1.0}, "dropout"),
-        ({"dropout": -0.1}, "dropout"),
-        ({"discount": 0.0}, "discount"),
-        ({"discount": 1.1}, "discount"),
-    ],
-)
-def test_settings_out_of_range_are_named(settings, name):
-    with pytest.raises(ConfigError, match=f"^{name}: expected"):
-        MLPRewardConfig(**settings)

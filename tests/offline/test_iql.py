@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from safetensors.torch import load_file, save_file
 
-from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError
+from helpers.point_agents import SMALL, SPACES, agents
+from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.functional import advantage_weights, expectile_loss, gaussian_log_density
 from preferl.models.blocks import kept, kept_share
@@ -17,17 +17,10 @@ from preferl.offline.transitions import ActionScale, Minibatches
 from preferl.testing import PointWorld, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 
-SPACES = (POINT_SPACE, PUSH_SPACE)
-SMALL = IQLConfig(hidden=(16, 12), batch_size=32)
-
 
 @pytest.fixture(scope="module")
 def steps():
     return Transitions.of(make_episodes(np.random.default_rng(0), [40, 60, 50]))
-
-
-def agents(config=SMALL, *, seeds=(0, 1), planned=100):
-    return IQL(*SPACES, config, seeds=seeds, steps=planned)
 
 
 def networks_of(agent, kind):
@@ -137,71 +130,6 @@ def close(got, expected, name):
     )
 
 
-@pytest.mark.parametrize("kind", [IQL, BehaviourCloning])
-def test_agents_learn_the_same_alone_as_side_by_side(kind, steps):
-    config = (IQLConfig if kind is IQL else CloningConfig)(
-        hidden=(16, 16), batch_size=32, dropout=0.1
-    )
-    seeds = (5, 0, 7)
-    together = kind(*SPACES, config, seeds=seeds, steps=40)
-    told = together.fit(steps, 40)
-    seen = steps.observations[:20].numpy()
-    for number, seed in enumerate(seeds):
-        alone = kind(*SPACES, config, seeds=[seed], steps=40)
-        said = alone.fit(steps, 40)
-        for name, values in said.items():
-            assert told[name][number] == pytest.approx(values[0], abs=2e-4), name
-        np.testing.assert_allclose(
-            together.policies()[number].predict(seen)[0],
-            alone.policies()[0].predict(seen)[0],
-            atol=2e-4,
-        )
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("kind", [IQL, BehaviourCloning])
-def test_a_run_that_was_stopped_goes_on_exactly(kind, precision, steps, tmp_path):
-    config = (IQLConfig if kind is IQL else CloningConfig)(
-        hidden=(16, 16), batch_size=32, dropout=0.1, precision=precision
-    )
-    whole, first, second = (kind(*SPACES, config, seeds=[0, 1], steps=80) for _ in range(3))
-    whole.fit(steps, 70)
-    first.fit(steps, 41)
-    save_file(first.state(), tmp_path / "state.safetensors")
-    first.fit(steps, 3)  # the state is a copy
-    second.load_state(load_file(tmp_path / "state.safetensors"))
-    assert second.step == 41
-    second.fit(steps, 29)
-    expected, got = whole.state(), second.state()
-    assert set(expected) == set(got)
-    for name, tensor in expected.items():
-        assert torch.equal(tensor, got[name]), name
-
-
-def test_states_of_other_agents_are_refused():
-    state = agents().state()
-    for other in (
-        agents(seeds=(0, 2)),
-        agents(seeds=(0,)),
-        agents(replace(SMALL, hidden=(16, 16))),
-    ):
-        before = other.state()
-        with pytest.raises(CheckpointError, match="Build the agents"):
-            other.load_state(state)
-        assert all(torch.equal(tensor, before[name]) for name, tensor in other.state().items())
-
-
-def test_progress_is_told_every_so_often_and_at_the_end(steps):
-    told = []
-    both = agents()
-    both.fit(steps, 7, every=5, on_progress=lambda step, metrics: told.append((step, metrics)))
-    last = both.fit(steps, 5, every=5, on_progress=lambda s, m: told.append((s, m)))
-    assert [step for step, _ in told] == [5, 7, 10, 12]
-    assert both.step == 12
-    assert last == told[-1][1]
-    assert all(values.shape == (2,) and np.isfinite(values).all() for values in last.values())
-
-
 def test_rewards_of_each_agent_are_its_own(steps):
     rewards = torch.stack([steps.rewards, steps.rewards + 50])
     both = agents(seeds=(3, 4))
@@ -221,17 +149,6 @@ def test_what_does_not_fit_is_refused(steps):
         agents().fit(replace(steps, rewards=torch.zeros(3, 150)), 1)
     with pytest.raises(SpaceError, match="Box of floats"):
         IQL(POINT_SPACE, spaces.Discrete(2), seeds=[0], steps=1)
-    for wrong in ({"expectile": 1.0}, {"dropout": 1.0}, {"precision": "float16"}, {"hidden": (0,)}):
-        with pytest.raises(ConfigError, match=next(iter(wrong))):
-            IQLConfig(**wrong)
-    with pytest.raises(ConfigError, match="antmaze"):
-        IQLConfig.preset("ant")
-
-
-def test_presets():
-    assert IQLConfig.preset("mujoco") == IQLConfig()
-    assert IQLConfig.preset("antmaze") == IQLConfig(expectile=0.9, temperature=10.0)
-    assert IQLConfig.preset("adroit") == IQLConfig(temperature=0.5, dropout=0.1)
 
 
 def mixed_episodes(rng, count=100, length=20):

@@ -235,24 +235,6 @@ def test_replay_is_spread_over_all_of_training():
     assert len(spread(lived, count=99)) == 10
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"mix": "random"}, "TIER:AMOUNT between commas.*'random'"),
-        ({"mix": "random:2,random:3"}, "each of random, medium, expert, replay once"),
-        ({"mix": "best:2"}, "'best:2'"),
-        ({"mix": ""}, "TIER:AMOUNT"),
-        ({"mix": "expert:0"}, "mix, expert"),
-        ({"unit": "hours"}, "unit"),
-        ({"environments": 0}, "environments"),
-        ({"policy": "p", "mix": "random:1,replay:1"}, "random and expert alone"),
-    ],
-)
-def test_settings_out_of_range(settings, words):
-    with pytest.raises(ConfigError, match=words):
-        DatasetConfig("Pendulum-v1", **settings)
-
-
 def way(*means: float) -> dict[int, float]:
     return {10 * k: mean for k, mean in enumerate(means, 1)}
 

@@ -9,10 +9,10 @@ import pytest
 
 from preferl.errors import ConfigError, DataError
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
-from preferl.models import EnsembleConfig, LSTMRewardConfig, MLPRewardConfig
+from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
 from preferl.online.wrappers.feedback_config import VariableLengthWarning
-from preferl.training import AdaptivePenalty, RewardTrainerConfig
+from preferl.training import RewardTrainerConfig
 
 TINY = OnlineConfig(
     environments=2,
@@ -181,42 +181,9 @@ def test_a_sampler_of_ones_own_chooses_among_many():
     assert wanting.seen == [(3 * 17, 17)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"sampler": "informative"}, r"sampler.*several members.*one network.*entropy"),
-        ({"trainer": RewardTrainerConfig(patience=3)}, "patience needs validation"),
-        (
-            {"trainer": RewardTrainerConfig(penalty=AdaptivePenalty(1e-4, band=(1.1, 1.5)))},
-            "penalty band needs validation",
-        ),
-    ],
-)
-def test_what_needs_several_members_is_refused_at_once(changes, match):
-    for one in (MLPRewardConfig(), LSTMRewardConfig(), EnsembleConfig((MLPRewardConfig(),))):
-        with pytest.raises(ConfigError, match=match):
-            OnlineConfig(model=one, **changes)
-    OnlineConfig(model=EnsembleConfig((LSTMRewardConfig(), MLPRewardConfig())), **changes)
-
-
-def test_entropy_needs_one_member_only():
-    OnlineConfig(model=MLPRewardConfig(), sampler="informative", acquisition="entropy")
-
-
-def test_bootstraps_are_what_leaves_answers_out():
-    with pytest.raises(ConfigError, match="patience"):
-        OnlineConfig(trainer=RewardTrainerConfig(patience=3, bootstrap=False))
-
-
 def test_too_long_clips_are_an_error_that_says_how_long():
     with pytest.raises(DataError, match="at most 200"):
         learn_from_preferences(replace(TINY, segment_length=300))
-
-
-@pytest.mark.parametrize("field", ["steps", "comparisons", "iterations", "segment_length"])
-def test_settings_out_of_range(field):
-    with pytest.raises(ConfigError, match=field):
-        replace(TINY, **{field: 0})
 
 
 def test_turns_shorter_than_a_rollout_are_told_of(caplog):
@@ -225,13 +192,6 @@ def test_turns_shorter_than_a_rollout_are_told_of(caplog):
     caplog.clear()
     learn_from_preferences(TINY)
     assert not caplog.text
-
-
-def test_algorithms_check_their_settings():
-    with pytest.raises(ConfigError, match="batch_size"):
-        PPOConfig(batch_size=-3)
-    with pytest.raises(ConfigError, match="gamma"):
-        SACConfig(gamma=1.5)
 
 
 def test_a_schedule_may_be_a_function():

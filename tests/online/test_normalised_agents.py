@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from stable_baselines3 import PPO, SAC
+from stable_baselines3 import SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import (
     DummyVecEnv,
@@ -81,42 +81,6 @@ def test_saved_statistics_are_what_makes_it_balance(tmp_path):
     without = json.loads(about.read_text()) | {"normalisation": None}
     about.write_text(json.dumps(without))
     assert mean_return(load_policy(tmp_path / "policy")) < 20
-
-
-def test_policies_without_statistics_are_saved_as_before(tmp_path):
-    agent = build_algorithm(CONFIG, make_environments(CARTPOLE, 1, seed=0), seed=0)
-    save_policy(tmp_path / "policy", agent, CONFIG)
-    again = load_policy(tmp_path / "policy")
-    assert again.get_vec_normalize_env() is None
-    assert on_raw_observations(again) is again
-    assert not (tmp_path / "policy/normalisation.safetensors").exists()
-
-
-@pytest.mark.parametrize("damage", ["missing", "cut", "other"])
-def test_damaged_statistics_are_an_error(tmp_path, damage):
-    save_policy(tmp_path / "policy", balancing(), CONFIG)
-    file = tmp_path / "policy/normalisation.safetensors"
-    if damage == "missing":
-        file.unlink()
-    elif damage == "cut":
-        file.write_bytes(file.read_bytes()[:20])
-    else:
-        about = tmp_path / "policy/policy.json"
-        told = json.loads(about.read_text())
-        told["normalisation"]["clip"] = -1.0
-        about.write_text(json.dumps(told))
-    with pytest.raises(CheckpointError, match="policy"):
-        load_policy(tmp_path / "policy")
-
-
-def test_a_loaded_policy_learns_on_with_its_statistics(tmp_path):
-    save_policy(tmp_path / "policy", balancing(), CONFIG)
-    agent = load_policy(tmp_path / "policy", env=make_environments(CARTPOLE, 2, seed=1))
-    agent.learn(16)
-    normaliser = agent.get_vec_normalize_env()
-    assert normaliser.training
-    assert normaliser.obs_rms.count > 1e6
-    np.testing.assert_allclose(normaliser.obs_rms.mean, MEAN, atol=1e-3)
 
 
 class Begins(gymnasium.Wrapper):
@@ -279,22 +243,6 @@ def test_frame_stacks_outside_are_refused(tmp_path):
     with pytest.raises(SpaceError, match="VecNormalize outermost"):
         save_policy(tmp_path / "policy", agent, CONFIG)
     assert not (tmp_path / "policy").exists()
-
-
-def test_pictures_are_turned_as_they_were():
-    space = spaces.Box(-1, 1, (3, 6, 5))  # channels first
-
-    class Painter(gymnasium.Env[Any, Any]):
-        observation_space, action_space = space, spaces.Discrete(2)
-
-    env = VecNormalize(DummyVecEnv([Painter]))
-    agent = PPO("MlpPolicy", env, n_steps=8, batch_size=8)
-    first = np.random.default_rng(0).normal(size=(4, 3, 6, 5)).astype(np.float32)
-    acting = on_raw_observations(agent)
-    np.testing.assert_array_equal(
-        acting.predict(np.moveaxis(first, 1, -1), deterministic=True)[0],
-        acting.predict(first, deterministic=True)[0],
-    )
 
 
 def test_normalised_rewards_alone_change_no_observation(tmp_path):

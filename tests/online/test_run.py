@@ -12,7 +12,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 from helpers.folder_contents import contents
 from preferl.data import load_comparisons
-from preferl.errors import CheckpointError, ConfigError, ResumeError, StorageError
+from preferl.errors import ConfigError, ResumeError, StorageError
 from preferl.evaluation import RandomPolicy
 from preferl.models import MLPRewardConfig
 from preferl.online import (
@@ -23,7 +23,6 @@ from preferl.online import (
     make_environments,
     record,
     run_online,
-    save_policy,
 )
 from preferl.online import run as online_run
 from preferl.online.algorithms import build_algorithm
@@ -211,12 +210,6 @@ def test_of_an_environment_without_pictures_there_are_no_clips(tmp_path, no_pict
     assert "video/mp4" not in (tmp_path / "run/report.html").read_text()
 
 
-@pytest.mark.parametrize("wrong", [{"episodes": 0}, {"questions": 0}, {"clip_steps": -1}])
-def test_judging_by_nothing_is_refused(wrong):
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        EvaluationConfig(**wrong)
-
-
 def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch):
     class KilledError(Exception):
         """Stands for a program that ends here."""
@@ -273,31 +266,6 @@ def test_interrupt_while_judging_keeps_what_was_learned_and_judging_is_resumed(t
     result = run_online(TINY, tmp_path / "run", judge=JUDGE, resume=True)
     assert result["taught"] == whole["taught"]
     assert json.loads((tmp_path / "run/result.json").read_text()) == result
-
-
-@pytest.mark.parametrize("config", [PPOConfig(hidden=(8,)), SACConfig(hidden=(8,))])
-def test_policy_reloads_bit_for_bit(tmp_path, config):
-    algorithm = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
-    save_policy(tmp_path / "policy", algorithm, config)
-    again = load_policy(tmp_path / "policy")
-    observation = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
-    for one, two in zip(again.policy.parameters(), algorithm.policy.parameters(), strict=True):
-        assert one.equal(two)
-    np.testing.assert_array_equal(
-        again.predict(observation, deterministic=True)[0],
-        algorithm.predict(observation, deterministic=True)[0],
-    )
-
-
-@pytest.mark.parametrize("file", ["policy.safetensors", "policy.json"])
-def test_damaged_policy_is_an_error(tmp_path, file):
-    config = PPOConfig(hidden=(8,))
-    algorithm = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
-    save_policy(tmp_path / "policy", algorithm, config)
-    path = tmp_path / "policy" / file
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(CheckpointError, match="policy"):
-        load_policy(tmp_path / "policy")
 
 
 def test_sac_refuses_discrete_actions():

@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import pytest
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
 from preferl.runs import open_run, require_openable
 from preferl.runs.folder import LOCK
-from preferl.runs.lock import FolderLock
 
 HOLD = """
 import sys
@@ -205,36 +203,6 @@ def test_other_settings_or_data_are_named_and_change_nothing(tmp_path):
         with pytest.raises(DataError, match=r"begun with, \{'rows': 3\}, got"), again:
             pass
     assert names(tmp_path / "run") == ["config.json", "data.json", "versions.json"]
-
-
-def test_a_lock_that_its_last_holder_removed_meanwhile_is_not_taken_for_one(tmp_path, monkeypatch):
-    first, second = (FolderLock(tmp_path, LOCK, "run") for _ in range(2))
-    first.take()
-    opened = Path.open
-
-    def open_and_lose(self, *args, **kwargs):
-        file = opened(self, *args, **kwargs)
-        monkeypatch.undo()
-        first.release()  # between opening and locking
-        return file
-
-    monkeypatch.setattr(Path, "open", open_and_lose)
-    second.take()
-    third = FolderLock(tmp_path, LOCK, "run")
-    with pytest.raises(StorageError, match="one at work already"):
-        third.take()
-    second.release()
-    assert names(tmp_path) == []
-
-
-def test_options_of_the_command_are_not_written(tmp_path, monkeypatch):
-    words = ["/usr/bin/preferl", "reward", "fit", "--store", "postgresql://me:secret@host/db"]
-    monkeypatch.setattr(sys, "argv", words)
-    with open_run(tmp_path / "run", config=Fit(), seed=0):
-        text = (tmp_path / "run" / LOCK).read_text()
-        assert '"command": "preferl reward fit"' in text
-        shutil.copy(tmp_path / "run" / LOCK, tmp_path / "kept")
-    assert not (tmp_path / "run" / LOCK).exists()
 
 
 def test_a_resumed_run_holds_nothing_that_a_killed_writer_left(tmp_path):

@@ -1,6 +1,5 @@
 """Published rewards are whole or absent, whatever happens to their publisher or their disk."""
 
-import json
 import os
 import shutil
 import signal
@@ -18,10 +17,8 @@ from preferl import versioned
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.runs import lock as folder_lock
-from preferl.runs.lock import FolderLock
 from preferl.training import publish as publishing
 from preferl.training.publish import (
-    LOCK,
     PublishedReward,
     Publisher,
     newest_reward,
@@ -255,31 +252,6 @@ def test_another_process_is_refused_until_it_dies_and_then_replaced(tmp_path, ca
     caplog.clear()
     assert publish(tmp_path, reward_of()) == 2
     assert not caplog.text, "who leaves in order is not missed"
-
-
-@pytest.mark.parametrize(
-    ("changes", "taken"),
-    [({}, True), ({"pid": 2**22 + 1}, False), ({"boot": "another"}, False), ({"host": "x"}, True)],
-)
-def test_without_locks_a_disk_is_shared_by_process_and_boot(tmp_path, monkeypatch, changes, taken):
-    import fcntl
-
-    def unknown(*_):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(fcntl, "flock", unknown)
-    first = FolderLock(tmp_path, LOCK, "publisher")
-    first.take()
-    said = json.loads((tmp_path / LOCK).read_text())
-    (tmp_path / LOCK).write_text(json.dumps(said | changes))
-    second = FolderLock(tmp_path, LOCK, "publisher")
-    if taken:
-        with pytest.raises(StorageError):
-            second.take()
-    else:
-        second.take()
-    first.release()
-    second.release()
 
 
 def watchers() -> list[threading.Thread]:

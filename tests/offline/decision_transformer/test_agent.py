@@ -142,21 +142,6 @@ def test_spaces_that_do_not_fit_are_refused(rng) -> None:
         agent.policy()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"width": 9, "heads": 2},
-        {"warmup": 1.0},
-        {"precision": "float64"},
-        {"scale": 0},
-        {"action_loss": "cubes"},
-    ],
-)
-def test_a_setting_out_of_range_is_named(changes: dict) -> None:
-    with pytest.raises(ConfigError, match=next(iter(changes))):
-        DTConfig(**changes)
-
-
 def test_discrete_actions_and_pictures_are_learned_from(rng) -> None:
     pictures, choices = spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(3)
     episodes = make_episodes(rng, [12, 9], pictures, choices)

@@ -8,7 +8,6 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import ConfigError
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.tokens import drop, predict_actions
 from preferl.offline.learner_configs import TokenShape
@@ -131,11 +130,6 @@ def test_attention_with_dropout_is_the_same_but_for_what_is_dropped(model, batch
         expected = predict_actions(parameters, SHAPE, batch, training=False)
         got = predict_actions(parameters, nearly_none, batch, training=True)
     torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
-
-
-def test_a_share_outside_of_its_range_is_refused() -> None:
-    with pytest.raises(ConfigError, match="dropout"):
-        TokenShape(1, 1, squashed=True, dropout=1.0)
 
 
 @pytest.mark.parametrize("discrete", [False, True])

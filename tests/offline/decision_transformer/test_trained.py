@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from helpers.point_walks import point_walks
-from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.trained import Critics, regularise, window_targets
@@ -81,18 +80,6 @@ def test_padding_teaches_critics_nothing(critics, batch) -> None:
     second = regularise(critics, changed, torch.zeros(3, 5, 2))
     assert first[0] == second[0]
     assert first[1] == second[1]
-
-
-def test_a_setting_out_of_range_is_named() -> None:
-    for changes in ({"weight": -1}, {"discount": 2}, {"target_rate": 0}, {"hidden": ()}):
-        with pytest.raises(ConfigError, match=next(iter(changes))):
-            DTRConfig(**changes)
-
-
-def test_critics_need_a_step_that_follows() -> None:
-    DTConfig(context=1)
-    with pytest.raises(ConfigError, match=r"context.*at least 2.*what follows"):
-        DTConfig(context=1, regulariser=SETTINGS)
 
 
 def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> None:

@@ -2,19 +2,17 @@
 
 import json
 import os
-import pickle
 import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 
 from helpers.folder_contents import contents
+from helpers.offline_runs import ENV, SMALL, config_of, recorded, run
 from preferl.data import load_episodes, save_episodes
-from preferl.data.episodes import Episodes
 from preferl.errors import (
     CheckpointError,
     ConfigError,
@@ -26,87 +24,10 @@ from preferl.errors import (
     StorageError,
 )
 from preferl.evaluation import evaluate_policy, make_task_env
-from preferl.offline import IQLConfig, OfflineConfig, OfflinePolicy, run_offline
+from preferl.offline import OfflinePolicy
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import read_jsonl
-from preferl.testing import PointWorld, linear_reward
 from preferl.training import load_reward, relabel
-
-ENV = "PointWorldOfTests-v0"
-SMALL = IQLConfig(hidden=(16,), batch_size=32, learning_rate=1e-3)
-LENGTH = 8
-
-
-@pytest.fixture(scope="module", autouse=True)
-def world():
-    gymnasium.register(ENV, PointWorld, order_enforce=False, disable_env_checker=True)
-    yield
-    del gymnasium.registry[ENV]
-
-
-def recorded(rng: np.random.Generator, episodes: int = 40, steps: int = 20) -> Episodes:
-    """Points pushed about with a direction of their own in each episode."""
-    push = rng.uniform(-1, 1, (episodes, 1, 2)) + rng.normal(0, 0.3, (episodes, steps, 2))
-    push = np.clip(push, -1, 1)
-    start = rng.uniform(-1, 1, (episodes, 1, 2))
-    path = np.concatenate([start, np.zeros((episodes, steps, 2))], axis=1)
-    for t in range(steps):
-        path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
-    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
-    return Episodes(
-        observations=seen,
-        actions=done.astype(np.float32),
-        rewards=linear_reward(seen, done),
-        terminated=np.zeros(len(seen), bool),
-        final_observations=path[:, -1],
-        lengths=np.full(episodes, steps),
-    )
-
-
-def write_labels(folder: Path, episodes: Episodes, rng: np.random.Generator, count=300) -> Path:
-    """Answers by the true return, in the layout of Uni-RLHF."""
-    folder.mkdir()
-    episode = rng.integers(len(episodes), size=(2, count))
-    rows = episodes.starts[episode] + rng.integers(20 - LENGTH + 1, size=(2, count))
-    sums = np.lib.stride_tricks.sliding_window_view(episodes.rewards, LENGTH).sum(-1)[rows]
-    files = {
-        "human_label_x": np.where(sums[0] > sums[1], 0, 1),
-        "indices_1_x": rows[0],
-        "indices_2_x": rows[1],
-    }
-    for name, array in files.items():
-        (folder / f"{name}_len_{LENGTH}.pkl").write_bytes(pickle.dumps(array))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    rng = np.random.default_rng(0)
-    folder = tmp_path_factory.mktemp("data")
-    episodes = recorded(rng)
-    save_episodes(folder / "episodes", episodes)
-    write_labels(folder / "labels", episodes, rng)
-    return folder
-
-
-def config_of(data: Path, **changes) -> OfflineConfig:
-    config = OfflineConfig(
-        demonstrations=str(data / "episodes"),
-        labels=data / "labels",
-        env=ENV,
-        iql=SMALL,
-        steps=30,
-        episodes=3,
-        budget=20,
-        members=2,
-    )
-    return replace(config, **changes)
-
-
-def run(config, out, **options):
-    usual = {"seeds": (0, 1), "processes": 1, "checkpoint_every": 10, "report_to": ("jsonl",)}
-    options = usual | options
-    return run_offline(config, out, **options)
 
 
 @pytest.fixture(scope="module")
@@ -376,15 +297,6 @@ def test_a_learner_of_ones_own_takes_part(data, tmp_path, monkeypatch):
         run(config, tmp_path / "again", seeds=(0,))
 
 
-@pytest.mark.slow
-def test_attention_is_shown_where_there_is_some(data, tmp_path):
-    config = config_of(data, model="pt", members=1, budget=1, episodes=1, steps=1, controls=False)
-    run(config, tmp_path / "run", seeds=(0,))
-    page = (tmp_path / "run/report.html").read_text()
-    assert "Attention of the reward" in page
-    assert "data:image/png" in page
-
-
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
@@ -423,22 +335,6 @@ def test_what_reports_are_to_go_to_is_there_before_an_older_run_moves(finished, 
     with pytest.raises(MissingExtraError, match=r"preferl\[wandb\]"):
         run(config_of(data), finished[0], report_to=("jsonl", "wandb"))
     assert contents(finished[0].parent) == before
-
-
-def test_a_cut_off_file_is_worded(data, tmp_path):
-    for name in ("about.json", "rewards.npy"):
-        folder = tmp_path / name
-        save_episodes(folder, recorded(np.random.default_rng(0), episodes=2))
-        (folder / name).write_bytes((folder / name).read_bytes()[:50])
-        with pytest.raises(DataError, match=name):
-            run(config_of(data, demonstrations=str(folder)), tmp_path / "run")
-
-
-def test_labels_of_other_data_are_refused(data, tmp_path):
-    fewer = recorded(np.random.default_rng(0), episodes=5)
-    save_episodes(tmp_path / "fewer", fewer)
-    with pytest.raises(DataError, match="labels does not belong to these episodes"):
-        run(config_of(data, demonstrations=str(tmp_path / "fewer")), tmp_path / "run")
 
 
 def test_a_reward_of_other_observations_is_refused(finished, data, tmp_path):

@@ -1,0 +1,70 @@
+"""Small offline runs in the world of points: data, labels, settings."""
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from preferl.data.episodes import Episodes
+from preferl.offline import IQLConfig, OfflineConfig, run_offline
+from preferl.testing import linear_reward
+
+ENV = "PointWorldOfTests-v0"
+SMALL = IQLConfig(hidden=(16,), batch_size=32, learning_rate=1e-3)
+LENGTH = 8
+
+
+def recorded(rng: np.random.Generator, episodes: int = 40, steps: int = 20) -> Episodes:
+    """Points pushed about with a direction of their own in each episode."""
+    push = rng.uniform(-1, 1, (episodes, 1, 2)) + rng.normal(0, 0.3, (episodes, steps, 2))
+    push = np.clip(push, -1, 1)
+    start = rng.uniform(-1, 1, (episodes, 1, 2))
+    path = np.concatenate([start, np.zeros((episodes, steps, 2))], axis=1)
+    for t in range(steps):
+        path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
+    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
+    return Episodes(
+        observations=seen,
+        actions=done.astype(np.float32),
+        rewards=linear_reward(seen, done),
+        terminated=np.zeros(len(seen), bool),
+        final_observations=path[:, -1],
+        lengths=np.full(episodes, steps),
+    )
+
+
+def write_labels(folder: Path, episodes: Episodes, rng: np.random.Generator, count=300) -> Path:
+    """Answers by the true return, in the layout of Uni-RLHF."""
+    folder.mkdir()
+    episode = rng.integers(len(episodes), size=(2, count))
+    rows = episodes.starts[episode] + rng.integers(20 - LENGTH + 1, size=(2, count))
+    sums = np.lib.stride_tricks.sliding_window_view(episodes.rewards, LENGTH).sum(-1)[rows]
+    files = {
+        "human_label_x": np.where(sums[0] > sums[1], 0, 1),
+        "indices_1_x": rows[0],
+        "indices_2_x": rows[1],
+    }
+    for name, array in files.items():
+        (folder / f"{name}_len_{LENGTH}.pkl").write_bytes(pickle.dumps(array))
+    return folder
+
+
+def config_of(data: Path, **changes) -> OfflineConfig:
+    config = OfflineConfig(
+        demonstrations=str(data / "episodes"),
+        labels=data / "labels",
+        env=ENV,
+        iql=SMALL,
+        steps=30,
+        episodes=3,
+        budget=20,
+        members=2,
+    )
+    return replace(config, **changes)
+
+
+def run(config, out, **options):
+    usual = {"seeds": (0, 1), "processes": 1, "checkpoint_every": 10, "report_to": ("jsonl",)}
+    options = usual | options
+    return run_offline(config, out, **options)

@@ -1,0 +1,112 @@
+"""Folders of networks: round trips, what is refused, and that nothing is lost by replacing them."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.errors import CheckpointError, StorageError
+from preferl.models.folder import (
+    NetworkFolder,
+    require_finite,
+    require_numbers,
+    require_state,
+)
+
+KIND = NetworkFolder("network", "weights.safetensors", "about.json", format=3)
+SPACES = spaces.Box(-1, 1, (2,)), spaces.Discrete(3)
+TENSORS = {"layer.weight": torch.arange(6.0).reshape(2, 3), "step": torch.tensor(7)}
+
+
+def save(path, tensors=TENSORS, kind=KIND, **about):
+    with kind.saving(path, about, tensors, *SPACES):
+        pass
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    save(tmp_path / "it", hidden=[8])
+    saved = KIND.load(tmp_path / "it")
+    assert (saved.about["hidden"], saved.about["format"]) == ([8], 3)
+    assert saved.spaces == SPACES
+    assert saved.numbers == 7
+    for name, tensor in TENSORS.items():
+        assert torch.equal(saved.tensors[name], tensor)
+
+
+def test_tensors_that_are_shared_or_transposed_come_back(tmp_path):
+    one = torch.arange(4.0).reshape(2, 2)
+    save(tmp_path / "it", {"a": one, "b": one, "c": one.T})
+    found = KIND.load(tmp_path / "it").tensors
+    assert found["a"].tolist() == found["b"].tolist() == [[0, 1], [2, 3]]
+    assert found["c"].tolist() == [[0, 2], [1, 3]]
+
+
+def test_the_block_may_add_files(tmp_path):
+    with KIND.saving(tmp_path / "it", {}, TENSORS, *SPACES) as draft:
+        (draft / "card.md").write_text("words")
+    assert (tmp_path / "it/card.md").read_text() == "words"
+
+
+def test_a_block_that_fails_leaves_the_older_folder(tmp_path):
+    save(tmp_path / "it", age="old")
+    with pytest.raises(ZeroDivisionError):  # noqa: SIM117  # the folder is what fails
+        with KIND.saving(tmp_path / "it", {"age": "new"}, TENSORS, *SPACES):
+            raise ZeroDivisionError
+    assert KIND.load(tmp_path / "it").about["age"] == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["it"]
+
+
+def test_empty_folders_and_those_of_its_kind_are_replaced_and_others_are_not(tmp_path):
+    (tmp_path / "empty").mkdir()
+    save(tmp_path / "empty")
+    save(tmp_path / "empty", {"other": torch.zeros(1)})
+    assert set(KIND.load(tmp_path / "empty").tensors) == {"other"}
+    with pytest.raises(StorageError, match="holds something else"):
+        save(tmp_path)
+
+
+def test_another_format_is_refused_by_number_and_by_version(tmp_path):
+    save(tmp_path / "it")
+    file = tmp_path / "it/about.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 4, "preferl": "8.0"}))
+    with pytest.raises(CheckpointError, match=r"expected 3, got 4.*written by preferl 8\.0"):
+        KIND.load(tmp_path / "it")
+
+
+def test_a_kind_without_a_format_reads_any(tmp_path):
+    save(tmp_path / "it")
+    old = NetworkFolder("network", "weights.safetensors", "about.json")
+    assert old.load(tmp_path / "it").numbers == 7
+    save(tmp_path / "it", kind=old)
+    assert "format" not in old.load(tmp_path / "it").about
+    with pytest.raises(CheckpointError, match="expected 3, got None"):
+        KIND.load(tmp_path / "it")
+
+
+def test_more_numbers_than_there_are_is_an_error():
+    require_numbers(1000, 1000)
+    with pytest.raises(ValueError, match="at least 1,001 numbers beside 1,000"):
+        require_numbers(1001, 1000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"extra": torch.zeros(1)}, "other names or shapes for .*extra"),
+        ({"layer.weight": torch.zeros(3, 2)}, "other names or shapes for .*layer.weight"),
+        ({"layer.weight": torch.zeros(2, 3).double()}, "layer.weight: expected torch.float32"),
+        ({"layer.weight": torch.full((2, 3), np.nan)}, "6 of 6 NaN or infinite"),
+    ],
+)
+def test_states_of_other_models_are_named(changes, words):
+    require_state("file", TENSORS, TENSORS)
+    with pytest.raises(CheckpointError, match=words):
+        require_state("file", TENSORS | changes, TENSORS)
+
+
+def test_inputs_are_divided_by_numbers_above_zero_alone():
+    require_finite("file", {"encoder.deviation": torch.ones(2), "mean": torch.zeros(2)})
+    with pytest.raises(CheckpointError, match=r"encoder\.deviation: expected numbers above 0"):
+        require_finite("file", {"encoder.deviation": torch.tensor([1.0, 0.0])})

@@ -1,0 +1,107 @@
+"""The report of an offline run: its numbers by hand, and the parts that it leaves out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from helpers.offline_runs import config_of, recorded, run
+from preferl.data import Episodes
+from preferl.offline import OfflineConfig
+from preferl.offline.experiment.conditions import ConditionScore, target_sweep
+from preferl.offline.experiment.inputs import Inputs, LearnedReward
+from preferl.offline.experiment.report import shown_episode, write_page
+from preferl.runs import RunFolder
+from preferl.testing import PointWorld
+
+SPACES = PointWorld.observation_space, PointWorld.action_space
+RESULT = {"seeds": [4, 7], "verdict": None, "steps": 1500, "simulators": {}, "following": None}
+
+
+@pytest.mark.slow
+def test_attention_is_shown_where_there_is_some(data, tmp_path):
+    config = config_of(data, model="pt", members=1, budget=1, episodes=1, steps=1, controls=False)
+    run(config, tmp_path / "run", seeds=(0,))
+    page = (tmp_path / "run/report.html").read_text()
+    assert "Attention of the reward" in page
+    assert "data:image/png" in page
+
+
+def page_of(folder, scores=None, episodes: Episodes | None = None, **changes) -> str:
+    """The report of cloning, of scores made by hand."""
+    config = OfflineConfig(demonstrations="a", policy="bc", env="E", episodes=3)
+    episodes = recorded(np.random.default_rng(0), episodes=5) if episodes is None else episodes
+    inputs = Inputs(episodes, *SPACES, None, None, None)
+    write_page(RunFolder(folder), config, inputs, RESULT | changes, scores or {}, None)
+    return (folder / "report.html").read_text()
+
+
+def score(*returns: float, success: tuple[float, ...] | None = None) -> ConditionScore:
+    rates = None if success is None else np.array(success)
+    return ConditionScore(np.array(returns), np.array(returns), None, rates)
+
+
+def test_scores_are_means_and_deviations_over_seeds(tmp_path):
+    page = page_of(tmp_path, {"cloning": score(-1.0, 3.0, success=(0.25, 0.75))})
+    assert "1.0 ± 2.8" in page  # the root of 8
+    assert "−1.0, 3.0" in page
+    assert "50 %" in page
+    assert "of 3 episodes for each of 2 seeds" in page
+    assert "E, cloned" in page
+    assert "5 of them, 100 steps" in page
+    assert "1,500" in page
+
+
+def test_one_seed_has_no_deviation_and_no_success_is_no_number(tmp_path):
+    page = page_of(tmp_path, {"cloning": score(12.0)}, seeds=[4])
+    assert "12.0" in page
+    assert "12.0 ±" not in page
+    assert "Success" not in page
+
+
+def test_the_comparison_is_told_first_and_again_beside_the_returns(tmp_path):
+    page = page_of(tmp_path, {"cloning": score(1.0, 2.0)}, verdict={"text": "Nothing is certain."})
+    assert page.count("Nothing is certain.") >= 2
+    assert page.index("Nothing is certain.") < page.index("Returns of the policies")
+
+
+def test_a_sweep_shows_how_far_target_returns_matter(tmp_path):
+    sweep = target_sweep(("q0", "q1"), [10.0, 20.0], np.array([[1.0, 4.0], [3.0, 8.0]]))
+    page = page_of(tmp_path, {}, following=sweep)
+    assert "from the lowest mean to the highest it is 4.0" in page  # 2 and 6
+    assert "seeds deviate by 2.2" in page  # the root of (2 + 8) / 2
+    assert "6.0 ± 2.8" in page
+    assert "Rank correlation of both: 1.000" in page
+
+
+def test_without_evaluation_a_reward_or_metrics_their_sections_are_left_out(tmp_path):
+    page = page_of(tmp_path)
+    for heading in (
+        "Returns of the policies",
+        "Target and achieved returns",
+        "The reward along an episode",
+        "Quality of the reward",
+        "How they learned",
+    ):
+        assert heading not in page
+
+
+def test_metrics_of_the_agents_are_drawn_and_those_of_clones_beside_them_are_not(data, tmp_path):
+    inputs = Inputs(recorded(np.random.default_rng(0), episodes=2), *SPACES, None, None, None)
+    for name, drawn in (("iql/learned/value", True), ("cloning/cloning/policy_loss", False)):
+        folder = RunFolder(tmp_path / name)
+        lines = [json.dumps({"step": step, name: 0.5}) for step in (10, 20, 10)]  # resumed at 10
+        folder.path("metrics.jsonl").write_text("\n".join(lines))
+        write_page(folder, config_of(data), inputs, RESULT, {}, None)
+        page = folder.path("report.html").read_text()
+        assert ("Returns that agents of each condition expect" in page) == drawn
+
+
+def test_without_an_environment_the_best_recorded_episode_is_shown(data):
+    episodes = recorded(np.random.default_rng(0), episodes=6)
+    best = episodes.returns.argmax()
+    inputs = Inputs(episodes, *SPACES, None, None, None)
+    learned = LearnedReward(None, episodes.rewards, None, {}, 0.0)  # nothing of it is looked at
+    shown = shown_episode(RunFolder(data), config_of(data, episodes=0), inputs, learned, 0)
+    assert shown.episode.returns.tolist() == [episodes.returns[best]]
+    assert shown.frames is None

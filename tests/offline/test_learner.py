@@ -1,0 +1,149 @@
+"""What all offline learners share: agents side by side, progress, states and cloning."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from helpers.point_agents import SMALL, SPACES, agents
+from preferl.errors import CheckpointError, ConfigError
+from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
+from preferl.offline.learner import load_training
+from preferl.testing import make_episodes
+
+EPISODES = make_episodes(np.random.default_rng(0), [40, 60, 50])
+
+
+@pytest.fixture(scope="module")
+def steps():
+    return Transitions.of(EPISODES)
+
+
+def clones(*, planned=6, **settings):
+    config = CloningConfig(hidden=(8,), batch_size=16, **settings)
+    return BehaviourCloning(*SPACES, config, seeds=(0, 1), steps=planned)
+
+
+@pytest.mark.parametrize("kind", [IQL, BehaviourCloning])
+def test_agents_learn_the_same_alone_as_side_by_side(kind, steps):
+    config = (IQLConfig if kind is IQL else CloningConfig)(
+        hidden=(16, 16), batch_size=32, dropout=0.1
+    )
+    seeds = (5, 0, 7)
+    together = kind(*SPACES, config, seeds=seeds, steps=40)
+    told = together.fit(steps, 40)
+    seen = steps.observations[:20].numpy()
+    for number, seed in enumerate(seeds):
+        alone = kind(*SPACES, config, seeds=[seed], steps=40)
+        said = alone.fit(steps, 40)
+        for name, values in said.items():
+            assert told[name][number] == pytest.approx(values[0], abs=2e-4), name
+        np.testing.assert_allclose(
+            together.policies()[number].predict(seen)[0],
+            alone.policies()[0].predict(seen)[0],
+            atol=2e-4,
+        )
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", [IQL, BehaviourCloning])
+def test_a_run_that_was_stopped_goes_on_exactly(kind, precision, steps, tmp_path):
+    config = (IQLConfig if kind is IQL else CloningConfig)(
+        hidden=(16, 16), batch_size=32, dropout=0.1, precision=precision
+    )
+    whole, first, second = (kind(*SPACES, config, seeds=[0, 1], steps=80) for _ in range(3))
+    whole.fit(steps, 70)
+    first.fit(steps, 41)
+    save_file(first.state(), tmp_path / "state.safetensors")
+    first.fit(steps, 3)  # the state is a copy
+    second.load_state(load_file(tmp_path / "state.safetensors"))
+    assert second.step == 41
+    second.fit(steps, 29)
+    expected, got = whole.state(), second.state()
+    assert set(expected) == set(got)
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, got[name]), name
+
+
+def test_states_of_other_agents_are_refused():
+    state = agents().state()
+    for other in (
+        agents(seeds=(0, 2)),
+        agents(seeds=(0,)),
+        agents(replace(SMALL, hidden=(16, 16))),
+    ):
+        before = other.state()
+        with pytest.raises(CheckpointError, match="Build the agents"):
+            other.load_state(state)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in other.state().items())
+
+
+def test_progress_is_told_every_so_often_and_at_the_end(steps):
+    told = []
+    both = agents()
+    both.fit(steps, 7, every=5, on_progress=lambda step, metrics: told.append((step, metrics)))
+    last = both.fit(steps, 5, every=5, on_progress=lambda s, m: told.append((s, m)))
+    assert [step for step, _ in told] == [5, 7, 10, 12]
+    assert both.step == 12
+    assert last == told[-1][1]
+    assert all(values.shape == (2,) and np.isfinite(values).all() for values in last.values())
+
+
+def learned(agents, state, **how):
+    """The updates at which progress was told."""
+    told = []
+    agents.learn(EPISODES, None, state, on_progress=lambda step, _: told.append(step), **how)
+    return told
+
+
+def test_planned_updates_are_made_once_and_each_checkpoint_is_on_disk(tmp_path):
+    state, whole = tmp_path / "state.safetensors", clones()
+    assert learned(whole, state, checkpoint_every=4) == [4, 6]
+    assert int(load_training(state)["step"]) == 6
+    again = clones()
+    assert learned(again, state, checkpoint_every=4) == []
+    for name, tensor in whole.state().items():
+        assert torch.equal(tensor, again.state()[name]), name
+
+
+def test_a_file_that_is_cut_off_is_named(tmp_path):
+    file = tmp_path / "state.safetensors"
+    save_file(clones().state(), file)
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=r"training state .*state\.safetensors.*Remove it"):
+        load_training(file)
+
+
+def test_clones_look_at_no_reward(steps):
+    one, other = clones(), clones()
+    one.fit(steps, 3)
+    other.fit(replace(steps, rewards=-9 * steps.rewards), 3)
+    for name, tensor in one.state().items():
+        assert torch.equal(tensor, other.state()[name]), name
+
+
+def test_policies_are_copies_that_name_their_learner(steps):
+    both = clones()
+    first, second = both.policies()
+    seen = steps.observations[:5].numpy()
+    before = first.predict(seen)[0]
+    both.fit(steps, 6)
+    np.testing.assert_array_equal(first.predict(seen)[0], before)
+    assert not np.array_equal(before, second.predict(seen)[0])
+    assert first.learner == "BehaviourCloning"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [({"seeds": ()}, "seeds"), ({"seeds": (-1,)}, "seeds"), ({"planned": 0}, "steps")],
+)
+def test_agents_without_seeds_or_updates_are_refused(settings, name):
+    with pytest.raises(ConfigError, match=name):
+        agents(**settings)
+
+
+def test_no_updates_are_refused(steps):
+    with pytest.raises(ConfigError, match="steps and every"):
+        agents().fit(steps, 0)

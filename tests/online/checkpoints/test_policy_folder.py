@@ -1,0 +1,122 @@
+"""Policies as folders: what comes back, what is refused, and statistics of observations."""
+
+import json
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecNormalize
+
+from helpers.normalised_cartpole import CONFIG, MEAN, VAR, balancing
+from preferl.errors import CheckpointError, DataError, StorageError
+from preferl.evaluation import on_raw_observations
+from preferl.online import PPOConfig, SACConfig, load_policy, make_environments, save_policy
+from preferl.online.algorithms import build_algorithm
+from preferl.online.checkpoints.policy_folder import read_vecnormalize, spaces_alone
+
+CARTPOLE = "CartPole-v1"
+
+
+@pytest.mark.parametrize("config", [PPOConfig(hidden=(8,)), SACConfig(hidden=(8,))])
+def test_policy_reloads_bit_for_bit(tmp_path, config):
+    algorithm = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", algorithm, config)
+    again = load_policy(tmp_path / "policy")
+    observation = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    for one, two in zip(again.policy.parameters(), algorithm.policy.parameters(), strict=True):
+        assert one.equal(two)
+    np.testing.assert_array_equal(
+        again.predict(observation, deterministic=True)[0],
+        algorithm.predict(observation, deterministic=True)[0],
+    )
+
+
+@pytest.mark.parametrize("file", ["policy.safetensors", "policy.json"])
+def test_damaged_policy_is_an_error(tmp_path, file):
+    config = PPOConfig(hidden=(8,))
+    algorithm = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", algorithm, config)
+    path = tmp_path / "policy" / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CheckpointError, match="policy"):
+        load_policy(tmp_path / "policy")
+
+
+def test_policies_without_statistics_are_saved_as_before(tmp_path):
+    agent = build_algorithm(CONFIG, make_environments(CARTPOLE, 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", agent, CONFIG)
+    again = load_policy(tmp_path / "policy")
+    assert again.get_vec_normalize_env() is None
+    assert on_raw_observations(again) is again
+    assert not (tmp_path / "policy/normalisation.safetensors").exists()
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "other"])
+def test_damaged_statistics_are_an_error(tmp_path, damage):
+    save_policy(tmp_path / "policy", balancing(), CONFIG)
+    file = tmp_path / "policy/normalisation.safetensors"
+    if damage == "missing":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(file.read_bytes()[:20])
+    else:
+        about = tmp_path / "policy/policy.json"
+        told = json.loads(about.read_text())
+        told["normalisation"]["clip"] = -1.0
+        about.write_text(json.dumps(told))
+    with pytest.raises(CheckpointError, match="policy"):
+        load_policy(tmp_path / "policy")
+
+
+def test_a_loaded_policy_learns_on_with_its_statistics(tmp_path):
+    save_policy(tmp_path / "policy", balancing(), CONFIG)
+    agent = load_policy(tmp_path / "policy", env=make_environments(CARTPOLE, 2, seed=1))
+    agent.learn(16)
+    normaliser = agent.get_vec_normalize_env()
+    assert normaliser.training
+    assert normaliser.obs_rms.count > 1e6
+    np.testing.assert_allclose(normaliser.obs_rms.mean, MEAN, atol=1e-3)
+
+
+def test_a_policy_of_other_spaces_than_its_environment_is_refused(tmp_path):
+    save_policy(tmp_path / "policy", balancing(), CONFIG)
+    with pytest.raises(CheckpointError, match="policy"):
+        load_policy(tmp_path / "policy", env=make_environments("Pendulum-v1", 1, seed=0))
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match="holds something else"):
+        save_policy(tmp_path, balancing(), CONFIG)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_an_older_policy_is_replaced_with_its_statistics(tmp_path):
+    save_policy(tmp_path / "policy", balancing(), CONFIG)
+    plain = build_algorithm(CONFIG, make_environments(CARTPOLE, 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", plain, CONFIG)
+    names = sorted(path.name for path in (tmp_path / "policy").iterdir())
+    assert names == ["policy.json", "policy.safetensors"]
+
+
+def test_statistics_of_a_file_of_stable_baselines3_are_read(tmp_path):
+    balancing(clip_obs=8.0).get_vec_normalize_env().save(str(tmp_path / "vecnormalize.pkl"))
+    read = read_vecnormalize(tmp_path / "vecnormalize.pkl", make_environments(CARTPOLE, 1, seed=0))
+    np.testing.assert_array_equal(read.obs_rms.mean, MEAN)
+    np.testing.assert_array_equal(read.obs_rms.var, VAR)
+    assert (read.clip_obs, read.training, read.norm_reward) == (8.0, False, False)
+
+
+def test_a_file_that_normalises_rewards_alone_has_no_statistics(tmp_path):
+    env = VecNormalize(make_environments(CARTPOLE, 1, seed=0), norm_obs=False)
+    env.save(str(tmp_path / "it.pkl"))
+    assert read_vecnormalize(tmp_path / "it.pkl", env.venv) is None
+    (tmp_path / "it.pkl").write_bytes(b"\x80\x04K\x03.")  # the number 3
+    with pytest.raises(DataError, match=r"what VecNormalize\.save wrote"):
+        read_vecnormalize(tmp_path / "it.pkl", env.venv)
+
+
+def test_an_environment_of_spaces_alone():
+    seen, done = spaces.Box(-1, 1, (3,)), spaces.Discrete(2)
+    env = spaces_alone(seen, done)
+    assert (env.num_envs, env.observation_space, env.action_space) == (1, seen, done)

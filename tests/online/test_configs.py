@@ -1,0 +1,109 @@
+"""Settings of online runs: ranges, defaults, JSON, and settings that do not go together."""
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+import stable_baselines3
+
+from preferl.configs import from_json, to_json
+from preferl.errors import ConfigError
+from preferl.models import EnsembleConfig, LSTMRewardConfig, MLPRewardConfig
+from preferl.online import DatasetConfig, OnlineConfig, PPOConfig, SACConfig
+from preferl.online.configs import EvaluationConfig
+from preferl.training import AdaptivePenalty, RewardTrainerConfig
+
+
+@pytest.mark.parametrize("wrong", [{"episodes": 0}, {"questions": 0}, {"clip_steps": -1}])
+def test_judging_by_nothing_is_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        EvaluationConfig(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"sampler": "informative"}, r"sampler.*several members.*one network.*entropy"),
+        ({"trainer": RewardTrainerConfig(patience=3)}, "patience needs validation"),
+        (
+            {"trainer": RewardTrainerConfig(penalty=AdaptivePenalty(1e-4, band=(1.1, 1.5)))},
+            "penalty band needs validation",
+        ),
+    ],
+)
+def test_what_needs_several_members_is_refused_at_once(changes, match):
+    for one in (MLPRewardConfig(), LSTMRewardConfig(), EnsembleConfig((MLPRewardConfig(),))):
+        with pytest.raises(ConfigError, match=match):
+            OnlineConfig(model=one, **changes)
+    OnlineConfig(model=EnsembleConfig((LSTMRewardConfig(), MLPRewardConfig())), **changes)
+
+
+def test_entropy_needs_one_member_only():
+    OnlineConfig(model=MLPRewardConfig(), sampler="informative", acquisition="entropy")
+
+
+def test_bootstraps_are_what_leaves_answers_out():
+    with pytest.raises(ConfigError, match="patience"):
+        OnlineConfig(trainer=RewardTrainerConfig(patience=3, bootstrap=False))
+
+
+@pytest.mark.parametrize("field", ["steps", "comparisons", "iterations", "segment_length"])
+def test_settings_of_a_run_out_of_range(field):
+    with pytest.raises(ConfigError, match=field):
+        OnlineConfig(**{field: 0})
+
+
+def test_algorithms_check_their_settings():
+    with pytest.raises(ConfigError, match="batch_size"):
+        PPOConfig(batch_size=-3)
+    with pytest.raises(ConfigError, match="gamma"):
+        SACConfig(gamma=1.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mix": "random"}, "TIER:AMOUNT between commas.*'random'"),
+        ({"mix": "random:2,random:3"}, "each of random, medium, expert, replay once"),
+        ({"mix": "best:2"}, "'best:2'"),
+        ({"mix": ""}, "TIER:AMOUNT"),
+        ({"mix": "expert:0"}, "mix, expert"),
+        ({"unit": "hours"}, "unit"),
+        ({"environments": 0}, "environments"),
+        ({"policy": "p", "mix": "random:1,replay:1"}, "random and expert alone"),
+    ],
+)
+def test_settings_of_a_data_set_out_of_range(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        DatasetConfig("Pendulum-v1", **settings)
+
+
+@pytest.mark.parametrize(("name", "config"), [("PPO", PPOConfig()), ("SAC", SACConfig())])
+def test_defaults_are_those_of_stable_baselines3(name, config):
+    theirs = inspect.signature(getattr(stable_baselines3, name)).parameters
+    ours = {field: value for field, value in vars(config).items() if field != "hidden"}
+    assert ours == {field: theirs[field].default for field in ours}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        OnlineConfig(algorithm=SACConfig(tau=0.1), model=LSTMRewardConfig(), initial_epochs=None),
+        EvaluationConfig(oracle=False),
+        DatasetConfig("E", mix="expert:2", policy=Path("p"), algorithm=PPOConfig(gamma=0.5)),
+    ],
+)
+def test_settings_survive_json(config):
+    assert from_json(type(config), json.loads(json.dumps(to_json(config)))) == config
+
+
+def test_a_mix_keeps_its_order_and_may_have_spaces():
+    amounts = DatasetConfig("E", mix=" replay:3, random:10 ,").amounts
+    assert list(amounts.items()) == [("replay", 3), ("random", 10)]
+
+
+def test_a_policy_that_is_there_needs_no_training():
+    DatasetConfig("E", mix="random:1,expert:2", policy=Path("p"))
+    with pytest.raises(ConfigError, match="leave out medium and replay"):
+        DatasetConfig("E", policy=Path("p"))
