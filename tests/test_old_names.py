@@ -1,8 +1,7 @@
 """Settings by the names that they once had: in files, calls and commands; old checkpoints."""
 
 import json
-from dataclasses import fields, replace
-from math import inf
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +10,6 @@ from preferl.errors import CheckpointError, ConfigError
 from preferl.offline import DTConfig, OfflineConfig, PixelEncoderConfig
 from preferl.online import FeedbackConfig, OnlineConfig, learn_from_preferences
 from preferl.online.service.service_config import ServiceConfig
-from preferl.online.wrappers.feedback_config import QueryConfig
 from preferl.training.checkpoint_folder import write_checkpoint
 
 OLD_FILE = {
@@ -55,16 +53,6 @@ def test_the_pixel_encoder_by_its_old_name() -> None:
     assert DTConfig(sight=PixelEncoderConfig(filters=2)) == new  # type: ignore[call-arg]
     file = {"demonstrations": "a", "policy": "bc", "env": "E", "dt": {"sight": {"filters": 2}}}
     assert from_json(OfflineConfig, file).dt == new
-
-
-def test_what_the_loop_and_wrappers_share_has_one_default() -> None:
-    loop, wrapper = OnlineConfig(), FeedbackConfig()
-    for field in fields(QueryConfig):
-        assert getattr(loop, field.name) == getattr(wrapper, field.name), field.name
-    with pytest.raises(ConfigError, match="uniform, informative"):
-        FeedbackConfig(sampler="any")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="oversampling"):
-        OnlineConfig(oversampling=-inf)
 
 
 def test_unfinished_checkpoints_of_the_former_loop_are_refused_in_words(tmp_path) -> None:

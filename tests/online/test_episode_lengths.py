@@ -12,7 +12,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from preferl.data import Episodes
-from preferl.errors import ConfigError, DataError
+from preferl.errors import DataError
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online import (
     FeedbackConfig,
@@ -25,7 +25,7 @@ from preferl.online import (
     learn_from_preferences,
 )
 from preferl.online.algorithms import build_algorithm
-from preferl.online.wrappers.feedback_config import LengthGuard, VariableLengthWarning
+from preferl.online.wrappers.feedback_config import VariableLengthWarning
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.online.wrappers.recording import Recording
 from preferl.testing import make_episodes
@@ -185,11 +185,6 @@ def test_resets_give_episodes_up() -> None:
     env.close()
 
 
-def test_words_are_checked() -> None:
-    with pytest.raises(ConfigError, match="variable_length"):
-        FeedbackConfig(variable_length="perhaps")  # type: ignore[arg-type]
-
-
 def test_recordings_go_on_counting() -> None:
     one, other = (Recording(*SPACES, 2) for _ in range(2))
     seen, acted = np.zeros((2, 2)), np.zeros((2, 1))
@@ -212,11 +207,3 @@ def test_recorders_count_what_is_taken_in_pieces() -> None:
         recorder.step(np.zeros((1, 1), np.float32))
         recorder.take(unfinished="cut")
     assert (recorder.core.recording.shortest, recorder.core.recording.longest) == (20, 20)
-
-
-def test_guards_say_the_same_everywhere() -> None:
-    guard = LengthGuard("refuse")
-    guard.check(None, 90)
-    guard.check(90, 90)
-    with pytest.raises(DataError, match='Pass variable_length="allow"'):
-        guard.check(30, 90)

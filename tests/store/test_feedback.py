@@ -7,15 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from gymnasium import spaces
-from sqlalchemy import text, update
+from sqlalchemy import text
 
 from preferl.data.segments import Segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
-from preferl.store import Status, Store, StoredFeedback, clip_ids, distinct_clips
-from preferl.store.schema import Base, Service
+from preferl.store import Store, StoredFeedback, clip_ids, distinct_clips
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import check_feedback, example_segments
 
@@ -208,14 +205,6 @@ def test_what_cannot_be_asked_is_refused_whole(store):
     assert not (store.files / "clips").exists()
 
 
-def test_migrations_make_what_the_code_expects(store):
-    with store.database.read() as session:
-        context = MigrationContext.configure(session.connection())
-        differences = compare_metadata(context, Base.metadata)
-    by_hand = ("ix_query_open", "ix_query_undrawn")  # expressions cannot be compared
-    assert [d for d in differences if not any(name in str(d) for name in by_hand)] == []
-
-
 def test_a_store_of_a_newer_version_is_left_alone(open_store):
     store = open_store()
     with store.database.write() as session:
@@ -258,28 +247,8 @@ def test_databases_that_cannot_be_used(url):
         Store.open(url)
 
 
-def test_projects_and_people_that_cannot_be(store):
+def test_people_that_cannot_be(store):
     project = store.projects.create("dots")
-    for slug, more in (
-        ("dots", {}),
-        ("No Good", {}),
-        ("x", {"quorum": 0}),
-        ("x", {"repeat_share": 2.0}),
-        ("x", {"question": " "}),
-        ("x", {"budget": 0}),
-    ):
-        with pytest.raises(ConfigError):
-            store.projects.create(slug, **more)
-    with pytest.raises(ConfigError, match="one of dots"):
-        store.projects.get("spots")
-    with pytest.raises(ConfigError, match="settings"):
-        store.projects.update(project.id, colour="red")
-    with pytest.raises(ConfigError):
-        store.projects.update(project.id, quorum=-1)
-    assert store.projects.get("dots").quorum == 1
-    store.projects.create("spots")
-    with pytest.raises(ConfigError, match="dots, spots"):
-        store.projects.only()
     for name, role in (
         ("", "annotator"),
         ("x" * 81, "annotator"),
@@ -306,50 +275,3 @@ def test_a_new_link_ends_the_old_one_and_the_disabled_have_none(store):
             [list(map(str, row)) for row in session.execute(text("SELECT * FROM annotator"))]
         )
     assert new.secret not in rows
-
-
-def test_rewards_episodes_and_events_for_people_to_see(store):
-    project = store.projects.create("dots")
-    store.reports.publish_reward(project.id, 1, answers=20, accuracy=0.7, interval=(0.6, 0.8))
-    store.reports.publish_reward(project.id, 2, answers=40)
-    store.reports.publish_reward(project.id, 2, answers=41)
-    told = [
-        (row.version, row.accuracy, row.high, row.answers)
-        for row in store.reports.rewards(project.id)
-    ]
-    assert told == [(1, 0.7, 0.8, 20), (2, None, None, 41)]
-    assert store.reports.last_episode(project.id) is None
-    (clip,) = store.clips.put(
-        project.id,
-        example_segments(0).select(np.array([0])),
-        kind="episode",
-        detail={"return": 3.0},
-    )
-    store.clips.put(project.id, example_segments(1))  # nobody is asked about these
-    assert store.clips.without_video(project.id, 5) == [clip]
-    store.clips.video_failed(project.id, clip, "no screen")
-    assert store.progress(project.id).clips_failed == 1
-    assert store.clips.retry_failed(project.id) == 1
-    store.clips.video_ready(project.id, [clip])
-    assert store.reports.last_episode(project.id).detail == {"return": 3.0}
-    store.reports.add_event(project.id, "exported", detail={"rows": 2})
-    assert [(event.kind, event.detail) for event in store.reports.latest_events(project.id)] == [
-        ("exported", {"rows": 2})
-    ]
-
-
-def test_programs_that_give_no_sign_of_life_are_lost(store):
-    project = store.projects.create("dots")
-
-    def let_time_pass() -> None:
-        with store.database.write() as session:
-            session.execute(update(Service).values(beat_at=Service.beat_at - 40))
-
-    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=10.0)
-    (state,) = store.reports.services(project.id)
-    assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
-    let_time_pass()
-    assert not store.reports.services(project.id)[0].alive
-    store.reports.beat(project.id, "reward", Status("stopped"), every=10.0)
-    let_time_pass()
-    assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"

@@ -13,9 +13,8 @@ from helpers.waiting import wait_until
 from preferl.errors import ConfigError, FeedbackError
 from preferl.online.service.ongoing_fit import TRAIN, OngoingFit, validation_split
 from preferl.online.service.reward_service import serve_reward
-from preferl.online.service.service_config import ServiceConfig
 from preferl.store.feedback import Answered, StoredFeedback
-from preferl.threads import half_of_the_cores, torch_threads
+from preferl.threads import torch_threads
 from preferl.training.publish import PublishedReward, read_version, write_spaces
 from preferl.training.reward_presets import RewardSettings
 
@@ -193,15 +192,6 @@ def test_metrics_are_json(world, config):
     ((_, metrics),) = serve_once(replace(config, validation=0.0), world)
     assert json.loads(json.dumps(metrics, allow_nan=False)) == metrics
     assert (metrics["accuracy"], metrics["held_out"]) == (None, 0)
-
-
-@pytest.mark.parametrize(("model", "threads", "taken"), [("mlp", None, 1), ("pt", 1, 1)])
-def test_a_fit_takes_threads_that_others_do_not_need(tmp_path, model, threads, taken) -> None:
-    config = ServiceConfig(tmp_path, RewardSettings(model), threads=threads)
-    assert config.fit_threads == taken
-    assert ServiceConfig(tmp_path, RewardSettings("nmr")).fit_threads == half_of_the_cores()
-    with pytest.raises(ConfigError, match="threads"):
-        replace(config, threads=0)
 
 
 def test_threads_are_put_back_when_the_service_ends(world, config, monkeypatch) -> None:

@@ -167,17 +167,6 @@ def test_vector_environments_whose_episodes_end_apart(mode: AutoresetMode) -> No
     assert np.abs(following).max() < 1.0  # a reset in the middle would not show, but a mix-up does
 
 
-def test_before_the_first_reward_the_agent_is_not_given_the_answer() -> None:
-    env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0))
-    env.reset()
-    assert env.step(np.zeros((1, 1)))[1].tolist() == [0.0]
-    env.switch_to_true_reward()
-    _, paid, _, infos = env.step(np.zeros((1, 1)))
-    assert paid[0] == pytest.approx(infos[0]["true_reward"])
-    env.switch_to_learned_reward()
-    assert env.reward_source == "before"
-
-
 @pytest.fixture
 def published(tmp_path):
     with PublishedReward(tmp_path / "rewards") as reader:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from helpers.json_rows import rows_of, write
 from preferl.data import load_comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
@@ -25,15 +26,6 @@ from preferl.testing.feedback_contracts import example_segments
 
 SEGMENTS = example_segments(0)
 FORMATS = ["jsonl", "csv", "parquet"]
-
-
-def rows_of(path):
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
 
 
 @pytest.fixture
@@ -191,47 +183,6 @@ def test_import_is_all_or_nothing(store, lively, elsewhere, tmp_path):
         assert session.scalar(select(func.count(Answer.id))) == 0
         assert session.scalar(select(func.count(Annotator.id))) == 0
         assert session.scalar(select(func.count(Query.id))) == 2
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("kind", "up"), ("kind", None), ("kind", 3), ("preference", 0.3), ("preference", None),
-        ("swapped", "maybe"), ("first_clip", "../../etc"), ("query", "17"), ("purpose", "example"),
-        ("annotator", " "), ("annotator", "x" * 81), ("strength", "very"), ("response_ms", -1),
-        ("answered_at", float("nan")), ("answered_at", "yesterday"), ("answered_at", 1e15),
-        ("key", "short"), ("known", 1.0), ("quorum", 1.5), ("detail", [1]), ("left_clip", "0" * 32),
-        ("repeat_of", "1-00000000"),
-    ],
-)  # fmt: skip
-def test_a_wrong_cell_is_named(tmp_path, column, value):
-    with Store.open(tmp_path / "store") as store:
-        project = store.projects.create("dots")
-        row = a_row() | {column: value}
-        path = write(tmp_path / "a.jsonl", [a_row(), row | {"key": "key-00002"} | {column: value}])
-        with pytest.raises(DataError, match=rf"a\.jsonl, row 2, column {column}: expected"):
-            import_answers(store, project.id, path)
-
-
-def a_row():
-    return {
-        "query": "3-0123abcd", "purpose": "ask", "first_clip": "a" * 32, "second_clip": "b" * 32,
-        "annotator": "Ann", "kind": "left", "preference": 1.0, "swapped": False,
-        "answered_at": 1e9, "key": "key-00001", "quorum": 1, "priority": 0.0, "asked_at": 1e9,
-    }  # fmt: skip
-
-
-def test_rows_that_disagree_are_named(tmp_path):
-    with Store.open(tmp_path / "store") as store:
-        project = store.projects.create("dots")
-        same = write(tmp_path / "same.jsonl", [a_row(), a_row()])
-        with pytest.raises(DataError, match="row 2, column key: expected one for each answer"):
-            import_answers(store, project.id, same)
-        other = a_row() | {"key": "key-00002", "priority": 1.0}
-        with pytest.raises(DataError, match=r"row 2, column priority: expected 0\.0, as before"):
-            import_answers(store, project.id, write(tmp_path / "other.jsonl", [a_row(), other]))
-        with pytest.raises(DataError, match="row 1, column first_clip: expected a clip of this"):
-            import_answers(store, project.id, write(tmp_path / "one.jsonl", [a_row()]))
 
 
 def with_one_answer(store, kind="equal"):

@@ -1,7 +1,5 @@
 """Clips drawn by their environment, beside what the environment itself draws."""
 
-import subprocess
-import sys
 from typing import Any
 
 import gymnasium
@@ -211,33 +209,3 @@ def test_a_door_that_moves_is_off_by_millimetres() -> None:
     off = np.abs(poses - np.array([state for _, state in pairs]))
     assert off[:, 0].max() < 0.01  # random actions are fast, and observed sites are 2 ms old
     assert off[:, 60:].max() < 0.01
-
-
-def test_reading_states_leaves_the_generator_where_it_was() -> None:
-    pytest.importorskip("gymnasium_robotics")
-    plain, read = (make_registered(DOOR) for _ in range(2))
-    for env in (plain, read):
-        env.reset(seed=3)
-    StateReader(read)
-    np.testing.assert_array_equal(plain.reset()[0], read.reset()[0])
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems draw in other ways")
-def test_a_machine_without_graphics_is_told_what_to_install() -> None:
-    pytest.importorskip("mujoco")
-    code = (
-        "import ctypes.util, numpy as np\n"
-        "from preferl.data.segments import Segments\n"
-        "from preferl.store.rendering.frames import EnvFrames\n"
-        "from preferl.errors import ConfigError\n"
-        "block = np.zeros((1, 18))\n"
-        "one = Segments(block, block, np.zeros(1), np.array([0]), np.array([1]), 1, states=block)\n"
-        "try:\n"
-        "    next(EnvFrames('HalfCheetah-v5')(one, 0))\n"
-        "except ConfigError as error:\n"
-        "    print(error)"
-    )
-    environment = {"MUJOCO_GL": "nonsense", "PATH": "/usr/bin"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    assert "apt-get install -y libegl1" in done.stdout

@@ -1,0 +1,76 @@
+"""A script's answers go through the same queue as those of people."""
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from preferl.feedback import ScriptedTeacher
+from preferl.online.service.scripted_answers import ScriptedAnswers
+from preferl.store.feedback import StoredFeedback
+from preferl.store.schema import Answer
+from preferl.testing.feedback_contracts import example_segments
+
+
+def script(world, teacher):
+    return ScriptedAnswers(StoredFeedback(world.store), teacher, np.random.default_rng(0))
+
+
+def test_all_open_queries_are_answered_and_counted(world):
+    answers = script(world, ScriptedTeacher.oracle())
+    assert answers.answer() == 0
+    world.ask(11)  # more than are claimed at a time
+    assert (answers.answer(), answers.answer()) == (11, 0)
+    world.ask(2)
+    assert (answers.answer(), answers.given) == (2, 13)
+    votes = world.store.questions.votes(world.project.id)
+    assert {votes.names[number] for number in votes.annotator} == {"script"}
+    assert set(votes.swapped) == {True, False}
+    comparisons = StoredFeedback(world.store).comparisons()
+    returns = comparisons.segments.returns(comparisons.pairs)
+    np.testing.assert_array_equal(comparisons.preference, returns[:, 0] > returns[:, 1])
+
+
+def test_the_teacher_sees_the_sides_as_a_person_would(world):
+    world.ask(20)
+    script(world, lambda shown, _: np.ones(len(shown))).answer()  # always the left clip
+    votes = world.store.questions.votes(world.project.id)
+    np.testing.assert_array_equal(votes.preference, np.where(votes.swapped, 0.0, 1.0))
+
+
+def test_each_number_has_its_kind_of_answer(world):
+    world.ask(4)
+    script(world, lambda _, __: np.array([np.nan, 0.5, 0.9, 0.0])).answer()
+    with world.store.database.read() as session:
+        kinds = session.scalars(select(Answer.kind).order_by(Answer.query_id)).all()
+    assert kinds == ["cannot_tell", "equal", "left", "right"]
+
+
+def test_queries_need_no_videos(world):
+    pairs = np.array([[0, 1], [2, 3]])
+    world.store.questions.ask(world.project.id, example_segments(0), pairs)
+    assert world.store.reports.progress(world.project.id).pairs_undrawn == 2
+    assert script(world, ScriptedTeacher.oracle()).answer() == 2
+
+
+def test_the_budget_of_the_project_ends_a_script(world):
+    world.store.projects.update(world.project.id, budget=8)
+    world.ask(20)
+    assert script(world, ScriptedTeacher.oracle()).answer() == 8
+
+
+def test_an_error_of_the_teacher_keeps_the_answers_before_it(world):
+    world.ask(10)
+    calls = []
+
+    def teacher(shown, _):
+        calls.append(len(shown))
+        if len(calls) == 2:
+            raise RuntimeError("no more")
+        return np.ones(len(shown))
+
+    answers = script(world, teacher)
+    with pytest.raises(RuntimeError, match="no more"):
+        answers.answer()
+    assert (calls, answers.given) == ([8, 2], 8)
+    assert world.store.reports.revision(world.project.id) == 8
+    assert answers.answer() == 2

@@ -1,0 +1,60 @@
+"""Settings of the reward service: refused out of range, and kept in files."""
+
+from dataclasses import replace
+from math import nan
+from pathlib import Path
+
+import pytest
+
+from preferl.configs import from_json, to_json
+from preferl.errors import ConfigError
+from preferl.online.service.service_config import ServiceConfig
+from preferl.threads import half_of_the_cores
+from preferl.training.reward_presets import RewardSettings
+
+
+@pytest.mark.parametrize(("model", "threads", "taken"), [("mlp", None, 1), ("pt", 1, 1)])
+def test_a_fit_takes_threads_that_others_do_not_need(tmp_path, model, threads, taken) -> None:
+    config = ServiceConfig(tmp_path, RewardSettings(model), threads=threads)
+    assert config.fit_threads == taken
+    assert ServiceConfig(tmp_path, RewardSettings("nmr")).fit_threads == half_of_the_cores()
+    with pytest.raises(ConfigError, match="threads"):
+        replace(config, threads=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("initial_epochs", 0), ("min_answers", 0), ("min_new_answers", 0), ("keep", 0),
+        ("context", 0), ("cancel_after", 0), ("max_wait", -1.0), ("pessimism", nan),
+        ("poll_seconds", 0.0), ("beat_seconds", 1e5), ("stuck_after", 0.0),
+        ("validation", 1.0), ("validation", -0.1),
+        ("reward_deviation", 0.0), ("reward_deviation", nan),
+    ],
+)  # fmt: skip
+def test_a_number_out_of_its_range_is_named(name, wrong) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: expected"):
+        ServiceConfig(Path("rewards"), **{name: wrong})
+
+
+def test_least_numbers_are_allowed() -> None:
+    config = ServiceConfig(Path("rewards"), validation=0.0, max_wait=0.0, keep=1, min_answers=1)
+    assert (config.validation, config.max_wait, config.keep, config.min_answers) == (0, 0, 1, 1)
+
+
+def test_a_file_keeps_all_settings() -> None:
+    reward = RewardSettings("nmr", members=3)
+    config = ServiceConfig(Path("a/b"), reward, context=7, cancel_after=2, combine="majority")
+    assert from_json(ServiceConfig, to_json(config)) == config
+    assert from_json(ServiceConfig, {"out": "a"}) == ServiceConfig(Path("a"))
+
+
+def test_settings_of_a_reward_that_do_not_go_together_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="hidden"):
+        ServiceConfig(Path("rewards"), RewardSettings("nmr", hidden=(8,)))
+
+
+def test_threads_of_small_models() -> None:
+    for model in ("mlp", "mr"):
+        assert ServiceConfig(Path("rewards"), RewardSettings(model)).fit_threads == 1
+        assert ServiceConfig(Path("rewards"), RewardSettings(model), threads=3).fit_threads == 3

@@ -1,0 +1,99 @@
+"""Settings of asking and collecting, and the guard of episodes' lengths."""
+
+from dataclasses import fields
+from math import inf, nan
+
+import pytest
+
+from preferl.configs import from_json, to_json
+from preferl.errors import ConfigError, DataError
+from preferl.online import FeedbackConfig, OnlineConfig
+from preferl.online.wrappers.feedback_config import (
+    BeforeFirstReward,
+    LengthGuard,
+    QueryConfig,
+    VariableLengthWarning,
+    settings_of,
+)
+
+
+def test_words_are_checked() -> None:
+    with pytest.raises(ConfigError, match="variable_length"):
+        FeedbackConfig(variable_length="perhaps")  # type: ignore[arg-type]
+
+
+def test_guards_say_the_same_everywhere() -> None:
+    guard = LengthGuard("refuse")
+    guard.check(None, 90)
+    guard.check(90, 90)
+    with pytest.raises(DataError, match='Pass variable_length="allow"'):
+        guard.check(30, 90)
+
+
+def test_what_the_loop_and_wrappers_share_has_one_default() -> None:
+    loop, wrapper = OnlineConfig(), FeedbackConfig()
+    for field in fields(QueryConfig):
+        assert getattr(loop, field.name) == getattr(wrapper, field.name), field.name
+    with pytest.raises(ConfigError, match="uniform, informative"):
+        FeedbackConfig(sampler="any")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="oversampling"):
+        OnlineConfig(oversampling=-inf)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("segment_length", 0), ("buffer_steps", 0), ("oversampling", 0.5), ("oversampling", nan),
+        ("acquisition", "any"), ("short", "cut"), ("max_pending", 0), ("buffer_megabytes", 0.0),
+        ("longest_piece", 49), ("max_questions", 0), ("ask_every", 0), ("refresh_every", 0),
+        ("episode_every", -1.0), ("before", "learned"),
+    ],
+)  # fmt: skip
+def test_a_setting_out_of_its_range_is_named(name, wrong) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: expected"):
+        FeedbackConfig(**{name: wrong})
+
+
+def test_limits_that_mean_something() -> None:
+    config = FeedbackConfig(segment_length=9, longest_piece=9, episode_every=0, max_questions=None)
+    assert (config.longest_piece, config.episode_every, config.max_questions) == (9, 0, None)
+
+
+def test_a_file_keeps_all_settings() -> None:
+    config = FeedbackConfig(
+        before=BeforeFirstReward.ENTROPY, segment_length=7, ask_every=3, episode_every=None
+    )
+    assert from_json(FeedbackConfig, to_json(config)) == config
+    query = QueryConfig(sampler="informative", acquisition="entropy", short="pad")
+    assert from_json(QueryConfig, to_json(query)) == query
+
+
+def test_keywords_change_a_config_or_the_defaults() -> None:
+    given = FeedbackConfig(segment_length=7, seed=3)
+    assert settings_of(given, {"seed": 4}) == FeedbackConfig(segment_length=7, seed=4)
+    assert given.seed == 3
+    assert settings_of(None, {}) == FeedbackConfig()
+    assert settings_of(None, {"candidates": 6}).oversampling == 3.0  # by its former name
+    with pytest.raises(ConfigError, match=r"settings: .*got \['zoom'\]"):
+        settings_of(given, {"zoom": 1, "seed": 5})
+    with pytest.raises(ConfigError, match="max_pending"):
+        settings_of(given, {"max_pending": 0})
+
+
+def test_a_guard_that_allows_warns_once() -> None:
+    guard = LengthGuard("allow")
+    with pytest.warns(VariableLengthWarning, match=r"length \(30 to 90 steps\)"):
+        guard.check(30, 90)
+    guard.check(30, 90)  # a second warning would be an error
+    assert guard.warned
+
+
+def test_a_guard_of_nothing_and_one_without_ended_episodes_are_silent() -> None:
+    LengthGuard(None).check(30, 90)  # warnings are errors here
+    LengthGuard("allow").check(None, 90)
+    LengthGuard("refuse").check(90, 90, "more")
+
+
+def test_a_refusal_ends_with_what_the_caller_adds() -> None:
+    with pytest.raises(DataError, match=r"an early end\. Seen in two environments\. Pass"):
+        LengthGuard("refuse").check(1, 2, " Seen in two environments.")

@@ -1,0 +1,91 @@
+"""Heartbeats, reward versions and events, as people see them."""
+
+import numpy as np
+import pytest
+from sqlalchemy import update
+
+from preferl.errors import ConfigError
+from preferl.store.schema import Service
+from preferl.store.status import Status
+from preferl.testing.feedback_contracts import example_segments
+
+
+def test_rewards_episodes_and_events_for_people_to_see(store):
+    project = store.projects.create("dots")
+    store.reports.publish_reward(project.id, 1, answers=20, accuracy=0.7, interval=(0.6, 0.8))
+    store.reports.publish_reward(project.id, 2, answers=40)
+    store.reports.publish_reward(project.id, 2, answers=41)
+    told = [
+        (row.version, row.accuracy, row.high, row.answers)
+        for row in store.reports.rewards(project.id)
+    ]
+    assert told == [(1, 0.7, 0.8, 20), (2, None, None, 41)]
+    assert store.reports.last_episode(project.id) is None
+    (clip,) = store.clips.put(
+        project.id,
+        example_segments(0).select(np.array([0])),
+        kind="episode",
+        detail={"return": 3.0},
+    )
+    store.clips.put(project.id, example_segments(1))  # nobody is asked about these
+    assert store.clips.without_video(project.id, 5) == [clip]
+    store.clips.video_failed(project.id, clip, "no screen")
+    assert store.progress(project.id).clips_failed == 1
+    assert store.clips.retry_failed(project.id) == 1
+    store.clips.video_ready(project.id, [clip])
+    assert store.reports.last_episode(project.id).detail == {"return": 3.0}
+    store.reports.add_event(project.id, "exported", detail={"rows": 2})
+    assert [(event.kind, event.detail) for event in store.reports.latest_events(project.id)] == [
+        ("exported", {"rows": 2})
+    ]
+
+
+def test_programs_that_give_no_sign_of_life_are_lost(store):
+    project = store.projects.create("dots")
+
+    def let_time_pass() -> None:
+        with store.database.write() as session:
+            session.execute(update(Service).values(beat_at=Service.beat_at - 40))
+
+    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=10.0)
+    (state,) = store.reports.services(project.id)
+    assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
+    let_time_pass()
+    assert not store.reports.services(project.id)[0].alive
+    store.reports.beat(project.id, "reward", Status("stopped"), every=10.0)
+    let_time_pass()
+    assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"
+
+
+def test_versions_count_from_one(store):
+    project = store.projects.create("dots")
+    with pytest.raises(ConfigError, match="version: expected at least 1"):
+        store.reports.publish_reward(project.id, 0, answers=20)
+    assert store.reports.rewards(project.id) == []
+    store.reports.publish_reward(project.id, 3, answers=20)
+    store.reports.publish_reward(project.id, 2, answers=9)
+    assert [row.version for row in store.reports.rewards(project.id)] == [2, 3]
+
+
+def test_events_of_a_project_and_of_the_whole_store(store):
+    one, other = (store.projects.create(name).id for name in ("dots", "spots"))
+    assert store.reports.last_event("moved") is None
+    for number in range(3):
+        store.reports.add_event(one, "seen", detail={"number": number})
+    store.reports.add_event(None, "moved", detail={"to": "a"})
+    store.reports.add_event(None, "moved")
+    assert [e.detail["number"] for e in store.reports.latest_events(one, 2)] == [2, 1]
+    assert store.reports.latest_events(other) == []
+    assert store.reports.last_event("moved") == {}
+    assert store.reports.last_event("seen") is None, "it concerns a project"
+
+
+def test_a_program_takes_the_place_of_another_of_its_name(store):
+    one, other = (store.projects.create(name).id for name in ("dots", "spots"))
+    store.reports.beat(one, "reward", Status("waiting", version=3))
+    store.reports.beat(one, "agent", Status("healthy"))
+    store.reports.beat(one, "reward", Status("fitting"), every=2.0)
+    agent, reward = store.reports.services(one)
+    assert (agent.name, reward.name) == ("agent", "reward")
+    assert (reward.status, reward.every) == (Status("fitting"), 2.0)
+    assert store.reports.services(other) == []

@@ -1,0 +1,98 @@
+"""Projects are made, found and changed; settings out of range are refused."""
+
+from math import nan
+
+import numpy as np
+import pytest
+
+from preferl.errors import ConfigError
+from preferl.store.projects import ProjectSettings
+from preferl.testing.feedback_contracts import example_segments
+
+
+def test_projects_that_cannot_be(store):
+    project = store.projects.create("dots")
+    for slug, more in (
+        ("dots", {}),
+        ("No Good", {}),
+        ("x", {"quorum": 0}),
+        ("x", {"repeat_share": 2.0}),
+        ("x", {"question": " "}),
+        ("x", {"budget": 0}),
+    ):
+        with pytest.raises(ConfigError):
+            store.projects.create(slug, **more)
+    with pytest.raises(ConfigError, match="one of dots"):
+        store.projects.get("spots")
+    with pytest.raises(ConfigError, match="settings"):
+        store.projects.update(project.id, colour="red")
+    with pytest.raises(ConfigError):
+        store.projects.update(project.id, quorum=-1)
+    assert store.projects.get("dots").quorum == 1
+    store.projects.create("spots")
+    with pytest.raises(ConfigError, match="dots, spots"):
+        store.projects.only()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("fps", 0), ("fps", 241), ("quorum", 0), ("qualification", -1), ("swap_share", -0.1),
+        ("pass_share", 1.1), ("known_share", nan), ("lease_seconds", 0.0), ("budget", 0),
+        ("question", " \n"), ("title", "a\0b"), ("instructions", "\0"),
+    ],
+)  # fmt: skip
+def test_a_setting_out_of_its_range_is_named(name, wrong):
+    with pytest.raises(ConfigError, match=f"{name}: expected"):
+        ProjectSettings(**{name: wrong})
+
+
+def test_new_pairs_are_at_least_a_tenth_of_what_is_asked():
+    assert ProjectSettings(repeat_share=0.5, known_share=0.25).known_share == 0.25
+    with pytest.raises(ConfigError, match=r"repeat_share \+ known_share"):
+        ProjectSettings(repeat_share=0.5, known_share=0.5)
+
+
+def test_a_project_has_its_settings_and_a_title(store):
+    plain = store.projects.create("door-1")
+    assert (plain.title, plain.question) == ("door-1", "Which clip is better?")
+    settings = ProjectSettings(title="A door", budget=7, frames={"env": "Pendulum-v1"})
+    made = store.projects.create("door-2", settings)
+    found = store.projects.get("door-2")
+    assert (found.id, found.title, found.budget) == (made.id, "A door", 7)
+    assert found.frames == {"env": "Pendulum-v1"}
+    assert store.projects.get(made.id).slug == "door-2"
+    assert [project.slug for project in store.projects.all()] == ["door-1", "door-2"]
+
+
+def test_short_names(store):
+    for slug in ("a" * 60, "7", "a-1-b"):
+        assert store.projects.create(slug).slug == slug
+    for slug in ("", "a" * 61, "-a", "a-", "a--b", "a_b", "A", "zoë", "a\n"):
+        with pytest.raises(ConfigError, match="small letters, digits and hyphens"):
+            store.projects.create(slug)
+
+
+def test_the_only_project(store):
+    with pytest.raises(ConfigError, match="preferl annotate create"):
+        store.projects.only()
+    made = store.projects.create("dots")
+    assert store.projects.only().id == made.id
+
+
+def test_a_refused_change_changes_nothing(store):
+    project = store.projects.create("dots")
+    with pytest.raises(ConfigError, match="fps"):
+        store.projects.update(project.id, title="New", fps=0)
+    assert (store.projects.only().title, store.projects.only().fps) == ("dots", 30)
+    assert store.projects.update(project.id, title="New", fps=5).title == "New"
+    assert store.projects.only().fps == 5
+
+
+def test_what_was_asked_keeps_its_quorum(store):
+    project = store.projects.create("dots")
+    store.questions.ask(project.id, example_segments(0), np.array([[0, 1]]))
+    store.projects.update(project.id, quorum=3)
+    assert store.reports.progress(project.id).wanted == 1
+    store.questions.ask(project.id, example_segments(0), np.array([[2, 3]]))
+    assert store.reports.progress(project.id).wanted == 4

@@ -1,0 +1,100 @@
+"""What the queue asks of a database, on both databases."""
+
+import numpy as np
+import pytest
+from sqlalchemy import Select, func, select
+
+from preferl.store import statements
+from preferl.store.schema import Answer, Query
+from preferl.testing.feedback_contracts import example_segments
+
+SELECTS = sorted(name for name, each in vars(statements).items() if isinstance(each, Select))
+EVERY = {"limit": 5, "key": "none", "token": "none", "query_id": 1}
+
+
+@pytest.fixture
+def asked(store):
+    """A project that wants two answers to each of three queries, two people, and the queries."""
+    project = store.projects.create("dots", quorum=2, repeat_share=0.0, known_share=0.0)
+    pairs = np.array([[0, 1], [2, 3], [4, 5]])
+    numbers = store.questions.ask(project.id, example_segments(0), pairs)
+    people = [store.people.invite(project.id, name).annotator.id for name in ("Ann", "Bob")]
+    return project.id, people, numbers
+
+
+def give(store, project, person, query, *kinds):
+    """Answers of a person about a query, one after the other."""
+    with store.database.write() as session:
+        for kind in kinds:
+            about = {"project_id": project, "annotator_id": person, "query_id": query}
+            count = session.scalar(select(func.count(Answer.id)))
+            session.add(Answer(**about, kind=kind, key=f"{count}", swapped=False, answered_at=1e9))
+            session.flush()
+
+
+@pytest.mark.parametrize("name", SELECTS)
+def test_each_statement_is_of_this_project_and_person(store, asked, name):
+    _, (ann, _), (first, *_) = asked
+    other = store.projects.create("other").id
+    bob = store.people.invite(other, "Bob").annotator.id
+    give(store, asked[0], ann, first, "left")
+    store.queue.claim(asked[0], ann, 1, undrawn=True)
+    about = EVERY | {"project_id": other, "annotator_id": bob, "at": store.reports.clock()}
+    found = store.database.rows(getattr(statements, name), **about | {"query_id": 999})
+    assert [row[0] for row in found if any(row)] == ([bob] if name == "ALONE" else [])
+
+
+def test_only_the_latest_answer_of_a_person_counts(store, asked):
+    project, (ann, bob), (first, second, _) = asked
+    give(store, project, ann, first, "left", "skip", "equal")
+    give(store, project, bob, first, "right")
+    give(store, project, bob, second, "left", "retract")
+    latest = select(Answer.kind).where(statements.LATEST).order_by(Answer.id)
+    assert store.database.all(latest) == ["equal", "right", "retract"]
+    count = store.database.first
+    assert count(statements.MINE, annotator_id=ann) == 1
+    assert count(statements.MINE, annotator_id=bob) == 1
+    assert count(statements.SETTLED, query_id=first) == 2
+    assert count(statements.SETTLED, query_id=second) == 0
+    assert count(statements.LAST_ANSWER, annotator_id=bob).query_id == first
+
+
+def test_revisions_grow_with_all_but_skips(store, asked):
+    project, (ann, _), (first, second, third) = asked
+    give(store, project, ann, first, "skip", "left", "retract")
+    give(store, project, ann, second, "cannot_tell")
+    give(store, project, ann, third, "equal")
+    assert store.database.first(statements.REVISION, project_id=project) == 4
+    assert store.database.first(statements.DECIDED, project_id=project) == 1
+    assert store.database.first(statements.SEEN, annotator_id=ann) == 5
+
+
+def test_totals_leave_out_what_was_cancelled(store, asked):
+    project, _, (first, second, _) = asked
+    totals = store.database.rows(statements.TOTALS, project_id=project)
+    assert [tuple(row) for row in totals] == [(0, 6, 3)]
+    with store.database.write() as session:
+        session.get_one(Query, first).needed = 1  # as after one answer
+        session.get_one(Query, second).cancelled_at = 1e9
+    totals = store.database.rows(statements.TOTALS, project_id=project)
+    assert [tuple(row) for row in totals] == [(1, 4, 2)]
+
+
+def test_the_most_urgent_query_with_room_is_open(store, asked):
+    project, (ann, bob), (first, second, third) = asked
+    about = {"project_id": project, "annotator_id": ann, "at": store.reports.clock()}
+
+    def undrawn(**more):
+        return store.database.first(statements.OPEN_UNDRAWN, **about | more).id
+
+    assert store.database.first(statements.OPEN, **about) is None, "no video is there"
+    assert undrawn() == first
+    with store.database.write() as session:
+        session.get_one(Query, third).priority = 1.0
+    assert undrawn() == third
+    give(store, project, ann, third, "left")
+    assert (undrawn(), undrawn(annotator_id=bob)) == (first, third)
+    give(store, project, ann, first, "skip")
+    assert undrawn() == second
+    give(store, project, ann, third, "retract")
+    assert undrawn() == third, "who takes an answer back is asked again"
