@@ -72,7 +72,7 @@ def test_a_whole_version_has_its_digests_and_a_damaged_one_has_not(folder):
     for wrong in ([4, OF_ABC], "0" * 32, None):
         with pytest.raises(ValueError, match="another deep/abc than was written"):
             require_whole(path, {"deep/abc": wrong})
-    (path / "deep" / "abc").write_bytes(b"abd")
+    (path / "deep" / "abc").write_bytes(b"abe")
     with pytest.raises(ValueError, match="another deep/abc than was written"):
         require_whole(path, listed)
     with pytest.raises(ValueError, match="points out of its folder"):
