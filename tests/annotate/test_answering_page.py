@@ -96,9 +96,10 @@ def test_undo_with_nothing_to_undo(study, person):
 def test_a_double_click_is_one_answer(study, person):
     study.ask(3)
     page = person(study.people["ann"][1])
-    watched(page)
-    first, held = pair(page), []
+    held = []
     page.route("**/api/answer", lambda route: held.append(route))  # no reply before both clicks
+    watched(page)
+    first = pair(page)
     page.get_by_role("button", name="B is better").dblclick()
     wait_in(page, lambda: held, "no answer was sent")
     held[0].continue_()
@@ -198,8 +199,6 @@ def test_a_lost_connection_loses_nothing(study, person):
 def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
     study.ask(3)
     page = person(study.people["ann"][1], expected=LOST)
-    watched(page)
-    first = pair(page)
     lost = []
 
     def lose(route):
@@ -210,7 +209,9 @@ def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
         else:
             route.fulfill(response=reply)
 
-    page.route("**/api/answer", lose)
+    page.route("**/api/answer", lose)  # some time before: a browser may be slow to heed it
+    watched(page)
+    first = pair(page)
     page.keyboard.press("ArrowLeft")
     next_pair(page, first)
     tried = len(lost)
@@ -225,9 +226,9 @@ def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
 def test_an_answer_that_was_not_sent_survives_a_reload(study, person):
     study.ask(3)
     page = person(study.people["ann"][1], expected=LOST)
+    page.route("**/api/answer", lambda route: route.abort())
     watched(page)
     first = pair(page)
-    page.route("**/api/answer", lambda route: route.abort())
     page.keyboard.press("ArrowUp")
     page.get_by_text("Not saved yet – trying again").wait_for()
     page.unroute("**/api/answer")
