@@ -3,6 +3,7 @@
 Every query that the person sees and every answer that they type is a line in FOLDER/events.
 """
 
+import faulthandler
 import os
 import signal
 from hashlib import blake2b
@@ -41,6 +42,8 @@ def answer_to(name: str) -> str:
 def main(folder: Path, until: int | None = None) -> None:
     """Go through the run that is begun in the folder; after so many events the person rests."""
     use_threads(1)
+    stacks = (folder / "stacks").open("w")  # where it is, should it not end
+    faulthandler.dump_traceback_later(45, file=stacks)
     file = os.open(folder / "events", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     names: list[str] = []
     count = 0

@@ -148,7 +148,8 @@ class Programs:
         time.sleep(delay)  # the moment of the kill
         os.kill(program.pid, number)
         program.join(60)
-        assert program.exitcode == (0 if number == signal.SIGINT else -number)
+        ended = program.exitcode == (0 if number == signal.SIGINT else -number)
+        assert ended, (self.folder / "stacks").read_text("utf-8")
         return self.events()[before:]
 
     def finished(self) -> list[str]:
