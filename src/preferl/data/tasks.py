@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, final
+from typing import Any, Literal, TypeVar, cast, final
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def normalised_score(task: str | Task, returns: Returns) -> Returns:
     """
     row = find_task(task)
     score: Any = 100 * (np.asarray(returns, np.float64) - row.random) / (row.expert - row.random)
-    return score.item() if np.ndim(returns) == 0 else score  # type: ignore[no-any-return]
+    return cast("Returns", score.item() if np.ndim(returns) == 0 else score)
 
 
 _LOCOMOTION = {  # environment today, random, expert

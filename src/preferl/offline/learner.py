@@ -150,7 +150,7 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     @staticmethod
     def load_policy(path: Path, reward: Reward | None) -> OfflinePolicy:  # noqa: ARG004
-        """Read a policy that a run saved; it acts without a reward."""
+        """Read a saved policy; unlike Decision Transformers, it acts without a reward."""
         return OfflinePolicy.load(path)
 
     def policies(self) -> list[OfflinePolicy]:
