@@ -21,7 +21,8 @@ export PYTHONDONTWRITEBYTECODE :=
 marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow browser newest lock check lint format types imports docs nightly bench clean
+.PHONY: help install demo test slow browser newest lock check lint format types imports docs nightly \
+  wheel interop bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,12 +82,30 @@ types: $(DEV) ## mypy, strict
 imports: $(DEV) ## imports point one way
 	$(BIN)/lint-imports
 
-docs: $(DEV) ## every link and code block of the documentation
-	$(BIN)/python -m pytest tests/docs -m 'slow or not slow' -q
+docs: $(DEV) ## the site in docs/_build/html; every link, name and code block
+	$(BIN)/python -m pytest tests/docs -m "slow or not slow" -q
 
-nightly: $(DEV) ## minutes of damaged files and fuzzed requests
+nightly: $(DEV) ## damaged files, fuzzed requests, the notebooks, the wheel
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest tests/hostile -m "slow or not slow" -n 2
 	PREFERL_FUZZ_REQUESTS=50000 $(BIN)/python -m pytest tests/annotate/test_fuzz.py -m "slow or not slow"
+	$(BIN)/python -m pytest tests/docs/test_notebooks.py -m slow
+	$(MAKE) wheel
+
+wheel: $(DEV) ## install the built wheel beside nothing but torch, and use it
+	.ci/wheel $(BIN)/python $(TORCH)
+
+# Of other RL libraries, for the tests that need them; everything else stays as the lock has it.
+INTEROP := sb3-contrib==2.9.2 sbx-rl==0.28.0 skrl==2.1.1 torchrl==0.14.1
+
+interop: ## other RL libraries with our wrappers, in .venv-interop
+	$(MAKE) VENV=.venv-interop .venv-interop/.interop
+	.venv-interop/bin/python -m pytest tests/interop
+
+$(VENV)/.interop: $(CORE) Makefile
+	@echo "Installing $(INTEROP) into $(VENV) ..."
+	@$(BIN)/python -m pip freeze --exclude-editable > $(VENV)/core.txt
+	@$(PIP) -c $(VENV)/core.txt pytest $(INTEROP)
+	@touch $@
 
 bench: $(DEV) ## speed beside the peers, ratios into benchmarks/results
 	$(BIN)/python benchmarks/run.py
@@ -107,4 +126,4 @@ lock: $(DEV) ## write requirements.lock anew; make lock UPGRADE=--upgrade takes 
 check: lint types imports test slow browser ## what CI runs
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache docs/_build docs/notebooks

@@ -68,7 +68,12 @@ def _transformer(precision: str) -> Script:
 
 def _wrapped(reward: str) -> Script:
     command = ("feedback_overhead.py", reward, "--steps", "16384", "--repetitions", "1")
-    return Script(command, lambda found: 16384 / found["result"][reward]["seconds"])
+
+    def rate(found: Any) -> float:
+        rows = found["result"]  # by reward, and per rollout or step where it measures both
+        return 16384 / rows.get(f"{reward}, per rollout", rows.get(reward))["seconds"]
+
+    return Script(command, rate)
 
 
 TASKS: dict[str, Worker | Script] = {

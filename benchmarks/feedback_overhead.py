@@ -4,10 +4,10 @@
     python benchmarks/feedback_overhead.py mlp --steps 16384 --repetitions 5
 
 `PPO.learn` on 8 pendulums: alone, and wrapped with a store into which queries go while a model
-computes rewards, by default of a whole rollout at once, as `FeedbackCallback` does. They take turns
-in one process; the overhead is that of the medians. Run it on a machine that has nothing else to
-do; on others, what the processor worked counts more than the clock, and what it worked for the
-wrapper beside all else in the same run counts most.
+computes rewards, in one batch per rollout, as `FeedbackCallback` does by default, and in one batch
+per step. They take turns in one process; the overhead is that of the medians. Run it on an idle
+machine. On a busy one, compare processor time instead of wall time, or the processor time of the
+wrapper with that of all else in the same run.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from preferl.training import RewardFunction
 
 ENV, ENVIRONMENTS, SEGMENT = "Pendulum-v1", 8, 50
 COLLECTING = {"segment_length": SEGMENT, "max_pending": 20}
-ALLOWED = {"mlp": 0.10, "pt": 0.40}
+ALLOWED = {"mlp, per rollout": 0.10, "pt, per rollout": 0.40}
 CONFIGS: dict[str, RewardModelConfig] = {
     "mlp": MLPRewardConfig(hidden=(64, 64), members=3),
     "pt": PreferenceTransformerConfig(context=SEGMENT),
@@ -55,7 +55,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rollout", type=int, default=1_024, help="of each environment")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--pay", choices=("rollout", "step"), default="rollout")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "feedback_overhead.json")
     return parser.parse_args()
 
@@ -88,7 +87,9 @@ class Clock:
         return timed
 
 
-def seconds(asked: argparse.Namespace, reward: RewardFunction | None, folder: str) -> Took:
+def seconds(
+    asked: argparse.Namespace, reward: RewardFunction | None, batch: str, folder: str
+) -> Took:
     """How long learning takes, and the processor works, and what part of that is not the agent's.
 
     The last is what the wrapper's steps, its callback and other threads work beside all else in
@@ -102,7 +103,7 @@ def seconds(asked: argparse.Namespace, reward: RewardFunction | None, folder: st
             store.projects.create("pendulum")
         if reward is not None:
             env = FeedbackVecEnv(venv, StoredFeedback(store), reward, **COLLECTING)
-            callback = FeedbackCallback(exploration_fraction=0.0, compute_rewards=asked.pay)
+            callback = FeedbackCallback(exploration_fraction=0.0, compute_rewards=batch)
             clocks += [
                 Clock(env, "step_async", "step_wait"),
                 Clock(callback, "_on_rollout_start", "_on_rollout_end"),
@@ -135,12 +136,15 @@ def summary(took: list[Took], alone: list[Took]) -> dict[str, float]:
 def main() -> None:
     asked = options()
     torch.set_num_threads(asked.threads)
-    rewards = {"alone": None} | {name: reward_of(name) for name in asked.rewards}
-    times: dict[str, list[Took]] = {name: [] for name in rewards}
+    ways: dict[str, tuple[RewardFunction | None, str]] = {"alone": (None, "rollout")}
+    for name in asked.rewards:
+        reward = reward_of(name)
+        ways |= {f"{name}, per {batch}": (reward, batch) for batch in ("rollout", "step")}
+    times: dict[str, list[Took]] = {name: [] for name in ways}
     for _ in range(asked.repetitions):
-        for name, reward in rewards.items():
+        for name, (reward, batch) in ways.items():
             with tempfile.TemporaryDirectory() as folder:
-                times[name].append(seconds(asked, reward, folder))
+                times[name].append(seconds(asked, reward, batch, folder))
     result = {name: summary(took, times["alone"]) for name, took in times.items()}
     table = Table(
         "reward", "seconds", "overhead", "cpu seconds", "cpu overhead", "own work", "allowed"
@@ -154,7 +158,7 @@ def main() -> None:
     about = {"machine": machine(), "steps": asked.steps, "rollout": asked.rollout}
     about |= {"repetitions": asked.repetitions}
     about |= {"environments": ENVIRONMENTS, "threads": asked.threads}
-    about |= {"paid_each": asked.pay, "result": result}
+    about |= {"result": result}
     asked.results.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 

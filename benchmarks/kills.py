@@ -41,18 +41,18 @@ KEPT = ("*.safetensors", "*.npy", "policy.json", "evaluations/*.json")
 
 ONLINE = ("online", "run", "--env", ENV, "--environments", "2", "--judge.episodes", "5")
 ONLINE += ("--judge.questions", "50", "--judge.no-oracle", "--judge.clip-steps", "20")
-ONLINE += ("--trainer.epochs", "3", "--segment-length", "20", "--initial-steps", "400")
-PPO = ("--steps", "24000", "--iterations", "40", "--comparisons", "120", "algorithm:ppo-config")
+ONLINE += ("--trainer.epochs", "3", "--segment-length", "20", "--initial-steps", "200")
+PPO = ("--steps", "24000", "--iterations", "40", "--comparisons", "120", "--algorithm", "ppo")
 PPO += ("--algorithm.n-steps", "100", "--algorithm.batch-size", "100")
-SAC = ("--steps", "4000", "--iterations", "40", "--comparisons", "120", "algorithm:sac-config")
+SAC = ("--steps", "4000", "--iterations", "40", "--comparisons", "120", "--algorithm", "sac")
 SAC += ("--algorithm.buffer-size", "2000", "--algorithm.learning-starts", "200")
 
 OFFLINE = ("offline", "run", "--env", ENV, "--episodes", "2", "--seeds", "0,1", "--members", "2")
 OFFLINE += ("--budget", "30", "--processes", "1", "--report-to", "jsonl")
-IQL = ("--policy", "iql", "--steps", "1500", "--checkpoint-every", "50", "iql:iql-config")
+IQL = ("--policy", "iql", "--steps", "1500", "--checkpoint-every", "50")
 IQL += ("--iql.hidden", "32", "--iql.batch-size", "32")
 DT = ("--policy", "dt", "--no-controls", "--steps", "600", "--checkpoint-every", "25")
-DT += ("dt:dt-config", "--dt.width", "32", "--dt.heads", "1")
+DT += ("--dt.width", "32", "--dt.heads", "1")
 DT += ("--dt.layers", "1", "--dt.context", "5", "--dt.batch-size", "16")
 
 RUNS = {

@@ -134,7 +134,7 @@ def main() -> None:
         for crossing in ("keep", "drop")
     )
     settings = RewardSettings(epochs=1 if options.smoke else None)
-    config = FitConfig(DOOR, labels, TABLE, reward=settings)
+    config = FitConfig(DOOR, labels, out=TABLE, reward=settings)
     trained = settings.preset(length=pairs.segments.length, answers=len(pairs)).trainer.noise
     found: dict[Part, dict[str, np.ndarray]] = {}
     for part in parts(episodes, pairs, whole, *((1, 1) if options.smoke else (3, DRAWS))):

@@ -110,7 +110,7 @@ def main() -> None:
         for _ in range(1 if smoke else 5)
     ]
     ours = RewardSettings(epochs=1 if smoke else None)
-    base = FitConfig(DOOR, labels, RESULTS, reward=ours)
+    base = FitConfig(DOOR, labels, out=RESULTS, reward=ours)
     kinds = {
         "mlp x 3": base,
         "mlp x 3, crossing pairs dropped": replace(base, crossing="drop"),

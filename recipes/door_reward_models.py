@@ -42,7 +42,7 @@ def main() -> None:
     rows = []
     for name in options.only:
         settings = replace(KINDS[name], budget=1) if options.smoke else KINDS[name]
-        config = FitConfig(DOOR, labels, TABLE, reward=settings)
+        config = FitConfig(DOOR, labels, out=TABLE, reward=settings)
         splits = {"pair": by_pair(config, episodes, pairs)}
         if not options.smoke:
             splits["demonstration"] = by_demonstration(config, episodes, pairs, DRAWS)

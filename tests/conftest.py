@@ -1,7 +1,10 @@
 """Fixtures that every test may use."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,3 +36,17 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty") / "store"
     Store.open(folder).close()
     return folder
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser without a window; its event loop must not outlive the module."""
+    program = which("chromium") or which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright  # few tests need a browser
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from preferl.configs import from_json, to_json
+from preferl.configs import changed, from_json, to_json
 from preferl.errors import ConfigError
 from preferl.reporting import read_jsonl
 
@@ -150,3 +150,19 @@ def test_what_json_cannot_hold_is_refused() -> None:
         to_json(Odd())
     with pytest.raises(ConfigError, match="dataclass"):
         to_json({"epochs": 1})
+
+
+def test_defaults_are_not_changed_settings():
+    assert changed(Fit, to_json(Fit(3))) == {"epochs": 3}, "which has no default"
+
+
+def test_changed_settings_of_a_section():
+    assert changed(Fit, to_json(Fit(3, model=Small(8)))) == {"epochs": 3, "model.width": 8}
+    other = changed(Fit, to_json(Fit(3, model=Large(256, 8))))
+    assert other == {"epochs": 3, "model.kind": "Large", "model.heads": 8}
+    assert changed(Fit, to_json(Fit(3, extra=Large(heads=2)))) == {"epochs": 3, "extra.heads": 2}
+
+
+def test_a_kind_that_nobody_knows_differs_as_a_whole():
+    section = {"kind": "Moon", "module": "moon", "craters": 3}
+    assert changed(Fit, {"model": section}) == {"model": section}

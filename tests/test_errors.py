@@ -17,6 +17,7 @@ from preferl.errors import (
     SpaceError,
     StorageError,
     UnsafePickleError,
+    UsageError,
     mismatch,
     require_in,
     require_one_of,
@@ -28,6 +29,7 @@ KINDS = [
     *((kind, ValueError) for kind in VALUE_ERRORS),
     (UnsafePickleError, DataError),
     (ResumeError, ConfigError),
+    (UsageError, ConfigError),
     (StorageError, OSError),
     (MissingExtraError, ImportError),
 ]

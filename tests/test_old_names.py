@@ -57,5 +57,5 @@ def test_the_pixel_encoder_by_its_old_name() -> None:
 
 def test_unfinished_checkpoints_of_the_former_loop_are_refused_in_words(tmp_path) -> None:
     write_checkpoint(tmp_path, {"turns": []}, steps=0, run=OLD_FILE)
-    with pytest.raises(CheckpointError, match=r"format of the run in .*expected 2, got 1\. Go on"):
+    with pytest.raises(CheckpointError, match=r"format of the run in .*expected 4, got 1\. Go on"):
         learn_from_preferences(from_json(OnlineConfig, OLD_FILE), checkpoints=tmp_path)

@@ -16,7 +16,7 @@ from helpers.crashing_disk import Recorder, after_every_loss
 from preferl.data import Comparisons, Segments, load_comparisons, save_comparisons
 from preferl.files import write_text, writing
 from preferl.models import MLPReward, MLPRewardConfig
-from preferl.online.loop import AnswerJournal
+from preferl.online.checkpoints.answer_journal import AnswerJournal
 from preferl.runs import RunFolder, open_run
 from preferl.store.store import stored_key
 from preferl.training import RewardFunction

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").glob("*.py"))
 NEEDS_DATA = {
     "dt_door_human.py",
+    "door_answers.py",
     "door_calibration.py",
     "door_human_reward.py",
     "door_reward_models.py",

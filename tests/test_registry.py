@@ -2,13 +2,22 @@
 
 import sys
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 
 import pytest
 
 from preferl import registry
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
-from preferl.registry import ALGORITHMS, REWARD_MODELS, SAMPLERS, Entry, Registry
+from preferl.registry import (
+    ALGORITHMS,
+    REWARD_MODELS,
+    SAMPLERS,
+    TEACHERS,
+    Entry,
+    Registry,
+    imported,
+)
 
 TABLES = {name: table for name, table in vars(registry).items() if isinstance(table, Registry)}
 
@@ -107,3 +116,67 @@ def test_shipped_tables_are_what_docs_name():
     assert REWARD_MODELS.names()[:5] == ("mlp", "cnn", "lstm", "transformer", "ensemble")
     assert ALGORITHMS.names()[:2] == ("ppo", "sac")
     assert SAMPLERS.names()[:3] == ("uniform", "informative", "covering")
+
+
+def plain_thing():
+    """A function that its module has by name."""
+    return "plain"
+
+
+def test_a_function_is_known_by_where_it_is_defined(table):
+    name = table.known(plain_thing)
+    assert name == f"{__name__}:plain_thing"
+    assert table.load(name)() == "plain"
+    assert table.known(name) == table.known(plain_thing) == name
+    table.register("simple", plain_thing)
+    table.remove(name)
+    assert table.known(plain_thing) == "simple"
+    assert table.known("plain") == "plain"
+
+
+@pytest.mark.parametrize("thing", [lambda: 3, partial(plain_thing), Thing()])
+def test_what_no_module_has_by_name_is_not_known(table, thing):
+    with pytest.raises(ConfigError, match=r"thing: expected one that its module has by name.*def"):
+        table.known(thing)
+
+
+def test_a_function_that_text_names_is_known_once_its_module_was_let_in(
+    table, tmp_path, monkeypatch
+):
+    (tmp_path / "ones_own").mkdir()
+    for file in ("__init__.py", "below.py"):
+        text = "def thing():\n    return 7\n"
+        (tmp_path / "ones_own" / file).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="expected one of plain, got 'ones_own:thing'"):
+        table.known("ones_own:thing")
+    assert "ones_own" not in sys.modules
+    registry.imported("ones_own", source="--trust")
+    assert table.load(table.known("ones_own:thing"))() == 7
+    assert table.load(table.known("ones_own.below:thing"))() == 7
+    with pytest.raises(ConfigError, match="expected module:Name"):
+        table.load("ones_own:other")
+    for name in ("ones_own", "ones_owner:thing"):
+        with pytest.raises(ConfigError, match="expected one of plain"):
+            table.known(name)
+
+
+def test_a_thing_is_bound_to_what_it_takes(table):
+    table.register("round", Thing)
+    bound = table.bound("round", size=4, weight=7)
+    assert vars(bound(colour="blue")) == {"size": 4, "colour": "blue"}
+
+
+@pytest.mark.parametrize("name", ["os.system", "system"])
+def test_a_trusted_module_lends_no_trust_to_what_it_imports(tmp_path, monkeypatch, name):
+    (tmp_path / "lends_trust.py").write_text("import os\nfrom os import system\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    imported("lends_trust", source="--trust")
+    with pytest.raises(ConfigError, match="what that package defines"):
+        TEACHERS.load(f"lends_trust:{name}")
+
+
+def test_modules_of_allowed_packages_lend_no_names():
+    imported("preferl.files", source="a folder")
+    with pytest.raises(ConfigError, match="expected one of"):
+        TEACHERS.load("preferl.files:write_text")

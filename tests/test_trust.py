@@ -183,6 +183,5 @@ def test_modules_are_imported_and_programs_started_in_few_places():
     assert where(r"(gymnasium|gym)\.make(_vec)?\(|make_vec_env\(") == [
         "envs/atari.py",  # ids that are typed, or passed in Python, as all here
         "envs/simulators.py",
-        "evaluation/rollout.py",
         "online/algorithms.py",
     ]

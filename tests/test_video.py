@@ -8,7 +8,7 @@ import pytest
 
 from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array
-from preferl.video import LARGEST, encode
+from preferl.video import LARGEST, decode_picture, encode, encode_picture
 
 
 def decoded(video: bytes) -> Array:
@@ -101,3 +101,35 @@ def test_wrong_frames_are_told(frames: Any) -> None:
 def test_a_rate_below_one_is_told() -> None:
     with pytest.raises(ConfigError, match="fps"):
         encode(np.zeros((1, 4, 4, 3), np.uint8), 0)
+
+
+def noise(*shape: int) -> Array:
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+@pytest.mark.parametrize("size", [(60, 90), (500, 500), (1080, 1920), (3, 700), (17, 31)])
+def test_pictures_fit_whatever_they_show(size: tuple[int, int]) -> None:
+    for picture in (noise(*size, 3), np.full((*size, 3), 200, np.uint8)):
+        data = encode_picture(picture, 8_192)
+        assert len(data) <= 8_192
+        height, width, colours = decode_picture(data).shape
+        assert colours == 3
+        assert max(height, width) <= 256
+        assert abs(width / height - size[1] / size[0]) < 0.1 * size[1] / size[0] or height == 2
+
+
+def test_a_picture_that_fits_is_hardly_changed() -> None:
+    ramp = np.linspace(0, 255, 64).astype(np.uint8)
+    picture = np.stack(np.broadcast_arrays(ramp[:, None], ramp[None], np.uint8(80)), axis=-1)
+    difference = decode_picture(encode_picture(picture, 8_192)).astype(int) - picture
+    assert np.abs(difference).mean() < 3
+
+
+def test_what_is_no_picture_is_refused() -> None:
+    with pytest.raises(DataError, match="frames: expected"):
+        encode_picture(np.zeros((4, 4, 3)), 8_192)
+    with pytest.raises(DataError, match="picture: expected one that fits into 100 bytes"):
+        encode_picture(noise(64, 64, 3), 100)
+    for data in (b"", b"no picture", encode_picture(noise(64, 64, 3), 8_192)[:40]):
+        with pytest.raises(DataError, match="picture: expected a whole JPEG"):
+            decode_picture(data)

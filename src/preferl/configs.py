@@ -7,14 +7,14 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from preferl.errors import ConfigError, require_one_of
+from preferl.errors import ConfigError, nearest, require_one_of
 from preferl.registry import Registry, config_beside, things_of
 from preferl.trust import resolve
 
@@ -106,6 +106,80 @@ def from_json(cls: type[Config], data: Mapping[str, Any]) -> Config:
     return cast("Config", _decode_call(cls, data, ""))
 
 
+def changed(
+    cls: type[Any], values: Mapping[str, Any], usual: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Settings that `to_json` wrote and that differ from the defaults, by dotted name.
+
+    What a section holds is compared with the default of that section, and, where it is of another
+    kind, with the defaults of its own. A kind that nothing here has differs as a whole. Nothing
+    that the values name is imported.
+
+    Args:
+        cls: the dataclass that was written.
+        values: what was written of it, also under former names.
+        usual: what is usual in place of the defaults.
+
+    Raises:
+        ConfigError: a setting under both of its names.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Fit:
+    ...     epochs: int
+    ...     rate: float = 1e-3
+    >>> changed(Fit, {"epochs": 3, "rate": 1e-3})
+    {'epochs': 3}
+    """
+    hints, found = get_type_hints(cls), dict[str, Any]()
+    usual = _defaults(cls, hints) if usual is None else usual
+    for name, value in current_names(cls.__name__, values).items():
+        default = usual.get(name, inspect.Parameter.empty)
+        if value == default:
+            continue
+        inner = _section(hints.get(name), value) if isinstance(value, Mapping) else None
+        if inner is None:
+            found[name] = value
+            continue
+        same = isinstance(default, Mapping) and default.get("kind") == value.get("kind")
+        parts = changed(inner, value, default if same else None)
+        found |= {f"{name}.{part}": setting for part, setting in parts.items()}
+    return found
+
+
+def _defaults(cls: type[Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass that have defaults, as JSON."""
+    made = {one.name: one.default for one in fields(cls) if one.default is not MISSING}
+    made |= {
+        one.name: one.default_factory() for one in fields(cls) if one.default_factory is not MISSING
+    }
+    return {name: _encode(value, hints[name], str) for name, value in made.items()}
+
+
+def _section(hint: Any, value: Mapping[str, Any]) -> type[Any] | None:
+    """The dataclass of a section among those that a field takes; None if nothing here has it."""
+    known = [one for one in (hint, *get_args(hint)) if is_dataclass(one) and isinstance(one, type)]
+    things, kind = things_of(hint), value.get("kind")
+    with suppress(ConfigError):
+        if things is not None:
+            made = things.config(str(kind or things.names()[0]))
+            return made if is_dataclass(made) else None
+        named = {one.__name__: one for one in known}
+        if kind is None:
+            return known[0] if len(known) == 1 else None
+        return named.get(str(kind)) or config_beside(str(kind), known)
+    return None
+
+
+def decoded(hint: Any, data: Any, where: str) -> Any:
+    """What a field of a type holds, from the value that `to_json` wrote for it.
+
+    Raises:
+        ConfigError: as `from_json`; the message calls the field `where`.
+    """
+    return _decode(hint, data, where)
+
+
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by name as JSON, as `to_json` writes them; numbers that are not finite become null.
 
@@ -170,8 +244,9 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
         raise _wrong(where or name, f"the fields of {name}", data)
     data, keys = current_names(name, data), f"keys of {where or name}"
     known = inspect.signature(make).parameters
-    if unknown := sorted(set(data) - set(known)):
-        raise ConfigError.mismatch(keys, expected=f"some of {sorted(known)}", got=unknown)
+    if unknown := sorted(map(str, set(data) - set(known))):
+        near = " ".join(filter(None, (nearest(key, known) for key in unknown)))
+        raise ConfigError.mismatch(keys, expected=f"some of {sorted(known)}", got=unknown, fix=near)
     required = (key for key, one in known.items() if one.default is one.empty)
     if missing := [key for key in required if key not in data]:
         raise ConfigError.mismatch(keys, expected=missing, got=sorted(data))

@@ -1,11 +1,14 @@
 """Errors that preferl raises on purpose, and checks that raise them.
 
+::
+
     PreferlError
     ├── DataError (ValueError)        arrays, files and labels that are not what they should be
     │   └── UnsafePickleError         a foreign pickle that wants to do more than hold arrays
     ├── SpaceError (ValueError)       observations or actions of another space
     ├── ConfigError (ValueError)      a setting out of its range
-    │   └── ResumeError               no run that could be resumed: it is finished, or not there
+    │   ├── ResumeError               no run that could be resumed: it is finished, or not there
+    │   └── UsageError                an option that a command does not have, or cannot take
     ├── FeedbackError (ValueError)    a teacher, sampler or feedback that broke its contract
     ├── ModelError (ValueError)       a reward model that broke its contract
     ├── CheckpointError (ValueError)  a model file that cannot be loaded
@@ -15,6 +18,8 @@
 Messages name the thing, what was expected, what was got and what to do; `mismatch` words them.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, Self, get_args
 
 
@@ -60,6 +65,10 @@ class ResumeError(ConfigError):
     """No run that could be resumed: it is finished, or there is none; nothing was changed."""
 
 
+class UsageError(ConfigError):
+    """An option that a command does not have, or a value that an option cannot take."""
+
+
 class FeedbackError(PreferlError, ValueError):
     """A teacher, sampler or feedback that broke its contract."""
 
@@ -89,6 +98,25 @@ def mismatch(what: str, *, expected: object, got: object, fix: str = "") -> str:
     return f"{what}: expected {expected}, got {got}." + (f" {fix}" if fix else "")
 
 
+def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The name that is most like a mistyped one; None if none is, by `difflib`'s `cutoff`.
+
+    >>> closest("stepz", ["env", "steps"]), closest("fish", ["env", "steps"])
+    ('steps', None)
+    """
+    return next(iter(get_close_matches(word, known, 1, cutoff)), None)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What to do about a mistyped name: a sentence with the one that is most like it, or "".
+
+    >>> nearest("stepz", ["env", "steps"])
+    'The nearest is steps.'
+    """
+    found = closest(word, known)
+    return "" if found is None else f"The nearest is {found}."
+
+
 def require_in(what: str, value: float, low: float, high: float, *, fix: str = "") -> None:
     """Raise `ConfigError` unless `low <= value <= high`; a NaN is out of every range."""
     if not low <= value <= high:
@@ -109,5 +137,7 @@ def require_one_of(what: str, value: object, choices: Any) -> None:
     """
     allowed = get_args(choices) or tuple(choices)
     if value not in allowed:
-        expected = f"one of {', '.join(map(str, allowed))}"
-        raise ConfigError.mismatch(what, expected=expected, got=repr(value))
+        expected, fix = f"one of {', '.join(map(str, allowed))}", ""
+        if isinstance(value, str):
+            fix = nearest(value, [each for each in allowed if isinstance(each, str)])
+        raise ConfigError.mismatch(what, expected=expected, got=repr(value), fix=fix)

@@ -8,17 +8,21 @@ and one line here; a module of your own calls `register`.
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
 from preferl.errors import ConfigError
-from preferl.trust import admitted
+from preferl.trust import ALLOWED, admitted
 
 Thing = str | Callable[..., Any]
 """A class or function: itself, or as `module:Name` where it is defined."""
+
+_TRUSTED: Final[set[str]] = set()
+"""Modules of somebody's own that `imported` let in, with all that is below them."""
 
 
 class Entry(NamedTuple):
@@ -79,9 +83,35 @@ class Registry:
 
     def build(self, name: str, **parts: Any) -> Any:
         """Call the class or function of a name with the parts that it takes; raises as `load`."""
+        return self.bound(name, **parts)()
+
+    def bound(self, name: str, **parts: Any) -> Callable[..., Any]:
+        """The class or function of a name, which gets the parts that it takes at each call."""
         target = self.load(name)
         taken = inspect.signature(target).parameters
-        return target(**{key: part for key, part in parts.items() if key in taken})
+        return partial(target, **{key: part for key, part in parts.items() if key in taken})
+
+    def known(self, thing: Thing) -> str:
+        """The name by which settings are to call a thing.
+
+        It is the one under which the thing is registered. A function or class that is not gets the
+        name of where it is defined, `module:Name`, by which this program then knows it.
+
+        Raises:
+            ConfigError: an unknown name, or a function that a module does not have by its name.
+        """
+        if isinstance(thing, str):
+            self._entry(thing)
+            return thing
+        name = getattr(thing, "__qualname__", "<no name>")
+        expected, fix = "one that its module has by name", "Define it with `def` in a module."
+        ConfigError.check("<" not in name, self._what, expected, repr(thing), fix)
+        place = f"{_module(thing)}:{name}"
+        for known, entry in self._entries.items():
+            if known != place and _text(entry.target) == _text(thing):
+                return known
+        self._entries[place] = Entry(thing)
+        return place
 
     def config(self, name: str) -> type[Any]:
         """The dataclass of a name's settings, or of that dataclass's own name; or `ConfigError`."""
@@ -128,9 +158,12 @@ class Registry:
 
     def _entry(self, name: str) -> Entry:
         known = self._known
-        if name not in known:
+        if name in known:
+            return self._entries[known[name]]
+        module = f"{name.partition(':')[0]}."
+        if ":" not in name or not any(module.startswith(f"{one}.") for one in _TRUSTED):
             raise self._unknown(self._what, repr(name))
-        return self._entries[known[name]]
+        return Entry(name)
 
     def _unknown(self, what: str, got: str) -> ConfigError:
         fix = "One of your own is known once the module that registers it is imported."
@@ -141,14 +174,18 @@ class Registry:
 def imported(module: str, *, source: str) -> ModuleType:
     """Import a module that `preferl.trust` lets pass, for what it registers; or `ConfigError`."""
     try:
-        return import_module(module)
-    except ImportError as error:
+        found = import_module(module)
+        if module.partition(".")[0] not in ALLOWED:  # their classes have names of their own here
+            _TRUSTED.add(module)
+        return found
+    except Exception as error:  # whatever code of somebody else raises
         what = f"{module!r}, which {source} names"
-        raise ConfigError.mismatch(what, expected="a module", got=error) from error
+        got = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ConfigError.mismatch(what, expected="a module", got=got) from error
 
 
-def _module(thing: type[Any]) -> str:
-    """Where a class is defined; for one of a script that runs, as others import it."""
+def _module(thing: Callable[..., Any]) -> str:
+    """Where a class or function is defined; for one of a script that runs, as others import it."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     if thing.__module__ != "__main__" or file is None:
@@ -165,7 +202,15 @@ def _loaded(thing: Thing) -> Any:
     if not isinstance(thing, str):
         return thing
     module, _, name = thing.partition(":")
-    return attrgetter(name)(import_module(module))
+    try:
+        found = attrgetter(name)(import_module(module))
+    except AttributeError as error:
+        raise ConfigError.mismatch(f"{thing!r}", expected="module:Name", got=error) from error
+    # A trusted module does not lend its trust to what it imports, such as `mine:os.system`.
+    home = str(getattr(found, "__module__", None))
+    own = home.partition(".")[0] == module.partition(".")[0]
+    ConfigError.check(own, f"{thing!r}", "what that package defines", f"a part of {home}")
+    return found
 
 
 SAMPLERS = Registry(
@@ -218,6 +263,20 @@ REWARD_MODELS = Registry(
 )
 """Called with two spaces, the config and `seed=`."""
 
+LOSSES = Registry(
+    "loss",
+    {
+        "cross_entropy": Entry("preferl.functional.preference:cross_entropy"),
+        "squared_error": Entry("preferl.functional.preference:squared_error"),
+    },
+)
+"""Functions of preference logits `[E, P]` and preferences `[P]` to the loss of each answer,
+`[E, P]`; they get the configured `noise` if they take it."""
+
+PENALTIES = Registry("penalty", {"power": Entry("preferl.functional.penalty:power_sum")})
+"""Functions of a reward model's parameters to their size; they get the configured `norm` if they
+take it."""
+
 ALGORITHMS = Registry(
     "algorithm",
     {
@@ -267,10 +326,14 @@ def things_of(hint: Any) -> Registry | None:
     return TEACHERS if isinstance(hint, type) and _text(hint) == teacher else None
 
 
+def registry_of(kinds: Iterable[type[Any]]) -> Registry | None:
+    """The registry that has one of these dataclasses of settings."""
+    known = list(kinds)
+    registries = (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS)
+    return next((each for each in registries if any(map(each.has_config, known))), None)
+
+
 def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:
     """The registered dataclass of a kind, by either name, from the registry of the known ones."""
-    others = list(known)
-    for registry in (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS):
-        if any(map(registry.has_config, others)):
-            return registry.config(kind)
-    return None
+    registry = registry_of(known)
+    return None if registry is None else registry.config(kind)

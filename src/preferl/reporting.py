@@ -13,7 +13,7 @@ import numpy as np
 from preferl._optional import require
 from preferl.errors import ConfigError, DataError, StorageError
 from preferl.reading import parse_json, reading
-from preferl.shapes import FloatArray
+from preferl.shapes import Array, FloatArray
 
 
 class MetricSink(Protocol):
@@ -152,6 +152,10 @@ PLACES: Final[Mapping[str, Callable[[Path], MetricSink]]] = {
 """Sinks that `open_sinks` can make for a run's folder, by name."""
 
 
+PLACES_BY_DEFAULT: Final = ("jsonl", "tensorboard")
+"""Of runs that train: both stay on this machine."""
+
+
 def require_places(places: Sequence[str]) -> None:
     """Check the places of `open_sinks`, before a folder is made.
 
@@ -215,3 +219,17 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
             raise DataError.mismatch(what, expected=expected, got=line) from error
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: np.array([row.get(name, math.nan) for row in rows], float) for name in names}
+
+
+def series(columns: Mapping[str, FloatArray], name: str) -> tuple[Array, FloatArray]:
+    """Steps at which a metric of `read_jsonl` is known, in rising order, and its values there.
+
+    A resumed run logs some steps once more; the last value counts.
+
+    >>> metrics = {"step": np.array([1.0, 2.0, 2.0]), "loss": np.array([0.5, 0.4, 0.3])}
+    >>> [column.tolist() for column in series(metrics, "loss")]
+    [[1.0, 2.0], [0.5, 0.3]]
+    """
+    known = np.isfinite(columns[name]) & np.isfinite(columns["step"])
+    steps, last = np.unique(columns["step"][known][::-1], return_index=True)
+    return steps, columns[name][known][::-1][last]

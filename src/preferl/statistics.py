@@ -30,6 +30,16 @@ def wilson_interval(successes: float, trials: int, z: float = NORMAL_95) -> tupl
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
 
 
+def share_in_words(share: float, interval: tuple[float, float], count: int, of: str) -> str:
+    """A share of so many things with its 95 % interval, as reports and terminals show it.
+
+    >>> share_in_words(0.8, wilson_interval(8, 10), 10, "out-of-bag answers")
+    '80 % of 10 out-of-bag answers (95 % interval 49 to 94 %)'
+    """
+    low, high = (f"{100 * end:.0f}" for end in interval)
+    return f"{100 * share:.0f} % of {count:,} {of} (95 % interval {low} to {high} %)"
+
+
 def sign_test(successes: int, trials: int) -> float:
     """Two-sided p-value of `successes` among `trials` if each were as likely as not, exact.
 
@@ -57,6 +67,39 @@ def bootstrap_interval(
     rows = rng.integers(len(values), size=(resamples, len(values)))
     low, high = np.quantile(np.asarray(values, np.float64)[rows].mean(1), [0.025, 0.975])
     return float(low), float(high)
+
+
+def t_quantile(freedom: float) -> float:
+    """The 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5), good from 2 on.
+
+    >>> round(t_quantile(4), 2), round(t_quantile(1e9), 2)
+    (2.78, 1.96)
+    """
+    z = 1.959964
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**k for k, term in enumerate(terms, start=1))
+
+
+def mean_interval(values: FloatArray) -> tuple[float, float] | None:
+    """95 % interval of the mean of `[S]` runs by Student's t; None of a single one.
+
+    It takes the values as normal, which few runs, such as seeds, cannot show to be wrong.
+
+    >>> [round(end, 2) for end in mean_interval(np.array([1.0, 2.0, 3.0, 4.0]))]
+    [0.45, 4.55]
+    """
+    freedom = len(values) - 1
+    if freedom < 1:
+        return None
+    quantile = math.tan(0.475 * math.pi) if freedom == 1 else t_quantile(freedom)  # of Cauchy's
+    half = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    mean = float(np.mean(values))
+    return mean - half, mean + half
 
 
 def pearson(first: FloatArray, second: FloatArray) -> float:

@@ -1,10 +1,11 @@
-"""Encode frames as a video that every browser plays and steps through."""
+"""Encode frames as a video that browsers play and step through, or one as a small picture."""
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import av
 import numpy as np
@@ -20,6 +21,12 @@ LARGEST = 2048
 
 KEYFRAME_EVERY = 10
 """Frames between complete pictures: what a browser decodes at most when a person steps back."""
+
+PICTURE_SIDE: Final = 256
+"""Pixels of the longer side of a picture alone, at most."""
+
+QUALITIES: Final = ((1, 3), (1, 8), (1, 16), (1, 31), (2, 31), (4, 31), (8, 31))
+"""How a picture gets smaller: detail left out, by a factor, and JPEG's scale of quantisation."""
 
 
 def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> bytes:
@@ -92,3 +99,48 @@ def _write(file: Path, first: Array, rest: Iterator[Array], fps: int) -> None:
             picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
             container.mux(stream.encode(picture))
         container.mux(stream.encode(None))
+
+
+def encode_picture(picture: Array, most_bytes: int) -> bytes:
+    """A JPEG of one frame, as good as fits into so many bytes.
+
+    Frames of one size become pictures of one size, `PICTURE_SIDE` at most on the longer side.
+
+    Raises:
+        DataError: not a frame as `encode` takes it, or no room even for a blurred one.
+
+    >>> data = encode_picture(np.full((40, 60, 3), 200, np.uint8), 4096)
+    >>> len(data) <= 4096, decode_picture(data).shape
+    (True, (40, 60, 3))
+    """
+    (colour,) = _colour([picture])
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(colour), format="rgb24")
+    share = min(1.0, PICTURE_SIDE / max(frame.width, frame.height))
+    width, height = (max(2, 2 * round(share * n / 2)) for n in (frame.width, frame.height))
+    for factor, scale in QUALITIES:
+        small = frame.reformat(max(2, width // factor), max(2, height // factor), "yuvj420p")
+        data = _jpeg(small.reformat(width, height), scale)
+        if len(data) <= most_bytes:
+            return data
+    expected, got = f"one that fits into {most_bytes:,} bytes", f"{len(data):,} when blurred"
+    raise DataError.mismatch("picture", expected=expected, got=got)
+
+
+def decode_picture(data: bytes) -> Array:
+    """`[height, width, 3]` of bytes that `encode_picture` gave; `DataError` for others."""
+    codec: Any = av.CodecContext.create("mjpeg", "r")
+    try:
+        frame = next(iter([*codec.decode(av.Packet(data)), *codec.decode(None)]))
+    except (av.FFmpegError, StopIteration) as error:
+        raise DataError.mismatch("picture", expected="a whole JPEG", got=repr(error)) from error
+    picture: Array = frame.to_ndarray(format="rgb24")
+    return picture
+
+
+def _jpeg(frame: Any, scale: int) -> bytes:
+    codec: Any = av.CodecContext.create("mjpeg", "w")
+    codec.width, codec.height, codec.pix_fmt = frame.width, frame.height, "yuvj420p"
+    codec.time_base, codec.thread_count = Fraction(1, 1), 1
+    codec.qmin = codec.qmax = scale
+    frame.pts = 0
+    return b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])

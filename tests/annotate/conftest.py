@@ -3,7 +3,7 @@
 import socket
 import threading
 from dataclasses import dataclass
-from shutil import copytree, which
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -141,20 +141,6 @@ def serving():
         thread.join(60)
         listening.close()
         assert not thread.is_alive(), "the server did not stop"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """A browser without a window; its event loop must not outlive the module."""
-    program = which("chromium") or which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 DESKTOP = {"width": 1280, "height": 800}

@@ -1,43 +1,11 @@
 """Every page in light and dark, at a desk and on a phone, against the rules that axe knows."""
 
-from importlib.resources import files
-
 import pytest
 
+from helpers.accessibility import faults, faults_anywhere
 from helpers.answering_page import next_pair, pair, watched
 
 pytestmark = pytest.mark.browser
-
-SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
-
-
-def faults(page):
-    """What axe finds serious or critical, as its rule and the place."""
-    if not page.evaluate("'axe' in window"):
-        script = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-        page.evaluate(script)
-    found = page.evaluate(
-        """() => axe.run(document, { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa',
-             'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }).then((r) => r.violations)"""
-    )
-    return [
-        (fault["id"], node["html"][:120])
-        for fault in found
-        if fault["impact"] in ("serious", "critical")
-        for node in fault["nodes"]
-    ]
-
-
-def faults_anywhere(page):
-    """The same in every size and scheme, with both named."""
-    found = []
-    for size, viewport in SIZES.items():
-        page.set_viewport_size(viewport)
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours do not fade
-            found += [(size, scheme, *fault) for fault in faults(page)]
-    page.emulate_media(color_scheme="light", reduced_motion="no-preference")
-    return found
 
 
 def test_axe_finds_what_is_wrong(person, study):
@@ -84,6 +52,41 @@ def test_the_answering_page(study, person):
     page.keyboard.press("ArrowUp")
     page.wait_for_selector("#waiting:visible")
     assert faults_anywhere(page) == []
+
+
+@pytest.mark.slow
+def test_the_answers(study, person, address):
+    numbers = study.ask(3)
+    for count in range(3):
+        (held,) = study.store.queue.claim(study.project.id, study.people["ann"][0].id, 1).questions
+        ann = study.people["ann"][0].id
+        study.store.queue.answer(ann, held.token, f"answer-{count}", "left", strength="clear")
+    predicted = dict.fromkeys(numbers, 0.9) | dict.fromkeys(numbers[:1], 0.1)
+    study.store.reports.publish_reward(study.project.id, 1, answers=3, predicted=predicted)
+    page = person(study.owner, read=False, path="/admin/answers")
+    page.locator(".sides video").first.wait_for()
+    assert faults_anywhere(page) == []
+    first = page.url
+    page.keyboard.press("j")
+    page.wait_for_url(lambda address: "at=" in address)
+    page.keyboard.press("k")
+    page.wait_for_selector("tbody tr:first-child.here")
+    films = "[...document.querySelectorAll('.sides video')]"
+    playing = f"{films}.filter((film) => !film.paused).length"
+    page.wait_for_function(f"{playing} === 2")
+    page.keyboard.press("p")
+    assert page.evaluate(playing) == 0
+    page.get_by_role("button", name="Withdraw").focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("Withdrawn by owner").wait_for()
+    assert page.url != first
+    assert faults_anywhere(page) == []
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for show in ("differing", "surprising", "withdrawn"):
+        page.goto(f"{address}/admin/answers?show={show}")
+        assert faults_anywhere(page) == [], show
 
 
 @pytest.mark.slow

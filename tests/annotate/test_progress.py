@@ -65,6 +65,18 @@ def test_after_it_how_many_more_until_the_next(study, told):
     assert said(study) == "5 answers, the next reward is learning now"
 
 
+def test_people_see_where_an_agent_is_that_reports_its_return(study, told):
+    told("agent", "healthy", steps=9_000, reward_version=0)
+    assert newest(study) is None
+    told("agent", "healthy", steps=9_000, reward_version=0, mean_return=-1234.5)
+    first = "The agent has made 9,000 steps and has no learned reward yet; its return is -1,234."
+    assert newest(study) == first
+    told("agent", "healthy", steps=12_400, reward_version=3, mean_return=-12.5)
+    assert newest(study).endswith("learns from reward version 3; its return is -12.5.")
+    told("agent", "stopped", steps=12_400, reward_version=3, mean_return=-12.5)
+    assert newest(study) is None
+
+
 def test_nothing_is_promised_where_nobody_learns(study, told):
     told(state="stopped", **WAITING)
     assert said(study) == "0 answers"
@@ -128,7 +140,7 @@ def test_the_overview_says_what_programs_do(told):
     assert told(state="fitting") == "is learning from the answers now"
     assert told(state="failed", problem="full") == "has a problem and tries again: full"
     assert told(state="stuck", idle=301.2) == "has not gone on for 301 s"
-    assert told(every=1e-9).startswith("no heartbeat for 0 s")
+    assert told(every=-1.0).startswith("no heartbeat for 0 s")
     assert told(state="stopped") == "stopped just now"
     assert told("agent", "healthy") == "acts"
     far = {"steps": 12_400, "reward_version": 3}
@@ -136,6 +148,8 @@ def test_the_overview_says_what_programs_do(told):
     assert told("agent", "healthy", **far) == f"acts: {recorded}"
     assert told("agent", "stopped", **far) == f"stopped just now: {recorded}"
     assert "no learned reward in use yet" in told("agent", "paused", **far | {"reward_version": 0})
+    returned = told("agent", "healthy", **far | {"mean_return": -512.4})
+    assert returned == f"acts: {recorded}; return -512"
     assert told("agent", "failed", problem="locked") == "acts, and cannot ask now: locked"
     assert told("another", "dreaming") == "dreaming"
 

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from preferl.cli.main import COMMANDS
+
 HEAVY = ("torch", "stable_baselines3", "matplotlib", "sqlalchemy", "fastapi", "transformers")
 
 
@@ -67,6 +69,44 @@ def test_reward_models_load_neither_an_rl_library_nor_drawing():
 
 def test_this_test_can_fail():
     assert loaded_by("import torch") == ["torch"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_loads_nothing_heavy(command):
+    words = [*command.split(), "--help"]
+    code = f"""
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from preferl.cli.main import main
+with suppress(SystemExit), redirect_stdout(StringIO()):
+    main({words})
+"""
+    assert loaded_by(code) == []
+
+
+def seconds(*words: str) -> float:
+    """How long a Python takes, measured now."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, *words], capture_output=True, check=True)
+    return time.perf_counter() - began
+
+
+@pytest.fixture(scope="module")
+def of_the_library():
+    """Seconds to import stable-baselines3: one measurement, to which tests may add others."""
+    return [seconds("-c", "import stable_baselines3")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_takes_half_the_time_of_importing_an_rl_library_at_most(command, of_the_library):
+    """The best of several, beside new comparisons, so that a busy machine slows down both."""
+    ours = [seconds("-m", "preferl", *command.split(), "--help")]
+    for _ in range(5):
+        if min(ours) <= 0.5 * min(of_the_library):
+            return
+        of_the_library.append(seconds("-c", "import stable_baselines3"))
+        ours.append(seconds("-m", "preferl", *command.split(), "--help"))
+    assert min(ours) <= 0.5 * min(of_the_library)
 
 
 def test_help_is_there_at_once():

@@ -8,7 +8,7 @@ import preferl
 SOURCE = Path(preferl.__file__).parent
 TESTS = Path(__file__).parents[1]
 
-OF_NO_PACKAGE = {"architecture", "docs", "golden", "helpers", "hostile"}
+OF_NO_PACKAGE = {"architecture", "docs", "golden", "helpers", "hostile", "interop"}
 """Folders of tests of the whole library, and of what tests share."""
 
 OF_NO_MODULE = {
@@ -16,7 +16,7 @@ OF_NO_MODULE = {
     | {"power_loss", "recipes"},
     "annotate": {"accessibility", "answering_page", "fuzz", "learning_page", "lost_server"}
     | {"other_addresses", "overview_page", "playing_page", "refusals", "small_screens"},
-    "cli": {"foreign_folders", "held_folders", "trusted_models"},
+    "cli": {"foreign_folders", "held_folders", "trusted_models", "wrong_data", "wrong_input"},
     "feedback": {"named_teachers"},
     "models": {"own_models"},
     "online": {"episode_lengths", "every_policy", "normalised_agents", "pixels", "resumed_answers"},

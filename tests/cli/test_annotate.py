@@ -166,7 +166,7 @@ def test_errors_name_what_to_do(recorded, tmp_path, capsys, monkeypatch, words, 
 
 def test_reward_fit_needs_one_source(capsys):
     assert run("reward", "fit") == 1
-    assert "--store, or --labels" in capsys.readouterr().err
+    assert "answers: expected --store, or --labels" in capsys.readouterr().err
     assert run("reward", "fit", "--labels", "x") == 1
     assert "--demonstrations" in capsys.readouterr().err
 

@@ -1,16 +1,20 @@
 """The command line: help, usage errors, worded errors, and each command once for real."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
 from helpers.command_line import run
+from preferl.cli.annotate import ExportConfig
+from preferl.cli.console import echo, note
 from preferl.cli.demo import HEIGHT, WIDTH, draw_pendulum, play_pendulums
-from preferl.cli.main import COMMANDS
+from preferl.cli.main import COMMANDS, COMMON
 
 
 def test_help_lists_every_command(capsys):
@@ -62,6 +66,88 @@ def test_errors_are_worded_without_a_traceback(capsys, tmp_path):
 
 def test_unknown_option_is_a_usage_error(capsys):
     assert run("demo", "--nonsense") == 2
+
+
+def test_common_options_stand_anywhere(tmp_path, capsys):
+    where = ("--store", str(tmp_path / "none"))
+    for words in (
+        ("--quiet", "annotate", "report", *where),
+        ("annotate", "report", *where, "--quiet"),
+    ):
+        assert run(*words) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_verbose_shows_where_an_error_comes_from(tmp_path, capsys):
+    assert run("annotate", "report", "--verbose", "--store", str(tmp_path / "none")) == 1
+    *trace, last = capsys.readouterr().err.splitlines()
+    assert trace[0].startswith("Traceback")
+    assert last.startswith("preferl annotate report: store ")
+
+
+@pytest.fixture
+def told(monkeypatch, caplog):
+    """What a command says of itself, where it warns, logs and prints."""
+
+    def speak(config):
+        warnings.warn("a warning", stacklevel=2)
+        for level in ("debug", "error"):
+            getattr(logging.getLogger("preferl.cli"), level)("logged at %s", level)
+        note("what it does")
+        echo("what it found")
+
+    monkeypatch.setattr("preferl.cli.annotate.annotate_export", speak)
+    speak.__annotations__["config"] = ExportConfig
+    return lambda *words: (run("annotate", "export", "x.csv", *words), caplog.messages)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "logged", "printed", "warned"),
+    [
+        ((), ["logged at error"], ["what it does", "what it found"], True),
+        (("--quiet",), ["logged at error"], ["what it found"], False),
+        (
+            ("--verbose",),
+            ["logged at debug", "logged at error"],
+            ["what it does", "what it found"],
+            True,
+        ),
+    ],
+)
+def test_how_much_a_command_tells(told, capsys, words, logged, printed, warned):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        assert told(*words) == logged
+    assert capsys.readouterr().out.splitlines() == printed
+    assert [str(each.message) for each in seen] == ["a warning"] * warned
+
+
+def test_help_names_the_options_of_every_command(capsys):
+    for words in ((), ("reward",), ("annotate", "export")):
+        assert run(*words, "--help") == 0
+        out = capsys.readouterr().out
+        assert [option for option in COMMON if option not in out] == []
+
+
+@pytest.mark.parametrize("command", ["", "online run", "annotate invite"])
+def test_whoever_reads_help_may_stop_early(command):
+    line = f"{sys.executable} -m preferl {command} --help | head -n 1; exit ${{PIPESTATUS[1]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_output_that_nobody_reads_ends_the_command(monkeypatch):
+    """As for `head`, but for certain: the other end of the pipe is closed before anything comes."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "preferl", "online", "run", "--help"],
+        stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == ""
 
 
 def test_module_runs():

@@ -32,7 +32,7 @@ def small(door, tmp_path):
 
 
 def test_a_run_from_options(small, tmp_path, capsys):
-    kind = ("iql:iql-config", "--iql.hidden", "8", "--iql.batch-size", "16")
+    kind = ("--iql.hidden", "8", "--iql.batch-size", "16")
     assert run(*small, *kind) == 0
     about = json.loads((tmp_path / "run/config.json").read_text())["config"]
     assert about["seeds"] == [3, 5]
@@ -57,12 +57,21 @@ def test_a_run_from_options(small, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
+def test_a_run_on_the_recorded_rewards(door, tmp_path, capsys):
+    words = (*door[:2], "--reward", "true", "--task", "door-human-v1", "--seeds", "3")
+    quick = ("--steps", "2", "--episodes", "0", "--report-to", "jsonl")
+    assert run(*words, *quick, "--out", str(tmp_path / "run")) == 0
+    assert "No answers were used" in capsys.readouterr().out
+    names = sorted(path.name for path in (tmp_path / "run/policies").iterdir())
+    assert names == ["cloning-3", "negated-3", "random-3", "true-3", "zero-3"]
+
+
 def test_the_pixel_encoder_has_an_old_name(capsys, monkeypatch):
     def refuse(config, *_, **__):
         raise ConfigError(f"with {config.dt.pixel_encoder.filters} filters")
 
     monkeypatch.setattr("preferl.offline.run_offline", refuse)
-    usual = ("--demonstrations", "a", "--policy", "bc", "--env", "E", "dt:dt-config")
+    usual = ("--demonstrations", "a", "--policy", "bc", "--env", "E")
     assert run(*usual, "--dt.sight.filters", "3") == run(*usual, "--dt.sight.filters=3") == 1
     assert capsys.readouterr().err.count("with 3 filters") == 2
 

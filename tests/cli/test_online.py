@@ -1,13 +1,16 @@
 """`preferl online run`: settings from presets, files and options, in this order."""
 
 import json
+import sys
 
 import pytest
 
 from helpers.command_line import run
 from preferl.cli.online import MOST_SETTINGS, OnlineRunConfig, read_settings, starting_point
+from preferl.cli.parsing.parser import parse
 from preferl.errors import ConfigError
 from preferl.online import OnlineConfig
+from preferl.reporting import read_jsonl
 
 
 def small(out, *more):
@@ -20,11 +23,58 @@ def small(out, *more):
 
 
 def test_online_run_from_options(tmp_path, capsys):
-    ppo = ["algorithm:ppo-config", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]
+    ppo = ["--algorithm", "ppo", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]
     assert run(*small(tmp_path / "run", *ppo)) == 0
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["comparisons"] == 6
     assert "report.html" in capsys.readouterr().out
+
+
+def test_what_a_run_keeps_is_read_by_other_commands(tmp_path, capsys):
+    ppo = ["--algorithm", "ppo", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]
+    assert run(*small(tmp_path / "run", "--keep-experience", *ppo)) == 0
+    experience = tmp_path / "run/experience"
+    assert run("data", "inspect", experience) == 0
+    fit = ("--epochs", 1, "--hidden", 8, "--report-to", "jsonl", "--out")
+    assert run("reward", "fit", "--comparisons", tmp_path / "run", *fit, tmp_path / "a") == 0
+    scripted = ("--demonstrations", experience, "--teacher", "oracle", "--length", 10)
+    assert run("reward", "fit", *scripted, "--queries", 20, *fit, tmp_path / "b") == 0
+    offline = ("--demonstrations", experience, "--reward", tmp_path / "b", "--episodes", 0)
+    how = ("--steps", 2, "--no-controls", "--seeds", 0, "--report-to", "jsonl")
+    assert run("offline", "run", *offline, *how, "--out", tmp_path / "c") == 0
+    assert (tmp_path / "c/policies/learned-0").is_dir()
+
+
+LOSS = """
+import torch
+
+
+def hinge(logits, preference):
+    return torch.relu(preference - (2 * preference - 1) * logits)
+"""
+
+
+def test_a_run_begins_with_answers_that_are_there_and_fits_by_a_loss_of_ones_own(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "some_losses.py").write_text(LOSS)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    assert run(*small("first")) == 0
+    words = ["--warm-start.comparisons", "first", "--validation", "0.3", "--final-queries"]
+    words += ["--trainer.loss", "some_losses:hinge", "--trainer.penalty.strength", "1e-4"]
+    words += ["--trainer.penalty.norm", "3"]
+    assert run(*small("second", *words)) != 0, "nobody trusts the module yet"
+    assert run(*small("second", *words, "--trust", "some_losses")) == 0
+    result = json.loads((tmp_path / "second/result.json").read_text())
+    assert result["comparisons"] == 12
+    config = json.loads((tmp_path / "second/config.json").read_text())["config"]
+    assert config["warm_start"]["comparisons"] == ["first"]
+    assert config["trainer"]["loss"] == "some_losses:hinge"
+    assert config["trainer"]["penalty"] == {
+        "strength": 1e-4, "norm": 3, "band": None, "factor": 0.2, "measure": "power",
+    }  # fmt: skip
+    assert "reward/held_out_answers" in read_jsonl(tmp_path / "second/metrics.jsonl")
 
 
 def test_online_run_from_a_file_with_options_on_top(tmp_path):
@@ -62,24 +112,14 @@ def test_nothing_given_starts_from_the_defaults():
     assert starting_point([]) == OnlineRunConfig(run=OnlineConfig())
 
 
-def test_a_teacher_is_a_name_or_settings():
-    mistaken = starting_point(["--teacher", "mistake"]).run.teacher
-    assert mistaken.error_rate == 0.1
-    assert mistaken == starting_point(["--teacher={kind: mistake}"]).run.teacher
-    skipping = starting_point(["--teacher", "{kind: skip, typical: 20}"]).run.teacher
-    assert skipping == starting_point(["--teacher={typical: 20, kind: skip}"]).run.teacher
-    with pytest.raises(ConfigError, match="typical"):
-        starting_point(["--teacher", "skip"])
-    with pytest.raises(ConfigError, match="teacher: expected a name, or settings"):
-        starting_point(["--teacher", "{kind: skip"])
-
-
 def test_a_teacher_takes_the_place_of_a_files(tmp_path):
     (tmp_path / "it.yaml").write_text("teacher: mistake\ncomparisons: 7\n")
     file = ["--config", str(tmp_path / "it.yaml")]
-    found = starting_point([*file, "--teacher", "oracle"]).run
+    default = starting_point(file)
+    words = [*file, "--teacher", "oracle"]
+    found = parse(OnlineRunConfig, words, prog="", default=default).run
     assert found.comparisons == 7
-    assert (found.teacher.error_rate, starting_point(file).run.teacher.error_rate) == (0, 0.1)
+    assert (found.teacher.error_rate, default.run.teacher.error_rate) == (0, 0.1)
 
 
 def test_settings_are_yaml_or_json_or_those_of_a_run(tmp_path):

@@ -27,7 +27,8 @@ class Event(threading.Event):
             super().set()
 
 
-def serve(config, store, project, *, stop):
+def serve(config, store, project, *, stop, report_to):
+    assert report_to == ()
     with stop.lock:  # as in the middle of `stop.wait`
         signal.raise_signal(signal.SIGTERM)
     assert stop.wait(30)

@@ -1,5 +1,6 @@
 """README and docs: links resolve, code runs, commands exist; every example runs."""
 
+import ast
 import contextlib
 import csv
 import io
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,11 @@ LEARNING = {
     "README.md",
     "docs/quickstart.md",
     "docs/algorithms/drlhp.md",
+    "docs/how-to/environment.md",
     "docs/migrate/imitation.md",
+    "docs/how-to/resume.md",
+    "docs/tutorials/offline.md",
+    "docs/tutorials/while-training.md",
 }
 """Pages whose code trains agents, for seconds each."""
 
@@ -92,9 +98,9 @@ def unknown_words(line):
     if not named:
         return [] if words and words[0] in ("--help", "--version", "COMMAND") else words[:2]
     options = [word.partition("=")[0] for word in words if word.startswith("--")]
-    kinds = [word for word in words if ":" in word]  # such as algorithm:sac-config
-    texts = [help_of(" ".join([named[0], *kinds[:count]])) for count in range(len(kinds) + 1)]
-    known = set(re.findall(r"--[\w.-]+", " ".join(texts)))
+    parts = {option.partition(".")[0] for option in options if "." in option}
+    chosen = [f"{one} {two}" for one, two in pairwise(words) if one in parts]
+    known = set(re.findall(r"--[\w.-]+", help_of(" ".join([named[0], *chosen]))))
     return [option for option in options if option not in known]
 
 
@@ -167,6 +173,44 @@ def test_example_runs(example, tmp_path):
     assert done.stdout.strip()
 
 
+def lines_beyond(source, name):
+    """Code lines of a program beside a class, documentation, foreign imports and its start."""
+    tree = ast.parse(source)
+    start = next(node for node in tree.body if isinstance(node, ast.If))
+    own = [node for node in tree.body if getattr(node, "name", "") == name]
+    foreign = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom) and "preferl" not in ast.unparse(node)
+    ]
+    skipped = {
+        line
+        for node in [tree.body[0], start, *own, *foreign]
+        for line in range(node.lineno, node.end_lineno + 1)
+    }
+    return [
+        line
+        for number, line in enumerate(source.splitlines(), 1)
+        if line.strip() and not line.strip().startswith("#") and number not in skipped
+    ]
+
+
+def test_an_environment_of_ones_own_takes_six_lines(tmp_path):
+    example = ROOT / "examples/custom_environment.py"
+    assert len(lines_beyond(example.read_text("utf-8"), "Courtyard")) <= 6
+    page = "".join(blocks((ROOT / "docs/how-to/environment.md").read_text("utf-8"), "python"))
+    assert "class Courtyard(gymnasium.Env):" in page
+    done = subprocess.run(
+        [sys.executable, "-W", "error", example, "--smoke"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs/courtyard/report.html").is_file()
+
+
 def test_every_page_is_reachable():
     """Each page of docs is linked from another page."""
     linked = set()
@@ -205,6 +249,11 @@ def test_results_are_those_measured():
     assert sum(shown.count(f"\n| {model}") for model in named) == len(measured)
 
 
+def read(name):
+    """The rows of a recipe's CSV."""
+    return csv.DictReader((ROOT / f"recipes/results/{name}").read_text("utf-8").splitlines())
+
+
 def arms_table(path, score, wanted=lambda _: True):
     """The lines that a page shows for the arms of a recipe's CSV."""
     arms: dict[str, list[dict[str, str]]] = {}
@@ -229,6 +278,29 @@ def sweep_table():
         mean, *seeds = (f"{r:.0%}".replace("%", " %") for r in (np.mean(rates), *rates))
         returns = np.mean([float(row["return"]) for row in rows])
         yield f"| {puck} | {arm} | {mean} | {', '.join(seeds)} | {returns:.0f} |"
+
+
+def per_cent(row, *names):
+    return [f"{float(row[name]):.1%}".replace("%", " %") for name in names]
+
+
+def settings_tables():
+    """The lines that the page of settings shows for the recipes of the door."""
+    for row in read("door_answers.csv"):
+        accuracy, *ends = per_cent(row, "accuracy", "low", "high", "least", "most")
+        spans = f"{ends[0]} to {ends[1]} | {ends[2]} to {ends[3]}"
+        yield f"| {int(row['answers']):,} | {accuracy} | {spans} |"
+    for row in [*read("door_human_reward.csv"), *read("door_reward_models.csv")]:
+        if row["split"] == "demonstration" and "," not in row["reward"]:
+            accuracy, low, high = per_cent(row, "accuracy", "low", "high")
+            yield f"| {accuracy} ({low} to {high}) | {float(row['seconds_per_fit']):.1f} |"
+
+
+def test_settings_are_chosen_by_what_was_measured():
+    shown = (ROOT / "docs/choosing-settings.md").read_text("utf-8")
+    measured = list(settings_tables())
+    assert len(measured) == 7 + 5
+    assert [line for line in measured if line not in shown] == []
 
 
 def test_offline_results_are_those_measured():
@@ -267,7 +339,7 @@ class TestChecksNoticeFaults:
         assert unknown_words(commands(text)[0]) == ["--nosuch"]
 
     def test_options_of_a_kind(self):
-        line = "preferl online run algorithm:sac-config --algorithm."
+        line = "preferl online run --algorithm sac --algorithm."
         assert unknown_words(line + "tau 0.1") == []
         assert unknown_words(line + "n-steps 1") == ["--algorithm.n-steps"]
 

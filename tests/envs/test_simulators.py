@@ -72,3 +72,35 @@ def test_shadows_and_mirrors_are_left_out():
     assert not model.light_castshadow.any()
     assert not model.mat_reflectance.any()
     assert model.vis.quality.offsamples == 0
+
+
+def test_classes_and_functions_of_a_module_need_no_registration():
+    env = make_registered("helpers.gardens:Garden", speed=0.3, render_mode="rgb_array")
+    assert (env.unwrapped.speed, env.render_mode) == (0.3, "rgb_array")
+    limited = make_registered("helpers.gardens:small_garden", max_episode_steps=1)
+    limited.reset(seed=0)
+    assert limited.step(limited.action_space.sample())[3]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("helpers.gardens:Gardn", r"registers, or a class.*Did you mean helpers.gardens:Garden"),
+        ("helpers.gardens:zzzz", r"an id that helpers.gardens registers, or a class or function"),
+        ("helpers.garden:Garden", r"module that can be imported.*Begin in its folder"),
+        ("helpers.gardens:Pendulum-v", "Did you mean Pendulum-v1"),
+        ("preferl.files:write_json", "an id that preferl.files registers"),
+        ("gymnasium:make", "an id that gymnasium registers"),
+    ],
+)
+def test_modules_without_the_environment(name, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        make_registered(name)
+    assert "\n" not in str(raised.value)
+
+
+def test_arguments_that_an_environment_does_not_take():
+    with pytest.raises(ConfigError, match=r"'Pendulum-v1': expected arguments.*got .*'gravity'"):
+        make_registered("Pendulum-v1", gravity=3)
+    with pytest.raises(ConfigError, match=r"\(render_mode, speed, hides\)"):
+        make_registered("helpers.gardens:Garden", gravity=3)

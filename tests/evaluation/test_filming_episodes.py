@@ -4,7 +4,6 @@ import gymnasium
 import numpy as np
 
 from preferl.evaluation.filming import show
-from preferl.evaluation.summary import best_window
 from preferl.offline import BehaviourCloning, OfflinePolicy
 
 
@@ -43,10 +42,3 @@ def test_what_cannot_be_drawn_is_left_out(monkeypatch, caplog):
     shown = show(fresh("Pendulum-v1"), "Pendulum-v1", seed=3, max_steps=2)
     assert shown.frames is None
     assert "no display" in caplog.text
-
-
-def test_the_best_window():
-    rewards = np.array([3.0, 0, 1, 4, 1, 0])
-    assert best_window(rewards, 3) == slice(2, 5)
-    assert best_window(rewards, 1) == slice(3, 4)
-    assert best_window(rewards, 9) == slice(0, 6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from preferl.data import Episodes, window_indices
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, ModelError
 from preferl.evaluation import epic_distance, oracle, step_rewards
 from preferl.shapes import Array, BoolArray, FloatArray, Observations
 
@@ -120,3 +120,9 @@ def test_step_rewards_give_each_step_its_history(
     expected = Lookback()(episodes.observations, episodes.actions[rows], mask)
     np.testing.assert_allclose(step_rewards(Lookback(), episodes), expected)
     assert step_rewards(Lookback(), episodes)[100] == pytest.approx(1 + episodes.actions[100, 0])
+
+
+def test_a_function_gives_a_number_for_each_step(episodes: Episodes) -> None:
+    for wrong in (lambda s, a, following: a, lambda s, a, following: 0.0):
+        with pytest.raises(ModelError, match="expected one number for each of"):
+            distance(wrong, base, episodes)

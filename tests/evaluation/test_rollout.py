@@ -148,3 +148,12 @@ def test_environments_rest_where_no_episode_is_left():
     expected, _ = PointWorld().reset(seed=5)  # the third episode
     np.testing.assert_array_equal(steps[1].following[0], expected)
     assert not np.array_equal(info["terminal_observation"], expected)
+
+
+def test_episodes_without_an_end_are_cut_off(caplog):
+    policy = RandomPolicy(PointWorld.action_space, 0)
+    steps = rollout(policy, SeededEpisodes([PointWorld(length=10**9)], seed=0))
+    last = next(step for step in steps if step.dones[0])
+    assert last.infos[0]["TimeLimit.truncated"]
+    assert next(steps).starts[0]
+    assert "did not end within 10000 steps" in caplog.text

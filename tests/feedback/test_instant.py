@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from preferl.data import Clips, Segments
-from preferl.errors import ConfigError, FeedbackError
+from preferl.data import Clips, Comparisons, Segments
+from preferl.errors import ConfigError, DataError, FeedbackError
 from preferl.feedback import (
     FeedbackInterrupted,
     InputEndedError,
@@ -16,7 +16,9 @@ from preferl.feedback import (
     PromptTeacher,
     ScriptedTeacher,
 )
+from preferl.feedback.instant import ask, sample_comparisons
 from preferl.shapes import FloatArray
+from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.feedback_contracts import check_feedback
 
 NAN = float("nan")
@@ -28,6 +30,28 @@ def windows(count: int, base: float = 0.0) -> Segments:
     return Segments(
         block[:, None], block[:, None], block, np.arange(count) * 2, np.full(count, 2), 2
     )
+
+
+@pytest.mark.parametrize(
+    ("teacher", "fits"),
+    [
+        (ScriptedTeacher(), True),
+        (lambda shown, rng: np.zeros(len(shown)), True),
+        (lambda shown, rng: shown.rewards[:, 0].max(), True),  # an error, of no clips alone
+        (lambda shown, rng: shown.rewards.sum(-1), False),
+        (lambda shown, rng: 0.5, False),
+    ],
+)
+def test_a_teacher_of_the_wrong_shape_is_found_before_it_is_asked(teacher, fits):
+    axes = (0, 2, 3)
+    none = Clips(np.zeros((*axes, 1)), np.zeros(axes), np.ones(axes, bool), np.zeros(axes))
+    feedback = InstantFeedback(teacher, 0)
+    if fits:
+        feedback.require_shape(none)
+    else:
+        with pytest.raises(FeedbackError, match="The teacher's answers cannot be used"):
+            feedback.require_shape(none)
+    assert feedback.asked == 0
 
 
 class Saying:
@@ -230,3 +254,30 @@ def test_the_package_needs_neither_torch_nor_rich() -> None:
         "raise SystemExit(any(name in sys.modules for name in ('torch', 'rich', 'scipy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_pairs_of_episodes_are_drawn_and_answered(rng: np.random.Generator) -> None:
+    episodes = make_episodes(rng, [30, 20])
+
+    def drawn(seed: int, teacher: object, count: int = 15) -> Comparisons:
+        return sample_comparisons(episodes, count, 6, teacher, np.random.default_rng(seed))  # type: ignore[arg-type]
+
+    found, again = (drawn(3, ScriptedTeacher.oracle()) for _ in range(2))
+    assert (len(found), found.segments.length) == (15, 6)
+    first, second = found.segments.returns(found.pairs).T
+    np.testing.assert_array_equal(found.preference, first > second)
+    np.testing.assert_array_equal(found.pairs, again.pairs)
+    np.testing.assert_array_equal(found.segments.start, again.segments.start)
+    assert not np.array_equal(found.segments.rewards, drawn(4, ScriptedTeacher()).segments.rewards)
+    skipping = ScriptedTeacher(temperature=0, skip_below=float(np.median(first)))
+    assert 0 < len(drawn(3, skipping)) < 15
+    with pytest.raises(FeedbackError, match="declined"):
+        drawn(3, ScriptedTeacher(skip_below=1e9))
+    with pytest.raises(DataError, match="segment length: expected at most 30"):
+        sample_comparisons(episodes, 2, 31, ScriptedTeacher(), rng)
+
+
+def test_given_pairs_are_answered_again(rng: np.random.Generator) -> None:
+    given = make_comparisons(rng, pairs=10)
+    wrong = ask(given.segments, given.pairs, ScriptedTeacher.mistake(rate=1.0), rng)
+    np.testing.assert_array_equal(wrong.preference, 1 - given.preference)

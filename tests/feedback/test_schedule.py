@@ -50,10 +50,11 @@ def test_weights_out_of_range_are_refused(weights: list[float]) -> None:
     steps=st.integers(0, 10**12),
     queries=st.integers(0, 10**6),
     iterations=st.integers(1, 40),
-    schedule=st.sampled_from(["constant", "hyperbolic", "inverse_quadratic", lambda t: 1 - t]),
+    schedule=st.sampled_from(["constant", "hyperbolic", "inverse_quadratic", lambda t: 2 - t]),
     initial_fraction=st.floats(0, 1),
     initial_share=st.floats(0, 1),
     oversampling=st.floats(1, 50),
+    final_queries=st.booleans(),
 )
 def test_a_plan_sums_to_exactly_what_was_asked_for(
     steps: int,
@@ -63,6 +64,7 @@ def test_a_plan_sums_to_exactly_what_was_asked_for(
     initial_fraction: float,
     initial_share: float,
     oversampling: float,
+    final_queries: bool,
 ) -> None:
     initial_steps = min(steps, int(steps * initial_share))
     planned = plan(
@@ -73,12 +75,13 @@ def test_a_plan_sums_to_exactly_what_was_asked_for(
         initial_fraction=initial_fraction,
         initial_steps=initial_steps,
         oversampling=oversampling,
+        final_queries=final_queries,
     )
     assert len(planned) == iterations + 1
     assert sum(one.steps for one in planned) == steps
     assert sum(one.queries for one in planned) == queries
     assert planned[0].steps == initial_steps
-    assert planned[-1].queries == 0
+    assert final_queries or planned[-1].queries == 0
     learning = [one.steps for one in planned[1:]]
     assert max(learning) - min(learning) <= 1
     for one in planned:
@@ -100,6 +103,20 @@ def test_queries_follow_the_schedule_at_the_moment_of_asking() -> None:
         PlannedIteration(10, 60, 120),
         PlannedIteration(10, 0, 0),
     ]
+
+
+def test_final_queries_are_those_of_the_schedule_at_the_end() -> None:
+    planned = plan(
+        steps=30,
+        queries=120,
+        iterations=3,
+        schedule=lambda t: 3 * t,
+        initial_fraction=0,
+        final_queries=True,
+    )
+    assert [one.queries for one in planned] == [0, 20, 40, 60]
+    planned = plan(steps=30, queries=10, iterations=1, initial_fraction=0.3, final_queries=True)
+    assert [one.queries for one in planned] == [3, 7]
 
 
 def test_candidates_are_two_segments_for_each_pair_drawn() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from preferl.errors import ConfigError
 from preferl.functional import (
     lower_bound,
     mean,
@@ -15,6 +16,7 @@ from preferl.functional import (
     preference_loss,
     preference_probability,
 )
+from preferl.functional.preference import squared_error
 
 NAN = float("nan")
 
@@ -270,3 +272,44 @@ def test_padding_on_the_left_changes_nothing(discount):
         torch.testing.assert_close(
             pool(padded, mask, pooling, discount), pool(bare, mask[:, 2:], pooling, discount)
         )
+
+
+@pytest.mark.parametrize(
+    ("logit", "preference", "noise", "expected"),
+    [
+        (0.0, 1.0, 0.0, 0.25),
+        (math.log(3), 1.0, 0.0, 0.0625),
+        (math.log(3), 0.0, 0.0, 0.5625),
+        (math.log(3), 0.5, 0.0, 0.0625),
+        (math.log(3), 1.0, 0.2, 0.09),  # .8 * .75 + .1 = .7
+        (-1000.0, 1.0, 0.0, 1.0),
+    ],
+)
+def test_squared_errors_by_hand(logit, preference, noise, expected):
+    error = squared_error(torch.tensor([logit]), torch.tensor([preference]), noise=noise)
+    assert error.tolist() == pytest.approx([expected], abs=1e-6)
+
+
+def test_the_squared_error_gives_up_on_what_contradicts_the_model():
+    logits = torch.tensor([-20.0, 0.0], requires_grad=True)
+    squared_error(logits, torch.tensor([1.0, 1.0])).sum().backward()
+    # 2 (q - 1) q (1 - q)
+    assert logits.grad.tolist() == pytest.approx([0.0, -0.25], abs=1e-7)
+
+
+def test_another_loss_is_weighted_averaged_and_skips_declined_answers():
+    logits = torch.tensor([[1.0, 2.0, 5.0], [3.0, 4.0, 5.0]], requires_grad=True)
+    preference = torch.tensor([1.0, 0.0, NAN])
+    weight = torch.tensor([[1.0, 2.0, 9.0], [0.0, 1.0, 9.0]])
+    loss = preference_loss(logits, preference, weight, loss=lambda x, y: x * (1 + y))
+    assert loss.tolist() == pytest.approx([(2 + 4) / 3, 4 / 3])
+    loss.sum().backward()
+    assert logits.grad.tolist() == [
+        pytest.approx([2 / 3, 2 / 3, 0]),
+        pytest.approx([0, 1 / 3, 0]),
+    ]
+
+
+def test_a_loss_that_gives_other_than_one_number_per_answer_is_refused():
+    with pytest.raises(ConfigError, match=r"one number per answer, of shape \[2, 3\], got \[2\]"):
+        preference_loss(torch.zeros(2, 3), torch.zeros(3), loss=lambda x, y: (x - y).sum(-1))

@@ -58,6 +58,7 @@ def config_of(data: Path, **changes) -> OfflineConfig:
         iql=SMALL,
         steps=30,
         episodes=3,
+        eval_episodes=2,
         budget=20,
         members=2,
     )

@@ -377,7 +377,7 @@ VALID: Final[dict[str, Case]] = {
     "answers in parquet": _answers("a.parquet"),
     "chosen": (_chosen, lambda path: read_chosen(path / "chosen.jsonl")),
     "settings": (
-        lambda path: path.write_text("config:\n  env: Pendulum-v1\n  steps: 100\n"),
+        lambda path: path.write_text("config:\n  env: Pendulum-v1\n  steps: 10000\n"),
         lambda path: starting_point(["--config", str(path)]),
     ),
     "metrics": (lambda path: path.write_text('{"step": 1, "loss": 0.5}\n' * 3), read_jsonl),

@@ -11,7 +11,7 @@ from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
 from preferl.models import EnsembleConfig, LSTMRewardConfig, MLPRewardConfig
 from preferl.online import DatasetConfig, OnlineConfig, PPOConfig, SACConfig
-from preferl.online.configs import EvaluationConfig
+from preferl.online.configs import EvaluationConfig, WarmStartConfig
 from preferl.training import AdaptivePenalty, RewardTrainerConfig
 
 
@@ -48,10 +48,48 @@ def test_bootstraps_are_what_leaves_answers_out():
         OnlineConfig(trainer=RewardTrainerConfig(patience=3, bootstrap=False))
 
 
-@pytest.mark.parametrize("field", ["steps", "comparisons", "iterations", "segment_length"])
+@pytest.mark.parametrize("field", ["steps", "iterations", "segment_length"])
 def test_settings_of_a_run_out_of_range(field):
     with pytest.raises(ConfigError, match=field):
         OnlineConfig(**{field: 0})
+
+
+def test_comparisons_and_shares_out_of_range():
+    for wrong in ({"comparisons": -1}, {"validation": 1.0}, {"validation": -0.1}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            OnlineConfig(**wrong)
+
+
+@pytest.mark.parametrize("alone", ["labels", "demonstrations"])
+def test_labels_need_their_demonstrations(alone):
+    with pytest.raises(ConfigError, match=f"labels and demonstrations together, got {alone} alone"):
+        WarmStartConfig(**{alone: Path("somewhere")})
+    assert not WarmStartConfig(episodes=Path("somewhere")).given
+    assert WarmStartConfig(comparisons=(Path("somewhere"),)).given
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"steps": 6_000, "initial_steps": 5_990, "iterations": 3},
+            "steps: expected at least 6,002: 5,990 initial_steps, and one step of each of 4 "
+            "environments in each of 3 iterations, got 6,000. Allow more",
+        ),
+        ({"steps": -5}, "steps: expected at least 4,040.*got -5"),
+        ({"initial_steps": 3}, "initial_steps: expected at least 4, got 3"),
+        ({"environments": 0}, "environments: expected at least 1, got 0"),
+        ({"eval_every": -1}, "eval_every: expected at least 0, got -1"),
+        ({"eval_episodes": 0}, "eval_episodes: expected at least 1, got 0"),
+    ],
+)
+def test_budgets_that_cannot_be_kept_are_refused_in_words(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        OnlineConfig(**settings)
+
+
+def test_the_smallest_budget_is_a_step_of_each_environment_per_iteration():
+    OnlineConfig(steps=6_002, initial_steps=5_990, iterations=3)
 
 
 def test_algorithms_check_their_settings():
@@ -90,6 +128,7 @@ def test_defaults_are_those_of_stable_baselines3(name, config):
     "config",
     [
         OnlineConfig(algorithm=SACConfig(tau=0.1), model=LSTMRewardConfig(), initial_epochs=None),
+        OnlineConfig(warm_start=WarmStartConfig((Path("a"), Path("b/c")), episodes=Path("d"))),
         EvaluationConfig(oracle=False),
         DatasetConfig("E", mix="expert:2", policy=Path("p"), algorithm=PPOConfig(gamma=0.5)),
     ],

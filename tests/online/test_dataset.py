@@ -15,6 +15,7 @@ from preferl.errors import ConfigError, PreferlError, ResumeError, StorageError
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.online import DatasetConfig, PPOConfig, SACConfig, dataset, record_dataset
 from preferl.online.dataset import evaluated, expert, medium, spread
+from preferl.reporting import read_jsonl
 
 SMALL = DatasetConfig(
     "Pendulum-v1",
@@ -53,7 +54,8 @@ def stop_at(word: str, when: int = 0):
 
 
 def lines(path) -> list[int]:
-    return [json.loads(line)["step"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+    rows = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
+    return [row["step"] for row in rows if "eval/mean_reward" in row]
 
 
 def test_every_tier_lies_where_the_result_says(tmp_path, rising):
@@ -125,6 +127,27 @@ def test_a_training_that_was_stopped_comes_to_the_same(tmp_path):
     record_dataset(config, tmp_path / "parts", resume=True)
     whole, parts = (load_episodes(tmp_path / name / "episodes") for name in ("whole", "parts"))
     np.testing.assert_array_equal(whole.observations, parts.observations)
+
+
+def test_a_training_takes_no_more_steps_than_it_may(tmp_path):
+    ppo = PPOConfig(n_steps=50, batch_size=50, n_epochs=1)
+    config = replace(SMALL, algorithm=ppo, training_environments=2, mix="expert:1")
+    record_dataset(replace(config, train_steps=330, checkpoint_every=130), tmp_path)
+    assert lines(tmp_path) == [100, 260, 330]  # 30 steps are less than a minibatch
+    too_few = replace(config, train_steps=49)
+    with pytest.raises(ConfigError, match="train_steps: expected at least 50, got 49"):
+        record_dataset(too_few, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_diagnostics_are_reported_where_one_wants_them(tmp_path, rising):
+    record_dataset(SMALL, tmp_path / "here", report_to=("jsonl",))
+    found = read_jsonl(tmp_path / "here/metrics.jsonl")
+    assert np.isfinite(found["train/actor_loss"]).any()
+    assert not (tmp_path / "here/tensorboard").exists()
+    with pytest.raises(ConfigError, match="jsonl, tensorboard, wandb"):
+        record_dataset(SMALL, tmp_path / "there", report_to=("pigeon",))
+    assert not (tmp_path / "there").exists()
 
 
 def test_a_training_of_an_older_version_is_refused(tmp_path):

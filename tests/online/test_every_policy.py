@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
+from preferl.envs.config import EnvConfig
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policies, evaluate_policy, film
 from preferl.evaluation.filming import show
 from preferl.offline import DecisionTransformer, DTConfig
@@ -165,7 +166,8 @@ def test_showing(policy, expected):
 
 def test_the_page_of_an_offline_run(policy, expected, monkeypatch):
     monkeypatch.setattr(offline_report, "load_agent", lambda *_: policy)
-    config = SimpleNamespace(env_id=ENV, episodes=1, max_steps=None)
+    acts_in = {"env_id": ENV, "environment": EnvConfig(ENV)}
+    config = SimpleNamespace(**acts_in, episodes=1, max_steps=None)
     learned = SimpleNamespace(reward=None)
     shown = offline_report.shown_episode(None, config, None, learned, 0)
     assert is_expected(shown.episode, expected)

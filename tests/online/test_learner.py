@@ -92,31 +92,31 @@ def learner(algorithm: BaseAlgorithm, **settings: Any) -> SB3Learner:
 
 @pytest.mark.parametrize("fraction", [0.0, 0.3])
 @pytest.mark.parametrize("make", [ppo, sac, dqn])
-def test_steps_are_exact_to_one_rollout(
+def test_steps_are_at_most_those_asked_for(
     make: Any, fraction: float, rng: np.random.Generator
 ) -> None:
     subject = learner(make(), exploration_fraction=fraction)
-    rollout = 32 if make is ppo else 8
+    left = 16 if make is ppo else 8  # less than a minibatch, or than a rollout
     asked = recorded = 0
     for steps in rng.integers(1, 45, size=14).tolist():
         asked += steps
         recorded += subject.learn(steps).steps
-        assert asked <= subject.steps < asked + rollout
+        assert asked - left < subject.steps <= asked
     explored = subject.steps - subject.algorithm.num_timesteps
-    assert fraction * asked <= explored < fraction * asked + 2
+    assert fraction * asked - left < explored <= fraction * asked + 1e-6
     under_way = subject.env.take(unfinished="cut")
     assert recorded + (under_way.steps if under_way else 0) == subject.steps
 
 
-def test_a_call_that_is_covered_by_the_last_rollout_does_not_learn() -> None:
+def test_steps_that_make_no_minibatch_are_left_to_the_next_call() -> None:
     subject = learner(ppo(), exploration_fraction=0.0)
-    subject.learn(1)
+    subject.learn(32)
     subject.env.take(unfinished="cut")
-    episodes = subject.learn(31)
+    episodes = subject.learn(15)
     assert subject.steps == 32
     assert (len(episodes), episodes.steps) == (0, 0)
     subject.learn(1)
-    assert subject.steps == 64
+    assert subject.steps == 48
 
 
 def test_schedules_follow_the_whole_run() -> None:
@@ -313,12 +313,12 @@ def test_exploring_learns_nothing() -> None:
     subject = learner(algorithm)
     before = [p.clone() for p in algorithm.policy.parameters()]
     episodes = subject.explore(25)
-    assert episodes.steps == subject.steps == 26, "whole steps of two environments"
-    assert subject.explore(1).steps == 0, "the surplus is taken off"
+    assert episodes.steps == subject.steps == 24, "whole steps of two environments"
+    assert subject.explore(1).steps == 2, "with the one that was left"
     assert algorithm.num_timesteps == 0
     assert all(map(torch.equal, before, algorithm.policy.parameters()))
     subject.learn(30)
-    assert subject.steps == 26 + 2 + 32
+    assert subject.steps == 26 + 30
 
 
 class Stop(BaseCallback):
@@ -359,10 +359,10 @@ def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         subject.learn(32)
     used, before = subject.steps, len(resets)
-    assert used == 8 + 6
+    assert used == 6 + 6
     episodes = subject.learn(32)
     assert len(resets) == before + 2, "it explores from new episodes, and acts in new ones after"
-    assert used + 32 <= subject.steps <= used + 40
+    assert subject.steps == used + 32
     assert episodes.steps > 0
     subject.set_reward(Curious(subject.env, 2))
 

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 
 import gymnasium
 import numpy as np
@@ -39,10 +40,24 @@ def test_asks_what_was_asked_for(report):
     assert not report.interrupted
 
 
-def test_steps_are_those_asked_for_to_one_rollout(report):
-    rollout = 100 * 2
-    assert 1_600 <= report.env_steps < 1_600 + rollout
+SMALL_SAC = SACConfig(learning_starts=50, batch_size=16, hidden=(8,), train_freq=3)
+
+
+@pytest.mark.parametrize("environments", [1, 3])
+@pytest.mark.parametrize("algorithm", [TINY.algorithm, SMALL_SAC])
+def test_steps_are_at_most_those_asked_for(algorithm, environments):
+    config = replace(TINY, steps=1_111, environments=environments, algorithm=algorithm)
+    report = learn_from_preferences(replace(config, exploration_fraction=0.13, eval_every=0))
+    assert 1_111 - 60 < report.env_steps <= 1_111
     assert report.env_steps == report.learner.steps
+    used = [one.env_steps for one in report.iterations]
+    planned = np.cumsum([400, 237, 237, 237])
+    assert (np.array(used) <= planned).all()
+    assert (np.diff(used) > 0).all()
+
+
+def test_all_steps_are_used_where_they_can_be(report):
+    assert report.env_steps == report.learner.steps == 1_600
 
 
 def test_same_seed_same_run_and_another_seed_another(report):
@@ -141,12 +156,19 @@ def test_parts_can_be_exchanged():
 
     def sampler(segments, count, rng):
         asked.append(count)
-        return UniformPairs()(segments, count, rng)
+        return UniformPairs()(segments, count, rng).tolist()
 
     feedback = InstantFeedback(ScriptedTeacher.oracle(), 3)
     report = learn_from_preferences(TINY, feedback=feedback, sampler=sampler)
     assert sum(asked) == 17
     assert report.comparisons is feedback.comparisons()
+
+
+def test_a_sampler_that_gives_too_many_pairs_asks_no_more_than_the_budget():
+    def eager(segments, count, rng):
+        return UniformPairs()(segments, 2 * count, rng)
+
+    assert len(learn_from_preferences(TINY, sampler=eager).comparisons) == 17
 
 
 def test_learner_of_ones_own_needs_a_trainer():
@@ -187,8 +209,10 @@ def test_too_long_clips_are_an_error_that_says_how_long():
 
 
 def test_turns_shorter_than_a_rollout_are_told_of(caplog):
-    learn_from_preferences(replace(TINY, iterations=7))
-    assert "shorter rollouts" in caplog.text
+    report = learn_from_preferences(replace(TINY, iterations=7))
+    assert "An iteration has 162 steps to learn from, and a rollout takes 200" in caplog.text
+    assert report.env_steps <= 1_600
+    assert all(one.env_steps > before.env_steps for before, one in pairwise(report.iterations))
     caplog.clear()
     learn_from_preferences(TINY)
     assert not caplog.text

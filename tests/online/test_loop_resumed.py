@@ -13,7 +13,7 @@ from preferl.errors import CheckpointError, ConfigError
 from preferl.feedback import InstantFeedback, ScriptedTeacher
 from preferl.models import LSTMRewardConfig, MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
-from preferl.online.loop import IterationReport, OnlineReport
+from preferl.online.reports import IterationReport, OnlineReport
 from preferl.training import RewardTrainerConfig
 
 TINY = OnlineConfig(

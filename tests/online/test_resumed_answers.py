@@ -25,7 +25,8 @@ from preferl.errors import CheckpointError
 from preferl.feedback import PromptTeacher
 from preferl.feedback.prompt import KEYS
 from preferl.online import learn_from_preferences, run_online
-from preferl.online.loop import AnswerJournal, OnlineReport
+from preferl.online.checkpoints.answer_journal import AnswerJournal
+from preferl.online.reports import OnlineReport
 from preferl.store import Store, StoredFeedback
 from preferl.store import feedback as stored
 

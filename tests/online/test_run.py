@@ -12,6 +12,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 from helpers.folder_contents import contents
 from preferl.data import load_comparisons
+from preferl.data.sources import load_source
 from preferl.errors import ConfigError, ResumeError, StorageError
 from preferl.evaluation import RandomPolicy
 from preferl.models import MLPRewardConfig
@@ -23,6 +24,7 @@ from preferl.online import (
     make_environments,
     record,
     run_online,
+    train_on_true_reward,
 )
 from preferl.online import run as online_run
 from preferl.online.algorithms import build_algorithm
@@ -85,11 +87,27 @@ def test_comparisons_reward_and_policy_can_be_used_again(run):
     assert relabel(episodes, reward).rewards.shape == (200,)
 
 
+def test_experience_is_kept_as_data_where_that_is_asked_for(run, tmp_path):
+    assert not (run[0] / "experience").exists()
+    config = replace(TINY, buffer_steps=700)
+    judge = replace(JUDGE, oracle=False, clip_steps=0)
+    run_online(config, tmp_path / "run", judge=judge, keep_experience=True)
+    episodes = load_source(tmp_path / "run/experience")
+    assert 700 <= episodes.steps <= 1_000
+    assert (episodes.rewards < 0).all()  # the environment's own
+    labels = load_comparisons(tmp_path / "run/comparisons").segments
+    assert episodes.observations.shape[1:] == labels.observations.shape[1:]
+
+
 def test_metrics_are_columns(run):
     folder, _, _ = run
     metrics = read_jsonl(folder / "metrics.jsonl")
-    assert metrics["step"][-1] >= 1_000
-    assert np.isfinite(metrics["reward/train_loss"][0])
+    assert metrics["step"].max() == 1_000
+    for name in ("reward/train_loss", "reward/out_of_bag_answers", "train/approx_kl"):
+        assert np.isfinite(metrics[name]).any(), name
+    for name in ("eval/mean_reward", "eval/mean_reward_low", "eval/mean_reward_high"):
+        shown = metrics[name][np.isfinite(metrics[name])]
+        assert len(shown) == len(run[1]["evaluations"]["taught"]) > 2
     assert list((folder / "tensorboard").glob("events*"))
 
 
@@ -98,6 +116,7 @@ def test_report_is_one_page_without_requests(run):
     page = (folder / "report.html").read_text()
     assert page.count("data:video/mp4;base64,") == 2
     assert "<svg" in page
+    assert "Evaluations while learning, without exploring" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
     assert "writing the report" in stages
@@ -138,9 +157,27 @@ def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
     assert not result["interrupted"]
     assert result["taught"] == whole["taught"]
     assert result["reward"] == whole["reward"]
+    assert result["evaluations"] == whole["evaluations"]
     assert json.loads((out / "result.json").read_text()) == result
     assert not (out / "checkpoints").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_places_are_chosen_and_others_are_refused_before_anything_moves(tmp_path, run):
+    judge = replace(JUDGE, clip_steps=0, oracle=False)
+    result = run_online(replace(TINY, eval_every=0), tmp_path / "run", judge=judge, report_to=())
+    assert result["evaluations"] == {"taught": []}
+    assert not (tmp_path / "run/metrics.jsonl").exists()
+    assert not (tmp_path / "run/tensorboard").exists()
+    assert "Evaluations while learning" not in (tmp_path / "run/report.html").read_text()
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match="jsonl, tensorboard, wandb"):
+        run_online(TINY, tmp_path / "run", judge=judge, report_to=("jsonl", "pigeon"))
+    assert contents(tmp_path) == before
+
+
+def test_the_comparison_on_the_true_reward_takes_no_more_steps_either():
+    assert train_on_true_reward(replace(TINY, steps=777)).num_timesteps == 776
 
 
 def test_where_no_run_is_none_is_resumed_and_nothing_is_made(tmp_path):
@@ -262,7 +299,7 @@ def test_interrupt_while_judging_keeps_what_was_learned_and_judging_is_resumed(t
     _, whole, _ = run
     result = run_online(TINY, tmp_path / "run", judge=JUDGE, on_stage=stop)
     assert result["interrupted"]
-    assert json.loads((tmp_path / "run/result.json").read_text())["env_steps"] >= 1_000
+    assert json.loads((tmp_path / "run/result.json").read_text())["env_steps"] == 1_000
     result = run_online(TINY, tmp_path / "run", judge=JUDGE, resume=True)
     assert result["taught"] == whole["taught"]
     assert json.loads((tmp_path / "run/result.json").read_text()) == result

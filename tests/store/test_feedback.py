@@ -152,6 +152,21 @@ def test_asking_waits_for_people_where_it_is_told_to(store):
     assert feedback.pending == 1
 
 
+def test_some_queries_may_stay_open_but_the_last(store):
+    project = store.projects.create("dots", repeat_share=0.0, budget=4)
+    feedback = StoredFeedback(store, patience=60.0, ahead=2)
+    segments = example_segments(0)
+    feedback.ask(segments, np.array([[0, 1], [2, 3]]))
+    assert feedback.pending == 2, "nobody was waited for"
+    assert feedback.wait(0.0, open_at_most=2) == 2
+    person = threading.Timer(0.3, answer_everything, (store, project))
+    person.start()
+    feedback.ask(segments, np.array([[4, 5], [6, 7]]))
+    person.join()
+    assert feedback.pending == 0
+    assert len(feedback.comparisons()) == 4, "no answer comes after the last fit"
+
+
 def test_clips_are_stored_once_and_named_by_what_they_hold(store):
     project = store.projects.create("dots")
     segments = example_segments(0)
@@ -217,10 +232,10 @@ def test_an_older_sqlite_file_is_copied_before_it_is_changed(tmp_path, monkeypat
     with Store.open(tmp_path) as store:
         store.projects.create("dots")
     known = "SELECT version_num FROM alembic_version"
-    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0003")
+    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0004")
     Store.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "labels.db.before-0002")) as kept:
-        assert kept.execute(known).fetchone() == ("0002",)
+    with closing(sqlite3.connect(tmp_path / "labels.db.before-0003")) as kept:
+        assert kept.execute(known).fetchone() == ("0003",)
         assert kept.execute("SELECT slug FROM project").fetchall() == [("dots",)]
 
 

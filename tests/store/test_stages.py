@@ -8,9 +8,18 @@ import gymnasium
 import numpy as np
 import pytest
 
+from helpers import gardens
 from preferl.envs.simulators import draw_off_screen, make_registered
 from preferl.errors import ConfigError
-from preferl.store.stages import StateReader, StateStage, view
+from preferl.store.stages import (
+    PICTURE_BYTES,
+    StateReader,
+    StateStage,
+    holds_pictures,
+    picture_of,
+    picture_state,
+    view,
+)
 
 DOOR = "AdroitHandDoor-v1"
 draw_off_screen()
@@ -98,3 +107,58 @@ def test_cameras_by_name_and_by_settings() -> None:
     with pytest.raises(ConfigError, match=r"camera: expected some of .*, got \['zoom'\]"):
         view(env, {"zoom": 3})
     env.close()
+
+
+class Spot(gardens.Garden):
+    """A garden whose pictures depend on `state` alone, unless it hides its goal."""
+
+    def __init__(self, render_mode: str | None = None, hides: bool = False) -> None:
+        super().__init__(render_mode, hides=hides)
+
+
+@pytest.fixture
+def registered() -> Any:
+    gymnasium.register("Spot-v0", entry_point=Spot)
+    gymnasium.register("Hidden-v0", entry_point=Spot, kwargs={"hides": True})
+    yield
+    for name in ("Spot-v0", "Hidden-v0"):
+        del gymnasium.registry[name]
+
+
+def width(env: Any) -> int:
+    read = StateReader(env)
+    env.reset(seed=0)
+    return len(read())
+
+
+def test_what_cannot_be_put_back_is_drawn_while_it_acts(registered: Any) -> None:
+    drawn = {"render_mode": "rgb_array"}
+    assert width(gymnasium.make("Spot-v0", **drawn)) == 2
+    assert width(gymnasium.make("Spot-v0")) == 2
+    assert width(gymnasium.make("Hidden-v0", **drawn)) == PICTURE_BYTES
+    assert width(gymnasium.make("Spot-v0", hides=True, **drawn)) == PICTURE_BYTES
+    assert width(Spot(**drawn)) == PICTURE_BYTES, "no other program can make it"
+    assert width(gymnasium.make("Pendulum-v1", **drawn)) == 2
+    assert width(gymnasium.make("FrozenLake-v1", **drawn)) == PICTURE_BYTES
+
+
+def test_finding_out_leaves_the_generator_where_it_was(registered: Any) -> None:
+    plain, read = (gymnasium.make("Spot-v0", render_mode="rgb_array") for _ in range(2))
+    for env in (plain, read):
+        env.reset(seed=3)
+    StateReader(read)
+    np.testing.assert_array_equal(plain.reset()[0], read.reset()[0])
+
+
+def test_recorded_pictures_are_small_and_alike() -> None:
+    env = gardens.Garden("rgb_array")
+    env.reset(seed=0)
+    state = picture_state(env.render())
+    assert (state.dtype, state.shape) == (np.uint8, (PICTURE_BYTES,))
+    assert holds_pictures(state[None])
+    assert not holds_pictures(np.zeros((1, PICTURE_BYTES)))
+    assert not holds_pictures(None)
+    difference = picture_of(state).astype(int) - env.render()
+    assert np.abs(difference).mean() < 3
+    with pytest.raises(ConfigError, match="what the environment renders: expected a picture"):
+        picture_state(None)

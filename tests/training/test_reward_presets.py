@@ -1,5 +1,7 @@
 """Presets carry published settings, shorten with a budget, hold answers out, and can be changed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -140,3 +142,42 @@ def test_rewards_of_states_alone_are_a_setting():
         told = RewardSettings(name, use_actions=False).preset(length=5, answers=10)
         assert not told.model.use_actions
     assert RewardSettings("mlp").preset(length=5, answers=10).model.use_actions
+
+
+def test_changes_are_made_to_any_settings_of_a_preset():
+    usual = reward_preset("pt")
+    other = replace(
+        usual,
+        model=replace(usual.model, layers=2),
+        trainer=replace(usual.trainer, learning_rate=1e-2),
+        held_out=0.3,
+    )
+    found = RewardSettings("pt", epochs=7, precision="float32").preset(
+        length=20, answers=9, base=other
+    )
+    assert (found.model.layers, found.model.context, found.held_out) == (2, 20, 0.3)
+    assert (found.trainer.learning_rate, found.trainer.epochs) == (1e-2, 7)
+    long = replace(usual, model=replace(usual.model, context=30))
+    assert RewardSettings("pt").preset(length=20, answers=9, base=long).model.context == 30
+    fast = replace(usual, trainer=replace(usual.trainer, precision="bfloat16"))
+    kept = RewardSettings("pt").preset(length=20, answers=9, base=fast)
+    assert kept.trainer.precision == "bfloat16"
+
+
+@pytest.mark.parametrize("name", ["mlp", "pt", "nmr"])
+def test_there_is_one_member_at_least(name):
+    with pytest.raises(ConfigError, match="members: expected at least 1, got 0"):
+        RewardSettings(name, members=0).preset(length=5, answers=9)
+
+
+def test_a_share_is_held_out():
+    with pytest.raises(ConfigError, match="held_out"):
+        replace(reward_preset("mr"), held_out=1.5)
+
+
+def test_a_loss_by_name_is_that_of_the_trainer():
+    preset = RewardSettings(loss="squared_error").preset(length=5, answers=40)
+    assert preset.trainer.loss == "squared_error"
+    assert RewardSettings().preset(length=5, answers=40).trainer.loss == "cross_entropy"
+    with pytest.raises(ConfigError, match="loss: expected one of cross_entropy"):
+        RewardSettings(loss="huber").preset(length=5, answers=40)

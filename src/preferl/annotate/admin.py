@@ -38,6 +38,8 @@ EVENTS = {
     "settings": "settings were changed: {changed}",
     "revoked": "the link of {name} was ended",
     "qualified": "{name} was qualified by hand",
+    "withdrew": "an answer of {name} to pair {query} was withdrawn",
+    "corrected": "an answer of {name} to pair {query} was corrected",
 }
 
 REASONS = {

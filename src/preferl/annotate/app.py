@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from preferl.annotate import admin, api, news, pages
+from preferl.annotate import admin, answers, api, news, pages
 from preferl.annotate.limits import Limits, MemoryLimits, rates
 from preferl.annotate.sessions import Sessions
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError, require_in
@@ -180,7 +180,7 @@ def create_app(
     app.state.news = news.News(store, settings.poll_seconds)
     app.state.limits = limits or MemoryLimits(rates(settings.requests_per_second))
     app.state.templates = pages.templates(static)
-    for part in (pages, api, news, admin):
+    for part in (pages, api, news, admin, answers):
         app.include_router(part.router)
     app.mount(static, _Static(directory=folder))
     for kind in (RequestValidationError, AnyHTTPException, *STATUS):

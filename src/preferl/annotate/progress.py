@@ -48,6 +48,9 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
         decided, needed = store.reports.decided(project_id), service.first_at or 0
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
+    agent = next((s.status for s in services if s.name == AGENT and s.works), None)
+    if agent is not None and agent.mean_return is not None:
+        newest = " ".join(filter(None, (newest, _where(agent))))
     words = f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered)
     found = {"answered": progress.answered, "goal": goal, "words": words}
     return found | {"until": until, "share": share, "newest": newest}
@@ -115,7 +118,16 @@ def _after(status: Status) -> str:
         return ""
     version = status.reward_version
     reward = f"reward version {version:,} in use" if version else "no learned reward in use yet"
-    return f": {status.steps:,} steps recorded, exploration included; {reward}"
+    words = f": {status.steps:,} steps recorded, exploration included; {reward}"
+    return words if status.mean_return is None else f"{words}; return {_short(status.mean_return)}"
+
+
+def _where(agent: Status) -> str:
+    """How far an agent is, in a sentence for those who answer."""
+    version = agent.reward_version
+    reward = f"learns from reward version {version:,}" if version else "has no learned reward yet"
+    mean = _short(agent.mean_return)
+    return f"The agent has made {agent.steps or 0:,} steps and {reward}; its return is {mean}."
 
 
 def reward_words(reward: RewardVersion) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import tyro
 
-from preferl.cli.console import echo
+from preferl.cli.console import echo, note
 from preferl.cli.options import Crossing, Labels, StoreConfig, Trust, opened, require_store
 from preferl.data import sources
 from preferl.errors import ConfigError
@@ -132,7 +132,7 @@ class ImportConfig:
 
 def annotate_serve(config: ServeConfig) -> None:
     """Serve until Ctrl-C."""
-    echo("Starting the page ...")  # what follows takes seconds
+    note("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.app import AnnotateSettings
     from preferl.annotate.serve import serve
     from preferl.store.status import STATUS_FILE

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class CreateConfig:
     length: int = 50
     # "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on which the
     # members of `reward` disagree.
-    sampler: str = "uniform"
+    sampler: Annotated[str, SAMPLERS] = "uniform"
     reward: Path | None = None  # folder of the run that fitted a reward, for informative pairs.
     # pairs with a known answer, drawn where the recorded rewards differ most; they show who
     # understood the question.
@@ -170,11 +170,13 @@ def _draw_pairs(
 
 def _frames(config: CreateConfig, episodes: "data.Episodes") -> dict[str, Any]:
     from preferl.store.rendering.frames import spec_for
+    from preferl.store.stages import holds_pictures
 
     if config.pixels is not None:
         return {"kind": "pixels", "key": config.pixels}
     try:
-        return spec_for(episodes.observations, config.env)
+        pictures = holds_pictures(episodes.states)
+        return spec_for(episodes.observations, config.env, recorded=pictures)
     except ConfigError as error:
         fix = "Give --env ID, such as --env AdroitHandDoor-v1, or --pixels KEY."
         raise ConfigError(f"{error} {fix}") from error

@@ -3,7 +3,8 @@
 What draws on terminals is imported when it is used, since help needs none of it.
 """
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NoReturn, final
@@ -18,6 +19,16 @@ def echo(text: str, style: str = "") -> None:
     from rich.console import Console
 
     Console().print(text, style=style, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def note(text: str) -> None:
+    """Print what a command does meanwhile, unless it was called with `--quiet`."""
+    if _says_what_it_does():
+        echo(text)
+
+
+def _says_what_it_does() -> bool:
+    return logging.getLogger("preferl").isEnabledFor(logging.WARNING)
 
 
 def print_table(
@@ -47,6 +58,26 @@ def print_table(
     Console().print(table)
 
 
+def columns_that_fit(
+    rows: Sequence[Mapping[str, str]], columns: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Heads of the columns that a terminal is wide enough for, in their order.
+
+    Of `columns`, heads to numbers, those of the highest numbers are left out first, and those of 0
+    never.
+    """
+    from rich.console import Console
+
+    console, kept = Console(), list(columns)
+    widths = {head: max(len(head), *(len(row[head]) for row in rows)) for head in columns}
+    while sum(widths[head] + 1 for head in kept) > console.width:
+        last = max(reversed(kept), key=columns.__getitem__)
+        if not columns[last]:
+            break
+        kept.remove(last)
+    return tuple(kept)
+
+
 def interrupt(text: str) -> NoReturn:
     """Print where a command stopped, and exit as shells do after Ctrl-C."""
     echo(text)
@@ -66,7 +97,7 @@ def require_done(result: dict[str, Any], out: Path) -> None:
 class ProgressLine:
     """A live line with a bar on a terminal, and a plain line per stage but the first elsewhere.
 
-    `live` is off where a person types in between.
+    `live` is off where a person types in between. With `--quiet` there are neither.
     """
 
     def __init__(self, doing: str = "starting", *, live: bool = True) -> None:
@@ -74,7 +105,7 @@ class ProgressLine:
         from rich.console import Console
 
         console = Console()
-        self.live = live and console.is_terminal
+        self.live = live and console.is_terminal and _says_what_it_does()
         columns = (
             "{task.description}",
             progress.BarColumn(bar_width=24),
@@ -94,7 +125,7 @@ class ProgressLine:
             self._bar.remove_task(self._task)
             self._task = self._bar.add_task(doing, total=total, news=news)
             if not self.live:
-                echo(f"{doing} ...")
+                note(f"{doing} ...")
         self._bar.update(self._task, completed=done, total=total, news=news)
 
     def running(self) -> AbstractContextManager[Any]:

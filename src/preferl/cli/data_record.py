@@ -8,9 +8,13 @@ import tyro
 
 from preferl import evaluation, online
 from preferl.cli.console import ProgressLine, echo, print_table, require_done
+from preferl.cli.options import ReportTo, Trust, import_trusted
 from preferl.online.configs import DatasetConfig
 from preferl.reading import read_object, reading
+from preferl.reporting import PLACES_BY_DEFAULT
 from preferl.trust import typed
+
+starting_point = import_trusted
 
 
 @dataclass(frozen=True)
@@ -22,12 +26,15 @@ class DataRecordConfig:
     out: Path = Path("runs/data")
     # id of a Minari data set to write as well, such as mine/cheetah/mixed-v0.
     minari: str | None = None
+    report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
     resume: bool = False  # continue the interrupted recording in `out`.
+    # module of yours that registers an algorithm or the environment; may be given several times.
+    trust: Trust = ()
 
 
 def data_record(config: DataRecordConfig) -> None:
     """Record, and print what each tier returns and where the data set is."""
-    typed(config.run.env)
+    typed(*config.run.modules, trust=config.trust)
     online.use_threads(1)
     line = ProgressLine()
     with line.running():
@@ -36,6 +43,7 @@ def data_record(config: DataRecordConfig) -> None:
             config.out,
             policy=_offline_policy(config.run),
             minari=config.minari,
+            report_to=config.report_to,
             resume=config.resume,
             on_progress=line,
         )

@@ -5,9 +5,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from math import inf
+from functools import partial
+from math import inf, isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.columns import Columns
@@ -21,8 +22,16 @@ from preferl.errors import ConfigError
 from preferl.presets import load_preset
 from preferl.runs import require_openable
 from preferl.shapes import FloatArray
+from preferl.store.status import AGENT
+
+if TYPE_CHECKING:
+    from preferl.online.loop import OnIteration
+    from preferl.online.reports import IterationReport
+    from preferl.online.service.heartbeat import Heartbeat
 
 PEOPLE_COMPARISONS = 100  # what a person answers in about six minutes
+PEOPLE_ITERATIONS = 25  # short ones, since whoever answers faster than anybody waits for one
+PEOPLE_AHEAD = 6  # pairs that are open while the agent learns: 20 s of work for most people
 PEOPLE_FPS = 15  # half the speed of the environment, since clips are half a second long
 
 QUESTION = "Which pendulum does better?"
@@ -34,8 +43,8 @@ The pendulum should swing up, and then stand still on its end.
 - Where both stand, the calmer one is.
 - Compare what you see in the clips alone, not what may come after them.
 
-Choose "Can't tell" where you would have to guess. The agent continues to learn once all pairs of
-a round are answered, so clips come in rounds, and get better."""
+Choose "Can't tell" where you would have to guess. The agent learns while you answer, so clips get
+better."""
 
 WIDTH, HEIGHT = 25, 11
 FRAMES_PER_SECOND = 20
@@ -51,6 +60,7 @@ class DemoConfig:
     comparisons: int | None = None  # number of queries; by default 200 to a script, 100 to people.
     out: Path = Path("runs/demo")  # folder of the run; an older run there moves aside.
     seed: int = 0  # of everything.
+    resume: bool = False  # continue the interrupted demo in `out`, with its labels.
     smoke: bool = False  # a run of seconds that shows every step and learns nothing.
 
 
@@ -67,22 +77,25 @@ def demo(config: DemoConfig) -> None:
     run = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=config.seed)
     judge = EvaluationConfig()
     if config.people:
-        run = replace(run, comparisons=PEOPLE_COMPARISONS)
+        run = replace(run, comparisons=PEOPLE_COMPARISONS, iterations=PEOPLE_ITERATIONS)
     if config.smoke:
         run = replace(run, steps=8_192, initial_steps=2_000, iterations=2, comparisons=20)
         judge = replace(judge, episodes=4, questions=40, clip_steps=40)
     if config.comparisons is not None:
         run = replace(run, comparisons=config.comparisons)
-    require_openable(config.out, resume=False)  # before people are asked
+    require_openable(config.out, resume=config.resume)  # before people are asked
     with people_in_a_browser(config, run.comparisons) if config.people else nullcontext() as people:
+        feedback, on_iteration = people or (None, None)
         run_with_progress(
             run,
             judge,
             config.out,
             ask=config.ask,
             show=lambda clips, _: play_pendulums(np.asarray(clips.observations)),
-            feedback=people,
+            feedback=feedback,
             true_reward=pendulum_reward,
+            on_iteration=on_iteration,
+            resume=config.resume,
         )
 
 
@@ -99,32 +112,68 @@ def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
 
 
 @contextmanager
-def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[store.StoredFeedback]":
+def people_in_a_browser(
+    config: DemoConfig, questions: int
+) -> "Iterator[tuple[store.StoredFeedback, OnIteration]]":
     """Feedback of whoever answers on the page, which is open as long as the block runs.
 
     The labels are in a folder beside the run, where those of earlier runs stay; each run has a
-    project of its own.
+    project of its own, and a resumed one the newest. The function that comes with the feedback
+    shows people where the agent is after each iteration.
     """
+    from preferl.online.service.heartbeat import Heartbeat
     from preferl.online.service.supervisor import Supervisor, write_to_terminal
     from preferl.online.supervise import page_program
 
     folder = config.out.with_name(f"{config.out.name}-labels")
     with store.Store.open(folder) as labels:
-        project = labels.projects.create(
-            f"pendulum-{len(labels.projects.all()) + 1}",
-            title="Pendulum",
-            question=QUESTION,
-            instructions=INSTRUCTIONS,
-            fps=PEOPLE_FPS,
-            budget=questions,
-            repeat_share=0.0,  # every answer is one the agent waits for
-            frames={"kind": "env", "env_id": "Pendulum-v1"},
+        earlier = labels.projects.all()
+        project = (
+            earlier[-1]
+            if config.resume and earlier
+            else labels.projects.create(
+                f"pendulum-{len(earlier) + 1}",
+                title="Pendulum",
+                question=QUESTION,
+                instructions=INSTRUCTIONS,
+                fps=PEOPLE_FPS,
+                budget=questions,
+                repeat_share=0.0,  # every answer is one the agent waits for
+                frames={"kind": "env", "env_id": "Pendulum-v1"},
+            )
         )
         shared = ("--store", str(folder), "--project", project.slug)
         options = ("--port", "0", "--browser" if config.browser else "--no-browser")
         page = page_program(shared, options, write_to_terminal)
-        with Supervisor([page], folder / "logs", on_message=write_to_terminal):
-            yield store.StoredFeedback(labels, project.id, patience=inf)
+        beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # while people have a break
+        with Supervisor([page], folder / "logs", on_message=write_to_terminal), beats:
+            beats.report("healthy", steps=0, reward_version=0)
+            ahead = min(PEOPLE_AHEAD, questions // 4)
+            feedback = store.StoredFeedback(labels, project.id, patience=inf, ahead=ahead)
+            yield feedback, partial(_show_agent, labels, project.id, beats)
+
+
+def _show_agent(
+    labels: "store.Store", project: int, beats: "Heartbeat", report: "IterationReport"
+) -> None:
+    """Show on the page the reward of an iteration, and how far the agent is."""
+    published = labels.reports.rewards(project)
+    version = published[-1].version if published else 0
+    if (fit := report.fit) is not None:
+        version += 1
+        labels.reports.publish_reward(
+            project,
+            version,
+            answers=fit.pairs,
+            accuracy=fit.held_out_accuracy,
+            interval=fit.held_out_interval,
+            detail={"judged": fit.judged},
+        )
+    evaluated = report.evaluation
+    mean = report.mean_return if evaluated is None else evaluated.report.mean
+    known = None if isnan(mean) else round(mean, 1)
+    where = {"steps": report.env_steps, "reward_version": version, "mean_return": known}
+    beats.report("healthy", **where)
 
 
 def play_pendulums(observations: FloatArray) -> None:

@@ -5,25 +5,31 @@ help never waits for torch.
 """
 
 import inspect
+import logging
+import os
 import sys
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
-from preferl.errors import PreferlError, ResumeError
+from preferl.errors import PreferlError, ResumeError, UsageError, nearest
 from preferl.reading import allow_large
 
 COMMANDS: Final = {
     "demo": "teach a pendulum from 200 comparisons and write a report",
     "online run": "learn from comparisons while acting, in any gymnasium environment",
-    "offline run": "learn policies from recorded episodes and labels, beside controls",
-    "reward fit": "fit a reward model to people's labels of recorded episodes",
-    "reward evaluate": "evaluate a fitted reward on labels it has not seen",
+    "offline run": "learn policies from recorded episodes, and labels or a reward",
+    "reward fit": "fit a reward model to answers of people, of a run or of a script",
+    "reward evaluate": "evaluate a fitted reward and controls on answers it has not seen",
     "reward serve": "fit a reward to people's answers as they arrive, and publish it",
     "data inspect": "see what episodes and labels hold before learning from them",
     "data record": "train or load a policy and record a data set of mixed quality",
+    "runs list": "list the runs in a folder: state, answers, scores, accuracy of the reward",
+    "runs show": "show a run's changed settings, versions and results, and where things lie",
+    "runs compare": "lay runs side by side, in a table and on one HTML page",
     "annotate create": "cut recorded episodes into clips and queue pairs for people",
     "annotate serve": "serve the page on which people compare clips",
     "annotate render": "draw the clips of pending queries",
@@ -31,19 +37,27 @@ COMMANDS: Final = {
     "annotate report": "show the progress of labels, agreement, and whose answers to check",
     "annotate export": "write all answers to a table, and the clips beside it",
     "annotate import": "read answers from a table or a published label folder",
+    "completion": "print what makes a shell complete commands and their options",
 }
 """Each command and its line in the list.
 
 `annotate export` is the function `annotate_export` of a module here, `annotate`. The options are
 those of the dataclass with which its argument `config` is annotated. The module may have
 `OLD_NAMES_OF`, a config whose former names options may contain, and `starting_point`, which makes
-of the arguments the config that they change.
+of the arguments the config that they change; `annotate_export_start` would be that of one command.
 """
 
 OWN_MODULE: Final = {"reward serve", "data record", "annotate create", "annotate report"}
 """Commands in modules that are called as they are; the others are in that of their group."""
 
-ALLOW_LARGE = "--allow-large"  # files may become far larger in memory than they are on disk
+COMMON: Final = {
+    "--allow-large": "read files that grow a hundredfold in memory",
+    "--quiet": "print results and errors alone",
+    "--verbose": "print all log messages, and where an error comes from",
+}
+"""Options of every command, anywhere on the line."""
+
+LIST: Final = "`preferl --help` lists all commands."
 
 FAILURE, USAGE_ERROR, INTERRUPTED = 1, 2, 130  # exit statuses; the last one as shells have it
 
@@ -54,54 +68,96 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     To resume a run that is finished, or none, is wrong usage.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    large = ALLOW_LARGE in words
-    words = [word for word in words if word != ALLOW_LARGE]
+    common = COMMON.keys() & set(words)
+    words = [word for word in words if word not in COMMON]
+    try:
+        try:
+            sys.exit(_status(words, common))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read what is printed has enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILURE)
+
+
+def _status(words: Sequence[str], common: Collection[str]) -> int:
+    """Run the command that these words begin with, or print help; the exit status."""
     command = next((name for name in COMMANDS if words[: len(name.split())] == name.split()), None)
     if command is None:
-        sys.exit(_help(words))
-    usual = warnings.formatwarning
-    # A line of words, without the line of code that raised it.
-    warnings.formatwarning = lambda message, *_args, **_kwargs: f"preferl: {message}\n"
+        return _help(words)
     try:
-        with allow_large() if large else nullcontext():
+        with _loudness(common), allow_large() if "--allow-large" in common else nullcontext():
             _run(command, words[len(command.split()) :])
     except PreferlError as error:
+        if "--verbose" in common:
+            traceback.print_exc()
         sys.stderr.write(f"preferl {command}: {error}\n")
-        sys.exit(USAGE_ERROR if isinstance(error, ResumeError) else FAILURE)
+        return USAGE_ERROR if isinstance(error, ResumeError | UsageError) else FAILURE
     except KeyboardInterrupt:
         sys.stderr.write(f"\npreferl {command}: stopped.\n")
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
+    return 0
+
+
+@contextmanager
+def _loudness(common: Collection[str]) -> Iterator[None]:
+    """Choose what is logged and warned about, in a block; warnings are a line of words."""
+    logger, usual = logging.getLogger("preferl"), warnings.formatwarning
+    level = logger.level
+    warnings.formatwarning = lambda message, *_args, **_kwargs: f"preferl: {message}\n"
+    try:
+        with warnings.catch_warnings():
+            if "--verbose" in common:
+                logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")
+                logger.setLevel(logging.DEBUG)
+            elif "--quiet" in common:
+                logger.setLevel(logging.ERROR)
+                warnings.simplefilter("ignore")
+            yield
     finally:
+        logger.setLevel(level)
         warnings.formatwarning = usual
-    sys.exit(0)
+
+
+class Command(NamedTuple):
+    """What runs a command."""
+
+    run: Callable[[Any], None]
+    config: type[Any]  # whose fields are its options
+    start: Callable[[Sequence[str]], Any]  # the config that its options change; None for defaults
+    old_names: str  # a config whose former names options may contain
+
+    @classmethod
+    def of(cls, command: str) -> "Command":
+        """The command of a name; imports its module."""
+        function = command.replace(" ", "_")
+        home = function if command in OWN_MODULE else command.partition(" ")[0]
+        module = import_module(f"preferl.cli.{home}")
+        run = getattr(module, function)
+        starts = (getattr(module, name, None) for name in (f"{function}_start", "starting_point"))
+        start = next(filter(None, starts), lambda _: None)
+        config = inspect.signature(run).parameters["config"].annotation
+        return cls(run, config, start, getattr(module, "OLD_NAMES_OF", ""))
 
 
 def _run(command: str, arguments: Sequence[str]) -> None:
-    import tyro
-
-    from preferl.cli.options import plain_metavars
+    from preferl.cli.parsing.parser import parse
     from preferl.configs import RENAMED
 
-    function = command.replace(" ", "_")
-    home = function if command in OWN_MODULE else command.partition(" ")[0]
-    module = import_module(f"preferl.cli.{home}")
-    run = getattr(module, function)
+    found = Command.of(command)
     current = {
         old.replace("_", "-"): new.replace("_", "-")
-        for old, (new, _) in RENAMED.get(getattr(module, "OLD_NAMES_OF", ""), {}).items()
+        for old, (new, _) in RENAMED.get(found.old_names, {}).items()
     }
     arguments = [_renamed(word, current) if word[:2] == "--" else word for word in arguments]
-    start = getattr(module, "starting_point", None)
-    with plain_metavars(), warnings.catch_warnings():
-        # A registered config is beside those that a field names; tyro takes it, and warns.
-        warnings.filterwarnings("ignore", ".*does not match any type in Union")
-        config = tyro.cli(
-            inspect.signature(run).parameters["config"].annotation,
-            args=arguments,
-            prog=f"preferl {command}",
-            default=start(arguments) if start else tyro.MISSING_NONPROP,
-        )
-    run(config)
+    default = found.start(arguments)
+    try:
+        made = parse(found.config, arguments, prog=f"preferl {command}", default=default)
+    except SystemExit as end:
+        if end.code == 0:  # all options were printed
+            sys.stdout.write(f"Of every command:\n{_listed(COMMON)}")
+        raise
+    found.run(made)
 
 
 def _renamed(option: str, current: Mapping[str, str]) -> str:
@@ -120,16 +176,20 @@ def _help(words: Sequence[str]) -> int:
     group = words[0] if words and not words[0].startswith("-") else ""
     listed = [name for name in COMMANDS if group in ("", name.split()[0])]
     asked = bool(listed) and (not words or words[-1] in ("-h", "--help") or words == [group])
-    out = sys.stdout if asked else sys.stderr
     if not asked:
-        out.write(f"preferl: no such command: {' '.join(words)}\n\n")
-    listed = listed or list(COMMANDS)
-    width = max(map(len, listed))
-    out.write(
+        near = " ".join(filter(None, (nearest(" ".join(words[:2]), COMMANDS), LIST)))
+        sys.stderr.write(f"preferl: no such command: {' '.join(words)}. {near}\n")
+        return USAGE_ERROR
+    sys.stdout.write(
         "Teach agents by comparing clips of behaviour.\n\n"
         "usage: preferl COMMAND [options]\n\n"
-        + "".join(f"  {name:<{width}}  {COMMANDS[name]}\n" for name in listed)
-        + "\nOptions of a command: preferl COMMAND --help\n"
-        "Of every command: --allow-large reads files that grow a hundredfold in memory.\n"
+        f"{_listed({name: COMMANDS[name] for name in listed})}"
+        "\nOptions of a command: preferl COMMAND --help\n"
+        f"Options of every command:\n{_listed(COMMON)}"
     )
-    return 0 if asked else USAGE_ERROR
+    return 0
+
+
+def _listed(about: Mapping[str, str]) -> str:
+    width = max(map(len, about))
+    return "".join(f"  {name:<{width}}  {line}\n" for name, line in about.items())

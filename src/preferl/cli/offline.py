@@ -1,15 +1,20 @@
-"""`preferl offline`: learn policies from recorded episodes and labels."""
+"""`preferl offline`: learn policies from recorded episodes, and from labels or a reward."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from preferl.cli.console import ProgressLine, echo, print_table, require_done
-from preferl.cli.options import Trust, comma_separated, import_trusted
+from preferl.cli.options import ReportTo, Trust, import_trusted
+from preferl.cli.parsing.rules import comma_separated
 from preferl.offline import OfflineConfig
+from preferl.reporting import PLACES_BY_DEFAULT
 from preferl.trust import typed
+
+if TYPE_CHECKING:
+    from preferl.evaluation.curve import Evaluation
 
 starting_point = import_trusted
 OLD_NAMES_OF = "DTConfig"
@@ -17,7 +22,7 @@ OLD_NAMES_OF = "DTConfig"
 
 @dataclass(frozen=True)
 class OfflineRunConfig:
-    """Learn policies from recorded episodes and labels (or a fitted reward), beside controls."""
+    """Learn policies from recorded episodes, and from labels or a reward, beside controls."""
 
     # data, reward, agents and how they are evaluated.
     run: Annotated[OfflineConfig, tyro.conf.arg(name="")]
@@ -26,11 +31,7 @@ class OfflineRunConfig:
     # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/offline")
     resume: bool = False  # continue the interrupted run in `out`.
-    # where training metrics go: some of jsonl, tensorboard, wandb.
-    report_to: Annotated[tuple[str, ...], comma_separated(str, "NAME,NAME,...")] = (
-        "jsonl",
-        "tensorboard",
-    )
+    report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
     checkpoint_every: int = 5_000  # updates between two checkpoints.
     processes: int = 2  # that evaluate policies side by side; as many as there are processor cores.
     # module of yours that registers the reward's model or the learner; may be given several times.
@@ -40,9 +41,19 @@ class OfflineRunConfig:
 def offline_run(config: OfflineRunConfig) -> None:
     """Learn, evaluate, write the report, and print what the policies return and what that shows."""
     from preferl.offline import run_offline
+    from preferl.offline.experiment.conditions import NO_ANSWERS
 
-    typed(config.run.env)
-    line = ProgressLine()
+    typed(*config.run.modules)
+    line, news = ProgressLine(), ""
+
+    def show_progress(stage: str, done: int, total: int) -> None:
+        line(stage, done, total, news if stage.startswith("training") else "")
+
+    def show_evaluation(agents: str, evaluation: "Evaluation") -> None:
+        nonlocal news
+        news = f"{agents}: {evaluation.in_words}"
+        echo(f"{evaluation.step:>9,} updates · {news}")
+
     with line.running():
         result = run_offline(
             config.run,
@@ -52,13 +63,16 @@ def offline_run(config: OfflineRunConfig) -> None:
             resume=config.resume,
             checkpoint_every=config.checkpoint_every,
             processes=config.processes,
-            on_progress=line,
+            on_progress=show_progress,
+            on_evaluation=show_evaluation,
         )
     require_done(result, config.out)
     if result["arms"]:
         _print_conditions(result)
     if result["verdict"]:
         echo(result["verdict"]["text"], style="" if result["verdict"]["passed"] else "bold")
+    if config.run.uses_true_reward:
+        echo(NO_ANSWERS)
     echo(
         f"Policies: {config.out / 'policies'} · report: {config.out / 'report.html'} "
         f"({result['seconds']:.0f} s)."

@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from preferl import online
-from preferl.cli.console import ProgressLine, echo, interrupt, print_table
-from preferl.cli.options import Trust, import_trusted, options_of
+from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
+from preferl.cli.options import ReportTo, Trust, import_trusted
+from preferl.cli.parsing.parts import options_of
 from preferl.configs import from_json
+from preferl.envs.config import EnvConfig
 from preferl.errors import ConfigError
 from preferl.feedback import Feedback, PromptTeacher
 from preferl.online import OnlineConfig
 from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset
 from preferl.reading import read_bytes, reading
+from preferl.reporting import PLACES_BY_DEFAULT
+from preferl.statistics import share_in_words
 from preferl.trust import admitted, typed
 
 if TYPE_CHECKING:
-    from preferl.online.loop import IterationReport
+    from preferl.evaluation.curve import Evaluation
+    from preferl.online.reports import IterationReport
 
 MOST_SETTINGS = 2**16  # bytes of a file of settings, which takes some 40 of them for each
 OLD_NAMES_OF = "OnlineConfig"
@@ -41,10 +46,10 @@ class OnlineRunConfig:
     # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/online")
     resume: bool = False  # continue the interrupted run in `out`.
+    report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
     ask: bool = False  # ask you at the terminal.
-    # name of the teacher to start from, such as mistake, or its settings as a file has them:
-    # "{kind: skip, typical: 20}"; the options of the teacher change it.
-    teacher: str | None = None
+    # also write the latest `buffer_steps` steps, as episodes that other commands read.
+    keep_experience: bool = False
     # module of yours that registers a reward model, algorithm, sampler or teacher, or that the file
     # of `config` may import, such as that of an environment; may be given several times.
     trust: Trust = ()
@@ -52,32 +57,34 @@ class OnlineRunConfig:
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     """The config that `--preset` or `--config` names, for the other options to change."""
-    import yaml
-
-    preset, file, teacher = (
-        next(iter(options_of(arguments, name)), None)
-        for name in ("--preset", "--config", "--teacher")
+    preset, file = (
+        next(iter(options_of(arguments, name)), None) for name in ("--preset", "--config")
     )
     if preset and file:
         expected, fix = "--preset or --config", "Drop one."
         raise ConfigError.mismatch("settings", expected=expected, got="both", fix=fix)
     settings = load_preset(preset) if preset else read_settings(Path(file)) if file else {}
-    if file and "env" in settings and not options_of(arguments, "--env"):
-        admitted(settings["env"], source=file, trust=options_of(arguments, "--trust"))
-    if teacher:
-        try:
-            settings = settings | {"teacher": yaml.safe_load(teacher)}
-        except yaml.YAMLError as error:
-            expected = "a name, or settings as a file has them"
-            raise ConfigError.mismatch("teacher", expected=expected, got=error) from error
+    if file:
+        untyped = (n for n in ("env", "wrappers") if not options_of(arguments, f"--{n}"))
+        named = {name: settings[name] for name in untyped if name in settings}
+        for name in from_json(EnvConfig, named).modules:
+            admitted(name, source=file, trust=options_of(arguments, "--trust"))
     import_trusted(arguments)
     return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
 
 
 def online_run(config: OnlineRunConfig) -> None:
     """Learn, evaluate, write the report, and print where it is."""
-    typed(config.run.env, trust=config.trust)
-    run_with_progress(config.run, config.judge, config.out, ask=config.ask, resume=config.resume)
+    typed(*config.run.modules, trust=config.trust)
+    run_with_progress(
+        config.run,
+        config.judge,
+        config.out,
+        ask=config.ask,
+        resume=config.resume,
+        keep_experience=config.keep_experience,
+        report_to=config.report_to,
+    )
 
 
 def run_with_progress(
@@ -89,7 +96,10 @@ def run_with_progress(
     show: Callable[[Any, int], None] | None = None,
     feedback: Feedback | None = None,
     true_reward: Any = None,
+    on_iteration: "Callable[[IterationReport], None] | None" = None,
     resume: bool | None = None,
+    keep_experience: bool = False,
+    report_to: Sequence[str] = PLACES_BY_DEFAULT,
 ) -> None:
     """Run, with a live line, a table at the end and the path of the report.
 
@@ -99,21 +109,31 @@ def run_with_progress(
     """
     online.use_threads(1)
     who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
-    echo(
-        f"Teaching {run.env} from {run.comparisons} comparisons answered by {who}: "
+    note(
+        f"Teaching {run.env_name} from {run.comparisons} comparisons answered by {who}"
+        f"{' and those of the warm start' if run.warm_start.given else ''}: "
         f"{run.steps:,} steps, seed {run.seed}."
     )
     line = ProgressLine("learning", live=not (ask or feedback))
     began = time.perf_counter()
 
+    def show_evaluation(evaluation: "Evaluation") -> None:
+        line("learning", evaluation.step, run.steps, evaluation.in_words)
+
     def show_iteration(report: "IterationReport") -> None:
-        news = f"{report.comparisons} answers · return {report.mean_return:,.0f}"
-        if report.fit is not None:
-            news += f" · held-out accuracy {report.fit.validation_accuracy[-1]:.0%}"
+        news = "no whole episode yet"
+        if report.evaluation is not None:
+            news = report.evaluation.in_words
+        elif report.episodes:
+            news = f"return while exploring {report.mean_return:,.1f}"
         line("learning", report.env_steps, run.steps, news)
-        if not line.live:
-            seconds = time.perf_counter() - began
-            echo(f"{report.env_steps:>9,} of {run.steps:,} steps · {seconds:4.0f} s · {news}")
+        if on_iteration is not None:
+            on_iteration(report)
+        if report.fit is not None:
+            news += f" · reward accuracy {report.accuracy_in_words}"
+        seconds = time.perf_counter() - began
+        done = f"{report.env_steps:>9,} of {run.steps:,} steps · {seconds:4.0f} s"
+        note(f"{done} · {report.comparisons} answers · {news}")
 
     with line.running():
         line("learning", 0, run.steps, "first steps")
@@ -125,8 +145,11 @@ def run_with_progress(
             feedback=feedback,
             true_reward=true_reward,
             on_iteration=show_iteration,
+            on_evaluation=show_evaluation,
+            report_to=report_to,
             on_stage=lambda doing: line(doing, 1, 1),
             resume=bool(resume),
+            keep_experience=keep_experience,
         )
     _summarise(result, out, resumable=resume is not None)
 
@@ -156,11 +179,12 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
         ("agent", "mean", "95 % interval", "worst"),
         bold=list(policies).index("taught"),
     )
-    accuracy = (result["reward"] or {}).get("accuracy")
-    if accuracy is None:
+    reward = result["reward"] or {}
+    if reward.get("accuracy") is None:
         echo("The reward was not evaluated: the held-out clips do not differ in true return.")
     else:
-        echo(f"The reward model answers {accuracy:.0%} of unseen queries correctly.")
+        words = (reward["interval"], reward["decided"], "held-out answers about new experience")
+        echo(f"The reward model predicts {share_in_words(reward['accuracy'], *words)}.")
     echo(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
 
 

@@ -1,21 +1,26 @@
-"""Options that commands share, and help that shows optional values by their type."""
+"""Options that several commands have."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from preferl.errors import StorageError
+from preferl import data
+from preferl.cli.parsing.parts import options_of
+from preferl.cli.parsing.rules import comma_separated
+from preferl.data import sources
+from preferl.errors import ConfigError, DataError, StorageError, require_in
 from preferl.registry import imported
 from preferl.trust import typed
 
 if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from preferl.feedback import Teacher
+    from preferl.shapes import FloatArray
     from preferl.store import Store
     from preferl.store.schema import Project
 
@@ -74,57 +79,197 @@ def require_store(store: str) -> None:
         raise StorageError.mismatch(what, expected="a folder of labels", got="none", fix=fix)
 
 
-def options_of(arguments: Sequence[str], name: str) -> list[str]:
-    """All values that an option is given."""
-    after = (value for word, value in pairwise(arguments) if word == name)
-    joined = (word.partition("=")[2] for word in arguments if word.startswith(f"{name}="))
-    return [*after, *joined]
-
-
-def import_trusted(arguments: Sequence[str]) -> Any:
+def import_trusted(arguments: Sequence[str]) -> None:
     """Import the modules that `--trust` names, for what they add to `preferl.registry`.
 
     It is the `starting_point` of commands whose options change no values read from elsewhere.
     """
     for module in typed(trust=options_of(arguments, "--trust")):
         imported(module, source="--trust")
-    return tyro.MISSING_NONPROP
 
 
-def comma_separated(kind: type[Any], metavar: str) -> Any:
-    """The rule for a tuple after one option, between commas or spaces."""
-    return PrimitiveConstructorSpec(
-        nargs="*",
-        metavar=metavar,
-        instance_from_str=lambda words: tuple(
-            kind(part) for word in words for part in word.split(",") if part
-        ),
-        is_instance=lambda value: isinstance(value, tuple),
-        str_from_instance=lambda values: [",".join(map(str, values))],
-    )
+def named_teacher(text: str) -> "Teacher":
+    """The scripted teacher of a name, or of settings as a file has them: `{kind: mistake, ...}`.
 
-
-def plain_metavars() -> ConstructorRegistry:
-    """Rules that show `Path | None` as PATH instead of {None}|PATH; a context manager.
-
-    What is accepted stays the same, and the default beside it shows that it may be left out.
+    Raises:
+        ConfigError: no such teacher, or settings that it does not take.
     """
-    rules = ConstructorRegistry()
-    usual = False  # while the rules of tyro itself are asked for
+    from preferl.configs import decoded
+    from preferl.feedback.protocols import Teacher
 
-    @rules.primitive_rule
-    def without_none(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-        nonlocal usual
-        if usual or NoneType not in get_args(info.type):
-            return None
-        usual = True
-        try:
-            spec = ConstructorRegistry.get_primitive_spec(info)
-        finally:
-            usual = False
-        if not isinstance(spec, PrimitiveConstructorSpec):
-            return None
-        metavar = spec.metavar.removeprefix("{None}|").replace("{None,", "{", 1)
-        return replace(spec, metavar=metavar)
+    teacher: Teacher = decoded(Teacher, teacher_settings(text), "teacher")
+    return teacher
 
-    return rules
+
+def teacher_settings(text: str) -> Any:
+    """What `--teacher` was given, as a file would hold it: a name, or settings by name."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        expected = "a name, or settings as a file has them"
+        raise ConfigError.mismatch("teacher", expected=expected, got=error) from error
+
+
+ReportTo = Annotated[tuple[str, ...], comma_separated(str, "NAME,NAME,...")]
+"""`--report-to NAME,NAME`: some of `preferl.reporting.PLACES`, which opens them."""
+
+QUERIES: Final = 200  # pairs that a scripted teacher is asked about, where none are given
+LENGTH: Final = 50  # their steps: at 30 frames per second, short enough to compare at a glance
+
+
+@dataclass(frozen=True)
+class AnswersConfig:
+    """Which answers: of a label folder, a store, a run, or a scripted teacher."""
+
+    # a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked `.npz` files, or a
+    # folder of episodes written by preferl. Labels count in them, and a teacher without labels is
+    # asked about them. A reward is scaled over them, or else over the clips that were compared.
+    demonstrations: Path | None = None
+    labels: Path | None = None  # a folder of Uni-RLHF or Preference Transformer labels for them.
+    # or the folder or database URL of labels that `preferl annotate` collected.
+    store: str | None = None
+    files: Path | None = None  # folder of clips beside a PostgreSQL database.
+    project: str | None = None  # its project, where there are several.
+    # how several people's answers to one query become one.
+    combine: Literal["mean", "majority", "dawid_skene"] = "mean"
+    # or a run of `preferl online run`, or another folder of comparisons written by preferl.
+    comparisons: Path | None = None
+    # a scripted teacher that answers by the recorded rewards: a name such as oracle or mistake, or
+    # settings as a file has them, "{kind: mistake, rate: 0.2}". It answers the pairs of the labels,
+    # store or comparisons, or else pairs drawn from the demonstrations.
+    teacher: str | None = None
+    # answers to use, drawn from all by the seed. None takes all, or 200 drawn pairs.
+    queries: int | None = None
+    # steps per segment, where the names of label files do not have it; 50 of drawn pairs.
+    length: int | None = None
+    # what to do with pairs with a segment that runs across an episode's end: "keep" (usual for
+    # Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the Preference
+    # Transformer, since there it shows that the episodes are others).
+    crossing: Crossing | None = None
+    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
+    # of weights, bootstraps, order, drawn pairs, scripted answers and random controls.
+    seed: int = 0
+
+    @property
+    def in_words(self) -> str:
+        """The answers in a few words."""
+        if self.teacher is not None:
+            return f"scripted answers ({self.teacher})"
+        if self.labels is not None:
+            return self.labels.name
+        return f"{self.comparisons or self.project or self.store}"
+
+    def read(self) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
+        """Read what a reward is scaled over, the answers, and counts of these.
+
+        Raises:
+            ConfigError: no answers, those of several sources, or more than there are.
+            DataError: files that are missing, damaged or do not belong together, no episode as long
+                as a segment, or a teacher where no true reward is known.
+            FeedbackError: the teacher declines every pair.
+            StorageError: no such store.
+        """
+        from numpy.random import default_rng
+
+        _require_one_source(self)
+        teacher = None if self.teacher is None else named_teacher(self.teacher)
+        rng, episodes = default_rng([self.seed, 0xA5C]), None
+        if self.demonstrations is not None:
+            episodes = sources.load_source(self.demonstrations, task=self.task)
+        given, report = _given(self, episodes)
+        if given is None:  # so there are episodes, and a teacher
+            found = _drawn(self, cast("data.Episodes", episodes), cast("Teacher", teacher), rng)
+        else:
+            found = _chosen(self, given, teacher, rng)
+        if report is None or found is not given:
+            report = _counts(found, dropped=0 if report is None else report.dropped)
+        return found.segments.episodes() if episodes is None else episodes, found, report
+
+
+def _require_one_source(config: AnswersConfig) -> None:
+    names = ("labels", "store", "comparisons")
+    given = [f"--{name}" for name in names if getattr(config, name) is not None]
+    if len(given) > 1 or not (given or config.teacher):
+        expected = "--store, or --labels and --demonstrations, or --comparisons, or --teacher"
+        got = " and ".join(given) or "none"
+        raise ConfigError.mismatch("answers", expected=expected, got=got)
+    if config.demonstrations is None and given in ([], ["--labels"]):
+        fix = "Give --demonstrations with the episodes that the answers are about."
+        raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
+    if config.queries is not None:
+        require_in("queries", config.queries, 1, float("inf"))
+
+
+def _given(
+    config: AnswersConfig, episodes: "data.Episodes | None"
+) -> "tuple[data.Comparisons | None, sources.LabelReport | None]":
+    """Answers that are there already, and the counts of a label folder."""
+    if config.comparisons is not None:
+        return data.load_comparisons(config.comparisons), None
+    if config.store is not None:
+        from preferl.store import StoredFeedback
+
+        with opened(StoreConfig(config.store, config.files, config.project)) as (store, project):
+            return StoredFeedback(store, project.id, combine=config.combine).comparisons(), None
+    if config.labels is None or episodes is None:
+        return None, None
+    length, crossing = config.length, config.crossing
+    found = sources.load_labels(config.labels, episodes, length=length, crossing=crossing)
+    return found.comparisons, found.report
+
+
+def _drawn(
+    config: AnswersConfig,
+    episodes: "data.Episodes",
+    teacher: "Teacher",
+    rng: "Generator",
+) -> "data.Comparisons":
+    """Pairs of segments of the episodes, answered by a teacher."""
+    from preferl.feedback.instant import sample_comparisons
+
+    _require_rewards(episodes.rewards)
+    count, length = config.queries or QUERIES, LENGTH if config.length is None else config.length
+    return sample_comparisons(episodes, count, length, teacher, rng)
+
+
+def _chosen(
+    config: AnswersConfig,
+    given: "data.Comparisons",
+    teacher: "Teacher | None",
+    rng: "Generator",
+) -> "data.Comparisons":
+    """So many of the given answers, and those of a teacher in their place."""
+    import numpy as np
+
+    from preferl.feedback.instant import ask
+
+    if config.queries is not None:
+        there = np.flatnonzero(given.answered | (teacher is not None))
+        expected, got = f"at most {len(there):,}, as many as there are", f"{config.queries:,}"
+        ConfigError.check(config.queries <= len(there), "queries", expected, got, "Ask for fewer.")
+        given = given[np.sort(rng.choice(there, config.queries, replace=False))].compact()
+    if teacher is None:
+        return given
+    _require_rewards(given.segments.rewards)
+    return ask(given.segments, given.pairs, teacher, rng)
+
+
+def _require_rewards(rewards: "FloatArray") -> None:
+    """Raise `DataError` where a teacher would call all pairs equal."""
+    from numpy import ptp
+
+    expected, got = "some that differ, for a teacher to answer by", "the same at each step"
+    fix = "Data without the environment's rewards need people's answers."
+    DataError.check(ptp(rewards) != 0, "recorded rewards", expected, got, fix)
+
+
+def _counts(comparisons: "data.Comparisons", *, dropped: int) -> "sources.LabelReport":
+    """Counts of answers, and of pairs that cross an episode's end where that is known."""
+    origin, length = comparisons.segments.origin, comparisons.segments.length
+    across = 0
+    if origin is not None:
+        across = int((origin[:, 0] != origin[:, 2])[comparisons.pairs].any(axis=1).sum())
+    preference = comparisons.preference
+    return sources.LabelReport.of(preference, length, crossing=across, dropped=dropped)

@@ -1,105 +1,127 @@
-"""`preferl reward`: fit rewards to people's labels, and evaluate them."""
+"""`preferl reward`: fit rewards to answers, and evaluate them."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from preferl import data, models, training
 from preferl.cli.console import ProgressLine, echo, interrupt, print_table
-from preferl.cli.options import Crossing, StoreConfig, Trust, import_trusted, opened
+from preferl.cli.options import (
+    AnswersConfig,
+    ReportTo,
+    StoreConfig,
+    Trust,
+    import_trusted,
+    opened,
+)
+from preferl.cli.parsing.parts import options_of
 from preferl.configs import to_json
 from preferl.data import sources
 from preferl.errors import ConfigError
 from preferl.files import write_json
+from preferl.reading import reading
+from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
-from preferl.training.configs import usable_device
-from preferl.training.reward_presets import RewardPreset, RewardSettings
+from preferl.training.configs import RewardTrainerConfig, usable_device
+from preferl.training.reward_presets import RewardPreset, RewardSettings, reward_preset
+from preferl.trust import resolve, typed
+
+if TYPE_CHECKING:
+    from preferl.evaluation import RewardReport
 
 starting_point = import_trusted
 
 
 @dataclass(frozen=True)
-class FitConfig:
-    """Fit a reward model to people's labels: those in a store, or a folder about episodes.
+class FitConfig(AnswersConfig):
+    """Fit a reward model to answers: of a label folder, a store, a run, or a scripted teacher.
 
     For example
       preferl reward fit --store runs/labels
       preferl reward fit --demonstrations door-v0_demos.pickle --labels door-human-v1_human_labels
+      preferl reward fit --demonstrations door-v0_demos.pickle --teacher oracle --queries 500
+      preferl reward fit --comparisons runs/online
     """
 
-    # a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked `.npz` files, or a
-    # folder of episodes written by preferl. With a store they are what the reward is scaled over;
-    # without them that are the clips that were compared.
-    demonstrations: Path | None = None
-    labels: Path | None = None  # a folder of Uni-RLHF or Preference Transformer labels for them.
     # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/reward")
     # the model and how it is fitted.
     reward: Annotated[RewardSettings, tyro.conf.arg(name="")] = field(
         default_factory=RewardSettings
     )
-    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
-    length: int | None = None  # steps per labelled segment, where the file names do not say.
-    # what to do with pairs with a segment that runs across an episode's end: "keep" (usual for
-    # Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the Preference
-    # Transformer, since there it shows that the episodes are others).
-    crossing: Crossing | None = None
-    seed: int = 0  # of weights, bootstraps and order.
+    # any other setting of that model; None leaves all as they are. A context of its own is kept.
+    model: Annotated[Any, tyro.conf.AvoidSubcommands] = None
+    # likewise of how it is trained.
+    trainer: Annotated[RewardTrainerConfig | None, tyro.conf.AvoidSubcommands] = None
+    # share of the answers kept from training, by which the best state is chosen.
+    held_out: float | None = None
     device: str = "cpu"  # "cpu", "cuda" or "auto".
-    # or the folder or database URL of labels that `preferl annotate` collected.
-    store: str | None = None
-    files: Path | None = None  # folder of clips beside a PostgreSQL database.
-    project: str | None = None  # its project, where there are several.
-    # how several people's answers to one query become one.
-    combine: Literal["mean", "majority", "dawid_skene"] = "mean"
     resume: bool = False  # continue the interrupted run in `out`.
     # between two checkpoints, at least; what a killed program loses at most.
     checkpoint_seconds: float = 60.0
-    trust: Trust = ()  # module of yours that registers a reward model for `reward.model`.
+    report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
+    trust: Trust = ()  # module of yours that registers a reward model or a teacher.
 
 
-@dataclass(frozen=True)
-class EvaluateConfig:
-    """Evaluate a fitted reward on labels it has not seen."""
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig(AnswersConfig):
+    """Evaluate a fitted reward and its controls on answers that it has not seen.
+
+    For example
+      preferl reward evaluate runs/door --demonstrations door-v0_demos.pickle --labels other_labels
+    """
 
     run: Annotated[Path, tyro.conf.Positional]  # folder of the run that fitted it.
-    # a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked `.npz` files, or a
-    # folder of episodes written by preferl.
-    demonstrations: Path
-    labels: Path  # a folder of labels for them.
+    # the true reward for the EPIC distance, as module:function of observations, actions and
+    # perhaps the observations that followed, with a row for each step.
+    true_reward: str | None = None
     json: Path | None = None  # file for the numbers.
-    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
-    length: int | None = None  # steps per labelled segment, where the file names do not say.
-    # what to do with pairs with a segment that runs across an episode's end.
-    crossing: Crossing | None = None
-    trust: Trust = ()  # module of yours that registers the reward's model.
+    report: Path | None = None  # file for a report, an HTML page.
+    trust: Trust = ()  # module of yours that registers the reward's model or a teacher.
+
+
+def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
+    """The config of the model that `--model` names, for the other options to change."""
+    import_trusted(arguments)
+    name = [RewardSettings.model, *options_of(arguments, "--model")][-1]
+    return FitConfig(reward=RewardSettings(name), **vars(reward_preset(name)))
 
 
 def reward_fit(config: FitConfig) -> None:
     """Fit, save the reward and a report, and print its accuracy on held-out answers."""
+    config = _without_defaults(config)
     require_openable(config.out, resume=config.resume)
-    episodes, comparisons, labels = _labelled(config)
+    require_places(config.report_to)
+    episodes, comparisons, labels = config.read()
     spaces = models.infer_spaces(episodes.observations, episodes.actions)
+    segments = comparisons.segments
+    models.check_spaces(*spaces, segments.observations, segments.actions, what="clips")
     models.build_reward_model(_preset(config, comparisons).model, *spaces, seed=0)
     usable_device(config.device)
-    seconds, may_differ = config.checkpoint_seconds, ("resume", "checkpoint_seconds", "trust")
+    seconds = config.checkpoint_seconds
     checkpoints = training.FitCheckpoints(config.out / "checkpoints", seconds=seconds)
+    may_differ = ("resume", "checkpoint_seconds", "report_to", "trust")
     options: dict[str, Any] = {"resume": config.resume, "may_differ": may_differ}
     with open_run(config.out, config=config, seed=config.seed, **options) as folder:
         _echo_labels(labels)
-        reward, report = _fit_with_progress(config, episodes, comparisons, checkpoints)
+        with closing(open_sinks(config.report_to, folder.folder)) as sink:
+            reward, report = _fit_with_progress(config, episodes, comparisons, checkpoints, sink)
+            sink.log(report.metrics(), report.best_epoch)
         training.save_reward(folder.path("reward"), reward)
         _write_report(folder.path("report.html"), config, episodes, reward, report, labels)
         folder.result({"labels": labels.to_json(), "fit": report.to_json()})
         checkpoints.remove()
-    if config.store is not None:
+    if config.store is not None and config.teacher is None:
         _publish(config, report, folder.path("reward"))
     if report.held_out_accuracy is not None:
         echo(
-            f"Accuracy on decided answers that were left out of training: {_left_out(report)}; "
-            f"on those trained on: {report.train_accuracy[-1]:.0%}."
+            f"Accuracy on decided answers: {report.held_out_in_words}; "
+            f"{report.train_accuracy[-1]:.0%} of those trained on."
         )
     echo(
         f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')} · "
@@ -107,44 +129,17 @@ def reward_fit(config: FitConfig) -> None:
     )
 
 
-def _labelled(config: FitConfig) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
-    """The answers that a config names, what the reward is scaled over, and counts."""
-    from preferl.store import StoredFeedback
-
-    if (config.store is None) == (config.labels is None):
-        expected = "--store, or --labels and --demonstrations"
-        got = "both" if config.store is not None else "neither"
-        raise ConfigError.mismatch("labels", expected=expected, got=got)
-    if config.store is None:
-        return _read(config)
-    with opened(StoreConfig(config.store, config.files, config.project)) as (store, project):
-        comparisons = StoredFeedback(store, project.id, combine=config.combine).comparisons()
-    if config.demonstrations is None:
-        episodes = comparisons.segments.episodes()
-    else:
-        episodes = sources.load_source(config.demonstrations, task=config.task)
-    counts = sources.LabelReport.of(comparisons.preference, comparisons.segments.length)
-    return episodes, comparisons, counts
-
-
-def _read(
-    config: FitConfig | EvaluateConfig,
-) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
-    """Episodes, the comparisons that a label folder makes of them, and counts."""
-    if config.demonstrations is None or config.labels is None:
-        fix = "Give --demonstrations with the episodes that the labels count in."
-        raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
-    episodes = sources.load_source(config.demonstrations, task=config.task)
-    length, crossing = config.length, config.crossing
-    found = sources.load_labels(config.labels, episodes, length=length, crossing=crossing)
-    return episodes, found.comparisons, found.report
-
-
 def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> None:
     """Show people the accuracy of the reward that learned from their answers."""
     place = StoreConfig(config.store or "", config.files, config.project)
+    from preferl.evaluation.reward_report import predicted_preferences
+    from preferl.store import StoredFeedback
+
     with opened(place) as (store, project):
         before = store.reports.rewards(project.id)
+        answered = StoredFeedback(store, project.id, combine=config.combine).answered()
+        fitted = training.load_reward(reward, trust=config.trust)
+        shares = predicted_preferences(fitted, answered.comparisons)
         store.reports.publish_reward(
             project.id,
             1 + (before[-1].version if before else 0),
@@ -152,6 +147,7 @@ def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> N
             accuracy=report.held_out_accuracy,
             interval=report.held_out_interval,
             detail={"reward": str(reward)},
+            predicted=dict(zip(answered.queries.tolist(), shares.tolist(), strict=True)),
         )
 
 
@@ -160,19 +156,22 @@ def _fit_with_progress(
     episodes: "data.Episodes",
     comparisons: "data.Comparisons",
     checkpoints: "training.FitCheckpoints",
+    sink: MetricSink,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit beside a bar; Ctrl-C prints how to continue."""
     doing = f"fitting {len(comparisons)} answers"
-    epochs, line = _preset(config, comparisons).trainer.epochs, ProgressLine(doing)
+    preset, line = _preset(config, comparisons), ProgressLine(doing)
+    epochs, unseen = preset.trainer.epochs, "validation" if preset.held_out else "out_of_bag"
+
+    def on_epoch(epoch: int, metrics: dict[str, float]) -> None:
+        named = {name.replace("validation", unseen): value for name, value in metrics.items()}
+        sink.log({f"reward/{name}": value for name, value in named.items()}, epoch)
+        line(doing, epoch, epochs)
+
     try:
         with line.running():
-            return fit_reward(
-                config,
-                episodes,
-                comparisons,
-                on_epoch=lambda epoch, _: line(doing, epoch, epochs),
-                checkpoints=checkpoints,
-            )
+            options: dict[str, Any] = {"on_epoch": on_epoch, "checkpoints": checkpoints}
+            return fit_reward(config, episodes, comparisons, **options)
     except KeyboardInterrupt:
         interrupt(
             f"Stopped while fitting. The same command with --resume continues in {config.out} "
@@ -183,7 +182,16 @@ def _fit_with_progress(
 def _preset(config: FitConfig, comparisons: "data.Comparisons") -> RewardPreset:
     """The model and trainer of a config for these answers."""
     length, answers = comparisons.segments.length, int(comparisons.answered.sum())
-    return config.reward.preset(length=length, answers=answers)
+    usual = vars(reward_preset(config.reward.model))
+    own = {name: getattr(config, name) for name in usual if getattr(config, name) is not None}
+    return config.reward.preset(length=length, answers=answers, base=RewardPreset(**usual | own))
+
+
+def _without_defaults(config: FitConfig) -> FitConfig:
+    """The same with None for what is as the preset has it, which a resumed run may not name."""
+    usual = vars(reward_preset(config.reward.model))
+    same: Any = {name: None for name, own in usual.items() if getattr(config, name) == own}
+    return replace(config, **same)
 
 
 def fit_reward(
@@ -205,64 +213,63 @@ def _write_report(
     labels: "sources.LabelReport",
 ) -> None:
     """How the fit went, and the rewards of the episode with the highest true return."""
-    from preferl.evaluation.report import Fact, Report, Section, write_report
-    from preferl.evaluation.summary import accuracy_figure, reward_figure
+    from preferl.evaluation.report import write_report
+    from preferl.evaluation.reward_pages import fit_page
 
-    best = int(episodes.returns.argmax())
     if config.demonstrations is None:
-        one, source = "clip", f"{len(episodes)} clips"
+        about = {"one": "clip", "source": f"{len(episodes)} clips"}
     else:
-        one, source = "episode", f"{len(episodes)} episodes of {config.demonstrations.name}"
-    figures = (
-        accuracy_figure(
-            {"trained on": fit.train_accuracy, "left out": fit.validation_accuracy},
-            f"Accuracy by epoch; at the end {fit.train_accuracy[-1]:.0%} of the answers trained "
-            f"on and {_left_out(fit)} left out.",
-            "Share of decided answers on the side that the reward expects. Left out of training "
-            "are held-out answers, or else the third that each member's bootstrap misses.",
-        ),
-        reward_figure(
-            reward,
-            episodes[best : best + 1],
-            f"The learned reward of each step of {'an' if one == 'episode' else 'a'} {one} beside "
-            "the true one.",
-            f"{one.capitalize()} {best}, the one with the highest true return; the band is the "
-            "range of the members.",
-        ),
-    )
-    accuracy, _, note = _left_out(fit).partition(" ")
-    facts = (
-        Fact("Left-out accuracy", accuracy, note),
-        Fact("Answers", f"{fit.pairs:,}", f"{labels.ties} equal, {labels.dropped} dropped"),
-        Fact("Members", f"{fit.members}", f"{fit.seconds:.1f} s of fitting"),
-    )
-    named = config.project or config.store if config.labels is None else config.labels.name
-    page = Report(
-        f"A reward from {named}",
-        lead=f"Fitted to {fit.pairs:,} answers about {source}. Left-out accuracy is the share of "
-        "decided answers, not learned from, that it predicts.",
-        facts=facts,
-        sections=(Section("The fit", figures=figures),),
-        details={"Settings": to_json(config), "Versions": versions()},
-    )
-    write_report(path, page)
+        about = {"source": f"{len(episodes)} episodes of {config.demonstrations.name}"}
+    details = {"Settings": to_json(config), "Versions": versions()}
+    title = f"A reward from {config.in_words}"
+    write_report(path, fit_page(title, reward, fit, episodes, labels, **about, details=details))
 
 
 def reward_evaluate(config: EvaluateConfig) -> None:
-    """Evaluate, print a table, write the numbers where they were asked for."""
+    """Evaluate beside controls, print tables, write the numbers where they were asked for."""
     from preferl.evaluation import evaluate_reward
+    from preferl.feedback.step_rewards import control_rewards
 
+    true_reward = None if config.true_reward is None else _function(config.true_reward)
     reward = training.load_reward(config.run / "reward")
-    episodes, comparisons, labels = _read(config)
-    report = evaluate_reward(reward, comparisons, episodes=episodes).to_json()
+    episodes, comparisons, labels = config.read()
+    reports = {
+        name: evaluate_reward(one, comparisons, episodes=episodes, true_reward=true_reward)
+        for name, one in {"learned": reward, **control_rewards(reward, config.seed)}.items()
+    }
     _echo_labels(labels)
-    _print_report(report)
+    _print_reports(reports)
+    numbers = {name: report.to_json() for name, report in reports.items()}
     if config.json is not None:
-        write_json(config.json, report | {"labels": labels.to_json()})
+        learned = numbers.pop("learned")
+        write_json(config.json, learned | {"controls": numbers, "labels": labels.to_json()})
         echo(f"Numbers: {config.json}")
+    if config.report is not None:
+        from preferl.evaluation.report import write_report
+        from preferl.evaluation.reward_pages import evaluation_page
+
+        details = {"Settings": to_json(config), "Versions": versions()}
+        title = f"{config.run.name} on {config.in_words}"
+        write_report(config.report, evaluation_page(title, reports, details=details))
+        echo(f"Report: {config.report}")
+
+
+def _function(name: str) -> Any:
+    """The function that `--true-reward` names; the current folder may hold its module."""
+    found = resolve(name, what="true reward", source="--true-reward", trust=typed(name))
+    what, expected = f"true reward {name}", "a function of these observations and actions"
+    ConfigError.check(callable(found), what, expected, type(found).__name__)
+
+    @wraps(found)
+    def of_transitions(*steps: Any) -> Any:
+        with reading(what, expected=expected, error=ConfigError):
+            return found(*steps)
+
+    return of_transitions
 
 
 def _echo_labels(labels: "sources.LabelReport") -> None:
+    """Print counts of answers in a line."""
     text = (
         f"{labels.pairs:,} labelled pairs of {labels.length} steps: {labels.first} first, "
         f"{labels.second} second, {labels.ties} equal."
@@ -273,26 +280,33 @@ def _echo_labels(labels: "sources.LabelReport") -> None:
     echo(text)
 
 
-def _print_report(report: dict[str, Any]) -> None:
-    likelihood, (low, high) = report["likelihood"], report["interval"]
+def _print_reports(reports: "dict[str, RewardReport]") -> None:
+    report = reports["learned"]
+    low, high = report.interval
     numbers = (
-        ("accuracy on decided answers", report["accuracy"], ".1%"),
+        ("accuracy on decided answers", report.accuracy, ".1%"),
         ("95 % interval", f"{low:.1%} to {high:.1%}", ""),
-        ("decided answers", report["decided"], ","),
-        ("equal answers", report["ties"], ","),
-        ("log loss (chance 0.693)", report["log_loss"], ".3f"),
-        ("calibration error", report["calibration"]["error"], ".3f"),
-        ("noise floor of its probabilities", likelihood["noise"], ".1%"),
-        ("scale of its logits", likelihood["scale"], ".3f"),
-        ("Spearman with the true reward", report["spearman"], ".3f"),
+        ("decided answers", report.decided, ","),
+        ("equal answers", report.ties, ","),
+        ("log loss (chance 0.693)", report.log_loss, ".3f"),
+        ("calibration error", report.calibration.error, ".3f"),
+        ("noise floor of its probabilities", report.likelihood.noise, ".1%"),
+        ("scale of its logits", report.likelihood.scale, ".3f"),
+        ("Spearman with the true reward", report.spearman, ".3f"),
+        ("EPIC distance from the true reward", report.epic, ".3f"),
     )
-    rows = [(name, "–" if value is None else format(value, form)) for name, value, form in numbers]
-    print_table("Reward on these labels", rows)
+    print_table("Reward on these labels", [(name, _cell(v, form)) for name, v, form in numbers])
+    beside: dict[str, Callable[[RewardReport], str]] = {
+        "accuracy": lambda one: _cell(one.accuracy, ".1%"),
+        "log loss": lambda one: _cell(one.log_loss, ".3f"),
+        "Spearman": lambda one: _cell(one.spearman, ".3f"),
+        "EPIC": lambda one: _cell(one.epic, ".3f"),
+    }
+    rows = [(name, *(cell(one) for cell in beside.values())) for name, one in reports.items()]
+    print_table("Beside controls", rows, ("reward", *beside), bold=0)
+    for note in report.notes:
+        echo(note)
 
 
-def _left_out(fit: "training.FitReport") -> str:
-    """The accuracy on answers left out, how many they are, and how sure that is."""
-    if fit.held_out_accuracy is None or fit.held_out_interval is None:
-        return "none"
-    low, high = fit.held_out_interval
-    return f"{fit.held_out_accuracy:.0%} of {fit.judged:,} (95 % interval {low:.0%} to {high:.0%})"
+def _cell(value: Any, form: str) -> str:
+    return "–" if value is None else format(value, form)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import tyro
 
-from preferl.cli.options import Labels, StoreConfig, Trust, import_trusted, opened
+from preferl.cli.options import Labels, ReportTo, StoreConfig, Trust, import_trusted, opened
 from preferl.online.service.service_config import ServiceConfig
 
 OLD_NAMES_OF = "ServiceConfig"
@@ -28,6 +28,8 @@ class RewardServeConfig:
 
     service: ServiceConfig  # what to fit, when, and where to publish.
     labels: Labels = field(default_factory=StoreConfig)  # where labels are.
+    # where metrics of each version go, inside `out`: jsonl, tensorboard, wandb; nowhere by default.
+    report_to: ReportTo = ()
     trust: Trust = ()  # module of yours that registers a reward model for `service.reward.model`.
 
 
@@ -44,5 +46,7 @@ def reward_serve(config: RewardServeConfig) -> None:
         signal.signal(number, lambda *_: threading.Thread(target=stop.set).start())
     with opened(config.labels) as (store, project):
         logger.info("Waits for answers to %s; rewards go to %s.", project.slug, config.service.out)
-        version = serve_reward(config.service, store, project.id, stop=stop)
+        version = serve_reward(
+            config.service, store, project.id, stop=stop, report_to=config.report_to
+        )
     logger.info("Stopped. The latest reward is version %d.", version)

@@ -211,7 +211,9 @@ def save_comparisons(path: Path, comparisons: Comparisons) -> None:
 
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
-    """Read comparisons, left on disk until used; raises as `load_episodes`."""
+    """Read comparisons, or those of a run, left on disk until used; raises as `load_episodes`."""
+    kept = Path(path) / "comparisons"  # of a run
+    path = kept if kept.is_dir() and not (kept.parent / "about.json").is_file() else path
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
         return _table(Comparisons, arrays, segments=_segments(arrays, about))
 

@@ -218,8 +218,7 @@ def sample_segments(
     """
     valid, expected = count >= 0 and length >= 1, "count >= 0 and length >= 1"
     ConfigError.check(valid, "segments", expected, (count, length))
-    require_one_of("short", short, Short)
-    windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
+    windows = windows_of(episodes, length, short)
     total = int(windows.sum())
     longest = int(episodes.lengths.max(initial=0))
     expected = f"at most {longest}, the longest of {len(episodes)} episodes"
@@ -230,6 +229,16 @@ def sample_segments(
     episode = np.searchsorted(ends, drawn, side="right")
     start = episodes.starts[episode] + drawn - (ends - windows)[episode]
     return _windows(episodes, start, np.minimum(episodes.lengths[episode], length), length)
+
+
+def windows_of(episodes: Episodes, length: int, short: Short = "drop") -> IntArray:
+    """`[K]` how many windows of `length` steps each episode has; `short` as in `sample_segments`.
+
+    Raises:
+        ConfigError: another `short`.
+    """
+    require_one_of("short", short, Short)
+    return np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
 
 
 def _windows(episodes: Episodes, start: IntArray, real: IntArray, length: int) -> Segments:

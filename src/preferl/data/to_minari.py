@@ -2,13 +2,16 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preferl._optional import require
 from preferl.data.columns import check
 from preferl.data.episodes import Episodes, end_to_end
 from preferl.errors import DataError
 from preferl.shapes import Array
+
+if TYPE_CHECKING:
+    from preferl.envs.checks import Environment
 
 
 def require_new_minari(name: str) -> None:
@@ -28,7 +31,7 @@ def save_minari(
     episodes: Episodes,
     name: str,
     *,
-    env: str,
+    env: "str | Environment",
     algorithm: str | None = None,
     description: str | None = None,
     about: Mapping[str, Any] | None = None,
@@ -42,7 +45,8 @@ def save_minari(
     Args:
         episodes: in the observations and actions of the environment.
         name: id of the data set.
-        env: id of the environment, from which Minari takes spaces and specification.
+        env: the environment, from which Minari takes spaces and specification, or its id; it is
+            closed.
         algorithm: which acted.
         description: for people.
         about: further metadata, stored under the name `preferl`. `references` in it, with the
@@ -61,7 +65,7 @@ def save_minari(
     references = about.get("references", {})
     packages = about.get("versions", {}).get("packages", {})
     simulators = ("gymnasium", "gymnasium-robotics", "mujoco")
-    made = make_registered(env)
+    made = make_registered(env) if isinstance(env, str) else env
     with warnings.catch_warnings():
         # An author, a link and more are for those who publish; minari warns of each.
         warnings.filterwarnings("ignore", ".* is set to None", UserWarning)

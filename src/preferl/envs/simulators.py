@@ -5,7 +5,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -14,13 +14,14 @@ from typing import Any
 import gymnasium
 from gymnasium.error import Error as GymnasiumError
 from gymnasium.error import UnregisteredEnv
+from gymnasium.wrappers import TimeLimit
 
 from preferl._optional import require
+from preferl.envs.checks import Environment as Environment
+from preferl.envs.checks import callable_as, made_by, refused_kwargs
 from preferl.errors import ConfigError
 
 logger = logging.getLogger(__name__)
-
-Environment = gymnasium.Env[Any, Any]
 
 ROBOTS = tuple(f"AdroitHand{task}-v1" for task in ("Door", "Hammer", "Pen", "Relocate"))
 """Ids that gymnasium-robotics registers."""
@@ -59,29 +60,65 @@ def make_registered(env_id: str, **options: Any) -> Environment:
     """Make the environment of an id, once the package that has it is imported.
 
     Args:
-        env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`).
+        env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`); after `module:`
+            also a class or function of that module.
         **options: passed to `gymnasium.make`, such as `render_mode`.
 
     Raises:
-        ConfigError: no such environment; the message lists ids that look alike.
+        ConfigError: no such environment, for which the message lists ids that look alike; or
+            options that it does not take.
         MissingExtraError: the package that has it is not installed.
 
     >>> make_registered("Pendulum-v1").spec.max_episode_steps
     200
     """
     _register(env_id)
+    what = f"environment {env_id!r}"
     try:
         env: Environment = gymnasium.make(env_id, **options)
     except (UnregisteredEnv, ModuleNotFoundError) as error:
-        known = sorted({*gymnasium.registry, *ROBOTS})
-        close = " or ".join(get_close_matches(env_id, known, n=3, cutoff=0.5))
-        fix = f"Did you mean {close}?" if close else "Register it before, or install it."
-        expected, got = "the id of a registered one", f"{env_id!r} ({error})"
-        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix) from error
+        module, _, name = env_id.rpartition(":")
+        found = getattr(sys.modules.get(module), name, None)  # gymnasium has imported the module
+        maker = callable_as(gymnasium.Env, found, module)
+        if maker is None:
+            raise _unknown(env_id, error) from error
+        return make_by(maker, what, **options)
+    except TypeError as error:
+        cause = error.__cause__  # of its own constructor, see `gymnasium.make`
+        if not isinstance(cause, TypeError) or "argument" not in str(cause):
+            raise
+        raise refused_kwargs(what, (), cause) from error
     except GymnasiumError as error:
-        what = f"environment {env_id!r}"
         raise ConfigError.mismatch(what, expected="one that can be made", got=error) from error
     return env
+
+
+def make_by(
+    maker: Callable[..., Any], what: str, /, *, max_episode_steps: int | None = None, **options: Any
+) -> Environment:
+    """Make an environment by a class or function; see `preferl.envs.checks.made_by`."""
+    env = made_by(maker, what, options)
+    return env if max_episode_steps is None else TimeLimit(env, max_episode_steps)
+
+
+def _unknown(env_id: str, error: Exception) -> ConfigError:
+    """The error for an id that nothing has, with what looks alike."""
+    what, expected, got = "environment", "the id of a registered one", repr(env_id)
+    if isinstance(error, ModuleNotFoundError):
+        expected, fix = "a module that can be imported", "Begin in its folder, or install it."
+        return ConfigError.mismatch(what, expected=expected, got=f"{got} ({error})", fix=fix)
+    module, _, name = env_id.rpartition(":")
+    home = vars(sys.modules[module]) if module else {}
+    own = [key for key, value in home.items() if callable(value)]
+    close = [f"{module}:{one}" for one in get_close_matches(name, own, n=2, cutoff=0.5)]
+    known = sorted({*gymnasium.registry, *ROBOTS})
+    close += get_close_matches(name, known, n=3 - len(close), cutoff=0.5)
+    fix = "Register it before, install it, or name the class or function: module:Name."
+    if module:
+        expected = f"an id that {module} registers, or a class or function of it"
+    if close:
+        fix = f"Did you mean {' or '.join(close)}?"
+    return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
 
 
 def draw_off_screen() -> None:

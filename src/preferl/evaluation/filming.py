@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from preferl.data.episodes import Episodes
+from preferl.envs.config import EnvConfig, EnvSource
+from preferl.envs.factory import draws, make_env
 from preferl.envs.simulators import draw_off_screen, draw_plainly
 from preferl.errors import ConfigError, require_in
 from preferl.evaluation.policies import Policy
-from preferl.evaluation.rollout import EnvSource, SeededEpisodes, Step, make_env, rollout, task_env
+from preferl.evaluation.rollout import SeededEpisodes, Step, rollout, task_env
 from preferl.shapes import Array, map_observations
 
 logger = logging.getLogger(__name__)
@@ -75,24 +77,20 @@ def film(
     return np.stack(frames)
 
 
-def draws(env: EnvSource) -> bool:
-    """Whether the environment declares that it can draw pictures."""
-    with closing(make_env(env)) as stage:
-        return "rgb_array" in (stage.metadata.get("render_modes") or ())
-
-
 def frame_rate(env: EnvSource, default: int = 30) -> int:
     """Steps per second at which the environment is meant to be watched."""
     with closing(make_env(env)) as stage:
         return int(stage.metadata.get("render_fps") or default)
 
 
-def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> FilmedEpisode:
+def show(
+    policy: Policy, task: str | EnvConfig, *, seed: int, max_steps: int | None = None
+) -> FilmedEpisode:
     """Let a policy act for an episode of a task, and film it where the environment can draw.
 
     The policy acts a second time to be drawn, and has to do the same then.
     """
-    env, steps = task_env(env_id), min(MOST_STEPS, max_steps or MOST_STEPS)
+    env, steps = task_env(task), min(MOST_STEPS, max_steps or MOST_STEPS)
     with closing(env()) as stage:
         episode = _episode(policy, SeededEpisodes([stage], seed, episodes=1, max_steps=steps))
     frames = None
@@ -102,7 +100,8 @@ def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None
         # What a machine without a display or its libraries raises has no common class, and hours
         # of training are not lost for want of a picture.
         except Exception as error:
-            logger.warning("%s cannot be drawn here: %r", env_id, error)
+            name = task if isinstance(task, str) else task.env_name
+            logger.warning("%s cannot be drawn here: %r", name, error)
     return FilmedEpisode(episode, frames, frame_rate(env))
 
 

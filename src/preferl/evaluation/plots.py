@@ -68,11 +68,13 @@ class Curve:
         steps: `[n]` environment steps.
         values: `[n]`, or `[runs, n]` of which the mean is drawn over the thin lines of the runs.
             NaN leaves a gap.
+        interval: `[2, n]` ends of a band around the mean, such as a 95 % interval; None draws none.
     """
 
     label: str
     steps: Array
     values: FloatArray
+    interval: FloatArray | None = None
 
 
 def learning_curves(
@@ -252,6 +254,9 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
     mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
     if len(runs) > 1:
         axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4, marker=mark, ms=3)
+    if curve.interval is not None:
+        low, high = curve.interval
+        axes.fill_between(curve.steps, low, high, color=colour, alpha=0.18, linewidth=0)
     axes.plot(curve.steps, runs.mean(0), color=colour, label=curve.label, marker=mark)
 
 

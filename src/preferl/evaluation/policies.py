@@ -15,6 +15,7 @@ from preferl.errors import SpaceError
 from preferl.shapes import FloatArray, leaves
 
 
+@runtime_checkable
 class Policy(Protocol):
     """Anything with stable-baselines3's `predict`."""
 

@@ -15,9 +15,11 @@ from typing import Any, Self, final
 import numpy as np
 
 from preferl.configs import plain
+from preferl.envs.config import EnvSource
+from preferl.envs.factory import make_env
 from preferl.errors import ConfigError, DataError, require_in
 from preferl.evaluation.policies import Policy
-from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout
+from preferl.evaluation.rollout import SeededEpisodes, rollout
 from preferl.reading import reading
 from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.statistics import bootstrap_interval

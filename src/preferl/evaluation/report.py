@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from jinja2 import Environment, StrictUndefined
 
 from preferl.data.columns import check
 from preferl.files import write_text
+
+MISSING: Final = "–"  # in place of a number that is not known
 
 
 @final
@@ -110,6 +112,32 @@ class Report:
     facts: tuple[Fact, ...] = ()
     sections: tuple[Section, ...] = ()
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def number(value: float, digits: int | None = None) -> str:
+    """A number with a true minus sign; three digits or more, or `digits` after the point.
+
+    >>> number(-1234.5), number(12.34), number(0.5), number(0.5, 1)
+    ('−1,234', '12.3', '0.50', '0.5')
+    """
+    if digits is None:
+        digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def decimal(value: float | None) -> str:
+    """Three digits after the point, or `MISSING`."""
+    return MISSING if value is None else number(value, 3)
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """A share in [0, 1] as percent, or `MISSING`."""
+    return MISSING if value is None else f"{100 * value:.{digits}f} %"
+
+
+def percent_range(interval: tuple[float, float]) -> str:
+    """The ends of an interval of shares, as percent."""
+    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
 
 
 def write_report(path: Path | str, report: Report) -> None:

@@ -19,7 +19,6 @@ distance above 0 to a true reward that depends on `s'` may come from its inputs,
 import inspect
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast, final
 
@@ -28,9 +27,15 @@ import numpy as np
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, require_in
+from preferl.errors import ConfigError, ModelError, require_in
 from preferl.feedback.likelihood import Likelihood, likelihood_of
-from preferl.feedback.step_rewards import AnyReward, Reward, as_reward, step_rewards
+from preferl.feedback.step_rewards import (
+    AnyReward,
+    Reward,
+    as_reward,
+    one_per_step,
+    step_rewards,
+)
 from preferl.shapes import Array, FloatArray, IntArray, Observations, leaves, map_observations, take
 from preferl.statistics import pearson, spearman, wilson_interval
 
@@ -132,12 +137,7 @@ def evaluate_reward(
     require_in("bins", bins, 1, math.inf)
     reward = as_reward(reward)
     likelihood = likelihood_of(reward) if likelihood is None else likelihood
-    scores = np.asarray(reward.scores(comparisons.segments), np.float64)
-    logits = scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]]  # [E, P]
-    first, second = (  # [P], exact however small the mean of the members' probabilities is
-        np.logaddexp.reduce(likelihood.log_probability(sign * logits)) - math.log(len(logits))
-        for sign in (1, -1)
-    )
+    first, second = _log_probabilities(reward, comparisons, likelihood)
     answered = comparisons.answered
     target = comparisons.preference[answered]
     losses = -(target * first[answered] + (1 - target) * second[answered])
@@ -156,6 +156,28 @@ def evaluate_reward(
         likelihood=likelihood,
         **_against_truth(reward, episodes, true_reward, discount, seed),
     )
+
+
+def predicted_preferences(reward: AnyReward, comparisons: Comparisons) -> FloatArray:
+    """`[P]` probability that the first is preferred, by a reward under its own likelihood.
+
+    Answers do not matter; that of an ensemble is the mean of its members' probabilities.
+    """
+    reward = as_reward(reward)
+    return np.exp(_log_probabilities(reward, comparisons, likelihood_of(reward))[0])
+
+
+def _log_probabilities(
+    reward: Reward, comparisons: Comparisons, likelihood: Likelihood
+) -> tuple[FloatArray, FloatArray]:
+    """`[P]` logarithms for the first and for the second clip, exact however small they are."""
+    scores = np.asarray(reward.scores(comparisons.segments), np.float64)
+    logits = scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]]  # [E, P]
+    first, second = (
+        np.logaddexp.reduce(likelihood.log_probability(sign * logits)) - math.log(len(logits))
+        for sign in (1, -1)
+    )
+    return first, second
 
 
 def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) -> Calibration:
@@ -238,6 +260,7 @@ def epic_distance(
 
     Raises:
         ConfigError: a discount outside [0, 1].
+        ModelError: a function that does not give a number for each step.
 
     >>> blocks = np.arange(8.0)[:, None]
     >>> episodes = Episodes(blocks, blocks % 3, np.zeros(8), np.zeros(8, bool), blocks[:1],
@@ -256,7 +279,8 @@ def epic_distance(
     def canonical(reward: TransitionReward) -> FloatArray:
         now = _expected(reward, batch[0], actions, follow)
         later = _expected(reward, batch[2], actions, follow)
-        return np.asarray(reward(*batch) + discount * later - now)
+        rewards = one_per_step(reward(*batch), len(rows))
+        return rewards + discount * later - now
 
     correlation = pearson(*(canonical(of_transitions(reward)) for reward in (first, second)))
     return math.sqrt(max(0.0, (1 - correlation) / 2)) if correlation == correlation else math.nan
@@ -267,13 +291,27 @@ def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
 
     Raises:
         ConfigError: a reward that needs a history, which a lone transition does not have.
-        ModelError: something that cannot be called.
+        ModelError: something that cannot be called, or not with two or three arguments.
     """
     if not isinstance(reward, Reward) and callable(reward):
-        with suppress(TypeError, ValueError):  # it does not take the observations that followed
-            inspect.signature(reward).bind(None, None, None)
+        if _takes(reward, 3):
             return cast("TransitionReward", reward)
+        expected = "a function of observations and actions, and perhaps of what followed"
+        ModelError.check(_takes(reward, 2), "reward", expected, reward)
     return markovian(cast("AnyReward", reward))
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments; one that does not tell takes two."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return count == 2
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def markovian(reward: AnyReward) -> TransitionReward:
@@ -297,8 +335,9 @@ def _expected(
     for begin in range(0, count, size):
         rows = np.arange(begin, min(begin + size, count))
         draw = np.tile(np.arange(draws), len(rows))
-        values = reward(take(states, np.repeat(rows, draws)), actions[draw], take(following, draw))
-        means[rows] = np.asarray(values).reshape(len(rows), draws).mean(1)  # [rows, draws]
+        batch = take(states, np.repeat(rows, draws)), actions[draw], take(following, draw)
+        values = one_per_step(reward(*batch), len(draw)).reshape(len(rows), draws)
+        means[rows] = values.mean(1)
     return means
 
 

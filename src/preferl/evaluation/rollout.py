@@ -6,6 +6,7 @@ recorded data have known faults corrected, since the scores of Fu et al. 2020 ("
 Deep Data-Driven Reinforcement Learning") are meant for the rewards of the original simulators.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,14 +18,23 @@ import numpy as np
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from preferl.data.windows import History
-from preferl.envs.simulators import Environment, make_registered
+from preferl.envs.checks import Environment
+from preferl.envs.config import EnvConfig
+from preferl.envs.factory import EnvFactory, env_factory
 from preferl.errors import require_in
 from preferl.evaluation.policies import Policy, ReturnConditionedPolicy, on_raw_observations
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations
 
-EnvSource = str | Callable[..., gymnasium.Env[Any, Any]]
-"""The id of a registered environment, or a function that makes one."""
+LOGGER = logging.getLogger(__name__)
+
+LONGEST: Final = 10_000
+"""Steps after which an episode is cut off that nothing else limits."""
+
+ENDLESS: Final = (
+    "An episode did not end within %d steps and was cut off. Set `max_episode_steps`, or end "
+    "episodes in the environment."
+)
 
 REACH_WEIGHT = 0.1
 """What a metre between palm and object costs in the original hand environments."""
@@ -138,7 +148,8 @@ class SeededEpisodes:
         envs: `V` of one kind.
         seed: of the first episode; each later one adds 1.
         episodes: how many there are, at least `V`.
-        max_steps: episodes are cut off after so many; None cuts none.
+        max_steps: episodes are cut off after so many; None leaves it to the environment, and takes
+            `LONGEST` for one without a limit, whose episodes might never end.
 
     Raises:
         ConfigError: no environments, or more than there are episodes.
@@ -154,7 +165,8 @@ class SeededEpisodes:
     ) -> None:
         require_in("environments", len(envs), 1, episodes)
         self._envs, self._seed, self.num_envs = envs, seed, len(envs)
-        self._episodes, self._max_steps = episodes, max_steps
+        self._episodes = episodes
+        self._max_steps = max_steps if max_steps or _has_limit(envs[0]) else LONGEST
         self._space = envs[0].observation_space
         self._actions = batch_space(envs[0].action_space, len(envs))
 
@@ -179,6 +191,8 @@ class SeededEpisodes:
             self._lengths[v] += 1
             dones[v] = terminated or truncated or self._lengths[v] == self._max_steps
             if dones[v]:
+                if not (terminated or truncated) and self._max_steps == LONGEST:
+                    LOGGER.warning(ENDLESS, LONGEST)
                 last = {"terminal_observation": seen, "TimeLimit.truncated": not terminated}
                 infos[v] = infos[v] | last
                 self._begin(v)
@@ -194,6 +208,11 @@ class SeededEpisodes:
     def _batch(self) -> Any:
         batch: Any = create_empty_array(self._space, self.num_envs)
         return concatenate(self._space, self._seen, batch)
+
+
+def _has_limit(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether gymnasium cuts off the episodes of an environment."""
+    return env.spec is not None and env.spec.max_episode_steps is not None
 
 
 @final
@@ -233,23 +252,26 @@ CORRECTIONS: Final[Mapping[str, Callable[[Environment], Environment]]] = {
 """Ids to corrections of their environments; others are taken as they are."""
 
 
-def make_env(env: EnvSource, **options: Any) -> gymnasium.Env[Any, Any]:
-    """The environment of an id, or what the function makes of `options`."""
-    return gymnasium.make(env, **options) if isinstance(env, str) else env(**options)
+def make_task_env(env: str | EnvConfig, **options: Any) -> Environment:
+    """The environment of an id or of settings as the scores of its task are defined.
 
-
-def make_task_env(env_id: str, **options: Any) -> Environment:
-    """The environment of an id as the scores of its task are defined.
-
-    It takes and raises what `preferl.envs.simulators.make_registered` takes and raises.
+    It takes and raises what `preferl.envs.factory.make_configured` takes and raises.
 
     >>> make_task_env("Pendulum-v1").spec.max_episode_steps
     200
     """
-    env = make_registered(env_id, **options)
-    return CORRECTIONS[env_id](env) if env_id in CORRECTIONS else env
+    return task_env(env)(**options)
 
 
-def task_env(env_id: str) -> Callable[..., Environment]:
-    """A function that makes the environment of an id; it can be sent to other processes."""
-    return partial(make_task_env, env_id)
+def task_env(env: str | EnvConfig) -> EnvFactory:
+    """A function that makes the environment of an id or of settings, here or in other processes.
+
+    Known faults are corrected (`CORRECTIONS`), inside of the settings' own wrappers.
+    """
+    return env_factory(EnvConfig(env) if isinstance(env, str) else env, corrected)
+
+
+def corrected(env: Environment) -> Environment:
+    """The same, with the rewards of its task."""
+    correct = CORRECTIONS.get(env.spec.id if env.spec else "")
+    return env if correct is None else correct(env)

@@ -1,28 +1,31 @@
-"""Blocks that reports share, and the usual report of a run that acted while it learned.
-
-The attention of a preference transformer to the steps of a segment is that of Kim et al. 2023,
-"Preference Transformer", section 4.2: importance weights.
-"""
+"""Blocks that reports share, and the usual report of a run that acted while it learned."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from preferl.data.columns import check
 from preferl.data.episodes import Episodes
 from preferl.evaluation import plots
+from preferl.evaluation.curve import Evaluation, in_step
 from preferl.evaluation.policy import PolicyReport
-from preferl.evaluation.report import Fact, Figure, Report, ReportTable, Section, Video
+from preferl.evaluation.report import (
+    MISSING,
+    Fact,
+    Figure,
+    Report,
+    ReportTable,
+    Section,
+    Video,
+    decimal,
+    number,
+    percent,
+    percent_range,
+)
 from preferl.evaluation.reward_report import RewardReport
-from preferl.models.ensemble import Ensemble
-from preferl.models.transformer import PreferenceTransformer
-from preferl.shapes import FloatArray, take
-from preferl.training.batches import to_tensor, to_tensors
+from preferl.shapes import FloatArray
 from preferl.training.reward_function import RewardFunction
-
-MISSING = "–"
 
 
 def run_report(
@@ -43,7 +46,7 @@ def run_report(
 
     It shows the `policies` in their order, such as random, taught, oracle, and is about the
     `taught` one. The learned `reward` and the `controls` were evaluated on the same held-out
-    answers; `reward_figures` are more drawings of it. The `curves` are returns over environment
+    answers; `reward_figures` are more drawings of it. The `curves` are evaluations over environment
     steps. The `facts` stand beside return and accuracy, and `details` are settings, folded away.
 
     Raises:
@@ -54,39 +57,17 @@ def run_report(
     sections = [_behaviour(policies, taught)]
     sections += [Section("How it behaves", clips=tuple(clips))] if clips else []
     sections += [_learning(others, curves)] if curves else []
-    sections += [_reward({"learned": reward, **(controls or {})}, reward_figures)]
+    rewards = {"learned": reward, **(controls or {})}
+    unseen = ", none of which were used for fitting"
+    sections += [rewards_section(rewards, about=unseen, figures=reward_figures)]
     beside = " · ".join(f"{name}\u00a0{number(mean)}" for name, mean in others.items())
-    decided = f"{_percent_range(reward.interval)} with 95 % confidence"
+    decided = f"of {reward.decided:,} held-out answers; 95 % interval "
+    decided += percent_range(reward.interval)
     known = (
         Fact("Return", number(policies[taught].mean), beside),
         Fact("Held-out accuracy", percent(reward.accuracy), decided),
     )
     return Report(title, lead, (*known, *facts), tuple(sections), details or {})
-
-
-def number(value: float, digits: int | None = None) -> str:
-    """A number with a true minus sign; three digits or more, or `digits` after the point.
-
-    >>> number(-1234.5), number(12.34), number(0.5), number(0.5, 1)
-    ('−1,234', '12.3', '0.50', '0.5')
-    """
-    if digits is None:
-        digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{digits}f}".replace("-", "−")
-
-
-def decimal(value: float | None) -> str:
-    """Three digits after the point, or `MISSING`."""
-    return MISSING if value is None else number(value, 3)
-
-
-def percent(value: float | None, digits: int = 0) -> str:
-    """A share in [0, 1] as percent, or `MISSING`."""
-    return MISSING if value is None else f"{100 * value:.{digits}f} %"
-
-
-def _percent_range(interval: tuple[float, float]) -> str:
-    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
 
 
 def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: str) -> Figure:
@@ -106,6 +87,21 @@ def accuracy_figure(
         if np.isfinite(np.array(values, float)).any()
     ]
     return Figure(plots.learning_curves(curves, x_label="epoch", y_label="accuracy"), alt, caption)
+
+
+def evaluation_curve(label: str, runs: Sequence[Sequence[Evaluation]]) -> plots.Curve:
+    """A line for each agent of `runs`, their mean, and its 95 % interval over all their episodes.
+
+    Steps are those at which all of them were evaluated.
+    """
+    points = in_step(runs)
+    pooled = [Evaluation.pooled(point) for point in points]
+    return plots.Curve(
+        label,
+        np.array([point.step for point in pooled]),
+        np.array([[one.report.mean for one in point] for point in points]).T,
+        np.array([point.report.interval for point in pooled]).T,
+    )
 
 
 def rewards_table(
@@ -148,24 +144,32 @@ def _learning(references: Mapping[str, float], curves: Sequence[plots.Curve]) ->
     drawing = Figure(
         plots.learning_curves(curves, references=references),
         f"Return over environment steps of {names}; dashed lines: {lines or 'none'}.",
-        "Return while learning; dashed lines are the other policies' means.",
+        "Evaluations while learning, without exploring: the mean return of whole episodes. The "
+        "band is its 95 % interval over them, dashed lines are the other policies' means.",
     )
     return Section("How it learned", figures=(drawing,))
 
 
-def _reward(reports: Mapping[str, RewardReport], figures: Sequence[Figure]) -> Section:
+def rewards_section(
+    reports: Mapping[str, RewardReport], *, about: str = "", figures: Sequence[Figure] = ()
+) -> Section:
+    """How good a reward, the `learned` one of the reports, is beside its controls.
+
+    All were evaluated on the same answers; `about` ends the sentence that counts them. The
+    `figures` are more drawings of the reward.
+    """
     reward = reports["learned"]
     columns: dict[str, Callable[[RewardReport], str]] = {
         "accuracy": lambda r: percent(r.accuracy),
-        "95 % interval": lambda r: _percent_range(r.interval) if r.decided else MISSING,
+        "95 % interval": lambda r: percent_range(r.interval) if r.decided else MISSING,
         "log loss": lambda r: decimal(r.log_loss),
         "calibration": lambda r: decimal(r.calibration.error),
         "Spearman": lambda r: decimal(r.spearman),
         "EPIC": lambda r: decimal(r.epic),
     }
     counts = (
-        f"{reward.decided} decided answers, {reward.ties} ties and {reward.declined} declined, "
-        "none of which were used for fitting. Chance is 50 % and a log loss of 0.693."
+        f"{reward.decided} decided answers, {reward.ties} ties and {reward.declined} declined"
+        f"{about}. Chance is 50 % and a log loss of 0.693."
     )
     return Section(
         "How good the reward is",
@@ -199,37 +203,3 @@ def _reward_figures(reports: Mapping[str, RewardReport]) -> tuple[Figure, ...]:
             half=True,
         ),
     )
-
-
-@torch.inference_mode()
-def preference_attention(
-    reward: RewardFunction, episodes: Episodes, rows: slice
-) -> FloatArray | None:
-    """Preference attention of a reward in the segment at `rows`, at most as long as its context.
-
-    It is `[L, L]`, the share of each step (row) that goes to each (column), as a mean over members.
-    The means of its columns are the shares of steps in the score. None unless the reward is a
-    `PreferenceTransformer` with that head, or an ensemble of such.
-    """
-    model = reward.model.eval()
-    parts = [
-        part
-        for part in (model.models if isinstance(model, Ensemble) else [model])
-        if isinstance(part, PreferenceTransformer) and part.config.head == "preference"
-    ]
-    if not parts:
-        return None
-    features = model.encoder(
-        to_tensors(take(episodes.observations, rows), model.device),
-        to_tensor(episodes.actions[rows], model.device),
-    )[None]
-    mask = torch.ones(features.shape[:2], dtype=torch.bool, device=model.device)
-    maps = [part.attention(features, mask).preference for part in parts]
-    return np.asarray(torch.cat([one for one in maps if one is not None]).mean(0).cpu().numpy())
-
-
-def best_window(rewards: FloatArray, length: int) -> slice:
-    """The `length` steps in a row with the highest sum; all steps if there are no more."""
-    windows = np.lib.stride_tricks.sliding_window_view(rewards, min(length, len(rewards)))
-    first = int(windows.sum(1, dtype=np.float64).argmax())
-    return slice(first, first + windows.shape[1])

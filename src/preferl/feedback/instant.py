@@ -7,9 +7,11 @@ from typing import Any, final
 import numpy as np
 
 from preferl.data.comparisons import Comparisons, check_preference, concatenate
-from preferl.data.segments import Segments
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Clips, Segments, Short, sample_segments
 from preferl.errors import DataError, FeedbackError, require_in
 from preferl.feedback.protocols import FeedbackInterrupted, InputEndedError, SingleAnswers, Teacher
+from preferl.feedback.sampling import UniformPairs
 from preferl.shapes import FloatArray, IntArray
 
 
@@ -80,6 +82,20 @@ class InstantFeedback:
             raise
         self._keep(segments, pairs, answers)
 
+    def require_shape(self, none: Clips) -> None:
+        """Raise `FeedbackError` if the teacher's answers to `[0, 2, L]` clips are not `[0]`.
+
+        It finds a teacher of the wrong shape before anything is asked. One that raises an error
+        about no clips is left to be asked: queries always have some.
+        """
+        if isinstance(self.teacher, SingleAnswers):
+            return
+        try:
+            answers = self.teacher(none, np.random.default_rng(0))
+        except Exception:  # whatever code of somebody else raises
+            return
+        check_answers(answers, 0)
+
     def comparisons(self) -> Comparisons:
         """Everything answered so far, oldest first; put together once and then handed out again.
 
@@ -140,6 +156,53 @@ class InstantFeedback:
             excess -= len(self._blocks.pop(0))
         if excess > 0:
             self._blocks[0] = self._blocks[0][excess:].compact()
+
+
+def sample_comparisons(
+    episodes: Episodes,
+    count: int,
+    length: int,
+    teacher: Teacher,
+    rng: np.random.Generator,
+    *,
+    short: Short = "drop",
+) -> Comparisons:
+    """Sample `count` pairs of segments uniformly, and ask a teacher about them.
+
+    Segments of `length` steps are drawn as `sample_segments` draws them, which `short` is for.
+    Pairs that the teacher declines are left out. All draws, those of the teacher included, come
+    from `rng`.
+
+    Raises:
+        ConfigError: a negative count, or a length below 1.
+        DataError: no episode is long enough.
+        FeedbackError: the teacher declines every pair, or breaks its contract.
+
+    >>> from preferl.feedback.scripted import ScriptedTeacher
+    >>> episodes = Episodes(np.zeros((6, 1)), np.zeros((6, 1)), np.arange(6.0), np.zeros(6, bool),
+    ...                     np.zeros((1, 1)), np.array([6]))
+    >>> teacher, rng = ScriptedTeacher.oracle(), np.random.default_rng(0)
+    >>> found = sample_comparisons(episodes, 2, 3, teacher, rng)
+    >>> first, second = found.segments.returns(found.pairs).T
+    >>> found.preference.tolist() == (first > second).tolist()
+    True
+    """
+    segments = sample_segments(episodes, 2 * count, length, rng, short=short)
+    pairs = UniformPairs()(segments, count, rng)
+    return ask(segments, pairs, teacher, rng)
+
+
+def ask(
+    segments: Segments, pairs: IntArray, teacher: Teacher, rng: np.random.Generator
+) -> Comparisons:
+    """Ask a teacher about pairs `[P, 2]` of segments; what it declines is left out.
+
+    Raises:
+        FeedbackError: the teacher declines every pair, or breaks its contract.
+    """
+    feedback = InstantFeedback(teacher, rng)
+    feedback.ask(segments, pairs)
+    return feedback.comparisons()
 
 
 def check_pairs(pairs: IntArray, count: int) -> IntArray:

@@ -70,6 +70,7 @@ def plan(
     schedule: ScheduleName | Schedule = "hyperbolic",
     initial_fraction: float = 0.1,
     initial_steps: int = 0,
+    final_queries: bool = False,
     oversampling: float = 1.0,
     sampler: PairSampler | None = None,
 ) -> list[PlannedIteration]:
@@ -77,17 +78,20 @@ def plan(
 
     The first iteration takes `initial_steps` without learning and asks the initial share. In each
     one after it the policy learns; all but the last then ask their part of the rest. The last asks
-    nothing, so that the policy has learned from every answer.
+    nothing, so that the policy has learned from every answer, unless `final_queries` has it ask its
+    part as well.
 
     Args:
         steps: environment steps in total, the initial ones included.
-        queries: in total. With a single iteration all of them are initial.
+        queries: in total. Where only the first iteration asks, all of them are initial.
         iterations: those in which the policy learns, at least 1. Their steps differ by at most one.
         schedule: a name, or a function of the share of learning that has elapsed when asking.
         initial_fraction: share of the queries put before the policy learns, in [0, 1]; 0.1 as in
             imitation, 0.25 in the DRLHP paper's MuJoCo runs.
         initial_steps: steps of the untrained policy that the initial queries are about; 0 if there
             is experience already.
+        final_queries: whether the last iteration asks, too, about what the policy has come to. The
+            schedule then reaches to the end of learning.
         oversampling: pairs drawn for each query, at least 1; two segments are cut for each of
             them, unless the sampler wants another number.
         sampler: that chooses; None wants no particular number.
@@ -107,14 +111,16 @@ def plan(
     require_in("initial_steps", initial_steps, 0, steps, fix="They are part of `steps`.")
     require_in("initial_fraction", initial_fraction, 0, 1)
     require_in("oversampling", oversampling, 1, MOST_OVERSAMPLING)
-    initial = round(initial_fraction * queries) if iterations > 1 else queries
-    later = apportion(_weights(schedule, iterations), queries - initial) if iterations > 1 else ()
+    rounds = iterations - 1 + bool(final_queries)  # of queries after the initial ones
+    initial = round(initial_fraction * queries) if rounds else queries
+    later = apportion(_weights(schedule, rounds, iterations), queries - initial) if rounds else ()
+    asked = [initial, *later, *([] if final_queries else [0])]
     taken = [initial_steps, *apportion(np.ones(iterations), steps - initial_steps)]
     return [
         PlannedIteration(
             int(s), int(q), segments_wanted(sampler, int(q), oversampling=oversampling)
         )
-        for s, q in zip(taken, [initial, *later, 0], strict=True)
+        for s, q in zip(taken, asked, strict=True)
     ]
 
 
@@ -142,13 +148,13 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     return counts
 
 
-def _weights(schedule: ScheduleName | Schedule, iterations: int) -> FloatArray:
-    """`[iterations - 1]` weights at the end of each iteration but the last."""
+def _weights(schedule: ScheduleName | Schedule, rounds: int, iterations: int) -> FloatArray:
+    """`[rounds]` weights at the ends of the first of so many iterations."""
     if isinstance(schedule, str):
         expected = f"one of {', '.join(SCHEDULES)}, or a function"
         ConfigError.check(schedule in SCHEDULES, "schedule", expected, repr(schedule))
         schedule = SCHEDULES[schedule]
-    moments = np.arange(1, iterations) / iterations
+    moments = np.arange(1, rounds + 1) / iterations
     weights = np.array([schedule(float(moment)) for moment in moments], np.float64)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     expected, at = "weights of at least 0, not all of them 0", wrong.argmax()

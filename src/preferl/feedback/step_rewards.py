@@ -92,13 +92,7 @@ class PerStep:
                 "The recorded reward is not known for new steps. Pass the true reward as a "
                 "function: oracle(lambda observations, actions: ...)."
             )
-        rewards = np.asarray(self.function(observations, actions))
-        fits = rewards.shape == (len(actions),) and rewards.dtype.kind in "biuf"
-        expected = f"one number for each of {len(actions)} steps"
-        fix = "Let it work on the last axes, as in `(o * a).sum(-1)`."
-        got = f"{rewards.dtype} of shape {rewards.shape}"
-        ModelError.check(fits, "what the reward function gives", expected, got, fix)
-        return rewards
+        return one_per_step(self.function(observations, actions), len(actions))
 
 
 @final
@@ -144,6 +138,17 @@ def as_reward(reward: AnyReward) -> Reward:
     fix = "Pass lambda observations, actions: ..., which gives one number per step."
     ModelError.check(callable(reward), "reward", expected, type(reward).__name__, fix)
     return PerStep(reward)
+
+
+def one_per_step(given: Any, steps: int) -> FloatArray:
+    """What a reward function gives for so many steps; `ModelError` unless `[steps]` numbers."""
+    rewards = np.asarray(given)
+    fits = rewards.shape == (steps,) and rewards.dtype.kind in "biuf"
+    expected = f"one number for each of {steps} steps"
+    fix = "Let it work on the last axes, as in `(o * a).sum(-1)`."
+    got = f"{rewards.dtype} of shape {rewards.shape}"
+    ModelError.check(fits, "what the reward function gives", expected, got, fix)
+    return rewards
 
 
 def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from preferl.errors import ConfigError
+
 Pooling = Literal["sum", "mean"]
 
 Combine = Callable[[Tensor], Tensor]
@@ -91,38 +93,72 @@ def preference_probability(logits: Tensor, *, noise: float = 0.0) -> Tensor:
     return noise / 2 + (1 - noise) * torch.sigmoid(logits)
 
 
-def preference_loss(
-    logits: Tensor, preference: Tensor, weight: Tensor | None = None, *, noise: float = 0.0
-) -> Tensor:
-    """Cross-entropy of answers under the model, one number per member.
+AnswerLoss = Callable[[Tensor, Tensor], Tensor]
+"""`[..., P]` logits and `[P]` preferences to the loss of each answer, `[..., P]`."""
+
+
+def cross_entropy(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> Tensor:
+    """Minus the logarithm of the probability of each answer: `[..., P]` and `[P]` to `[..., P]`.
 
     With `q = sigmoid(logits)` and noise `ε`, an answer that the first is preferred has probability
     `ε/2 + (1 - ε) q`. The noise floor lies inside the logarithm, so it does change gradients: a
     comparison that strongly contradicts the model is treated as a random answer.
-
-    Args:
-        logits: `[..., P]`
-        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together; NaN (declined) is ignored.
-        weight: `[P]` or `[..., P]`; ones by default.
-        noise: `ε` in [0, 1).
-
-    Returns:
-        `[...]` the weighted sum divided by `P`, so that a minibatch's gradient does not depend on
-        its size and bootstrap weights keep their meaning.
-
-    >>> preference_loss(torch.zeros(1), torch.tensor([1.0])).item()  # log 2
-    0.6931471824645996
     """
-    answered = ~torch.isnan(preference)
-    target = torch.where(answered, preference, 0.5)
     if noise:
         floor, rest = math.log(noise / 2), math.log1p(-noise)
         first = torch.logaddexp(logits.new_tensor(floor), rest + F.logsigmoid(logits))
         second = torch.logaddexp(logits.new_tensor(floor), rest + F.logsigmoid(-logits))
     else:
         first, second = F.logsigmoid(logits), F.logsigmoid(-logits)
-    loss = -(target * first + (1 - target) * second) * answered
-    return (loss if weight is None else loss * weight).sum(-1) / max(1, preference.shape[-1])
+    return -(preference * first + (1 - preference) * second)
+
+
+def squared_error(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> Tensor:
+    """Square of probability minus preference: `[..., P]` and `[P]` to `[..., P]` (Brier 1950).
+
+    It is at most 1, and its gradient vanishes where the model is sure: a wrong answer costs less
+    than under the cross-entropy, and so does the correction of a model that is sure of a mistake.
+
+    >>> squared_error(torch.zeros(2), torch.tensor([1.0, 0.5])).tolist()
+    [0.25, 0.0]
+    """
+    return (preference_probability(logits, noise=noise) - preference).square()
+
+
+def preference_loss(
+    logits: Tensor,
+    preference: Tensor,
+    weight: Tensor | None = None,
+    *,
+    noise: float = 0.0,
+    loss: AnswerLoss | None = None,
+) -> Tensor:
+    """Mean loss of answers under the model, by default the cross-entropy, one number per member.
+
+    Args:
+        logits: `[..., P]`
+        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together; NaN (declined) is ignored.
+        weight: `[P]` or `[..., P]`; ones by default.
+        noise: `ε` of the cross-entropy, in [0, 1).
+        loss: of each answer, in place of the cross-entropy; it takes `noise` itself.
+
+    Returns:
+        `[...]` the weighted sum divided by `P`, so that a minibatch's gradient does not depend on
+        its size and bootstrap weights keep their meaning.
+
+    Raises:
+        ConfigError: the loss gives numbers of another shape than the logits have.
+
+    >>> preference_loss(torch.zeros(1), torch.tensor([1.0])).item()  # log 2
+    0.6931471824645996
+    """
+    answered = ~torch.isnan(preference)
+    target = torch.where(answered, preference, 0.5)
+    each = cross_entropy(logits, target, noise=noise) if loss is None else loss(logits, target)
+    expected, got = f"one number per answer, of shape {[*logits.shape]}", f"{[*each.shape]}"
+    ConfigError.check(each.shape == logits.shape, "loss of answers", expected, got)
+    each = torch.where(answered, each, 0.0)
+    return (each if weight is None else each * weight).sum(-1) / max(1, preference.shape[-1])
 
 
 def preference_accuracy(logits: Tensor, preference: Tensor) -> Tensor:

@@ -133,18 +133,20 @@ class OfflineLearner(ABC, Generic[Settings]):
         *,
         checkpoint_every: int,
         on_progress: OnProgress,
+        every: int = 1_000,
     ) -> None:
         """Make the planned updates, going on from the last state in a file if it is there.
 
         Rewards `[S, T]` take the place of the episodes' own. The file is written every
-        `checkpoint_every` updates; `on_progress` is called every thousand and then.
+        `checkpoint_every` updates; `on_progress` is called then and after `every` updates.
         """
         data = Transitions.of(episodes, rewards=rewards, device=self.device)
         if state.is_file():
             self.load_state(load_training(state))
         while self.step < self.steps:
             ahead = checkpoint_every - self.step % checkpoint_every
-            self.fit(data, min(ahead, self.steps - self.step), on_progress=on_progress)
+            steps = min(ahead, self.steps - self.step)
+            self.fit(data, steps, on_progress=on_progress, every=every)
             with writing(state, durable=True) as draft:
                 save_file(self.state(), draft)
 

@@ -50,6 +50,7 @@ class LearnerConfig:
     has_target: ClassVar[bool] = False  # whether policies have target returns
     together: ClassVar[bool] = True  # whether agents are one batched computation
     updates: ClassVar[int] = 100_000  # a tenth of the papers', enough for some thousand steps
+    every: ClassVar[int] = 1_000  # updates between two reports of progress, at most
 
     @classmethod
     def of_run(cls, run: Any) -> "LearnerConfig":  # noqa: ARG003  # for others to look at
@@ -286,6 +287,7 @@ class DTConfig(LearnerConfig):
     has_target = True
     together = False
     updates = 10_000  # whose minibatches have twenty times as many steps
+    every = 100
     has_critics: ClassVar[bool] = False
 
     context: int = 20

@@ -4,21 +4,22 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import gymnasium
 import numpy as np
 import stable_baselines3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.data.episodes import Episodes, join
+from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
 from preferl.envs.simulators import Environment, is_mujoco
 from preferl.errors import CheckpointError, ConfigError
 from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
-from preferl.evaluation.rollout import make_task_env, rollout
+from preferl.evaluation.rollout import rollout, task_env
 from preferl.online.algorithms import make_environments
 from preferl.online.checkpoints.policy_folder import load_policy, read_vecnormalize, spaces_alone
 from preferl.online.wrappers.feedback_controls import stack_states
@@ -30,19 +31,22 @@ BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")
 """What statistics beside a zip file are called by RL Zoo and by most others."""
 
 
-def task_environments(env: str, count: int, *, seed: int, states: bool) -> VecEnv:
+def task_environments(
+    env: str | EnvConfig,
+    count: int,
+    *,
+    seed: int,
+    states: bool,
+    pictures: bool = False,
+    vec_env: VecEnvKind = "dummy",
+) -> VecEnv:
     """Copies of the environment in which policies of a task are evaluated, seeded in a row.
 
-    With `states` their infos have `state`, see `RecordsStates`.
+    With `states` their infos have `state`, see `RecordsStates`; they draw with `pictures`.
     """
-
-    def make() -> gymnasium.Env[Any, Any]:
-        made = make_task_env(env)
-        return RecordsStates(made) if states else made
-
-    venv = DummyVecEnv([make] * count)
-    venv.seed(seed)
-    return venv
+    wrap, drawn = RecordsStates if states else None, {"render_mode": "rgb_array"}
+    make = partial(task_env(env), **(drawn if pictures else {}))
+    return make_environments(make, count, seed=seed, wrap=wrap, vec_env=vec_env)
 
 
 def has_states(env: Environment) -> bool:
@@ -51,7 +55,9 @@ def has_states(env: Environment) -> bool:
     return is_mujoco(env) or getattr(env.unwrapped, "state", None) is not None
 
 
-def record(policy: Policy, env: str, steps: int, *, seed: int, environments: int = 4) -> Episodes:
+def record(
+    policy: Policy, env: EnvSource, steps: int, *, seed: int, environments: int = 4
+) -> Episodes:
     """At least `steps` steps over all parallel environments, with the environment's rewards.
 
     The policy is anything with `predict`; it acts as it was trained to, not greedily.

@@ -2,22 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final, final
 
-import gymnasium
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from torch import Tensor, nn
 
-from preferl.envs.simulators import Environment, register_worlds
-from preferl.errors import ConfigError, require_in
+from preferl.envs.checks import Environment
+from preferl.envs.config import EnvSource, VecEnvKind
+from preferl.envs.factory import make_env
+from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.online.configs import AlgorithmConfig
 from preferl.registry import ALGORITHMS
+from preferl.training.configs import usable_device
+from preferl.trust import safe_children
 
 NATURE_SIDE: Final = 36
 """Pixels on a side that stable-baselines3's network needs (that of Mnih et al. 2015)."""
@@ -30,8 +34,10 @@ def build_algorithm(
 
     The config is of a kind that `preferl.registry.ALGORITHMS` has: `hidden` in it are the units of
     each layer, all else is what the algorithm's constructor takes. SB3 seeds torch and numpy
-    globally. Actions that the algorithm cannot take are a `ConfigError`.
+    globally. Actions that the algorithm cannot take, and a device that torch lacks, are a
+    `ConfigError`.
     """
+    device = usable_device(device)
     settings, seen = asdict(config), env.observation_space
     hidden = settings.pop("hidden", None)
     pictures = picture_policy(seen)
@@ -51,21 +57,37 @@ def build_algorithm(
 
 
 def make_environments(
-    env: str, count: int, *, seed: int, wrap: Callable[[Environment], Environment] | None = None
+    env: EnvSource,
+    count: int,
+    *,
+    seed: int,
+    wrap: Callable[[Environment], Environment] | None = None,
+    vec_env: VecEnvKind = "dummy",
 ) -> VecEnv:
-    """Several copies of a registered environment, seeded in a row, each inside of `wrap`.
+    """Several copies of an environment, seeded in a row, each inside of a monitor and of `wrap`.
+
+    Args:
+        env: as of `preferl.envs.config.EnvConfig`; of a run's settings, `env_factory(config)`.
+        count: `V`.
+        seed: of the first copy; each later one adds 1.
+        wrap: wraps each copy last.
+        vec_env: "dummy" steps them in turn, "subproc" each in a process of its own, for which a
+            script needs `if __name__ == "__main__":`.
 
     Raises:
-        ConfigError: an id that gymnasium does not know, or fewer than one copy.
+        ConfigError: no such environment, fewer than one copy, or a process that ended.
     """
     require_in("environments", count, 1, float("inf"))
-    register_worlds()
+    require_one_of("vec_env", vec_env, VecEnvKind)
+    kind = DummyVecEnv if vec_env == "dummy" else SubprocVecEnv
     try:
-        return make_vec_env(env, count, seed=seed, wrapper_class=wrap)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        expected, got = "an id that gymnasium knows", f"{env!r} ({error})"
-        fix = "List them with gymnasium.pprint_registry()."
-        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix) from error
+        with safe_children():
+            make = partial(make_env, env)
+            return make_vec_env(make, count, seed=seed, wrapper_class=wrap, vec_env_cls=kind)
+    except (EOFError, ConnectionError) as error:
+        expected, got = f"{count} processes with an environment each", "one that ended"
+        fix = 'Guard the script with `if __name__ == "__main__":`, or choose "dummy".'
+        raise ConfigError.mismatch("vec_env", expected=expected, got=got, fix=fix) from error
 
 
 def use_threads(count: int) -> None:

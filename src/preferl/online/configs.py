@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal, cast, final, get_args
 
 from preferl.configs import takes_old_names
-from preferl.errors import ConfigError, require_in, require_one_of
+from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
+from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.feedback.protocols import Teacher
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
@@ -92,22 +93,64 @@ AlgorithmConfig = PPOConfig | SACConfig
 Reference = Literal["answers", "experience"]
 
 
+@final
+@dataclass(frozen=True)
+class WarmStartConfig:
+    """Comparisons and episodes that exist already, for a run to begin with.
+
+    A run learns from the comparisons before its first query, and later from them and the new
+    answers together. `max_comparisons` does not count them.
+
+    Attributes:
+        comparisons: folders of earlier runs, or of comparisons.
+        demonstrations: recorded episodes that the labels are about: a path or name that
+            `preferl.data.sources.load_source` reads.
+        labels: a folder of Uni-RLHF or Preference Transformer labels for the demonstrations.
+        episodes: recorded episodes that queries are about, too, as long as they are among the
+            newest `buffer_steps`; read as the demonstrations.
+
+    Raises:
+        ConfigError: labels without demonstrations, or the other way round.
+    """
+
+    comparisons: tuple[Path, ...] = ()
+    demonstrations: Path | None = None
+    labels: Path | None = None
+    episodes: Path | None = None
+
+    def __post_init__(self) -> None:
+        both = (self.labels is None) == (self.demonstrations is None)
+        expected, fix = "labels and demonstrations together", "Labels are rows of demonstrations."
+        got = "labels alone" if self.demonstrations is None else "demonstrations alone"
+        ConfigError.check(both, "warm_start", expected, got, fix)
+
+    @property
+    def given(self) -> bool:
+        """Whether there are comparisons or labels to learn from."""
+        return bool(self.comparisons) or self.labels is not None
+
+
 @takes_old_names
 @dataclass(frozen=True)
-class OnlineConfig(QueryConfig):
+class OnlineConfig(EnvConfig, QueryConfig):
     """A whole run of learning from preferences while acting.
 
     Attributes:
-        env: id of a registered gymnasium environment.
         environments: how many copies act in parallel.
+        vec_env: "dummy" steps the copies in turn, "subproc" each in a process of its own, which
+            pays off where a step takes milliseconds. Scripts then need
+            `if __name__ == "__main__":`.
         steps: environment steps in all, exploration included.
-        comparisons: queries in all.
+        comparisons: queries in all; 0 where a warm start is all that is learned from.
         iterations: times the policy learns; queries are put before the first and between them.
         initial_steps: of the untrained policy, about which the first queries are.
         initial_fraction: share of the queries that are put then.
         initial_epochs: passes of the first fit, which has the most to learn; None as any other.
         schedule: how the other queries are spread; `learn_from_preferences` takes functions, too.
         algorithm: what improves the policy.
+        final_queries: whether queries are put after the last learning, too, for a last fit: the
+            saved reward then knows what the agent has come to, but the agent has not learned from
+            these answers. By default it has learned from every answer.
         exploration_fraction: share of steps in which a random policy takes over now and then.
         random_probability: of taking over, whenever it is drawn who acts.
         switch_probability: per step, of drawing again who acts.
@@ -116,19 +159,29 @@ class OnlineConfig(QueryConfig):
         teacher: answers unless a feedback of yours is given; by the environment's own reward, or
             another one of `preferl.registry.TEACHERS`, which files name by `kind`.
         max_comparisons: answers kept, the newest; None keeps all.
+        warm_start: comparisons and episodes that exist already.
+        validation: share of the answers that are held out of every fit, to validate it. They stay
+            held out, by clips, as in the reward service. By default none are, and members of an
+            ensemble are validated on their out-of-bag answers. A `patience` or penalty band of one
+            network, which has none of these, goes by the held-out ones.
         pessimism: deviations over members taken off the mean; 0 is the mean.
         reference: the steps over which rewards are normalised: of the clips that "answers" are
             about, which change slowly, or of all recent "experience", which follows the agent.
         reward_deviation: of the rewards, for each member before they are combined.
         centre: whether rewards have zero mean. A shift matters where episodes end early.
+        eval_every: environment steps from one evaluation of the policy while it learns to the next:
+            whole episodes without exploring, in environments of their own, by the true reward. None
+            makes some ten in all, 0 none.
+        eval_episodes: of each evaluation. 10 show a trend; the report evaluates by more.
         device: of all networks: "cpu", "cuda" or "auto".
 
     Raises:
         ConfigError: a setting out of its range, or settings that do not go together.
     """
 
-    env: str = "Pendulum-v1"
+    env: EnvSource = "Pendulum-v1"
     environments: int = 4
+    vec_env: VecEnvKind = "dummy"
     steps: int = 100_000
     comparisons: int = 200
     iterations: int = 10
@@ -136,6 +189,7 @@ class OnlineConfig(QueryConfig):
     initial_fraction: float = 0.25
     initial_epochs: int | None = 50
     schedule: ScheduleName = "hyperbolic"
+    final_queries: bool = False
     algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
     exploration_fraction: float = 0.05
     random_probability: float = 0.5
@@ -144,22 +198,44 @@ class OnlineConfig(QueryConfig):
     trainer: RewardTrainerConfig = field(default_factory=RewardTrainerConfig)
     teacher: Teacher = field(default_factory=ScriptedTeacher)
     max_comparisons: int | None = None
+    warm_start: WarmStartConfig = field(default_factory=WarmStartConfig)
+    validation: float = 0.0
     pessimism: float = 0.0
     reference: Reference = "answers"
     reward_deviation: float = 1.0
     centre: bool = True
+    eval_every: int | None = None
+    eval_episodes: int = 10
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        _require(self, ("steps", "comparisons", "iterations", "initial_steps"), 1)
+        EnvConfig.__post_init__(self)
+        QueryConfig.__post_init__(self)
+        require_one_of("vec_env", self.vec_env, VecEnvKind)
+        _require(self, ("environments", "iterations", "eval_episodes"), 1)
+        _require(self, ("comparisons",), 0)
+        if self.eval_every is not None:
+            _require(self, ("eval_every",), 0)
+        self._require_budget()
+        require_share("validation", self.validation)
         require_one_of("reference", self.reference, Reference)
         members = members_of(self.model)
         blind = self.sampler == "informative" and self.acquisition != "entropy" and members < 2
         expected = '"informative" with several members, which disagree'
         fix = 'Give the model several members, ask by acquisition="entropy", or "uniform".'
         ConfigError.check(not blind, "sampler", expected, "one network", fix)
-        require_validation(self.trainer, members=members)
+        require_validation(self.trainer, members=members, held_out=self.validation > 0)
+
+    def _require_budget(self) -> None:
+        """Raise `ConfigError` unless every iteration can make a step in each environment."""
+        _require(self, ("initial_steps",), self.environments)
+        least = self.initial_steps + self.iterations * self.environments
+        expected = (
+            f"at least {least:,}: {self.initial_steps:,} initial_steps, and one step of each of "
+            f"{self.environments} environments in each of {self.iterations} iterations"
+        )
+        fix = "Allow more steps, or fewer initial_steps or iterations."
+        ConfigError.check(self.steps >= least, "steps", expected, f"{self.steps:,}", fix)
 
 
 @dataclass(frozen=True)
@@ -195,7 +271,7 @@ Unit = Literal["episodes", "steps"]
 
 @final
 @dataclass(frozen=True)
-class DatasetConfig:
+class DatasetConfig(EnvConfig):
     """A data set of mixed quality that is recorded here: which policies act, and how much of each.
 
     A *medium* policy is the checkpoint whose mean return is nearest to
@@ -204,7 +280,6 @@ class DatasetConfig:
     of training, spread evenly from the first to the last.
 
     Attributes:
-        env: id of the environment.
         mix: how much of each tier, such as `random:200,medium:200,expert:200,replay:100`; they
             are recorded, and lie in the data set, in this order.
         unit: what the mix counts. With `"steps"` a tier has at least as many, since episodes are
@@ -220,6 +295,9 @@ class DatasetConfig:
         training_environments: side by side while training; None takes one for soft actor-critic,
             which updates after each step of all of them, and eight for PPO.
         environments: side by side while recording.
+        vec_env: "dummy" steps environments in turn, "subproc" each in a process of its own.
+        pictures: record what the environment draws at each step, for people, where no state is
+            enough to draw it again. 1,000 steps take 8 MB.
         deterministic: record the most likely actions, not drawn ones; a tier then covers one path.
         policy: the expert, in place of training one: a policy folder of a preferl run, or a
             `.zip` of stable-baselines3. There is then neither a medium nor a replay tier.
@@ -236,7 +314,7 @@ class DatasetConfig:
     {'random': 20, 'expert': 5}
     """
 
-    env: str
+    env: EnvSource = field()  # has to be given
     mix: str = "random:200,medium:200,expert:200,replay:200"
     unit: Unit = "episodes"
     train_steps: int = 200_000
@@ -246,6 +324,8 @@ class DatasetConfig:
     algorithm: AlgorithmConfig | None = None
     training_environments: int | None = None
     environments: int = 8
+    vec_env: VecEnvKind = "dummy"
+    pictures: bool = False
     deterministic: bool = False
     policy: Path | None = None
     trust_pickle: bool = False
@@ -254,7 +334,9 @@ class DatasetConfig:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_one_of("unit", self.unit, Unit)
+        require_one_of("vec_env", self.vec_env, VecEnvKind)
         _require(self, ("train_steps", "checkpoint_every", "judge_episodes", "environments"), 1)
         if self.training_environments is not None:
             _require(self, ("training_environments",), 1)

@@ -8,7 +8,7 @@ Learning", mix their locomotion data in this manner.
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,10 @@ from stable_baselines3.common.vec_env import VecEnv
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_new_minari, save_minari
-from preferl.errors import ConfigError, StorageError
+from preferl.envs.checks import require_usable
+from preferl.envs.factory import draws
+from preferl.errors import ConfigError, StorageError, require_in
+from preferl.evaluation.curve import Evaluation
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.evaluation.rollout import task_env
@@ -34,9 +37,11 @@ from preferl.online.algorithms import build_algorithm
 from preferl.online.checkpoints.policy_folder import load_policy, save_policy
 from preferl.online.checkpoints.run_checkpoint import resume_run, save_run
 from preferl.online.configs import AlgorithmConfig, DatasetConfig, PPOConfig, SACConfig, Tier
+from preferl.online.diagnostics import SinkWriter
+from preferl.online.rollouts import learn_within, least_steps
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.reading import read_object, reading
-from preferl.reporting import JsonlSink, MetricSink
+from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.shapes import IntArray
 from preferl.training.checkpoint_folder import has_run, require_own
@@ -60,6 +65,7 @@ def record_dataset(
     *,
     policy: Policy | None = None,
     minari: str | None = None,
+    report_to: Sequence[str] = PLACES_BY_DEFAULT,
     resume: bool = False,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
@@ -76,6 +82,7 @@ def record_dataset(
         out: the folder; an older run there moves aside, unless it is resumed.
         policy: the expert, in place of training or loading one.
         minari: id of a Minari data set that is written as well, such as `mine/cheetah/mixed-v0`.
+        report_to: where metrics of training go: some of `jsonl`, `tensorboard`, `wandb`.
         resume: go on with the recording that is in `out`, which must have the same settings.
         on_progress: called with what is done, how far it is, and how far it goes.
 
@@ -97,7 +104,8 @@ def record_dataset(
     require_openable(out, resume=resume)  # before what takes long
     if minari is not None:
         require_new_minari(minari)
-    recording = _Recording(config, policy, on_progress)
+    require_places(report_to)
+    recording = _Recording(config, policy, report_to, on_progress)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
         try:
             return recording.run(folder, minari)
@@ -152,12 +160,20 @@ class _Recording:
     _folder: RunFolder
 
     def __init__(
-        self, config: DatasetConfig, policy: Policy | None, on_progress: OnProgress | None
+        self,
+        config: DatasetConfig,
+        policy: Policy | None,
+        places: Sequence[str],
+        on_progress: OnProgress | None,
     ) -> None:
-        self.doing = ""
+        self.doing, self._places = "", places
         self._config, self._on_progress = config, on_progress or (lambda *_: None)
-        env = task_env(config.env)()
-        self._states, actions = has_states(env), env.action_space
+        require_usable(task_env(config), f"environment {config.env_name}")
+        drawn, expected = not config.pictures or draws(task_env(config)), "one that draws pictures"
+        fix = 'Name "rgb_array" in its `render_modes`, and take `render_mode`.'
+        ConfigError.check(drawn, f"environment {config.env_name}", expected, "none", fix)
+        env = task_env(config)()
+        self._states, actions = has_states(env) or config.pictures, env.action_space
         env.close()
         suited = SACConfig() if isinstance(actions, spaces.Box) else PPOConfig(n_steps=256)
         self._algorithm: AlgorithmConfig = config.algorithm or suited
@@ -173,8 +189,9 @@ class _Recording:
             self._policies["expert"] = policy
         self._trains = not config.amounts.keys() <= self._policies.keys()
         if self._trains:  # which would raise later what this raises now
-            with closing(task_environments(config.env, 1, seed=config.seed, states=False)) as venv:
-                self._build(venv, most_steps=1)
+            with closing(self._environments(self._copies, config.seed, states=False)) as venv:
+                least = least_steps(self._build(venv, most_steps=1))
+            require_in("train_steps", config.train_steps, least, float("inf"))
         self._steps: dict[str, int] = {}
         self._experience: Episodes | None = None
 
@@ -190,19 +207,31 @@ class _Recording:
             for name in ("random", "expert")
             if name in self._policies
         }
-        about = {"env": config.env, "seed": config.seed, "references": references}
+        about = {"env": config.env_name, "seed": config.seed, "references": references}
         about["tiers"] = self._about(tiers)
         self._report("writing", 0, 1)
         episodes, beside = join(list(tiers.values())), about | {"versions": versions()}
         save_episodes(folder.path("episodes"), episodes, about=beside)
         if minari is not None:
             algorithm = None if config.policy else type(self._algorithm).__name__
-            save_minari(episodes, minari, env=config.env, algorithm=algorithm, about=beside)
+            save_minari(episodes, minari, env=task_env(config)(), algorithm=algorithm, about=beside)
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
         folder.result(result)
         shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
+
+    def _environments(self, count: int, seed: int, *, states: bool) -> VecEnv:
+        """Copies of the environment, which record with `states` what pictures are drawn from."""
+        config, pictures = self._config, states and self._config.pictures
+        kept: dict[str, Any] = {"states": states, "pictures": pictures}
+        return task_environments(config, count, seed=seed, vec_env=config.vec_env, **kept)
+
+    @property
+    def _copies(self) -> int:
+        """Environments that policies are trained in."""
+        usual = 1 if isinstance(self._algorithm, SACConfig) else 8
+        return self._config.training_environments or usual
 
     def _build(self, env: VecEnv, most_steps: int) -> BaseAlgorithm:
         algorithm = self._algorithm
@@ -217,21 +246,20 @@ class _Recording:
         """
         config, folder = self._config, self._folder
         kept, wanted = folder.path("training"), config.target_return
-        usual = 1 if isinstance(self._algorithm, SACConfig) else 8
-        count = config.training_environments or usual
-        venv = task_environments(config.env, count, seed=config.seed, states=self._states)
+        venv = self._environments(self._copies, config.seed, states=self._states)
         with (
-            closing(JsonlSink(folder.path("metrics.jsonl"))) as sink,
+            closing(open_sinks(self._places, folder.folder)) as sink,
             closing(EpisodeRecorder(venv, states=self._states)) as recorder,
         ):
             agent = self._build(recorder, config.train_steps)
-            agent.set_logger(Logger(folder=None, output_formats=[]))
+            writer = SinkWriter(sink, lambda: agent.num_timesteps)
+            agent.set_logger(Logger(folder=None, output_formats=[writer]))
             if has_run(kept):
                 resume_run(kept, agent)
                 self._evaluate(agent, sink)
             else:
                 require_own(kept, 0)
-            while agent.num_timesteps < config.train_steps:
+            while config.train_steps - agent.num_timesteps >= least_steps(agent):
                 known = [*evaluated(folder.folder).values()]
                 if wanted is not None and known and known[-1] >= wanted:
                     break
@@ -254,8 +282,11 @@ class _Recording:
             return True
 
         progress(before)
-        ahead = self._config.checkpoint_every - before % self._config.checkpoint_every
-        agent.learn(min(ahead, total - before), callback=on_step, reset_num_timesteps=False)
+        every = self._config.checkpoint_every
+        ahead = every - before % every
+        while ahead < least_steps(agent):
+            ahead += every
+        learn_within(agent, min(ahead, total - before), callback=on_step)
 
     def _evaluate(self, agent: BaseAlgorithm, sink: MetricSink) -> None:
         """Keep and evaluate the present policy, unless that is done."""
@@ -266,11 +297,11 @@ class _Recording:
         save_policy(self._folder.path(f"checkpoints/{step:09d}"), agent, self._algorithm)
         report = evaluate_policy(
             agent,
-            task_env(config.env),
+            task_env(config),
             episodes=config.judge_episodes,
             seed=config.seed + SEEDS["checkpoints"],
         )
-        sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
+        sink.log(Evaluation(step, report).metrics(), step)
         write_json(file, report.to_json())
 
     def _choose_policies(self, steps: int) -> None:
@@ -295,10 +326,8 @@ class _Recording:
 
     def _acted(self, tier: Tier) -> Episodes:
         config, amount = self._config, self._config.amounts[tier]
-        venv = task_environments(
-            config.env, config.environments, seed=config.seed + SEEDS[tier], states=self._states
-        )
-        with closing(venv):
+        seed, states = config.seed + SEEDS[tier], self._states
+        with closing(self._environments(config.environments, seed, states=states)) as venv:
             return act(
                 self._policies[tier],
                 venv,
@@ -329,7 +358,7 @@ class _Recording:
         self._report(f"evaluating {name}", 0, 1)
         return evaluate_policy(
             self._policies[name],
-            task_env(self._config.env),
+            task_env(self._config),
             episodes=20,
             seed=self._config.seed + SEEDS["references"],
             deterministic=self._config.deterministic,

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, final
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.vec_env import (
@@ -22,6 +22,8 @@ from stable_baselines3.common.vec_env import (
 
 from preferl.aliases import accepts_former_names
 from preferl.data.episodes import Episodes
+from preferl.envs.checks import require_usable
+from preferl.envs.factory import draws, env_factory
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
@@ -29,18 +31,24 @@ from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.checkpoints.env_state import env_state
 from preferl.online.checkpoints.run_checkpoint import agent_state, restore_agent
 from preferl.online.configs import OnlineConfig, PPOConfig
+from preferl.online.diagnostics import RolloutHooks, SinkWriter
+from preferl.online.rollouts import learn_within, listed
 from preferl.online.wrappers.exploration import ExplorationPolicy, explore, require_reset
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv, RecordsStates
 from preferl.online.wrappers.recording import zeros_of
 from preferl.online.wrappers.replay import relabel_replay, replay_of, require_relabelling
 from preferl.online.wrappers.reward_computer import WindowReward
+from preferl.reporting import MetricSink
 from preferl.training.reward_trainer import RewardTrainer
 
 LOGGER = logging.getLogger(__name__)
 
 
 class PolicyLearner(Protocol):
-    """An agent in its environments, whatever library it comes from."""
+    """An agent in its environments, whatever library it comes from.
+
+    It also has `steps`, the environment steps that it has taken in all.
+    """
 
     def learn(self, steps: int) -> Episodes:
         """Act for `steps` more environment steps, improve, and return the experience."""
@@ -62,8 +70,9 @@ class SB3Learner:
     algorithm learns in slices, as in one run:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
-    - Steps are environment steps, exploration included. What a rollout takes beyond the steps
-      asked for is taken off the next calls.
+    - Steps are environment steps, exploration included, and never more than were asked for: the
+      last rollout of a call shrinks to fit (`learn_within`). The next call makes what is left,
+      which is less than a minibatch, or than a rollout that cannot shrink.
     - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
       environments are reset before the algorithm acts again.
 
@@ -105,12 +114,10 @@ class SB3Learner:
         self._exploration = ExplorationPolicy(
             algorithm, algorithm.action_space, rng, random_probability, switch_probability
         )
-        if not isinstance(callback, list | BaseCallback | None):
-            callback = ConvertCallback(callback)
-        callback = [callback] if isinstance(callback, BaseCallback) else callback
-        self._callback = _Watch(callback or [])
+        self._hooks = RolloutHooks()
+        self._callback = [*listed(callback), self._hooks]
         self._asked = 0
-        self._unexplored = 0.0  # exploration steps asked for and not yet made; below 0 after extra
+        self._unexplored = 0.0  # exploration steps asked for and not yet made
         _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / self.total_steps))
         if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
             # SB3 would make a log folder for each slice of a quiet algorithm.
@@ -124,29 +131,37 @@ class SB3Learner:
     def learn(self, steps: int) -> Episodes:
         """Explore for a share of `steps`, let the algorithm learn for the rest.
 
-        Over all calls, the steps used exceed those asked for by less than one rollout: a call
-        that finds enough of them used already does not learn.
+        Over all calls, at most the steps that were asked for are used, and all but a few of them:
+        a call makes what the calls before it left.
 
         Returns:
             The episodes that ended in this call, with the environments' rewards. If they hold
             half of its steps or less, those under way as well, cut here, so that there is
-            something to compare; none if the call had nothing to do.
+            something to compare; none if the call made no step.
         """
         before = self.steps
         with self._asking(steps):
             self._explore(self.exploration_fraction * steps)
             self._improve(self._asked - self.steps)
-        finished = self.env.core.recording.finished_steps
-        return self._taken(cut=2 * finished <= self.steps - before)
+        finished, made = self.env.core.recording.finished_steps, self.steps - before
+        return self._taken(cut=made > 0 and 2 * finished <= made)
 
     def explore(self, steps: int) -> Episodes:
-        """Act for `steps` as while exploring, rounded up to whole vector steps; learn nothing.
+        """Act for `steps` as while exploring, in whole vector steps; learn nothing.
 
         All episodes of the call are returned; the last are cut, since environments are reset next.
         """
         with self._asking(steps):
             self._explore(steps)
         return self._taken(cut=True)
+
+    def report_to(self, sink: MetricSink) -> None:
+        """Log stable-baselines3's diagnostics to a sink from now on, by environment steps used."""
+        self._hooks.writer = SinkWriter(sink, lambda: self.steps)
+
+    def before_rollout(self, call: Callable[[], None]) -> None:
+        """Call a function between two rollouts of the algorithm from now on."""
+        self._hooks.before_rollout = call
 
     def set_reward(self, reward: WindowReward | AnyReward) -> None:
         """Learn on `reward` from now on, and relabel a replay buffer.
@@ -191,13 +206,19 @@ class SB3Learner:
         self._asked += steps
         try:
             yield
-        finally:  # what was not taken after an interrupt is not asked for again
-            self._asked = min(self._asked, self.steps)
+        except BaseException:
+            self._forget_the_rest()
+            raise
+
+    def _forget_the_rest(self) -> None:
+        """Let later calls not make what an interrupt or a callback kept this one from."""
+        self._asked = min(self._asked, self.steps)
 
     def _explore(self, steps: float) -> None:
         self._unexplored += steps
         env = _environment(self.algorithm)
-        vector_steps = int(np.ceil(self._unexplored / env.num_envs - 1e-9))
+        left = max(0, self._asked - self.steps)
+        vector_steps = int((min(self._unexplored, left) + 1e-9) // env.num_envs)
 
         def count() -> None:
             self._unexplored -= env.num_envs
@@ -208,17 +229,14 @@ class SB3Learner:
     def _improve(self, steps: int) -> None:
         if steps <= 0:
             return
-        self._callback.stopped, whole = False, False
+        whole = False
         try:
-            self.algorithm.learn(
-                steps,
-                callback=self._callback,
-                reset_num_timesteps=False,
-                progress_bar=self.progress_bar,
+            whole = learn_within(
+                self.algorithm, steps, callback=self._callback, progress_bar=self.progress_bar
             )
-            whole = not self._callback.stopped
         finally:
             if not whole:
+                self._forget_the_rest()
                 require_reset(self.algorithm)
 
     def _taken(self, *, cut: bool) -> Episodes:
@@ -228,17 +246,6 @@ class SB3Learner:
         nothing, rewards = zeros_of(self.env.observation_space, (0,)), np.zeros(0, np.float32)
         actions = np.asarray(zeros_of(self.env.action_space, (0,)))
         return Episodes(nothing, actions, rewards, np.zeros(0, bool), nothing, np.zeros(0, int))
-
-
-class _Watch(CallbackList):
-    """The user's callbacks, and whether one of them stopped the rollout."""
-
-    stopped = False
-
-    def _on_step(self) -> bool:
-        going_on = super()._on_step()
-        self.stopped = not going_on
-        return going_on
 
 
 @dataclass(eq=False)
@@ -299,19 +306,25 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     """The agent that a config describes, in its environments."""
     if isinstance(config.algorithm, PPOConfig):
-        # An iteration shorter than a rollout does not learn where an earlier one ran ahead.
         rollout = config.algorithm.n_steps * config.environments
         learning = (1 - config.exploration_fraction) * (config.steps - config.initial_steps)
         if learning / config.iterations < rollout:
             LOGGER.warning(
-                "An iteration has %d steps to learn from and a rollout takes %d (n_steps * "
-                "environments), so some will not learn. Take more steps, fewer iterations or "
-                "shorter rollouts.",
+                "An iteration has %d steps to learn from, and a rollout takes %d (n_steps * "
+                "environments), so rollouts shrink to fit. An iteration with less than a minibatch "
+                "(batch_size, %d) leaves its steps to the next. Take more steps, fewer iterations "
+                "or shorter rollouts.",
                 learning / config.iterations,
                 rollout,
+                config.algorithm.batch_size,
             )
+    make = env_factory(config)
+    require_usable(make, f"environment {config.env_name}")
     wrap = RecordsStates if config.states else None
-    env = make_environments(config.env, config.environments, seed=config.seed, wrap=wrap)
+    if config.states and draws(make):
+        make = partial(make, render_mode="rgb_array")
+    count, seed, kind = config.environments, config.seed, config.vec_env
+    env = make_environments(make, count, seed=seed, wrap=wrap, vec_env=kind)
     return SB3Learner(
         build_algorithm(config.algorithm, env, seed=config.seed, device=config.device),
         total_steps=config.steps,

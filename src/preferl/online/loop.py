@@ -1,11 +1,8 @@
 """Act, ask, fit, switch rewards: learning while acting (Christiano et al. 2017, section 2.2)."""
 
-import shutil
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
 
@@ -16,17 +13,29 @@ from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import sample_segments
-from preferl.errors import CheckpointError, ConfigError, DataError, FeedbackError
-from preferl.feedback.instant import InstantFeedback
+from preferl.envs.config import EnvSource
+from preferl.envs.factory import env_factory
+from preferl.errors import CheckpointError, ConfigError, DataError, require_in
+from preferl.feedback.instant import InstantFeedback, check_pairs
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
 from preferl.feedback.schedule import PlannedIteration, Schedule, plan
-from preferl.files import write_json, writing
 from preferl.functional.preference import lower_bound, mean
-from preferl.online.checkpoints.run_checkpoint import global_generators, restore_generators
+from preferl.models.spaces import check_spaces
+from preferl.online.answers import (
+    FixedData,
+    LearningSet,
+    QueryMetrics,
+    latest,
+    load_fixed,
+    query_metrics,
+)
+from preferl.online.checkpoints.answer_journal import AnswerJournal
 from preferl.online.configs import OnlineConfig
+from preferl.online.evaluations import AgentEvaluations, OnEvaluation
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
-from preferl.online.wrappers.feedback_config import LengthGuard
+from preferl.online.reports import IterationReport, OnlineReport
+from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
 from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink, Sinks
@@ -36,83 +45,20 @@ from preferl.training.checkpoint_folder import (
     RESTORE,
     has_run,
     read_checkpoint,
-    read_state,
-    require_same,
     write_checkpoint,
-    write_state,
 )
-from preferl.training.fit import FitReport
+from preferl.training.configs import needs_validation
+from preferl.training.fit import FitReport, Validation
+from preferl.training.generators import global_generators, restore_generators
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler
 from preferl.versioned import version_folder, versions
 
-FORMAT: Final = 2
+LOGGER = logging.getLogger(__name__)
+
+FORMAT: Final = 4
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
-
-
-@final
-@dataclass(frozen=True)
-class IterationReport:
-    """What one round of act, ask and fit did.
-
-    Attributes:
-        iteration: its number; 0 came before the policy learned.
-        iterations: number of the last one.
-        env_steps: used so far.
-        comparisons: answered so far.
-        fit: of the reward model; None where nothing was asked.
-        mean_return: of the iteration's whole episodes by the environment's reward, NaN without any.
-        episodes: how many those were.
-    """
-
-    iteration: int
-    iterations: int
-    env_steps: int
-    comparisons: int
-    fit: FitReport | None
-    mean_return: float
-    episodes: int
-
-    turn = property(attrgetter("iteration"), doc="Former name of `iteration`.")
-
-    def metrics(self) -> dict[str, float]:
-        """The numbers of this iteration for a metric sink."""
-        values = {"policy/true_return": self.mean_return, "feedback/answers": self.comparisons}
-        if self.fit is not None:
-            last = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
-            values |= {f"reward/{name}": getattr(self.fit, name)[-1] for name in last}
-            values["reward/seconds"] = self.fit.seconds
-        return values
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class OnlineReport:
-    """What a run came to.
-
-    Attributes:
-        iterations: what each iteration did.
-        reward: the last learned reward; None if the run ended before there was one.
-        comparisons: all answers kept; None if there are none.
-        env_steps: used in all, exploration included.
-        seconds: wall time.
-        interrupted: whether somebody stopped it early.
-        learner: the agent that learned.
-        experience: the latest episodes, as far as `buffer_steps` reaches.
-    """
-
-    iterations: tuple[IterationReport, ...]
-    reward: RewardFunction | None
-    comparisons: Comparisons | None
-    env_steps: int
-    seconds: float
-    interrupted: bool
-    learner: Any
-    experience: Episodes | None
-
-    turns = property(attrgetter("iterations"), doc="Former name of `iterations`.")
-
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
@@ -131,9 +77,13 @@ def learn_from_preferences(
     trainer: RewardTrainer | None = None,
     sampler: PairSampler | None = None,
     schedule: Schedule | None = None,
+    comparisons: Comparisons | None = None,
+    episodes: Episodes | None = None,
     sink: MetricSink | None = None,
     on_iteration: OnIteration | None = None,
     on_answers: OnAnswers | None = None,
+    on_evaluation: OnEvaluation | None = None,
+    eval_env: EnvSource | None = None,
     checkpoints: Path | str | None = None,
 ) -> OnlineReport:
     """Teach an agent from comparisons; parts that are not given are built from the config.
@@ -148,9 +98,15 @@ def learn_from_preferences(
         trainer: fits the reward.
         sampler: chooses queries.
         schedule: how densely to ask after each share of the run.
+        comparisons: answers that exist already, to learn from together with new ones; beside those
+            of the config's `warm_start`.
+        episodes: recorded ones that queries may be about, too, likewise.
         sink: takes metrics, by environment step.
         on_iteration: called with the report of each iteration.
         on_answers: called with all answers when there are new ones, to keep them safe.
+        on_evaluation: called after each evaluation of the policy (`config.eval_every`).
+        eval_env: id or function that makes the environment of these evaluations; None takes the
+            config's, and beside a learner of your own evaluates nothing.
         checkpoints: folder in which the run is kept after each iteration. A run of the same
             settings resumes from there as if it had never stopped. Answers of the iteration under
             way are kept at once and not asked for again. Feedback of your own keeps its answers
@@ -160,11 +116,18 @@ def learn_from_preferences(
         CheckpointError: what is there is damaged, of other settings, or of an older version.
         ConfigError: settings that do not go together, or a learner without `snapshot` and
             `restore` where there are to be checkpoints.
-        DataError: no episode is long enough for a clip, or lengths differ and the config refuses.
+        DataError: no episode is long enough for a clip, lengths differ and the config refuses, or
+            data of a warm start that cannot be read.
+        SpaceError: comparisons or episodes of other spaces than the agent's.
     """
-    run = PreferenceLoop(config, teacher, feedback, learner, trainer, sampler, schedule)
+    run = PreferenceLoop(
+        *(config, teacher, feedback, learner, trainer, sampler, schedule),
+        data=(comparisons, episodes),
+        eval_env=eval_env,
+    )
     run.sink = sink or run.sink
     run.on_iteration, run.on_answers = on_iteration, on_answers
+    run.evaluations.on_evaluation = on_evaluation
     if checkpoints is not None:
         run.keep_in(Path(checkpoints))
     return run.through()
@@ -197,8 +160,13 @@ class PreferenceLoop:
         trainer: RewardTrainer | None = None,
         sampler: PairSampler | None = None,
         schedule: Schedule | None = None,
+        data: tuple[Comparisons | None, Episodes | None] = (None, None),
+        eval_env: EnvSource | None = None,
     ) -> None:
-        self.config = config
+        self.config, self.data = config, data
+        given = config.warm_start.given or data[0] is not None
+        fix = "Ask at least one query, or give comparisons to learn from."
+        require_in("comparisons", config.comparisons, 0 if given else 1, float("inf"), fix=fix)
         self.sampler = sampler or build_sampler(config, lambda: self.reward)
         self.plan = plan(
             steps=config.steps,
@@ -207,6 +175,7 @@ class PreferenceLoop:
             schedule=schedule or config.schedule,
             initial_fraction=config.initial_fraction,
             initial_steps=config.initial_steps,
+            final_queries=config.final_queries,
             oversampling=config.oversampling,
             sampler=self.sampler,
         )
@@ -216,13 +185,17 @@ class PreferenceLoop:
         self.feedback = feedback or InstantFeedback(
             teacher or config.teacher, answering, max_comparisons=config.max_comparisons
         )
+        self.learning = LearningSet(self.feedback, config.validation)
+        self.fixed: FixedData | None = None
+        where = env_factory(config) if eval_env is None and learner is None else eval_env
+        self.evaluations = AgentEvaluations(config, self.learner, where)
         self.sink: MetricSink = Sinks()
         self.on_iteration: OnIteration | None = None
         self.on_answers: OnAnswers | None = None
         self.reward: RewardFunction | None = None
         self.experience: Episodes | None = None
         self.iterations: list[IterationReport] = []
-        self.guard = LengthGuard(config.variable_length)
+        self.guard, self.repetitions = LengthGuard(config.variable_length), RepetitionGuard(config)
         self.shortest: int | None = None  # of episodes that ended, and of any
         self.longest = 0
         self.answers = 0
@@ -246,6 +219,7 @@ class PreferenceLoop:
             CheckpointError.check(found == FORMAT, what, FORMAT, found, fix)
             self._restore(read_checkpoint(folder, run={"format": FORMAT} | run).state)
         self.journal = journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
+        self.fixed = FixedData(**journal.fixed(lambda: self.load()._asdict()))
         if isinstance(feedback, InstantFeedback):
             before = feedback.asked
             for answers, feedback.rng in journal.read():  # that came after the last checkpoint
@@ -255,10 +229,28 @@ class PreferenceLoop:
         elif isinstance(feedback, LastingFeedback) and not self.iterations:
             self.newest = journal.begun(feedback.newest)
 
+    def load(self) -> FixedData:
+        """Read the data of a warm start, once; raises as `load_fixed`, and `SpaceError`."""
+        if self.fixed is None:
+            self.fixed = load_fixed(self.config, *self.data)
+        comparisons, episodes = self.fixed
+        clips = None if comparisons is None else comparisons.segments
+        for what, held in {"given comparisons": clips, "given episodes": episodes}.items():
+            if held is not None:
+                model, steps = self.trainer.model, (held.observations, held.actions)
+                check_spaces(model.observation_space, model.action_space, *steps, what=what)
+        return self.fixed
+
     def through(self) -> OnlineReport:
         """Go through all iterations that are left, or until Ctrl-C."""
         began = time.perf_counter() - self.seconds
+        self.learning.fixed, episodes = self.load()
+        if not self.iterations:
+            self.experience = episodes
         interrupted = False
+        self.evaluations.sink = self.sink
+        if isinstance(self.learner, SB3Learner):
+            self.learner.report_to(self.sink)
         try:
             for number in range(len(self.iterations), len(self.plan)):
                 self._iterate(number, self.plan[number])
@@ -268,12 +260,13 @@ class PreferenceLoop:
         return OnlineReport(
             iterations=tuple(self.iterations),
             reward=self.reward,
-            comparisons=self._comparisons(),
+            comparisons=self.learning.comparisons(),
             env_steps=self.learner.steps,
             seconds=time.perf_counter() - began,
             interrupted=interrupted,
             learner=self.learner,
             experience=self.experience,
+            evaluations=tuple(self.evaluations.made),
         )
 
     def _save(self, seconds: float) -> None:
@@ -283,7 +276,9 @@ class PreferenceLoop:
         feedback, scaler = self.feedback, self.reward.scaler if self.reward else None
         state = {
             "turns": self.iterations,
+            "evaluations": self.evaluations.made,
             "answers": self.answers,
+            "clips": self.learning.of_clip,
             "lengths": {"shortest": self.shortest, "longest": self.longest},
             "warned": self.guard.warned,
             "experience": self.experience,
@@ -305,8 +300,10 @@ class PreferenceLoop:
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.iterations, self.guard.warned = list(state["turns"]), bool(state["warned"])
+        self.evaluations.made = list(state["evaluations"])
         self.shortest, self.longest = (state["lengths"][k] for k in ("shortest", "longest"))
         self.answers, self.seconds = int(state["answers"]), float(state["seconds"])
+        self.learning.of_clip = dict(state["clips"])
         self.experience, self.rng = state["experience"], state["rng"]
         self.trainer.model.load_state_dict(state["model"])
         self.trainer.restore(state["trainer"])
@@ -320,10 +317,17 @@ class PreferenceLoop:
         restore_generators(state["generators"])
 
     def _iterate(self, number: int, planned: PlannedIteration) -> None:
-        """One round of act, ask and fit."""
+        """One round of act, ask and fit; a warm start is learned from before."""
+        fit, validation, metrics = None, None, QueryMetrics()
+        if number == 0 and self.learning.fixed is not None:
+            self._keep_answers()
+            fit, validation = self._fit(self.learning.fixed)
         episodes = (self.learner.learn if number else self.learner.explore)(planned.steps)
         self._remember(episodes)
-        fit = self._ask_and_fit(planned, first=number == 0) if planned.queries else None
+        self.evaluations.offer(over=number == len(self.plan) - 1)
+        if planned.queries:
+            metrics = self._ask(number, planned)
+            fit, validation = self._fit(self.learning.comparisons())
         whole = episodes.lengths >= self.longest
         report = IterationReport(
             iteration=number,
@@ -333,20 +337,33 @@ class PreferenceLoop:
             fit=fit,
             mean_return=float(episodes.returns[whole].mean()) if whole.any() else float("nan"),
             episodes=int(whole.sum()),
+            validation=validation,
+            query_entropy=metrics.entropy,
+            query_deviation=metrics.deviation,
+            evaluation=self.evaluations.latest,
         )
         self.iterations.append(report)
         self.sink.log(report.metrics(), report.env_steps)
         if self.on_iteration:
             self.on_iteration(report)
 
-    def _ask_and_fit(self, planned: PlannedIteration, *, first: bool) -> FitReport | None:
-        config = self.config
-        if self.experience is None:
+    def _ask(self, number: int, planned: PlannedIteration) -> QueryMetrics:
+        """Put the queries of an iteration; what the reward in use expects of their answers."""
+        config, experience = self.config, self.experience
+        if experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
+        recorded = self.fixed.episodes if self.fixed else None
+        self.repetitions.check(
+            *(experience, planned.queries),
+            asked=sum(one.queries for one in self.plan[: number + 1]),
+            steps=self.learner.steps + (recorded.steps if recorded else 0),
+        )
         segments = sample_segments(
-            self.experience, planned.candidates, config.segment_length, self.rng, short=config.short
+            experience, planned.candidates, config.segment_length, self.rng, short=config.short
         )
         pairs = self.sampler(segments, planned.queries, self.rng)
+        pairs = check_pairs(pairs, len(segments))[: planned.queries]
+        metrics = query_metrics(self.reward, segments, pairs)
         try:  # what was asked before an interruption in the same iteration is not asked again
             if self.newest is not None and isinstance(self.feedback, LastingFeedback):
                 self.feedback.ask_rest(segments, pairs, since=self.newest)
@@ -354,20 +371,41 @@ class PreferenceLoop:
                 self.feedback.ask(segments, pairs[self.given :])
             self.newest, self.given = None, 0
         finally:  # a person who stops half-way keeps what they answered
-            comparisons = self._comparisons()
-            self.answers = 0 if comparisons is None else len(comparisons)
-            if comparisons is not None and self.on_answers:
-                self.on_answers(comparisons)
+            self._keep_answers()
+        return metrics
+
+    def _keep_answers(self) -> None:
+        comparisons = self.learning.comparisons()
+        self.answers = 0 if comparisons is None else len(comparisons)
+        if comparisons is not None and self.on_answers:
+            self.on_answers(comparisons)
+
+    def _fit(self, comparisons: Comparisons | None) -> tuple[FitReport | None, Validation | None]:
+        """Fit the reward to answers that are not held out, validate it and give it to the agent."""
+        config = self.config
         if comparisons is None:  # every query was declined, or is answered later
-            return None
-        report = self.trainer.fit(comparisons, epochs=config.initial_epochs if first else None)
+            return None, None
+        train, held_out = self.learning.split(comparisons)
+        by_held_out = needs_validation(self.trainer.config, members=self.trainer.model.members)
+        validation = held_out if by_held_out and config.validation else None
+        if not len(train) or (validation is not None and not len(validation)):
+            LOGGER.warning(
+                "No fit yet: of %d answers %d are held out.", len(comparisons), len(held_out)
+            )
+            return None, None
+        epochs = config.initial_epochs if self.reward is None else None
+        report = self.trainer.fit(train, validation, epochs=epochs)
         by_answers = config.reference == "answers"
-        reference = comparisons.segments.episodes() if by_answers else self.experience
+        clips = comparisons.segments.episodes()
         self.reward = self._reward(report.likelihood).scaled(
-            reference, target=config.reward_deviation, centre=config.centre
+            clips if by_answers or self.experience is None else self.experience,
+            target=config.reward_deviation,
+            centre=config.centre,
         )
         present_method(self.learner, "set_reward")(self.reward)
-        return report
+        if not config.validation:
+            return report, None
+        return report, self.trainer.validate(held_out, report.likelihood)
 
     def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
         """The trainer's model as it is now, as a reward."""
@@ -388,61 +426,4 @@ class PreferenceLoop:
         more += f"are shorter than a clip ({self.config.short!r})."
         self.guard.check(of.shortest, of.longest, more)
         known = episodes if self.experience is None else join([self.experience, episodes])
-        recent = known.steps - known.ends < self.config.buffer_steps  # by the steps that came after
-        self.experience = known if recent.all() else known[recent]
-
-    def _comparisons(self) -> Comparisons | None:
-        with suppress(FeedbackError):
-            return self.feedback.comparisons()
-        return None
-
-
-@final
-@dataclass
-class AnswerJournal:
-    """Keeps answers that no checkpoint holds, each on the disk before the next query is put.
-
-    They lie in a folder per iteration, in their order. Those of another `run` are refused.
-    """
-
-    folder: Path
-    iteration: int
-    run: dict[str, Any]
-
-    @property
-    def place(self) -> Path:
-        """Folder of the answers of this iteration."""
-        return version_folder(self.folder, self.iteration)
-
-    def add(self, answers: Comparisons, rng: np.random.Generator) -> None:
-        """Write answers, declined ones as NaN, and the teacher's draws after them, to the disk."""
-        number = max(versions(self.place), default=0) + 1
-        with writing(version_folder(self.place, number), durable=True) as draft:
-            draft.mkdir()
-            write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self.run})
-
-    def read(self) -> Iterator[tuple[Comparisons, np.random.Generator]]:
-        """What was added in this iteration, in its order."""
-        for number in versions(self.place):
-            path = version_folder(self.place, number)
-            state = read_state(path)
-            require_same(path, state["run"], self.run)
-            yield state["answers"], state["rng"]
-
-    def next_iteration(self, iteration: int) -> None:
-        """Forget earlier ones, which a checkpoint holds."""
-        for earlier in versions(self.folder):
-            if earlier < iteration:
-                shutil.rmtree(version_folder(self.folder, earlier), ignore_errors=True)
-        self.iteration = iteration
-
-    def begun(self, newest: int) -> int | None:
-        """The newest query of a lasting feedback when the run began; None, and noted, if now."""
-        path = self.folder / "begun.json"
-        if not path.is_file():
-            write_json(path, {"newest": newest, "run": self.run}, durable=True)
-            return None
-        with reading(path, expected="a note", fix=RESTORE):
-            noted = read_object(path)
-            require_same(path, noted["run"], self.run)
-            return int(noted["newest"])
+        self.experience = latest(known, self.config.buffer_steps)

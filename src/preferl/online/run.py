@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -14,24 +14,29 @@ from gymnasium import spaces
 
 from preferl.aliases import accepts_former_names
 from preferl.configs import to_json
-from preferl.data.arrays import save_comparisons
+from preferl.data.arrays import save_comparisons, save_episodes
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import sample_segments
-from preferl.evaluation.filming import draws, film, frame_rate
+from preferl.data.segments import Clips
+from preferl.envs.factory import draws, env_factory
+from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.evaluation.reward_report import RewardReport, TransitionReward, evaluate_reward
+from preferl.feedback.instant import InstantFeedback, sample_comparisons
 from preferl.feedback.protocols import Feedback, Teacher
-from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
 from preferl.online.acting import record
 from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.checkpoints.policy_folder import save_policy
 from preferl.online.configs import EvaluationConfig, OnlineConfig
-from preferl.online.loop import OnIteration, OnlineReport, PreferenceLoop
-from preferl.reporting import open_sinks
+from preferl.online.evaluations import OnEvaluation
+from preferl.online.loop import OnIteration, PreferenceLoop
+from preferl.online.reports import OnlineReport
+from preferl.online.rollouts import learn_within
+from preferl.online.wrappers.recording import zeros_of
+from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
 from preferl.training.reward_function import save_reward
 
@@ -49,17 +54,22 @@ def run_online(
     judge: EvaluationConfig | None = None,
     teacher: Teacher | None = None,
     feedback: Feedback | None = None,
+    comparisons: Comparisons | None = None,
+    episodes: Episodes | None = None,
     true_reward: TransitionReward | None = None,
     on_iteration: OnIteration | None = None,
+    on_evaluation: OnEvaluation | None = None,
     on_stage: OnStage | None = None,
+    report_to: Iterable[str] = PLACES_BY_DEFAULT,
     resume: bool = False,
+    keep_experience: bool = False,
 ) -> dict[str, Any]:
     """Learn from preferences and leave a folder that holds all that came of it.
 
-    The folder holds config and versions, metrics (JSONL and TensorBoard), the comparisons after
-    every iteration, the reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what
-    there is, and the same call with `resume` goes on from the last whole iteration. Once all is
-    evaluated, checkpoints are removed.
+    The folder holds config and versions, metrics, the comparisons after every iteration, the
+    reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what there is, and the same
+    call with `resume` goes on from the last whole iteration. Once all is evaluated, checkpoints
+    are removed.
 
     Args:
         config: of learning.
@@ -67,40 +77,56 @@ def run_online(
         judge: how it is evaluated; the defaults if None.
         teacher: answers instead of the config's scripted one.
         feedback: takes queries, as people do who answer in a browser.
+        comparisons: that exist already, as for `learn_from_preferences`.
+        episodes: likewise.
         true_reward: of transitions, for the report's EPIC distance.
         on_iteration: called with the report of each iteration.
+        on_evaluation: called after each evaluation of the policy while it learns.
         on_stage: called with what comes next.
+        report_to: where metrics go: some of `jsonl`, `tensorboard`, `wandb`.
         resume: go on with the run that is in `out`.
+        keep_experience: also write the latest `buffer_steps` steps, as the folder `experience` of
+            episodes with the environment's own rewards (see `load_episodes`).
 
     Returns:
         What `result.json` holds.
 
     Raises:
-        ConfigError: settings that do not go together, or others than those of the run in `out`.
+        ConfigError: settings that do not go together, another place to report to, or other settings
+            than those of the run in `out`.
         CheckpointError: its checkpoint is damaged.
         ResumeError: the run to resume is finished, or there is none; nothing was changed.
+        FeedbackError: a teacher whose answers have another shape than `[P]`.
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
-    judge, out = judge or EvaluationConfig(), Path(out)
+    judge, out, places = judge or EvaluationConfig(), Path(out), tuple(report_to)
+    require_places(places)
     require_openable(out, resume=resume)  # before what takes long
-    loop = PreferenceLoop(config, teacher, feedback)
+    loop = PreferenceLoop(config, teacher, feedback, data=(comparisons, episodes))
+    _require_answers_of_shape(loop)
+    if not resume:
+        loop.load()  # before a folder is touched, which may be the one to read
     judge = _filmable(config, judge, loop.learner.algorithm.action_space)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
-        with closing(open_sinks(("jsonl", "tensorboard"), folder.folder)) as sink:
+        with closing(open_sinks(places, folder.folder)) as sink:
             loop.sink, loop.on_iteration = sink, on_iteration
+            loop.evaluations.on_evaluation = on_evaluation
             loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
             loop.keep_in(checkpoints := folder.path("checkpoints"))
             report = loop.through()
         save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
         if report.reward is not None:
             save_reward(folder.path("reward"), report.reward)
+        if keep_experience and report.experience is not None:
+            save_episodes(folder.path("experience"), report.experience)
         result = {
-            "env": config.env,
+            "env": config.env_name,
             "seed": config.seed,
             "comparisons": 0 if report.comparisons is None else len(report.comparisons),
             "env_steps": report.env_steps,
             "seconds": round(report.seconds, 2),
             "interrupted": report.interrupted,
+            "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
         }
         about, page = (config, judge, report, true_reward), folder.path("report.html")
         try:
@@ -114,12 +140,21 @@ def run_online(
     return result
 
 
+def _require_answers_of_shape(loop: PreferenceLoop) -> None:
+    """Raise `FeedbackError` now for a teacher whose answers could not be used later."""
+    if isinstance(loop.feedback, InstantFeedback):
+        algorithm, axes = loop.learner.algorithm, (0, 2, loop.config.segment_length)
+        seen = zeros_of(algorithm.observation_space, axes)
+        done = np.asarray(zeros_of(algorithm.action_space, axes))
+        loop.feedback.require_shape(Clips(seen, done, np.ones(axes, bool), np.zeros(axes)))
+
+
 def _filmable(
     config: OnlineConfig, judge: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
     """Without clips where there are no pictures; raise now what filming would raise at the end."""
-    if judge.clip_steps and not draws(config.env):
-        LOGGER.warning("%s draws no pictures: the report has no clips.", config.env)
+    if judge.clip_steps and not draws(env_factory(config)):
+        LOGGER.warning("%s draws no pictures: the report has no clips.", config.env_name)
         return replace(judge, clip_steps=0)
     _clips(config, min(1, judge.clip_steps), before=RandomPolicy(actions, 0))
     return judge
@@ -134,7 +169,7 @@ def _evaluate(
     page: Path,
 ) -> dict[str, Any]:
     """Evaluate policies and reward, and write the report; what `result.json` holds of it."""
-    seed, taught = config.seed, report.learner.algorithm
+    seed, taught, env = config.seed, report.learner.algorithm, env_factory(config)
     random = RandomPolicy(taught.action_space, seed)
     policies: dict[str, Policy] = {"random": random, "taught": taught}
     on_stage("filming the agent before and after")
@@ -144,13 +179,11 @@ def _evaluate(
         policies["oracle"] = train_on_true_reward(config)
     on_stage("evaluating policies and reward")
     reports = {
-        name: evaluate_policy(policy, config.env, episodes=judge.episodes, seed=seed + 10_000)
+        name: evaluate_policy(policy, env, episodes=judge.episodes, seed=seed + 10_000)
         for name, policy in policies.items()
     }
     # Experience of bad and good behaviour alike that nothing was learned from.
-    acted = (
-        record(p, config.env, 2_000, seed=seed + 20_000 + i) for i, p in enumerate((random, taught))
-    )
+    acted = (record(p, env, 2_000, seed=seed + 20_000 + i) for i, p in enumerate((random, taught)))
     fresh = join(list(acted))
     rewards: dict[str, RewardReport] = {}
     if report.reward is not None:
@@ -172,17 +205,18 @@ def _evaluate(
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
     """The config's algorithm after as many steps on the environment's own reward."""
-    env = make_environments(config.env, config.environments, seed=config.seed)
+    make, copies = env_factory(config), config.environments
+    env = make_environments(make, copies, seed=config.seed, vec_env=config.vec_env)
     algorithm = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
-    return algorithm.learn(config.steps)
+    learn_within(algorithm, config.steps)
+    return algorithm
 
 
 def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
     """Queries about `episodes`, answered by the true return without error."""
-    rng = np.random.default_rng([config.seed, 0x0E7])
-    segments = sample_segments(episodes, 2 * count, config.segment_length, rng, short=config.short)
-    pairs = UniformPairs()(segments, count, rng)
-    return Comparisons.of(segments, pairs, ScriptedTeacher.oracle()(segments[pairs], rng))
+    rng, exact = np.random.default_rng([config.seed, 0x0E7]), ScriptedTeacher.oracle()
+    length, short = config.segment_length, config.short
+    return sample_comparisons(episodes, count, length, exact, rng, short=short)
 
 
 def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> dict[str, bytes]:
@@ -190,8 +224,9 @@ def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> dict[str, by
         return {}
     from preferl.video import encode
 
-    rate = frame_rate(config.env)
-    filmed = partial(film, env=config.env, seed=config.seed + 1, steps=steps)
+    env = env_factory(config)
+    rate = frame_rate(env)
+    filmed = partial(film, env=env, seed=config.seed + 1, steps=steps)
     return {name: encode(filmed(policy), fps=rate) for name, policy in policies.items()}
 
 
@@ -204,18 +239,16 @@ def _write_report(
     last: Episodes,
     clips: dict[str, bytes],
 ) -> None:
-    from preferl.evaluation.plots import Curve
     from preferl.evaluation.report import Fact, Report, Section, Video, write_report
-    from preferl.evaluation.summary import reward_figure, run_report
+    from preferl.evaluation.summary import evaluation_curve, reward_figure, run_report
 
     answers = 0 if report.comparisons is None else len(report.comparisons)
-    title = f"{config.env}, taught by {answers} comparisons"
+    title = f"{config.env_name}, taught by {answers} comparisons"
     if report.reward is None:
         sections = (Section("No answers", ("Nothing was learned.",)),)
         write_report(path, Report(title, sections=sections))
         return
-    steps = np.array([one.env_steps for one in report.iterations])
-    returns = np.array([one.mean_return for one in report.iterations])
+    curves = [evaluation_curve("taught", [report.evaluations])] if report.evaluations else []
     figure = reward_figure(
         report.reward,
         last,
@@ -229,9 +262,9 @@ def _write_report(
         taught="taught",
         reward=rewards["learned"],
         controls={name: one for name, one in rewards.items() if name != "learned"},
-        curves=[Curve("taught", steps, returns)],
+        curves=curves,
         clips=[
-            Video(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
+            Video(mp4, when.capitalize(), f"{config.env_name}: the agent {when} it was taught.")
             for when, mp4 in clips.items()
         ],
         reward_figures=[figure],

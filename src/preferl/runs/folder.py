@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -22,6 +22,9 @@ LOCK: Final = "run.lock"
 """File that names the program at work in the folder, while there is one."""
 
 DATA: Final = "data.json"
+
+FAILURE: Final = "failure.json"
+"""File with the error that ended the run, until it is resumed."""
 
 
 @final
@@ -79,7 +82,8 @@ def open_run(
     """Hold the folder of a run while a block is at work in it: a fresh one, or the one to resume.
 
     Check everything that can be checked before this, so that a mistake moves no older run aside.
-    The lock ends with the block or with the process.
+    The lock ends with the block or with the process. An error that ends the block is kept in
+    `failure.json` until the run is resumed.
 
     Args:
         path: the folder. Without `resume`, an older run there moves aside to `path.1`, `path.2`,
@@ -112,7 +116,13 @@ def open_run(
             _require_same_settings(folder, config, may_differ)
             _require_same_data(path / DATA, data)
             remove_drafts(path)
-        yield folder
+            (path / FAILURE).unlink(missing_ok=True)
+        try:
+            yield folder
+        except Exception as error:
+            with suppress(StorageError):  # whoever looks later sees why; a full disk may hide it
+                write_json(path / FAILURE, {"error": f"{type(error).__name__}: {error}"})
+            raise
 
 
 def require_openable(path: Path | str, *, resume: bool, held: bool = False) -> None:
@@ -150,7 +160,7 @@ def _begin(path: Path, config: object, seed: int, data: Mapping[str, Any] | None
 
 
 def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collection[str]) -> None:
-    old, new = _flat(to_json(folder.config(type(config)))), _flat(to_json(config))
+    old, new = flat_settings(to_json(folder.config(type(config)))), flat_settings(to_json(config))
     different = [
         name for name in {**old, **new} if old.get(name) != new.get(name) and name not in may_differ
     ]
@@ -168,12 +178,13 @@ def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
     DataError.check(same, what, expected, data, fix)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by name; those of a section `config`, which holds nearly all, without that word."""
+def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted name; a section `config`, which holds nearly all, adds no word to it."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = "" if name == "config" and not prefix else f"{prefix}{name}."
-        flat |= _flat(value, inner) if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+        named = {f"{prefix}{name}": value}
+        flat |= flat_settings(value, inner) if isinstance(value, Mapping) else named
     return flat
 
 

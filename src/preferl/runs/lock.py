@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -61,7 +62,7 @@ class FolderLock:
         before = _parsed(file.read())
         if before:
             message = "%s ended without releasing its lock, which is taken over."
-            LOGGER.warning(message, _named(before))
+            LOGGER.warning(message, named(before))
         self._file = file
         _OPEN.add(file)
         _close_in_children()
@@ -87,16 +88,25 @@ class FolderLock:
             self.release()
         self._path = self._path.parent.rename(folder) / self._path.name
 
+    def holder(self) -> dict[str, Any] | None:
+        """What the program wrote that holds the folder; None if nobody does. Nothing changes."""
+        for mode in ("r+", "r"):  # a lock may need the right to write, which not everybody has
+            with suppress(OSError, ValueError), self._path.open(mode, encoding="utf-8") as file:
+                before = _parsed(file.read())
+                return None if _lock(file, before) else before
+        return None  # nobody has ever held it, or `take` reports what is wrong with it
+
     def require_free(self) -> None:
         """Raise `StorageError` if somebody holds the folder; nothing in it changes."""
-        try:
-            file = self._path.open("r+", encoding="utf-8")
-        except OSError:
-            return  # nobody has ever held it, or `take` reports what is wrong with it
-        with file:
-            before = _parsed(file.read())
-            if not _lock(file, before):
-                raise self._taken(before)
+        before = self.holder()
+        if before is not None:
+            raise self._taken(before)
+
+    def left(self) -> dict[str, Any]:
+        """What a program wrote that ended without releasing the folder; empty without one."""
+        with suppress(OSError, ValueError):
+            return _parsed(self._path.read_text(encoding="utf-8"))
+        return {}
 
     def _opened(self) -> IO[str]:
         """The file, locked, read from its beginning, and still the one in the folder."""
@@ -122,7 +132,7 @@ class FolderLock:
             return False
 
     def _taken(self, before: dict[str, Any]) -> StorageError:
-        expected, got = f"to be its only {self._role}", f"one at work already, {_named(before)}"
+        expected, got = f"to be its only {self._role}", f"one at work already, {named(before)}"
         fix = "Wait for that one or stop it, or use another folder."
         return StorageError.mismatch(f"{self._path.parent}", expected=expected, got=got, fix=fix)
 
@@ -163,10 +173,11 @@ def _parsed(text: str) -> dict[str, Any]:
     return {}
 
 
-def _named(holder: dict[str, Any]) -> str:
-    named = f"process {holder.get('pid', 'unknown')} on {holder.get('host', 'an unknown machine')}"
+def named(holder: Mapping[str, Any]) -> str:
+    """A holder in words: process, machine, command and since when."""
+    words = f"process {holder.get('pid', 'unknown')} on {holder.get('host', 'an unknown machine')}"
     command, since = holder.get("command"), holder.get("since")
-    return named + (f" (`{command}`)" if command else "") + (f" since {since}" if since else "")
+    return words + (f" (`{command}`)" if command else "") + (f" since {since}" if since else "")
 
 
 def _lock(file: IO[str], before: dict[str, Any]) -> bool:

@@ -36,6 +36,9 @@ class StoredFeedback:
             all of them.
         patience: seconds that `ask` waits for its questions to be answered; 0, the default, asks
             and goes on, infinity waits for all of them, as a loop without other experience does.
+        ahead: queries that may still be open when a waiting `ask` returns, so that people always
+            have some while an agent learns; their answers come with later ones. Once all queries
+            of the project's budget were asked, it waits for every answer.
         on_wait: called with the number of missing answers about twice a second while waiting.
         model_version: of the reward that chooses questions, written beside them; may be changed.
 
@@ -57,6 +60,7 @@ class StoredFeedback:
         *,
         combine: CombineMethod = "mean",
         patience: float = 0.0,
+        ahead: int = 0,
         on_wait: Callable[[int], None] | None = None,
         model_version: int | None = None,
     ) -> None:
@@ -64,7 +68,9 @@ class StoredFeedback:
         self.store = store
         self.project = store.projects.only() if project is None else store.projects.get(project)
         self.combine = combine
+        require_in("ahead", ahead, 0, float("inf"))
         self.patience = patience
+        self.ahead = ahead
         self.on_wait = on_wait
         self.model_version = model_version
         self._known: tuple[int, Answered] | None = None
@@ -103,7 +109,7 @@ class StoredFeedback:
         about: QueryDetails = {"priority": float(version or 0), "model_version": version}
         self.store.questions.ask(self.project.id, segments, pairs[differ], **about)
         if self.patience and differ.any():
-            self.wait(self.patience)
+            self.wait(self.patience, open_at_most=self._left_open())
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
         """Ask those questions that are missing since a query; wait for all as `ask` does.
@@ -120,16 +126,23 @@ class StoredFeedback:
             pairs = pairs[np.array(fresh, bool)][: max(0, len(pairs) - len(asked))]
         self.ask(segments, pairs)
         if asked and self.patience:
-            self.wait(self.patience)
+            self.wait(self.patience, open_at_most=self._left_open())
 
-    def wait(self, seconds: float) -> int:
-        """Wait until nothing is pending, at most so long; returns how many queries still are."""
+    def wait(self, seconds: float, *, open_at_most: int = 0) -> int:
+        """Wait until no more queries are pending than this, at most so long; returns how many."""
         until = time.monotonic() + seconds
-        while (pending := self.pending) and time.monotonic() < until:
+        while (pending := self.pending) > open_at_most and time.monotonic() < until:
             if self.on_wait is not None:
                 self.on_wait(pending)
             time.sleep(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
         return pending
+
+    def _left_open(self) -> int:
+        """How many queries may be left open: none after the last ones."""
+        if (budget := self.project.budget) is None or not self.ahead:
+            return self.ahead
+        asked = len(self.store.questions.asked(self.project.id))
+        return 0 if asked * self.project.quorum >= budget else self.ahead
 
     def comparisons(self) -> Comparisons:
         """All answers so far, oldest first; raises `FeedbackError` where there are none yet."""

@@ -1,16 +1,17 @@
 """What people see besides clips: progress, heartbeats, reward versions, and what else happened."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final, final
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, delete, insert, select
 
 from preferl.errors import require_in
 from preferl.store import statements
 from preferl.store.clips import newest_episodes
 from preferl.store.database import SLACK_SECONDS, Database, clock, now
-from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
+from preferl.store.schema import Clip, Event, Prediction, Project, Query, RewardVersion, Service
 from preferl.store.status import ServiceState, Status, from_json, to_json
 
 PACE_SECONDS: Final = 600.0  # A person's pace is that of their last ten minutes
@@ -101,17 +102,28 @@ class Reports:
         accuracy: float | None = None,
         interval: tuple[float, float] | None = None,
         detail: dict[str, Any] | None = None,
+        predicted: Mapping[int, float] | None = None,
     ) -> RewardVersion:
         """Announce a reward version, numbered from 1, that was just published.
 
         It was fitted to so many `answers`. Its `accuracy` on held-out answers, None without any,
-        has a 95 % `interval`; `detail` is anything else, as JSON.
+        has a 95 % `interval`; `detail` is anything else, as JSON. What it `predicted` takes the
+        place of earlier predictions: by number of a query, the probability that its first clip is
+        preferred.
         """
         require_in("version", version, 1, inf)
+        about = [
+            {"query_id": int(query), "version": version, "preference": float(share)}
+            for query, share in (predicted or {}).items()
+        ]
+        asked = select(Query.id).where(Query.project_id == project_id)
         row = RewardVersion(project_id=project_id, version=version, answers=answers, detail=detail)
         row.accuracy, (row.low, row.high) = accuracy, interval or (None, None)
         with self._database.write() as session:
             row.published_at = clock(session)
+            if about:
+                session.execute(delete(Prediction).where(Prediction.query_id.in_(asked)))
+                session.execute(insert(Prediction), about)
             return session.merge(row)
 
     def rewards(self, project_id: int) -> list[RewardVersion]:

@@ -143,7 +143,7 @@ class Queue:
             given = {"kind": kind, "strength": strength, "response_ms": response_ms}
             preference, at = schema.preference_of(kind, lease.swapped), clock(session)
             about = {"key": key, "preference": preference, "answered_at": at, "detail": detail}
-            answer = _record(session, query, lease, **given, **about)
+            answer = record_answer(session, query, lease, **given, **about)
         return RecordedAnswer(answer.id, True)
 
     def undo(self, annotator_id: int, key: str) -> Question | None:
@@ -170,7 +170,7 @@ class Queue:
             lease.granted_at = at if latest.granted_at is None else latest.granted_at
             lease.swapped, lease.renewed_at, lease.expires_at = latest.swapped, at, at + seconds
             session.add(lease)
-            _record(session, query, latest, key=key, kind="retract", answered_at=at)
+            record_answer(session, query, latest, key=key, kind="retract", answered_at=at)
             return _question(lease, query)
 
     def heartbeat(self, annotator_id: int, tokens: Sequence[str]) -> float | None:
@@ -399,16 +399,11 @@ def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
     return found
 
 
-def _record(session: Session, query: Query, shown: Lease | Answer, **columns: Any) -> Answer:
+def record_answer(session: Session, query: Query, shown: Lease | Answer, **columns: Any) -> Answer:
     """Add an answer to a query as it was shown, and count how many answers it still needs."""
-    answer = Answer(
-        project_id=query.project_id,
-        query_id=query.id,
-        annotator_id=shown.annotator_id,
-        swapped=shown.swapped,
-        granted_at=shown.granted_at,
-        **columns,
-    )
+    whose = {"annotator_id": shown.annotator_id, "granted_at": shown.granted_at}
+    known = {"project_id": query.project_id, "query_id": query.id, "swapped": shown.swapped}
+    answer = Answer(**known | whose | columns)
     session.add(answer)
     session.flush()
     if query.purpose == "ask":

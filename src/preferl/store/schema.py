@@ -254,6 +254,16 @@ class RewardVersion(Base):
         return from_json(FitMetrics, {"answers": self.answers} | (self.detail or {}))
 
 
+class Prediction(Base):
+    """What the newest reward makes of a query: the probability that the first clip is preferred."""
+
+    query_id: Mapped[int] = mapped_column(ForeignKey("query.id"), primary_key=True)
+    version: Mapped[int]
+    preference: Mapped[float]
+
+    __table_args__ = (_probability("preference"),)
+
+
 class Service(Base):
     """The last heartbeat of a program that works for a project."""
 

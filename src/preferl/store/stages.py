@@ -1,21 +1,25 @@
 """Simulators that show any recorded state from where a person can compare it, without simulating.
 
-A state is what `StateReader` reads. For MuJoCo it is `[qpos, qvel, placed]`, where `placed` holds
+A state is what `StateReader` reads. Of an environment that cannot be put back, it is the picture
+itself, recorded while the agent acts. For MuJoCo it is `[qpos, qvel, placed]`, where `placed` holds
 what the environment puts elsewhere in each episode without a joint, such as the door of
 `AdroitHandDoor-v1`. For classic control it is the environment's own `state`.
 """
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from copy import deepcopy
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any, Final, final
 
+import gymnasium
 import numpy as np
 
 from preferl._optional import require
-from preferl.envs.simulators import Environment, draw_plainly, is_mujoco
+from preferl.envs.simulators import Environment, draw_off_screen, draw_plainly, is_mujoco
 from preferl.errors import ConfigError
 from preferl.shapes import Array, FloatArray, IntArray
+from preferl.video import decode_picture, encode_picture
 
 Camera = str | dict[str, Any]
 """The name of a camera of the model, or where a free one differs from the environment's own."""
@@ -29,6 +33,9 @@ CAMERAS: Mapping[str, Camera] = MappingProxyType({"AdroitHandDoor-v1": _DOOR})
 
 PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
 """Arrays of a model through which environments place things without a joint."""
+
+PICTURE_BYTES: Final = 8_192
+"""Of each picture that is recorded while an agent acts, so that 1,000 steps take 8 MB."""
 
 
 def view(env: Environment, camera: Camera | None) -> Any:
@@ -132,9 +139,13 @@ Stage = MujocoStage | StateStage
 class StateReader:
     """Reads what it takes to draw a moment again, as clips keep it in `states`.
 
+    A registered environment is put back by its state where that is enough: one of MuJoCo, classic
+    control, or another one whose `state` shows the same pictures again. Of any other one, the
+    picture itself is kept, if it is made with `render_mode="rgb_array"`.
+
     Args:
-        env: one of MuJoCo, or one with `state` as classic control has it. A MuJoCo one is reset to
-            find what it places, with its generator restored: make the reader before an episode.
+        env: the environment, which may be reset here, to find out what its pictures depend on, with
+            its generator restored: make the reader before an episode.
 
     >>> import gymnasium
     >>> env = gymnasium.make("CartPole-v1")
@@ -145,16 +156,82 @@ class StateReader:
     """
 
     def __init__(self, env: Environment) -> None:
-        self._placed = placed(env) if is_mujoco(env) else None
         self._stage: Any = env.unwrapped
+        draws, simulated = env.render_mode == "rgb_array", is_mujoco(env)
+        if draws:
+            draw_off_screen()
+        known = self._stage.spec is not None and (simulated or (draws and _shows_state(env)))
+        self._drawn = env if draws and not known else None
+        self._placed = placed(env) if simulated and self._drawn is None else None
 
-    def __call__(self) -> FloatArray:
-        """`[state]` of this moment; `ConfigError` where the environment has neither."""
+    def __call__(self) -> Array:
+        """`[state]` of this moment; `ConfigError` where the environment has none, nor pictures."""
+        if self._drawn is not None:
+            return picture_state(self._drawn.render())
         if self._placed is None:
             return np.array(_state(self._stage), np.float64).ravel()
         model, data = self._stage.model, self._stage.data
         things = [getattr(model, name).reshape(-1)[rows] for name, rows in self._placed]
         return np.concatenate([data.qpos, data.qvel, *things])
+
+
+def _shows_state(env: Environment) -> bool:
+    """Whether id and `state` say all that pictures show; the environment's generator is restored.
+
+    In an environment of gymnasium itself they do, if it has a `state`.
+    """
+    stage: Any = env.unwrapped
+    generator = stage.np_random
+    try:
+        if type(stage).__module__.split(".")[0] == "gymnasium":
+            env.reset()
+            return getattr(stage, "state", None) is not None
+        return _shows_the_same(env)
+    except Exception:  # what somebody's environment raises over a state has no common class
+        return False
+    finally:
+        stage.np_random = generator
+
+
+def _shows_the_same(env: Environment) -> bool:
+    """Whether states put back in another episode show what they showed in their own."""
+    stage: Any = env.unwrapped
+    given, usual = stage.spec.kwargs, gymnasium.registry[stage.spec.id].kwargs
+    if {**given, "render_mode": None} != {**usual, "render_mode": None}:
+        return False  # by its id alone, another one is made
+    actions = deepcopy(env.action_space)
+    actions.seed(0)
+    seen: list[tuple[FloatArray, Any]] = []
+    for seed in range(3):
+        env.reset(seed=seed)
+        seen.append((np.array(_state(stage), np.float64).ravel(), env.render()))
+        env.step(actions.sample())
+        seen.append((np.array(_state(stage), np.float64).ravel(), env.render()))
+    env.reset(seed=3)
+    for state, picture in seen:
+        stage.state = state
+        if not np.array_equal(np.asarray(env.render()), np.asarray(picture)):
+            return False
+    return True
+
+
+def picture_state(picture: Any) -> Array:
+    """`[PICTURE_BYTES]` a drawn frame `[height, width, 3]` as a JPEG, with zeros after its end."""
+    drawn = isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.dtype == np.uint8
+    expected, fix = "a picture [height, width, 3] of bytes", "Return one from `render`."
+    ConfigError.check(drawn, "what the environment renders", expected, type(picture).__name__, fix)
+    data = np.frombuffer(encode_picture(picture[..., :3], PICTURE_BYTES), np.uint8)
+    return np.pad(data, (0, PICTURE_BYTES - len(data)))
+
+
+def holds_pictures(states: Array | None) -> bool:
+    """Whether states `[T, state]` are recorded pictures."""
+    return states is not None and states.dtype == np.uint8 and states.shape[1:] == (PICTURE_BYTES,)
+
+
+def picture_of(state: Array) -> Array:
+    """`[height, width, 3]` the picture that `picture_state` made a state of."""
+    return decode_picture(np.asarray(state).tobytes().rstrip(b"\0"))
 
 
 def placed(env: Environment) -> list[tuple[str, IntArray]]:
@@ -187,7 +264,8 @@ def _state(stage: Any) -> Any:
     """The state that classic control has once an episode has begun."""
     state = getattr(stage, "state", None)
     if state is None:
-        expected = "one of MuJoCo, or one with `state` as classic control has it after reset"
-        fix, got = "Record pixels, or draw with a function of your own.", type(stage).__name__
+        expected = "one of MuJoCo, one that draws pictures, or one with `state` as classic "
+        expected += "control has it after reset"
+        fix, got = 'Make it with render_mode="rgb_array", or record pixels.', type(stage).__name__
         raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix)
     return state

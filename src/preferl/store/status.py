@@ -48,6 +48,7 @@ class Status:
     seconds: float | None = None  # that the newest version took to fit
     steps: int | None = None  # that it has recorded, exploration included
     reward_version: int | None = None  # that it uses; 0 for none
+    mean_return: float | None = None  # of its latest episodes, by the environment's own reward
     asked: int | None = None  # queries
     answered: int | None = None  # answers that its script gave
     dropped_episodes: int | None = None  # that left the experience buffer before any query

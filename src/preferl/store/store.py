@@ -22,6 +22,7 @@ from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
 from preferl.reading import reading
+from preferl.store.answers import GivenAnswers
 from preferl.store.clips import ClipStore
 from preferl.store.database import Database, keep_private, require_whole
 from preferl.store.people import People
@@ -56,6 +57,7 @@ class Store:
         self.clips = ClipStore(database, files)  # what is shown
         self.questions = Questions(database, self.clips)  # queries and their answers
         self.queue = Queue(database)  # leases of queries to people
+        self.answers = GivenAnswers(database)  # answers to look through and to mend
         self.reports = Reports(database)  # progress, heartbeats, reward versions, events
         self.progress = self.reports.progress  # how far a project is, and a person in it
 

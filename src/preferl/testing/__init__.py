@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from preferl.testing.feedback_contracts import check_sampler as check_sampler
     from preferl.testing.feedback_contracts import check_teacher as check_teacher
     from preferl.testing.feedback_contracts import example_segments as example_segments
+    from preferl.testing.loss_contracts import check_loss as check_loss
     from preferl.testing.model_contracts import check_reward_model as check_reward_model
     from preferl.testing.worlds import CountingModel as CountingModel
     from preferl.testing.worlds import FadingModel as FadingModel

@@ -63,10 +63,13 @@ LARGE_BYTES: Final = 2**20
 DATA: Final = {
     "Comparisons": "preferl.data.comparisons",
     "Episodes": "preferl.data.episodes",
+    "Evaluation": "preferl.evaluation.curve",
     "FitReport": "preferl.training.fit",
-    "IterationReport": "preferl.online.loop",
+    "IterationReport": "preferl.online.reports",
     "Likelihood": "preferl.feedback.likelihood",
+    "PolicyReport": "preferl.evaluation.policy",
     "Segments": "preferl.data.segments",
+    "Validation": "preferl.training.fit",
 }
 """Structs that a state may hold, and the modules they are in; no file names any other."""
 

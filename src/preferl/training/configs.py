@@ -1,16 +1,21 @@
 """Settings of fits (no torch): passes, batches, likelihood, regularisation, device, precision."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Self, final
+from typing import TYPE_CHECKING, Literal, Self, cast, final
 
 from preferl.configs import require_words
-from preferl.errors import ConfigError, require_in, require_one_of, require_share
+from preferl.errors import ConfigError, require_in, require_share
 from preferl.reading import reading
+from preferl.registry import LOSSES, PENALTIES
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    FunctionName = str | Callable[..., Tensor]
+else:
+    FunctionName = str  # which a function given in code becomes, see `Registry.known`
 
 Precision = Literal["float32", "bfloat16"]
 """In which products are computed; parameters always keep 32 bits."""
@@ -55,7 +60,7 @@ class CosineSchedule:
 @final
 @dataclass(frozen=True)
 class AdaptivePenalty:
-    """Penalty `strength * Σ|w|^p` on all weights, and the rule that changes its strength.
+    """Penalty on all weights, such as `strength * Σ|w|^p`, and the rule that changes its strength.
 
     Christiano et al. (2017), section 2.2.3: "chosen to keep the validation loss between 1.1 and 1.5
     times the training loss" is their rule; both losses here are means per answer, so that the ratio
@@ -63,20 +68,29 @@ class AdaptivePenalty:
 
     Attributes:
         strength: of the penalty; 0 has none and stays 0.
-        norm: 1 or 2, the `p` of the penalty.
+        norm: the `p` of the penalty, at least 1: of lower powers the gradient at 0 has no limit.
         band: the ratio of validation to training loss below which the strength shrinks and
             above which it grows; None keeps it as it is.
         factor: by which it shrinks or grows at most once per epoch, in (0, 1).
+        measure: what the strength multiplies: "power", which is `Σ|w|^p`, or a function of yours
+            from the parameters to a number, which gets `norm` if it takes it: itself, its name in
+            `preferl.registry.PENALTIES`, or `module:Name`.
+
+    Raises:
+        ConfigError: a number out of its range, or an unknown measure.
     """
 
     strength: float = 0.0
-    norm: Literal[1, 2] = 2
+    norm: float = 2
     band: tuple[float, float] | None = None
     factor: float = 0.2
+    measure: FunctionName = "power"
 
     def __post_init__(self) -> None:
         require_in("penalty strength", self.strength, 0, math.inf)
-        require_one_of("penalty norm", self.norm, (1, 2))
+        finite = 1 <= self.norm < math.inf
+        ConfigError.check(finite, "penalty norm", "at least 1 and finite", self.norm)
+        object.__setattr__(self, "measure", PENALTIES.known(self.measure))
         ConfigError.check(0 < self.factor < 1, "penalty factor", "in (0, 1)", self.factor)
         if self.band is not None:
             rises = 0 <= self.band[0] < self.band[1]
@@ -85,13 +99,18 @@ class AdaptivePenalty:
             ConfigError.check(self.strength, "penalty strength", "more than 0 with a band", 0, fix)
 
     def of(self, parameters: "Iterable[Tensor]") -> "Tensor | float":
-        """The penalty on these parameters, to be added to a loss once per optimiser step."""
+        """The penalty on these parameters, to be added to a loss once per optimiser step.
+
+        Raises:
+            ConfigError: a measure of yours that gives something else than one number.
+        """
         if self.strength == 0:
             return 0.0
-        import torch  # here, so that settings load no torch
-
-        sizes = [(p.abs() if self.norm == 1 else p.square()).sum() for p in parameters]
-        return self.strength * torch.stack(sizes).sum()
+        measure = PENALTIES.bound(str(self.measure), norm=self.norm)
+        size = measure(list(parameters))
+        what, got = f"penalty {self.measure}", getattr(size, "shape", type(size).__name__)
+        ConfigError.check(getattr(size, "ndim", 1) == 0, what, "a tensor of one number", got)
+        return self.strength * cast("Tensor", size)
 
     def after(self, training_loss: float, validation_loss: float) -> Self:
         """The penalty for the next epoch.
@@ -119,6 +138,10 @@ class RewardTrainerConfig:
         learning_rate: of AdamW; the peak, where there is a schedule.
         schedule: how the learning rate moves over each fit; None keeps it.
         weight_decay: of AdamW, decoupled from the loss; at 0 AdamW is Adam.
+        loss: of each answer: "cross_entropy" (the DRLHP paper's), "squared_error", whose gradient
+            is small for answers that contradict the model, or a function of yours: itself, its
+            name in `preferl.registry.LOSSES`, or `module:Name`. It also decides when to stop;
+            calibration does not depend on it.
         noise: share of answers the likelihood takes to be random while weights are fitted, in
             [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
             model strongly.
@@ -126,7 +149,7 @@ class RewardTrainerConfig:
             out-of-bag answers, or else to held-out ones. Without either, and if not,
             probabilities are those of `noise`.
         bootstrap: whether each of several members sees its own resample of the answers.
-        penalty: on the weights, fixed or adaptive.
+        penalty: on the weights, fixed or adaptive, of any norm or a function of yours.
         patience: epochs without a better validation loss after which to stop; None never stops
             early. Needs validation comparisons, or members with out-of-bag answers.
         stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
@@ -147,6 +170,7 @@ class RewardTrainerConfig:
     learning_rate: float = 1e-3
     schedule: CosineSchedule | None = None
     weight_decay: float = 0.01
+    loss: FunctionName = "cross_entropy"
     noise: float = 0.0
     calibrate: bool = True
     bootstrap: bool = True
@@ -169,6 +193,7 @@ class RewardTrainerConfig:
         ConfigError.check(divides, "minibatch_size", expected, size)
         require_share("noise", self.noise)
         require_words(self)
+        object.__setattr__(self, "loss", LOSSES.known(self.loss))
 
 
 def require_validation(
@@ -178,14 +203,19 @@ def require_validation(
 
     Such answers are validation comparisons, or those that a bootstrap of several members leaves.
     """
-    if held_out or (config.bootstrap and members > 1):
-        return
-    for name, value in (("patience", config.patience), ("penalty band", config.penalty.band)):
-        if value is not None:
-            raise ConfigError(
-                f"{name} needs validation comparisons. Pass some with `split`, or use several "
-                "members, whose bootstraps leave answers out."
-            )
+    if not held_out and (name := needs_validation(config, members=members)):
+        raise ConfigError(
+            f"{name} needs validation comparisons. Pass some with `split`, or use several "
+            "members, whose bootstraps leave answers out."
+        )
+
+
+def needs_validation(config: RewardTrainerConfig, *, members: int) -> str | None:
+    """The first setting that a fit without out-of-bag answers needs validation comparisons for."""
+    if config.bootstrap and members > 1:
+        return None
+    settings = {"patience": config.patience, "penalty band": config.penalty.band}
+    return next((name for name, value in settings.items() if value is not None), None)
 
 
 def fast_precision() -> Precision:

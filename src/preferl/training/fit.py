@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 import torch
@@ -23,9 +23,9 @@ from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.errors import require_in
 from preferl.feedback.likelihood import Likelihood
-from preferl.functional import preference_accuracy, preference_loss, preference_probability
+from preferl.functional import preference_accuracy, preference_probability
 from preferl.shapes import FloatArray
-from preferl.statistics import wilson_interval
+from preferl.statistics import share_in_words, wilson_interval
 from preferl.training.batches import Answers, gather_windows, held_out
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 
@@ -55,7 +55,7 @@ UNKNOWN_NOISE: Final = 0.05
 @final
 @dataclass(frozen=True, eq=False)
 class FitReport:
-    """The outcome of a fit; losses are means per answer, in natural logarithms.
+    """The outcome of a fit; losses are means per answer, cross-entropies in natural logarithms.
 
     Attributes:
         pairs: comparisons trained on.
@@ -68,6 +68,8 @@ class FitReport:
             member's out-of-bag answers; NaN where there are neither.
         validation_accuracy: `[epochs]` of the same.
         judged: decided answers behind that accuracy.
+        validated_on: which answers those are: a "validation" set, or "out-of-bag" ones; None
+            without either.
         penalty: strength of the weight penalty at the end.
         seconds: wall time.
         likelihood: noise and scale under which the model's probabilities fit answers that it was
@@ -86,6 +88,7 @@ class FitReport:
     penalty: float
     seconds: float
     likelihood: Likelihood = field(default_factory=Likelihood)
+    validated_on: Literal["validation", "out-of-bag"] | None = None
 
     @property
     def held_out_accuracy(self) -> float | None:
@@ -101,6 +104,31 @@ class FitReport:
         right = round(2 * accuracy * self.judged) / 2  # an undecided reward is half right
         return wilson_interval(right, self.judged)
 
+    @property
+    def held_out_in_words(self) -> str:
+        """The accuracy on answers that were left out, which and how many, and its interval."""
+        accuracy, interval = self.held_out_accuracy, self.held_out_interval
+        if accuracy is None or interval is None:
+            return "unknown, since no decided answer was left out"
+        return share_in_words(accuracy, interval, self.judged, f"{self.validated_on} answers")
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of the state that remains, for a metric sink.
+
+        The names tell which answers they are about: `reward/train_accuracy`, and either
+        `reward/validation_accuracy` or `reward/out_of_bag_accuracy`.
+        """
+        kept = self.best_epoch - 1
+        values = {"train_loss": self.train_loss[kept], "train_accuracy": self.train_accuracy[kept]}
+        if self.validated_on is not None:
+            low, high = self.held_out_interval or (float("nan"), float("nan"))
+            named = {"loss": self.validation_loss[kept], "accuracy": self.validation_accuracy[kept]}
+            named |= {"accuracy_low": low, "accuracy_high": high, "answers": self.judged}
+            of = self.validated_on.replace("-", "_")
+            values |= {f"{of}_{name}": value for name, value in named.items()}
+        values["seconds"] = self.seconds
+        return {f"reward/{name}": float(value) for name, value in values.items()}
+
     def to_json(self) -> dict[str, Any]:
         """The same as numbers, lists and None, for files."""
         about = asdict(self)
@@ -108,6 +136,31 @@ class FitReport:
             if isinstance(value, np.ndarray):
                 about[name] = [round(float(v), 6) if np.isfinite(v) else None for v in value]
         return about
+
+
+@final
+@dataclass(frozen=True)
+class Validation:
+    """How a fitted reward does on answers that were held out of the fit.
+
+    Attributes:
+        answers: how many those are, ties included.
+        judged: decided ones among them.
+        accuracy: share of the decided ones that the members' mean expects; None without any.
+        loss: their cross-entropy under the fitted likelihood, per answer; None without any.
+    """
+
+    answers: int
+    judged: int
+    accuracy: float | None = None
+    loss: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The accuracy's 95 % Wilson interval."""
+        if self.accuracy is None:
+            return None
+        return wilson_interval(self.accuracy * self.judged, self.judged)
 
 
 @final
@@ -166,6 +219,9 @@ class Fit:
         decided = (train if validation is None else validation).preference != 0.5
         unseen = (out_of_bag > 0).any(0) if validation is None else True
         self._decided = int((decided & unseen).sum())
+        self._validated_on: Literal["validation", "out-of-bag"] | None = None
+        if self._validated:
+            self._validated_on = "out-of-bag" if validation is None else "validation"
         self._digest = _digest(train, validation)
         self._history: list[dict[str, float]] = []
         self._best, self._best_epoch = np.inf, 0
@@ -197,6 +253,7 @@ class Fit:
             judged=self._decided,
             penalty=self._trainer._penalty.strength,
             likelihood=self._likelihood(),
+            validated_on=self._validated_on,
             seconds=time.perf_counter() - began,
             **{name: np.array([row[name] for row in rows]) for name in rows[0]},
         )
@@ -302,8 +359,7 @@ class Fit:
         """Loss and accuracy of each member on its out-of-bag answers."""
         total, votes = weight.sum(1), weight > 0
         used, seen = total > 0, votes.any(0)
-        noise = self._config.noise
-        loss = preference_loss(logits, preference, weight, noise=noise) * len(preference)
+        loss = self._trainer._mean_loss(logits, preference, weight) * len(preference)
         consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
         accuracy = preference_accuracy(consensus[seen], preference[seen])
         return float((loss[used] / total[used]).mean()), float(accuracy)

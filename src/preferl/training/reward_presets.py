@@ -6,12 +6,12 @@ compare a Markovian reward (MR), an LSTM (NMR) and their transformer (PT).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, final
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons, split
-from preferl.errors import ConfigError, require_in, require_one_of
+from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.models.configs import (
     CNNRewardConfig,
     EnsembleConfig,
@@ -48,7 +48,8 @@ class RewardPreset:
             is what remains. 0 trains on all.
 
     Raises:
-        ConfigError: patience or a penalty band without answers for validation.
+        ConfigError: patience or a penalty band without answers for validation, or a share out of
+            range.
     """
 
     model: RewardModelConfig
@@ -56,6 +57,7 @@ class RewardPreset:
     held_out: float = 0.0
 
     def __post_init__(self) -> None:
+        require_share("held_out", self.held_out)
         members = members_of(self.model)
         require_validation(self.trainer, members=members, held_out=self.held_out > 0)
 
@@ -117,6 +119,8 @@ class RewardSettings:
             published number of epochs takes a GPU for "pt".
         batch_size: pairs per update.
         noise: share of answers taken to be random, as people's are; 0.1 in the DRLHP paper.
+        loss: of each answer: "cross_entropy", "squared_error" or the name of one of yours, see
+            `RewardTrainerConfig`.
         normalise: whether inputs are normalised by the training set's statistics; the published
             models take them as they are.
         use_actions: whether "mlp", "mr" and "cnn" see actions beside observations. Where states
@@ -125,32 +129,44 @@ class RewardSettings:
             processor or GPU multiplies in it, which is about twice as fast, and else float32.
     """
 
-    model: str = "mlp"
+    model: Annotated[str, REWARD_MODELS] = "mlp"
     members: int | None = None
     hidden: tuple[int, ...] | None = None
     epochs: int | None = None
     budget: int | None = None
     batch_size: int | None = None
     noise: float | None = None
+    loss: str | None = None
     normalise: bool | None = None
     use_actions: bool | None = None
     precision: Precision | None = None
 
-    def preset(self, *, length: int, answers: int) -> RewardPreset:
+    def preset(
+        self, *, length: int, answers: int, base: RewardPreset | None = None
+    ) -> RewardPreset:
         """The preset with these changes, for `L` steps per segment and answers to train on.
+
+        With a `base`, the changes are made to that instead of the preset of the name. A base with a
+        context of its own keeps it.
 
         Raises:
             ConfigError: hidden layers, a choice of actions or normalised inputs for a model without
                 them, both epochs and a budget, or a setting out of range.
         """
         preset = reward_preset(self.model, length=length)
+        if base is not None:
+            usual = getattr(reward_preset(self.model).model, "context", None)
+            keeps = getattr(base.model, "context", None) != usual
+            preset = base if keeps else _seeing(base, length)
+        if self.members is not None:
+            require_in("members", self.members, 1, float("inf"))
         model = preset.model
         for name, value in self._given("hidden", "normalise", "use_actions").items():
             changed, expected = _with(model, **{name: value}), "a model that has such a setting"
             ConfigError.check(changed, name, f"only with {expected}", self.model)
             model = changed or model
-        changes = self._given("epochs", "batch_size", "noise", "precision")
-        if self.model in ("pt", "pt-readme"):
+        changes = self._given("epochs", "batch_size", "noise", "loss", "precision")
+        if self.model in ("pt", "pt-readme") and preset.trainer.precision == "float32":
             changes.setdefault("precision", fast_precision())
         preset = RewardPreset(model, replace(preset.trainer, **changes), preset.held_out)
         if self.members is not None and (self.members != 1 or _with(model, members=1)):
@@ -167,7 +183,7 @@ class RewardSettings:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def reward_preset(name: str, *, length: int) -> RewardPreset:
+def reward_preset(name: str, *, length: int | None = None) -> RewardPreset:
     """The preset of a name.
 
     "mlp" is this library's default, three members that allow for noise, and "cnn" the same for
@@ -176,7 +192,8 @@ def reward_preset(name: str, *, length: int) -> RewardPreset:
     without preference attention, as the command of its published code trains it. They hold a tenth
     of the answers out and keep the best state, where the originals chose by answers they had
     trained on. Any other name of `preferl.registry.REWARD_MODELS` is that model as its config has
-    it, trained as "mlp". A model with history sees `length` steps, those of a labelled segment.
+    it, trained as "mlp". A model with history sees `length` steps, those of a labelled segment, or
+    as many as its config has.
 
     Raises:
         ConfigError: no such name.
@@ -189,6 +206,11 @@ def reward_preset(name: str, *, length: int) -> RewardPreset:
     if preset is None:
         config = REWARD_MODELS.config(name)()
         preset = RewardPreset(_with(config, members=3) or config, _OURS)
+    return preset if length is None else _seeing(preset, length)
+
+
+def _seeing(preset: RewardPreset, length: int) -> RewardPreset:
+    """The preset of a model that sees so many steps, if it has a history."""
     return replace(preset, model=_with(preset.model, context=int(length)) or preset.model)
 
 

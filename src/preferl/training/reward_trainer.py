@@ -24,10 +24,18 @@ from preferl.functional.preference import (
 from preferl.models.base import RewardModel
 from preferl.models.folder import require_finite
 from preferl.reading import read_object, reading
+from preferl.registry import LOSSES
 from preferl.shapes import FloatArray
 from preferl.training.batches import Answers, AnyWindows, held_out
 from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
-from preferl.training.fit import Fit, FitCheckpoints, FitReport, OnEpoch, dropout_stream
+from preferl.training.fit import (
+    Fit,
+    FitCheckpoints,
+    FitReport,
+    OnEpoch,
+    Validation,
+    dropout_stream,
+)
 
 TENSORS: Final = "trainer.safetensors"
 """Moments of the optimiser and the stream that orders pairs."""
@@ -67,6 +75,7 @@ class RewardTrainer:
         self._initial = deepcopy(model.state_dict()) if self.config.restart else None
         self._optimiser = self._fresh_optimiser()
         self._penalty = self.config.penalty
+        self._answer_loss = LOSSES.bound(str(self.config.loss), noise=self.config.noise)
         self._loss = torch.compile(self._batch_loss) if self.config.compile else self._batch_loss
 
     def fit(
@@ -122,8 +131,8 @@ class RewardTrainer:
     ) -> tuple[float, float]:
         """Loss (mean over members) and accuracy (of the members' mean) on held-out comparisons.
 
-        The likelihood may be `FitReport.likelihood`; None takes the config's noise, under which
-        training minimises the loss.
+        Under a likelihood, such as `FitReport.likelihood`, the loss is the cross-entropy; without
+        one, it is the loss that training minimises.
 
         Raises:
             DataError: no answered comparisons.
@@ -131,6 +140,14 @@ class RewardTrainer:
         """
         comparisons = _answered("comparisons to evaluate on", comparisons)
         return self._evaluate(*held_out(self.model, comparisons), likelihood)
+
+    def validate(self, held_out: Comparisons, likelihood: Likelihood) -> Validation:
+        """Evaluate on held-out answers, of which there may be none, under a fit's likelihood."""
+        decided = int(held_out.decided.sum())
+        if not decided:
+            return Validation(len(held_out), 0)
+        loss, accuracy = self.evaluate(held_out, likelihood)
+        return Validation(len(held_out), decided, accuracy, loss)
 
     def bootstrap(self, pairs: int) -> FloatArray:
         """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
@@ -167,14 +184,21 @@ class RewardTrainer:
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=halved):
             scores = self.model.judge(features, mask).scores.float()
         logits = preference_logits(scores.unflatten(1, (-1, 2)))  # [E, B * 2] to [E, B, 2]
-        return preference_loss(logits, preference, weight, noise=self.config.noise), logits
+        return self._mean_loss(logits, preference, weight), logits
+
+    def _mean_loss(self, logits: Tensor, preference: Tensor, weight: Tensor) -> Tensor:
+        """The configured loss of `[E, P]` logits over weighted answers, `[E]`."""
+        return preference_loss(logits, preference, weight, loss=self._answer_loss)
 
     def _evaluate(
         self, windows: AnyWindows, answers: Answers, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        by = likelihood or Likelihood(self.config.noise)
-        logits = by.scale * self._logits(windows, answers)
-        loss = preference_loss(logits, answers.preference, answers.weight, noise=by.noise)
+        logits, given = self._logits(windows, answers), (answers.preference, answers.weight)
+        if likelihood is None:
+            loss = self._mean_loss(logits, *given)
+        else:
+            logits = likelihood.scale * logits
+            loss = preference_loss(logits, *given, noise=likelihood.noise)
         total = answers.weight.sum(1).clamp(min=1e-9) / len(answers)
         consensus = preference_probability(logits).mean(0) - 0.5
         accuracy = preference_accuracy(consensus, answers.preference)

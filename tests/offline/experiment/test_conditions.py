@@ -106,3 +106,28 @@ def test_scores_that_are_not_known_are_none():
     assert score.shown.tolist() == [1.5, 3.5]
     assert score.to_json()["normalised_score"] is None
     assert ConditionScore.of([report([1, 2])], SCORED).to_json()["return"]["std"] is None
+
+
+def test_without_a_learned_reward_the_true_one_takes_its_place(episodes):
+    conditions = build_conditions(episodes, None, seeds=(3, 5))
+    assert conditions.names == ("true", "zero", "negated", "random")
+    rows = dict(zip(conditions.names, conditions.rewards, strict=True))
+    np.testing.assert_array_equal(rows["negated"], -rows["true"])
+    assert np.ptp(returns(episodes, rows["true"][0])) == pytest.approx(6, rel=1e-5)
+    assert not rows["zero"].any()
+    alone = build_conditions(episodes, None, seeds=(0,), controls=False)
+    assert alone.names == ("true",)
+    task = build_conditions(episodes, None, seeds=(0,), task=TASK)
+    np.testing.assert_allclose(task.rewards[0, 0], episodes.rewards, rtol=1e-6)
+
+
+def test_no_environment_gives_the_opposite_of_its_own_reward(episodes):
+    conditions = build_conditions(episodes, None, seeds=(0,), scaled=False)
+    assert conditions.names == ("true", "zero", "random")
+    np.testing.assert_allclose(conditions.rewards[0, 0], episodes.rewards, rtol=1e-6)
+
+
+def test_a_true_reward_that_nobody_knows_is_refused(rng):
+    unknown = make_episodes(rng, [4, 4], reward=lambda seen, done: np.zeros(len(done)))
+    with pytest.raises(DataError, match="recorded rewards: expected some that differ"):
+        build_conditions(unknown, None, seeds=(0,))

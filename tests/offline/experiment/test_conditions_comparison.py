@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from preferl.offline.experiment.conditions import compare, t_quantile
+from preferl.offline.experiment.conditions import compare
 
 GOOD, SAME, BAD = np.array([9.0, 10, 11]), np.array([8.0, 10.5, 11]), np.array([0.0, 1, 2])
 
@@ -80,6 +80,12 @@ def test_signs_are_those_of_welchs_test(seed):
         assert clear_sign(ours, theirs) == expected
 
 
-@pytest.mark.parametrize(("freedom", "within"), [(2, 0.02), (3, 5e-3), (4, 2e-3), (8, 2e-4)])
-def test_quantiles_of_students_t(freedom, within):
-    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=within)
+def test_the_true_reward_stands_where_nothing_was_learned():
+    comparison = compare({"true": GOOD, "zero": BAD, "random": SAME})
+    assert (comparison.beaten, comparison.unclear) == (("zero",), ("random",))
+    assert comparison.text == (
+        "The true reward did better than no reward. "
+        "It did not differ significantly from a random reward. "
+        "So the recorded rewards are not shown to have taught these policies."
+    )
+    assert compare({"true": GOOD}) is None

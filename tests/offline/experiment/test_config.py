@@ -19,6 +19,7 @@ LABELS = Path("labels")
         ({"demonstrations": "a", "dataset": "b"}, "both"),
         ({"demonstrations": "a", "env": "E"}, "neither labels nor reward"),
         ({"demonstrations": "a", "labels": LABELS}, "env"),
+        ({"demonstrations": "a", "labels": LABELS, "reward": "true", "env": "E"}, "no answers"),
         ({"demonstrations": "a", "labels": LABELS, "task": "Lift_ph"}, "names none"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "steps": 0}, "steps"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "members": 0}, "members"),
@@ -55,3 +56,17 @@ def test_runs_are_remembered_as_json():
     config = OfflineConfig(demonstrations="a", labels=LABELS, env="E", iql=IQLConfig(hidden=(8,)))
     run = OfflineRun(config, (0, 2))
     assert from_json(OfflineRun, to_json(run)) == run
+
+
+def test_the_true_reward_is_a_word_and_a_folder_of_that_name_a_path():
+    def config(reward, **more):
+        return OfflineConfig(demonstrations="a", reward=reward, env="E", **more)
+
+    assert config("true").uses_true_reward
+    assert config("true").fitted is None
+    assert not config("true", policy="bc").uses_true_reward  # clones learn from no reward
+    for folder in ("./true", Path("true"), "runs/true"):
+        assert not config(folder).uses_true_reward
+        assert config(folder).fitted == Path(folder)
+        run = OfflineRun(config(folder), (0,))
+        assert from_json(OfflineRun, to_json(run)) == run

@@ -23,10 +23,12 @@ from preferl.errors import (
     SpaceError,
     StorageError,
 )
-from preferl.evaluation import evaluate_policy, make_task_env
+from preferl.evaluation import evaluate_policy, make_task_env, task_env
 from preferl.offline import OfflinePolicy
+from preferl.offline.experiment.curves import FIRST_EPISODE
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import read_jsonl
+from preferl.runs import read_run
 from preferl.training import load_reward, relabel
 
 
@@ -97,6 +99,10 @@ def test_metrics_are_means_over_the_seeds_of_an_arm(finished):
     out, _, _ = finished
     metrics = read_jsonl(out / "metrics.jsonl")
     assert {"iql/learned/value", "iql/zero/value", "cloning/cloning/policy_loss"} <= set(metrics)
+    shown = metrics["eval/learned/mean_reward"]
+    by_agent = finished[1]["evaluations"].values()
+    means = np.mean([[one["mean"] for one in of] for of in by_agent], axis=0)
+    assert shown[np.isfinite(shown)] == pytest.approx(means)
     assert list((out / "tensorboard").glob("events*"))
 
 
@@ -135,6 +141,39 @@ def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path, st
     for policy in sorted((out / "policies").iterdir()):
         file = f"policies/{policy.name}/policy.safetensors"
         assert (out / file).read_bytes() == (finished[0] / file).read_bytes()
+    assert result["evaluations"] == finished[1]["evaluations"]
+
+
+def test_the_agents_of_the_learned_reward_are_evaluated_while_they_learn(finished):
+    out, result, _ = finished
+    assert list(result["evaluations"]) == ["learned-0", "learned-1"]
+    for agent, found in result["evaluations"].items():
+        assert [one["step"] for one in found] == [10, 20, 30]
+        assert {one["episodes"] for one in found} == {2}
+        file = json.loads((out / f"curves/{agent}.json").read_text())
+        assert file == {"evaluations": found}
+        policy = OfflinePolicy.load(out / "policies" / agent)
+        alone = evaluate_policy(policy, task_env(ENV), episodes=2, seed=FIRST_EPISODE)
+        assert found[-1]["returns"] == alone.returns.tolist()
+    assert "Returns while they learned" in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize("every", [0, 4])
+def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path, every):
+    seen = []
+    result = run(
+        config_of(data, eval_every=every),
+        tmp_path / "run",
+        on_evaluation=lambda *told: seen.append(told),
+    )
+    assert result["arms"] == finished[1]["arms"]
+    steps = [one.step for _, one in seen]
+    assert steps == ([] if every == 0 else [4, 8, 12, 16, 20, 24, 28, 30])
+    assert {name for name, _ in seen} <= {"learned"}
+    assert ("curves" in {path.name for path in (tmp_path / "run").iterdir()}) == bool(every)
+    for policy in sorted((finished[0] / "policies").iterdir()):
+        file = f"policies/{policy.name}/policy.safetensors"
+        assert (tmp_path / "run" / file).read_bytes() == (finished[0] / file).read_bytes()
 
 
 @pytest.fixture
@@ -242,6 +281,7 @@ def test_nothing_is_resumed_where_there_is_nothing_and_other_runs_move_aside(dat
 
 def test_cloning_alone_needs_no_labels(data, tmp_path):
     result = run(config_of(data, policy="bc", labels=None), tmp_path / "run")
+    assert list(result["arms"]) == list({k.partition("-")[0] for k in result["evaluations"]})
     assert list(result["arms"]) == ["cloning"]
     assert result["reward"] is None
     assert "cloned" in (tmp_path / "run/report.html").read_text()
@@ -362,3 +402,39 @@ def test_what_people_prefer_is_learned_and_meaningless_rewards_are_not(data, tmp
     means = {arm: values["return"]["mean"] for arm, values in result["arms"].items()}
     assert means["learned"] > 0.7 * means["true"] + 0.3 * means["zero"]
     assert means["negated"] < means["zero"]
+
+
+def test_agents_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
+    config = config_of(data, labels=None, reward="true")
+    stages = []
+    result = run(config, tmp_path / "run", on_progress=lambda *now: stages.append(now[0]))
+    assert list(result["arms"]) == ["true", "zero", "negated", "random", "cloning"]
+    assert stages[0] == "training 8 agents"
+    assert (result["reward"], result["labels"]) == (None, None)
+    assert "The true reward" in result["verdict"]["text"]
+    page = (tmp_path / "run/report.html").read_text()
+    assert "No answers were used" in page
+    assert "learned from the true reward" in page
+    assert not (tmp_path / "run/reward").exists()
+    told = read_run(tmp_path / "run")
+    assert told.score.mean == pytest.approx(result["arms"]["true"]["return"]["mean"])
+    assert "Evaluated return of the true reward" in [curve.title for curve in told.curves]
+
+
+def test_a_reward_folder_called_true_is_reached_by_its_path(finished, data, tmp_path, monkeypatch):
+    shutil.copytree(finished[0] / "reward", tmp_path / "true")
+    monkeypatch.chdir(tmp_path)
+    config = config_of(data, labels=None, reward="./true", controls=False)
+    assert list(run(config, tmp_path / "run")["arms"]) == ["learned"]
+
+
+def test_recorded_rewards_that_nobody_knows_move_no_run(finished, data, tmp_path):
+    episodes = load_episodes(data / "episodes")
+    blank = replace(episodes, rewards=np.zeros(episodes.steps))
+    save_episodes(tmp_path / "blank", blank)
+    shutil.copytree(finished[0], tmp_path / "run")
+    before = contents(tmp_path)
+    config = config_of(data, labels=None, reward="true", demonstrations=str(tmp_path / "blank"))
+    with pytest.raises(DataError, match="recorded rewards: expected some that differ"):
+        run(config, tmp_path / "run")
+    assert contents(tmp_path) == before

@@ -1,5 +1,6 @@
 """Offline runs of Decision Transformers: from labels to policies that are asked for returns."""
 
+import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,31 @@ def test_all_arms_are_there_and_what_was_asked(finished) -> None:
     for words in ("Target and achieved returns", "How they learned", "Rank correlation of both"):
         assert words in page
     assert not list((out / "training").iterdir())
+    assert list(result["evaluations"]) == ["learned-0", "learned-1"]
+    for found in result["evaluations"].values():
+        assert [one["step"] for one in found] == [6]
+    rows = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    assert sum("eval/learned-1/mean_reward" in row for row in rows) == 1
+
+
+def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path) -> None:
+    config = config_of(data, target_return="q0.75", controls=False)
+    seen: list[tuple[str, int]] = []
+    for every in (0, 2):
+        out = tmp_path / str(every)
+        run(
+            replace(config, eval_every=every),
+            out,
+            on_evaluation=lambda agent, found: seen.append((agent, found.step)),
+        )
+        for name in ("learned-0", "learned-1"):
+            ours, theirs = (
+                {file.name: file.read_bytes() for file in (folder / "policies" / name).iterdir()}
+                for folder in (out, finished[0])
+            )
+            assert ours == theirs
+    steps = (2, 4, 6)
+    assert seen == [(name, step) for name in ("learned-0", "learned-1") for step in steps]
 
 
 def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
@@ -195,3 +221,13 @@ def test_what_a_config_makes_of_its_settings(data) -> None:
 def test_a_sweep_knows_when_it_cannot_tell() -> None:
     flat = target_sweep(("q0", "q1"), [1.0, 1.0], np.array([[1.0, 2.0]]))
     assert flat["rank_correlation"] is None
+
+
+def test_transformers_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
+    config = replace(config_of(data), labels=None, reward="true")
+    result = run(config, tmp_path / "run", seeds=(0,))
+    assert list(result["arms"]) == ["true", "zero", "random", "cloning"]
+    assert len(result["following"]["asked"]) == 5
+    seen = np.ones((3, 1, 2)), np.ones((3, 1, 2)), np.ones((3, 1), bool)
+    np.testing.assert_array_equal(reward_of_condition("zero", 0, None)(*seen), 0)
+    assert reward_of_condition("true", 0, None) is None

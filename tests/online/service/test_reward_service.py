@@ -1,6 +1,7 @@
 """Answers become versions, as often as is wanted and as if nobody had ever stopped."""
 
 import json
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from helpers.waiting import wait_until
 from preferl.errors import ConfigError, FeedbackError
 from preferl.online.service.ongoing_fit import TRAIN, OngoingFit, validation_split
 from preferl.online.service.reward_service import serve_reward
+from preferl.reporting import read_jsonl
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.threads import torch_threads
 from preferl.training.publish import PublishedReward, read_version, write_spaces
@@ -38,6 +40,9 @@ def test_answers_become_versions(world, config):
     (row,) = world.store.reports.rewards(world.project.id)
     assert (row.version, row.answers, row.accuracy) == (1, 60, metrics["accuracy"])
     assert (row.low, row.high, row.detail) == (metrics["low"], metrics["high"], metrics)
+    given = world.store.answers.page(world.project.id, size=60).answers
+    right = [(row.predicted > 0.5) == (row.answer.kind == "left") for row in given]
+    assert sum(right) / 60 > 0.7, "people see what it predicts of their answers"
     assert state(world).state == "stopped"
     comparisons = StoredFeedback(world.store).comparisons()
     paid = published.reward.combine(
@@ -208,3 +213,25 @@ def test_threads_are_put_back_when_the_service_ends(world, config, monkeypatch) 
         serve_once(replace(config, threads=1), world)
         assert torch.get_num_threads() == 2
     assert during == [1]
+
+
+def test_metrics_of_each_version_are_reported_by_answers(world, config):
+    world.ask_and_answer(40)
+    with pytest.raises(ConfigError, match="jsonl, tensorboard, wandb"):
+        serve_reward(config, world.store, world.project.id, report_to=("pigeon",))
+    assert not config.out.exists()
+    found = {}
+    stop = threading.Event()
+
+    def published(number, metrics):
+        found.update(metrics)
+        stop.set()
+
+    told = {"stop": stop, "on_version": published, "report_to": ("jsonl",)}
+    serve_reward(config, world.store, world.project.id, **told)
+    written = read_jsonl(config.out / "metrics.jsonl")
+    assert written["step"].tolist() == [40]
+    assert written["reward/version"].tolist() == [1]
+    assert written["reward/validation_accuracy"][0] == found["accuracy"]
+    assert written["reward/validation_accuracy_low"][0] == found["low"]
+    assert written["reward/validation_answers"][0] == found["judged"] > 0

@@ -1,5 +1,6 @@
 """Settings of asking and collecting, and the guard of episodes' lengths."""
 
+import re
 from dataclasses import fields
 from math import inf, nan
 
@@ -12,9 +13,11 @@ from preferl.online.wrappers.feedback_config import (
     BeforeFirstReward,
     LengthGuard,
     QueryConfig,
+    RepetitionGuard,
     VariableLengthWarning,
     settings_of,
 )
+from preferl.testing import make_episodes
 
 
 def test_words_are_checked() -> None:
@@ -28,6 +31,32 @@ def test_guards_say_the_same_everywhere() -> None:
     guard.check(90, 90)
     with pytest.raises(DataError, match='Pass variable_length="allow"'):
         guard.check(30, 90)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "queries", "asked", "steps", "warning"),
+    [
+        ([12, 12], 2, 2, 2400, None),
+        ([12, 12], 4, 4, 2400, "4 queries show 8 clips, and there are 6 different ones of 10 steps "
+         r"\(0 of 2 episodes are shorter\)"),
+        ([12, 12, 9], 4, 4, 2400, r"6 different ones .*\(1 of 3 episodes"),
+        ([30], 3, 3, 2400, None),
+        ([30], 4, 4, 2400, "each step is shown 2.7 times on average .4 queries, clips of 10 steps"),
+        ([300], 1, 30, 300, None),
+        ([300], 1, 31, 300, "each step is shown 2.1 times on average .31 queries"),
+        ([9], 0, 0, 9, None),
+    ],
+)  # fmt: skip
+def test_clips_that_run_short_are_warned_of(
+    caplog, rng, lengths, queries, asked, steps, warning
+) -> None:
+    guard = RepetitionGuard(QueryConfig(segment_length=10))
+    for _ in range(2):
+        guard.check(make_episodes(rng, lengths), queries, asked=asked, steps=steps)
+    assert guard.warned == (warning is not None)
+    assert len(caplog.records) == (warning is not None)
+    if warning is not None:
+        assert re.search(warning, caplog.text)
 
 
 def test_what_the_loop_and_wrappers_share_has_one_default() -> None:

@@ -5,11 +5,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import SyncVectorEnv
 from stable_baselines3.common.env_util import make_vec_env
 
-from preferl.errors import DataError
+from preferl.errors import ConfigError, DataError
 from preferl.online.wrappers.feedback_controls import hide_return, stack_states, with_rows
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
+from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
 
 
 def pendulum(**more: Any) -> gymnasium.Env[Any, Any]:
@@ -74,3 +76,27 @@ def test_rows_are_replaced_in_a_copy() -> None:
     assert parts["a"].tolist() == [[3, 4], [0, 0], [1, 2]]
     assert parts["b"].tolist() == [1, 0, 1]
     assert not seen.any()
+
+
+KINDS = {
+    "FeedbackVecEnv": (FeedbackVecEnv, lambda: make_vec_env(pendulum, 2)),
+    "FeedbackVectorEnv": (FeedbackVectorEnv, lambda: SyncVectorEnv([pendulum] * 2)),
+    "HumanPreferencesEnvWrapper": (HumanPreferencesEnvWrapper, pendulum),
+}
+
+
+@pytest.mark.parametrize("given", KINDS)
+@pytest.mark.parametrize("name", KINDS)
+def test_each_wrapper_names_the_one_for_other_environments(name: str, given: str) -> None:
+    wrapper, make = KINDS[name][0], KINDS[given][1]
+    if name == given:
+        wrapper(make()).close()
+        return
+    with pytest.raises(ConfigError, match=rf"environment of {name}: expected .*in {given}\."):
+        wrapper(make())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_no_environment_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="something else, a str"):
+        KINDS[name][0]("Pendulum-v1")

@@ -1,6 +1,7 @@
 """The same environment wrapped for three libraries: the same experience, the same rewards."""
 
 import builtins
+import re
 import sqlite3
 import threading
 from typing import Any
@@ -376,6 +377,23 @@ def test_old_arguments_say_what_takes_their_place(tmp_path) -> None:
         HumanPreferencesEnvWrapper(
             pendulum(), log_dir=tmp_path, synthetic_prefs=True, synthetic_preferences=True
         )
+
+
+def test_old_methods_and_attributes_name_what_takes_their_place() -> None:
+    env = HumanPreferencesEnvWrapper(pendulum(), collect_prefs=False)
+    members = ("save_prefs", "save_reward_predictor", "start_segment_collection")
+    members += ("stop_segment_collection", "switch_to_predicted_reward", "last_true_reward")
+    members += ("using_reward_from_predictor", "force_return_true_reward", "pref_db_size")
+    members += ("segments_collected", "collecting_segments", "reward_training_steps")
+    for name in members:
+        with pytest.raises(AttributeError, match=f"{name}'. In its place: .+"):
+            getattr(env, name)
+        assert not hasattr(env, name)
+        named = re.findall(r"`(\w+)", GONE[name])
+        assert all(hasattr(env, one) for one in named if one not in ("info", "preferl"))
+    with pytest.raises(AttributeError, match=r"no attribute 'save_pref'$"):
+        env.save_pref  # noqa: B018
+    env.close()
 
 
 @pytest.mark.parametrize("name", ["synthetic_prefs", "synthetic_preferences"])

@@ -34,7 +34,7 @@ def test_states_are_those_of_the_simulation():
 
 def test_an_environment_without_a_state_says_what_else_there_is():
     env = RecordsStates(MovingDot())
-    with pytest.raises(ConfigError, match="Record pixels, or draw with a function"):
+    with pytest.raises(ConfigError, match=r"render_mode=.rgb_array"):
         env.reset(seed=0)
 
 

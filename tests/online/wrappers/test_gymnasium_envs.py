@@ -6,9 +6,13 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import SyncVectorEnv
 
+from helpers.gardens import Garden
 from preferl.errors import CheckpointError, ConfigError, StorageError
-from preferl.online.wrappers.gymnasium_envs import HumanPreferencesEnvWrapper
+from preferl.online.wrappers.feedback_env import RecordsStates
+from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.store.store import Store
 
 PICTURE = spaces.Box(0, 255, (16, 16, 3), np.uint8)
@@ -60,3 +64,58 @@ def test_a_refused_wrapper_closes_its_store(tmp_path, monkeypatch) -> None:
             env, log_dir=tmp_path, pretrained_reward_predictor_dir=tmp_path / "none"
         )
     assert len(closed) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # of the checker: bounds, and being a wrapper
+@pytest.mark.parametrize("where", ["logs", None])
+def test_the_wrapper_passes_gymnasiums_checker(tmp_path, monkeypatch, where) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = HumanPreferencesEnvWrapper(
+        gymnasium.make("CartPole-v1", render_mode="rgb_array"), log_dir=where, segment_length=5
+    )
+    check_env(env)
+    env.close()
+    assert [path.name for path in tmp_path.iterdir()] == ([where] if where else [])
+
+
+def test_arguments_are_recorded_and_copies_made_from_them(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = HumanPreferencesEnvWrapper(
+        gymnasium.make("CartPole-v1"), collect_prefs=False, segment_length=7, refresh_every=9
+    )
+    copy = gymnasium.make(env.spec)
+    assert isinstance(copy, HumanPreferencesEnvWrapper)
+    assert (copy.core.config.segment_length, copy.core.config.refresh_every) == (7, 9)
+    env.close(), copy.close()
+    assert not list(tmp_path.iterdir())
+    venv = FeedbackVectorEnv(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")]), states=True)
+    assert venv._saved_kwargs["states"] is True
+    venv.close()
+
+
+def test_a_script_without_a_folder_says_what_to_pass() -> None:
+    with pytest.raises(ConfigError, match=r'log_dir: expected a folder.*log_dir="drlhp_logs"'):
+        HumanPreferencesEnvWrapper(gymnasium.make("CartPole-v1"), synthetic_preferences=True)
+
+
+def test_wrappers_warn_where_nothing_rewards_and_nobody_is_asked(tmp_path, caplog) -> None:
+    def single(**more: Any) -> str:
+        caplog.clear()
+        HumanPreferencesEnvWrapper(gymnasium.make("CartPole-v1"), **more).close()
+        return caplog.text
+
+    assert "asks nobody and has no learned reward" in single()
+    assert "'entropy'" in single(before="entropy")
+    assert f"no reward in {tmp_path / 'rewards'}" in single(log_dir=tmp_path, collect_prefs=False)
+    assert single(log_dir=tmp_path) == ""
+    assert single(rewards=lambda observations, actions: np.zeros(len(actions))) == ""
+    caplog.clear()
+    FeedbackVectorEnv(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])).close()
+    assert "FeedbackVectorEnv asks nobody" in caplog.text
+
+
+def test_an_environment_without_an_id_shows_recorded_pictures(tmp_path) -> None:
+    env = RecordsStates(Garden("rgb_array"))
+    HumanPreferencesEnvWrapper(env, log_dir=tmp_path, states=True).close()
+    with Store.open(tmp_path) as store:
+        assert store.projects.get("drlhp").frames == {"kind": "recorded"}

@@ -11,6 +11,7 @@ import pytest
 
 from helpers.waiting import wait_until
 from preferl.data.episodes import Episodes
+from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.wrappers import query_worker as module
 from preferl.online.wrappers.feedback_config import FeedbackConfig
@@ -157,6 +158,20 @@ def test_questions_are_asked_up_to_the_length_of_the_queue(feedback: StoredFeedb
     assert shown.length == 5
 
 
+def test_clips_that_repeat_one_another_are_warned_of_once(feedback: StoredFeedback, caplog) -> None:
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=7)
+    worker = QueryWorker(feedback, config)
+    for seed in range(2):
+        worker.put(episodes(20, seed=seed))
+        assert worker.flush()
+    worker.close()
+    said = [record.message for record in caplog.records if "repeat one another" in record.message]
+    assert len(said) == 1
+    assert (
+        "each step is shown 3.5 times on average (7 queries, clips of 5 steps, 20 steps" in said[0]
+    )
+
+
 def test_a_budget_holds_over_restarts(feedback: StoredFeedback) -> None:
     config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=4, max_questions=6)
     teacher = ScriptedTeacher.oracle()
@@ -168,6 +183,33 @@ def test_a_budget_holds_over_restarts(feedback: StoredFeedback) -> None:
     second.close()
     assert len(feedback.store.questions.asked(feedback.project.id)) == 6
     assert first.counts.asked + second.counts.asked == 6
+
+
+def test_a_budget_holds_beside_another_program(feedback: StoredFeedback) -> None:
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=100, max_questions=30)
+    first = QueryWorker(feedback, config)  # both begin before anything was asked
+    second = QueryWorker(feedback, config)
+    for worker, steps in ((first, 20), (second, 24), (first, 20)):
+        worker.put(episodes(steps, seed=steps))
+        assert worker.flush()
+    assert first.close()
+    assert second.close()
+    assert len(feedback.store.questions.asked(feedback.project.id)) == 30
+    assert first.counts.asked + second.counts.asked == 30
+
+
+def test_a_sampler_that_gives_too_many_pairs_asks_no_more_than_the_budget(
+    feedback: StoredFeedback,
+) -> None:
+    def eager(segments: Any, count: int, rng: np.random.Generator) -> Any:
+        return UniformPairs()(segments, count + 3, rng)
+
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=4, max_questions=6)
+    worker = handed(feedback, config, sampler=eager, teacher=ScriptedTeacher.oracle())
+    for _ in range(3):
+        assert worker.flush()
+    assert worker.close()
+    assert len(feedback.store.questions.asked(feedback.project.id)) == worker.counts.asked == 6
 
 
 def test_a_script_answers_through_the_queue(feedback: StoredFeedback) -> None:

@@ -145,7 +145,6 @@ class DecisionTransformer:
             module.critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
 
         def on_save() -> None:
-            self._data = data  # what the weights learned from, as `policy` needs
             try:
                 if often:
                     self.policy().push_to_hub(**target, message="Training under way")
@@ -169,8 +168,8 @@ class DecisionTransformer:
             settings |= hugging_face.by_steps(options, epoch)
             how: Any = {"device": self.device, "resume": resume, "callbacks": [hooks, *callbacks]}
             module.to(self.device).train()
+            self._data = data  # as `policy` needs, which may be asked for while it learns
             first = hugging_face.train(module, collate, config, settings, **how)
-        self._data = data
         if first and target:
             self.policy().push_to_hub(**target, message="Training done")
         return hooks.metrics

@@ -11,12 +11,12 @@ from preferl.data.episodes import Episodes
 from preferl.data.tasks import Task, normalised_score
 from preferl.errors import DataError
 from preferl.evaluation.policy import PolicyReport
-from preferl.feedback.step_rewards import Reward, control_rewards, random, step_rewards
+from preferl.feedback.step_rewards import Reward, control_rewards, oracle, random, step_rewards
 from preferl.offline.experiment.config import SEED_LIMIT, OfflineConfig, require_seeds
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
-from preferl.statistics import spearman
+from preferl.statistics import spearman, t_quantile
 from preferl.training.scaling import scale_by_return_range
 
 LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
@@ -32,6 +32,8 @@ LABELS: Final = {
     CLONING: "cloning the data",
 }
 IN_SENTENCES: Final = LABELS | {RANDOM: "a random reward", NEGATED: "its opposite"}
+
+NO_ANSWERS: Final = "No answers were used: the agents learned from the recorded rewards."
 
 
 @final
@@ -70,7 +72,7 @@ def agent_name(condition: str, seed: int) -> str:
 
 def build_conditions(
     episodes: Episodes,
-    learned: FloatArray,
+    learned: FloatArray | None,
     *,
     seeds: Sequence[int],
     task: str | Task | None = None,
@@ -82,14 +84,24 @@ def build_conditions(
     The learned reward is meaningful where its agents beat those of no reward (`zero`), of a smooth
     function without meaning (`random`, another one for each seed), and of the opposite
     (`negated`). The true reward (`true`) is the ceiling; it is left out where the recorded
-    rewards are all the same, as they are where nobody knows them.
+    rewards are all the same, as they are where nobody knows them. Without a learned reward the
+    true one takes its place, and the controls are its own.
 
     Rewards `[T]` are scaled as the task has it, or by the longest episode. A Decision Transformer
-    takes them unscaled: it scales returns itself, and receives the same rewards as it acts.
+    takes them unscaled: it scales returns itself, and receives the same rewards as it acts. The
+    environment does not give it the opposite of the true reward, which is left out.
+
+    Raises:
+        ConfigError: seeds that are not different numbers from 0 on.
+        DataError: another number of learned rewards, or no reward at all.
     """
     require_seeds(seeds)
-    expected, got = (episodes.steps,), learned.shape
-    DataError.check(got == expected, "learned", expected, got)
+    recorded = np.asarray(episodes.rewards)
+    if learned is None:
+        require_true_rewards(episodes)
+    else:
+        expected, got = (episodes.steps,), learned.shape
+        DataError.check(got == expected, "learned", expected, got)
 
     def scale(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
         if not scaled:
@@ -97,16 +109,28 @@ def build_conditions(
         relabelled = replace(episodes, rewards=rewards)
         return np.asarray(scale_by_return_range(relabelled, task, learned=learned).rewards)
 
-    same = {LEARNED: scale(learned)}
+    same: dict[str, FloatArray] = {} if learned is None else {LEARNED: scale(learned)}
+    if learned is None or (controls and np.ptp(recorded) > 0):
+        same[TRUE] = scale(recorded, learned=False)
     if controls:
-        if np.ptp(episodes.rewards) > 0:
-            same[TRUE] = scale(np.asarray(episodes.rewards), learned=False)
-        same |= {ZERO: np.zeros_like(learned), NEGATED: scale(-learned)}
+        same[ZERO] = np.zeros(episodes.steps)
+        if learned is not None:
+            same[NEGATED] = scale(-learned)
+        elif scaled:
+            same[NEGATED] = scale(np.negative(recorded, dtype=np.float64), learned=False)
     rewards = {name: np.stack([row] * len(seeds)) for name, row in same.items()}
     if controls:
         rewards[RANDOM] = np.stack([scale(step_rewards(random(s), episodes)) for s in seeds])
     stacked = np.stack(list(rewards.values())).astype(np.float32)
     return Conditions(tuple(rewards), tuple(seeds), stacked)
+
+
+def require_true_rewards(episodes: Episodes) -> None:
+    """Raise `DataError` where the recorded rewards are all the same, so that nobody knows them."""
+    varied = episodes.steps and np.ptp(episodes.rewards) > 0
+    fix = "Fit a reward to labels of these episodes, or record them with their rewards."
+    got = "the same at each step"
+    DataError.check(varied, "recorded rewards", "some that differ", got, fix)
 
 
 @final
@@ -182,49 +206,36 @@ def compare(
 ) -> ControlComparison | None:
     """Compare mean returns `[S]` of the learned condition with the others; None without others.
 
-    `true` is a ceiling and no control. Returns of single episodes stand in where there is one seed.
+    `true` is a ceiling and no control, but takes the place of a learned condition where there is
+    none. Returns of single episodes stand in where there is one seed.
 
     >>> comparison = compare({"learned": np.array([9.0, 10, 11]), "zero": np.array([0.0, 1, 2])})
     >>> comparison.passed, comparison.text
     (True, 'The learned reward did better than no reward.')
     """
     controls = [name for name in returns if name not in (LEARNED, TRUE)]
-    if LEARNED not in returns or not controls:
+    ours = LEARNED if LEARNED in returns else TRUE
+    if ours not in returns or not controls:
         return None
-    single = len(returns[LEARNED]) == 1
+    single, taught_by = len(returns[ours]) == 1, f"The {LABELS[ours]}"
     samples = episodes if single and episodes is not None else returns
-    signs = {name: _clear_sign(samples[LEARNED], samples[name]) for name in controls}
+    signs = {name: _clear_sign(samples[ours], samples[name]) for name in controls}
     beaten, unclear, lost = (
         tuple(name for name in controls if signs[name] == sign) for sign in (1, 0, -1)
     )
     groups = {
-        "The learned reward did better than": beaten,
+        f"{taught_by} did better than": beaten,
         "It did worse than": lost,
         "It did not differ significantly from": unclear,
     }
     sentences = [f"{words} {_and(names)}." for words, names in groups.items() if names]
-    sentences[0] = sentences[0].replace("It ", "The learned reward ", 1)
+    sentences[0] = sentences[0].replace("It ", f"{taught_by} ", 1)
     if lost or unclear:
-        sentences.append("So the comparisons are not shown to have taught these policies.")
+        source = "comparisons" if ours == LEARNED else "recorded rewards"
+        sentences.append(f"So the {source} are not shown to have taught these policies.")
     if single:
         sentences.append("With one seed, how much training varies is not known.")
     return ControlComparison(beaten, unclear, lost, " ".join(sentences))
-
-
-def t_quantile(freedom: float) -> float:
-    """The 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5), good from 2 on.
-
-    >>> round(t_quantile(4), 2), round(t_quantile(1e9), 2)
-    (2.78, 1.96)
-    """
-    z = 1.959964
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / freedom**k for k, term in enumerate(terms, start=1))
 
 
 def _clear_sign(ours: FloatArray, theirs: FloatArray) -> int:
@@ -275,6 +286,6 @@ def load_agent(
 
 def reward_of_condition(condition: str, seed: int, learned: Reward | None) -> Reward | None:
     """The reward that a condition's policies go by; None where it is the environment's."""
-    if condition == TRUE or learned is None:
+    if condition == TRUE:
         return None
-    return {LEARNED: learned, **control_rewards(learned, seed)}.get(condition, learned)
+    return control_rewards(learned or oracle(), seed).get(condition, learned)

@@ -1,24 +1,26 @@
 """Settings of an offline run: data, labels or a reward, agents, and their evaluation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Annotated, Any, Final, final
 
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
+from preferl.envs.config import EnvConfig, EnvSource
 from preferl.errors import ConfigError, require_one_of
 from preferl.offline.learner_configs import DTConfig, IQLConfig, LearnerConfig, require_ranges
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.training.reward_presets import RewardSettings, model_names
 
+TRUE_REWARD: Final = "true"  # in place of the run of a fitted one
 SEED_LIMIT: Final = 2**32  # of seeds; those of condition `k` are this many times `k` higher
 
 
 @final
 @dataclass(frozen=True)
-class OfflineConfig(RewardSettings):
+class OfflineConfig(RewardSettings, EnvConfig):
     """Settings of an offline run, and those of the reward that it fits.
 
     Members of a reward are normalised over the data before they are averaged, which DTR measured
@@ -30,6 +32,8 @@ class OfflineConfig(RewardSettings):
         dataset: id of a Minari data set on this machine, in place of a file.
         labels: folder of Uni-RLHF or Preference Transformer labels, to which a reward is fitted.
         reward: run or folder of a fitted reward, in place of fitting one; labels then evaluate it.
+            `"true"` takes the recorded rewards, and no labels. A folder of that name is
+            `"./true"`, or a `Path`.
         length: steps per labelled segment, where the file names do not have it.
         crossing: what becomes of pairs with a segment that crosses an episode's end; None takes
             the choice of the kind of label folder.
@@ -40,13 +44,17 @@ class OfflineConfig(RewardSettings):
             learned reward gives the recorded episodes, such as `q0.95`. None takes that of `dt`.
         task: row of `preferl.data.TASKS`, for normalising scores and scaling rewards; found by
             `env` if None.
-        env: id of the environment that policies are evaluated in; the task's if None.
+        env: the environment that policies are evaluated in, the task's if None: an id, `module:Id`,
+            `module:Class` or `module:function`. In Python also the class or function itself.
         iql: settings of the agents; None takes those published for the task.
         dt: settings of Decision Transformers; None takes the published ones.
         steps: updates of each agent. None makes 100,000 of IQL and cloning, a tenth of what the
             papers make and enough for a few thousand recorded steps, and 10,000 of a Decision
             Transformer (its clones 100,000).
         episodes: that evaluate each policy after training; 0 trains without an environment.
+        eval_every: updates from one evaluation of the agents of the learned reward (else of clones)
+            to the next, while they learn; None makes some ten in all, 0 none. It selects no policy.
+        eval_episodes: of each agent in such an evaluation. 10 show a trend.
         controls: whether agents are trained on true, zero, random and negated rewards and by
             cloning beside the learned one. They cost time; without them the result shows little.
         device: where networks train: "cpu" or "cuda".
@@ -58,32 +66,43 @@ class OfflineConfig(RewardSettings):
     demonstrations: str | None = None
     dataset: str | None = None
     labels: Path | None = None
-    reward: Path | None = None
+    reward: str | Path | None = None
     length: int | None = None
     crossing: Crossing | None = None
-    policy: str = "iql"
+    policy: Annotated[str, OFFLINE_LEARNERS] = "iql"
     target_return: str | None = None
     task: str | None = None
-    env: str | None = None
+    env: EnvSource | None = None
     iql: IQLConfig | None = None
     dt: DTConfig | None = None
     steps: int | None = None
     episodes: int = 100
+    eval_every: int | None = None
+    eval_episodes: int = 10
     controls: bool = True
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        EnvConfig.__post_init__(self)
         got = "neither" if self.dataset is None else "both"
         one = (self.demonstrations is None) != (self.dataset is None)
         expected = "either demonstrations or a dataset"
         ConfigError.check(one, "recorded episodes", expected, got)
         require_one_of("policy", self.policy, OFFLINE_LEARNERS.names())
         given = not self.kind.uses_rewards or self.labels is not None or self.reward is not None
-        expected = "labels to fit one to, or the run of a fitted one"
+        expected = 'labels to fit one to, the run of a fitted one, or "true" for the recorded one'
         fix = "Set `labels` or `reward`; only cloning (policy bc) learns without."
         ConfigError.check(given, "a reward", expected, "neither labels nor reward", fix)
+        if isinstance(self.reward, Path):  # a folder, even one that is called "true"
+            folder = "./true" if self.reward == Path(TRUE_REWARD) else f"{self.reward}"
+            object.__setattr__(self, "reward", folder)
+        if self.reward == TRUE_REWARD:
+            fix = "Leave out `labels`: agents of the true reward learn from no answers."
+            alone = self.labels is None
+            ConfigError.check(alone, "labels", "none beside the true reward", self.labels, fix)
         require_one_of("model", self.model, model_names())
         require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
+        require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf))
         if self.target_return is not None and not self.kind.has_target:
             names = OFFLINE_LEARNERS.names()
             kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]
@@ -95,6 +114,18 @@ class OfflineConfig(RewardSettings):
         ConfigError.check(known, "env", "the environment to evaluate policies in", got, fix)
 
     @property
+    def fitted(self) -> Path | None:
+        """Where the reward is that was fitted before, if there is one."""
+        if self.reward is None or self.reward == TRUE_REWARD:
+            return None
+        return Path(self.reward)
+
+    @property
+    def uses_true_reward(self) -> bool:
+        """Whether agents learn from the recorded rewards, in place of a learned one."""
+        return self.kind.uses_rewards and self.reward == TRUE_REWARD
+
+    @property
     def source(self) -> str:
         """Where the episodes are, as `load_source` takes it."""
         return self.demonstrations or f"minari:{self.dataset}"
@@ -102,12 +133,17 @@ class OfflineConfig(RewardSettings):
     @property
     def row(self) -> Task | None:
         """Of the table of tasks; None where neither `task` nor `env` has one."""
-        return TASKS.get(self.env or "") if self.task is None else find_task(self.task)
+        return TASKS.get(self.env_name) if self.task is None else find_task(self.task)
 
     @property
     def env_id(self) -> str | None:
-        """Of the environment for evaluation; None if that is not known."""
-        return self.env or (self.row.env if self.row else None)
+        """Name of the environment for evaluation; None if that is not known."""
+        return self.env_name or (self.row.env if self.row else None)
+
+    @property
+    def environment(self) -> EnvConfig:
+        """The environment for evaluation, the task's unless `env` names another one."""
+        return replace(super().environment, env=self.env or self.env_id)
 
     @property
     def max_steps(self) -> int | None:

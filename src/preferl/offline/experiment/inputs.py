@@ -19,6 +19,7 @@ from preferl.evaluation.rollout import make_task_env
 from preferl.feedback.step_rewards import Reward, control_rewards
 from preferl.files import write_json
 from preferl.models.spaces import check_spaces, infer_spaces
+from preferl.offline.experiment.conditions import require_true_rewards
 from preferl.offline.experiment.config import OfflineConfig
 from preferl.reading import read_object, reading
 from preferl.runs import RunFolder
@@ -77,16 +78,18 @@ def load_inputs(config: OfflineConfig) -> Inputs:
     """Read everything a config names, and refuse what does not fit each other."""
     env_spaces = None
     if config.env_id is not None and config.episodes:
-        env = make_task_env(config.env_id)
+        env = make_task_env(config)
         env.close()
         env_spaces = env.observation_space, env.action_space
     reward = None
-    if config.reward is not None:
-        fine, expected = config.reward.is_dir(), "a run with a reward, or a reward's folder"
-        CheckpointError.check(fine, config.reward, expected, "no folder")
-        inside = config.reward / REWARD
-        reward = load_reward(inside if inside.is_dir() else config.reward)
+    if config.fitted is not None:
+        fine, expected = config.fitted.is_dir(), "a run with a reward, or a reward's folder"
+        CheckpointError.check(fine, config.fitted, expected, "no folder")
+        inside = config.fitted / REWARD
+        reward = load_reward(inside if inside.is_dir() else config.fitted)
     episodes = load_source(config.source, task=config.row)
+    if config.uses_true_reward:
+        require_true_rewards(episodes)
     seen = (episodes.observations, episodes.actions)
     if env_spaces is not None:
         for what, space, arrays in zip(("observations", "actions"), env_spaces, seen, strict=True):

@@ -23,7 +23,6 @@ from preferl.models.folder import OFFLINE_POLICY
 from preferl.models.spaces import infer_spaces
 from preferl.offline.experiment.conditions import (
     CLONING,
-    LEARNED,
     Conditions,
     ConditionScore,
     agent_name,
@@ -33,6 +32,7 @@ from preferl.offline.experiment.conditions import (
     target_sweep,
 )
 from preferl.offline.experiment.config import OfflineConfig, OfflineRun
+from preferl.offline.experiment.curves import AgentCurves, OnEvaluation
 from preferl.offline.experiment.inputs import (
     Inputs,
     LearnedReward,
@@ -42,7 +42,7 @@ from preferl.offline.experiment.inputs import (
     read_json,
 )
 from preferl.registry import OFFLINE_LEARNERS
-from preferl.reporting import MetricSink, open_sinks, require_places
+from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
 from preferl.training.configs import require_device
 
@@ -58,19 +58,20 @@ def run_offline(
     out: Path | str,
     *,
     seeds: Iterable[int] = (0, 1, 2),
-    report_to: Iterable[str] = ("jsonl", "tensorboard"),
+    report_to: Iterable[str] = PLACES_BY_DEFAULT,
     resume: bool = False,
     checkpoint_every: int = 5_000,
     processes: int = 2,
     on_progress: OnStage | None = None,
+    on_evaluation: OnEvaluation | None = None,
 ) -> dict[str, Any]:
     """Learn policies from recorded episodes and a learned reward, and compare them with controls.
 
     A reward is fitted to the labels (or taken from another run), relabels each recorded step, and
-    is scaled by the range of returns. Agents for all conditions and seeds then learn side by side
-    by implicit Q-learning, or one after the other as Decision Transformers, and clones beside
-    them. The policies after the last update count: none is selected by its returns in the
-    environment.
+    is scaled by the range of returns. With `reward="true"` the recorded rewards take its place.
+    Agents for all conditions and seeds then learn side by side by implicit Q-learning, or one after
+    the other as Decision Transformers, and clones beside them. The policies after the last update
+    count: none is selected by its returns in the environment.
 
     The folder holds config and versions, metrics, the reward, every policy, `result.json` and
     `report.html`. Ctrl-C keeps them, and the same call with `resume` continues to the result of a
@@ -87,6 +88,7 @@ def run_offline(
         processes: that evaluate policies side by side; a script needs
             `if __name__ == "__main__":` for more than one.
         on_progress: called with the stage in a few words, how much of it is done, and of how much.
+        on_evaluation: called with each evaluation while agents learn (`config.eval_every`).
 
     Returns:
         What `result.json` holds; after Ctrl-C only `interrupted` and the stage.
@@ -108,7 +110,8 @@ def run_offline(
     with open_run(out, config=run, seed=run.seeds[0], resume=resume, data=inputs.about) as folder:
         on_stage = on_progress or (lambda *_: None)
         with closing(open_sinks(places, folder.folder)) as sink:
-            about = (inputs, folder, processes, on_stage, sink, checkpoint_every)
+            curves = AgentCurves(config, run.seeds, folder, sink, on_evaluation)
+            about = (inputs, folder, processes, on_stage, sink, checkpoint_every, curves)
             stages = _Stages(config, run.seeds, *about)
             try:
                 return stages.run()
@@ -155,6 +158,7 @@ class _Stages:
     on_stage: OnStage
     sink: MetricSink
     checkpoint_every: int
+    curves: AgentCurves
     stage: str = ""
     learned: LearnedReward | None = None
 
@@ -163,12 +167,12 @@ class _Stages:
         from preferl.offline.experiment.report import write_page  # loads what draws
 
         began, config = time.perf_counter(), self.config
-        if config.kind.uses_rewards:
+        if config.kind.uses_rewards and not config.uses_true_reward:
             on_epoch = self._begin("reading the reward" if config.reward else "fitting the reward")
             self.learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
         names, learned = self._train(), self.learned
         scores = self._evaluate(names) if config.episodes else {}
-        sweep = self._sweep() if config.episodes and config.kind.has_target else None
+        sweep = self._sweep(names[0]) if config.episodes and config.kind.has_target else None
         returns = {name: score.returns for name, score in scores.items()}
         comparison = compare(returns, {name: score.episodes for name, score in scores.items()})
         labels = self.inputs.labels
@@ -183,6 +187,7 @@ class _Stages:
             "simulators": {name: installed[name] for name in SIMULATORS if name in installed},
             "arms": {name: score.to_json() for name, score in scores.items()},
             "verdict": None if comparison is None else comparison.to_json(),
+            "evaluations": self.curves.to_json(),
             "reward": None if learned is None else learned.to_json(),
             "labels": None if labels is None else labels.to_json(),
             "seconds": round(time.perf_counter() - began, 2),
@@ -198,10 +203,10 @@ class _Stages:
         """Train the agents of all conditions, and clones; the conditions' names."""
         config, inputs, learned = self.config, self.inputs, self.learned
         names: list[str] = []
-        if learned is not None:
+        if config.kind.uses_rewards:
             conditions = build_conditions(
                 inputs.episodes,
-                learned.rewards,
+                None if learned is None else learned.rewards,
                 seeds=self.seeds,
                 task=config.row,
                 controls=config.controls,
@@ -209,7 +214,7 @@ class _Stages:
             )
             names += conditions.names
             self._train_agents(config.policy, conditions)
-        if learned is None or (config.controls and inputs.clonable):
+        if not config.kind.uses_rewards or (config.controls and inputs.clonable):
             self._train_agents(config.cloning, None)
             names.append(CLONING)
         return names
@@ -230,7 +235,7 @@ class _Stages:
         what = "clones" if rewards is None else "agents"
         on_update = self._begin(f"training {len(agents)} {what}")
 
-        def report(first: int, step: int, metrics: Mapping[str, Any]) -> None:
+        def report(learner: Any, first: int, step: int, metrics: Mapping[str, Any]) -> None:
             labels = names if kind.together else (agents[first],)
             values = {
                 f"{prefix}/{label}/{name}": float(np.reshape(value, (len(labels), -1))[k].mean())
@@ -239,6 +244,8 @@ class _Stages:
             }
             self.sink.log(values, step)
             on_update(first // each * steps + step, len(agents) // each * steps)
+            reward = None if self.learned is None else self.learned.reward
+            self.curves.offer(agents[first : first + each], learner, step, reward)
 
         for first in range(0, len(agents), each):
             some = slice(first, first + each)
@@ -249,8 +256,11 @@ class _Stages:
             own = None if rewards is None else rewards[some]
             name = f"{prefix}.safetensors" if kind.together else agents[first]
             state = self.folder.path(f"training/{name}")
-            how = {"checkpoint_every": self.checkpoint_every, "on_progress": partial(report, first)}
-            learner.learn(self.inputs.episodes, own, state, **how)
+            how: dict[str, Any] = {"on_progress": partial(report, learner, first)}
+            if self.config.eval_every:  # evaluations are made at the reports of progress
+                how["every"] = min(self.config.eval_every, kind.every)
+            every = self.checkpoint_every
+            learner.learn(self.inputs.episodes, own, state, checkpoint_every=every, **how)
             for path, learned in zip(policies, learner.policies(), strict=True):
                 learned.save(path)
             if state.is_dir():  # only now that the policies are there
@@ -272,11 +282,11 @@ class _Stages:
             for k, name in enumerate(names)
         }
 
-    def _sweep(self) -> dict[str, Any]:
-        """Returns of the policies of the learned reward for higher and lower targets."""
-        policies = [self._policy(LEARNED, seed) for seed in self.seeds]
+    def _sweep(self, condition: str) -> dict[str, Any]:
+        """Returns of the policies of a condition for higher and lower targets."""
+        policies = [self._policy(condition, seed) for seed in self.seeds]
         each = {
-            f"{agent_name(LEARNED, seed)}@{target}": partial(policy.with_target, target)
+            f"{agent_name(condition, seed)}@{target}": partial(policy.with_target, target)
             for seed, policy in zip(self.seeds, policies, strict=True)
             for target in TARGETS
         }
@@ -302,7 +312,7 @@ class _Stages:
 
         evaluate_policies(
             {name: policies[name]() for name in left},
-            task_env(self.config.env_id or ""),
+            task_env(self.config),
             episodes=episodes,
             seed=FIRST_EPISODE,
             max_steps=self.config.max_steps,

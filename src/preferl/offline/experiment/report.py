@@ -12,41 +12,42 @@ import numpy as np
 
 from preferl.configs import to_json
 from preferl.errors import StorageError
+from preferl.evaluation.attention import attention_section, clip_of
+from preferl.evaluation.curve import Evaluation, in_step
 from preferl.evaluation.filming import FilmedEpisode, show
-from preferl.evaluation.plots import (
-    Curve,
-    attention_map,
-    condition_scores,
-    importance_bar,
-    learning_curves,
-)
+from preferl.evaluation.plots import Curve, condition_scores, learning_curves
 from preferl.evaluation.report import (
+    MISSING,
     Fact,
     Figure,
     Report,
     ReportTable,
     Section,
-    Video,
+    decimal,
+    number,
+    percent,
     write_report,
 )
 from preferl.evaluation.reward_report import RewardReport
 from preferl.evaluation.summary import (
-    MISSING,
     accuracy_figure,
-    best_window,
-    decimal,
-    number,
-    percent,
-    preference_attention,
+    evaluation_curve,
     reward_figure,
     rewards_table,
 )
-from preferl.offline.experiment.conditions import LABELS, LEARNED, ConditionScore, load_agent
+from preferl.offline.experiment.conditions import (
+    LABELS,
+    LEARNED,
+    NO_ANSWERS,
+    ConditionScore,
+    load_agent,
+)
 from preferl.offline.experiment.config import OfflineConfig
 from preferl.offline.experiment.inputs import Inputs, LearnedReward
-from preferl.reporting import read_jsonl
+from preferl.reporting import read_jsonl, series
 from preferl.runs import RunFolder, versions
-from preferl.shapes import Array, FloatArray
+from preferl.shapes import FloatArray
+from preferl.statistics import share_in_words, wilson_interval
 
 COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = {
     "accuracy": lambda report: percent(report.accuracy, 1),
@@ -72,17 +73,24 @@ def write_page(
         shown = shown_episode(folder, config, inputs, learned, result["seeds"][0])
         sections += [
             _along(learned, shown, evaluated=bool(scores)),
-            _attention(learned, shown),
+            attention_section(learned.reward, shown),
             _reward(inputs, learned),
         ]
-    sections.append(_training(folder, config, inputs))
+    sections += [_evaluations(config, result), _training(folder, config, inputs)]
     comparison = result["verdict"]["text"] if result["verdict"] else ""
     where = config.row.name if config.row else config.env_id or "Recorded episodes"
-    answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
+    lead = f"Learned by {config.kind.words} from recorded episodes alone: "
+    lead += f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. "
+    if not config.kind.uses_rewards:
+        title = f"{where}, cloned"
+    elif config.uses_true_reward:
+        title, lead = f"{where}, learned from the true reward", f"{lead}{NO_ANSWERS} "
+    else:
+        answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
+        title = f"{where}, learned from {answers}"
     page = Report(
-        f"{where}, learned from {answers}" if config.kind.uses_rewards else f"{where}, cloned",
-        lead=f"Learned by {config.kind.words} from recorded episodes alone: "
-        f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + comparison,
+        title,
+        lead=lead + comparison,
         facts=_facts(config, result, scores, learned),
         sections=tuple(section for section in sections if section is not None),
         details={
@@ -113,8 +121,12 @@ def _facts(
         if fit is None:
             facts.append(Fact("Accuracy", accuracy, "on answers it was not fitted to"))
         else:
-            held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
+            held_out, count = fit["validation_accuracy"][fit["best_epoch"] - 1], fit["judged"]
             note = f"{accuracy} on answers it was fitted to"
+            if held_out is not None:
+                interval = wilson_interval(round(2 * held_out * count) / 2, count)
+                of = f"{fit.get('validated_on') or 'held-out'} answers"
+                note = f"{share_in_words(held_out, interval, count, of)}, {note}"
             facts.append(Fact("Held-out accuracy", percent(held_out, 1), note))
     facts.append(Fact("Updates", f"{result['steps']:,}", f"seeds {_list(result['seeds'])}"))
     return tuple(facts)
@@ -198,7 +210,7 @@ def shown_episode(
     """An episode of a policy of the learned reward, or else the best recorded one."""
     if config.episodes and config.env_id is not None:
         policy = load_agent(folder, config, LEARNED, seed, learned.reward)
-        return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=config.max_steps)
+        return show(policy, config, seed=SHOWN_EPISODE, max_steps=config.max_steps)
     best = int(inputs.episodes.returns.argmax())
     return FilmedEpisode(inputs.episodes[best : best + 1], None, 30)
 
@@ -210,50 +222,9 @@ def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> 
     caption = f"Along {whose}{unseen}; the band is the range of the members."
     return Section(
         "The reward along an episode",
-        clips=_clips(shown.frames, shown.rate, "An episode", whose),
+        clips=clip_of(shown.frames, shown.rate, "An episode", whose),
         figures=(reward_figure(learned.reward, shown.episode, alt, caption),),
     )
-
-
-def _attention(learned: LearnedReward, shown: FilmedEpisode) -> Section | None:
-    """The attention of the reward in the segment of the episode with the highest reward."""
-    rewards = learned.reward.combine(learned.reward.member_rewards(shown.episode))
-    rows = best_window(rewards, learned.reward.context)
-    attention = preference_attention(learned.reward, shown.episode, rows)
-    if attention is None:
-        return None
-    steps = f"steps {rows.start} to {rows.stop - 1}"
-    frames = None if shown.frames is None else shown.frames[rows]
-    importance = attention.mean(0)
-    most = rows.start + int(importance.argmax())
-    return Section(
-        "Attention of the reward",
-        (f"In {steps}, the segment of that episode with the highest learned reward.",),
-        clips=_clips(frames, shown.rate, "The segment", steps),
-        figures=(
-            Figure(
-                importance_bar(importance, offset=rows.start),
-                f"Share of each step in the segment's score; the largest is that of step {most}.",
-                "How much each step of the clip counts for the score of the segment; on the dashed "
-                "line all count alike.",
-            ),
-            Figure(
-                attention_map(attention),
-                "Preference attention of each step to each other.",
-                "Preference attention among the steps, counted from the segment's first.",
-                half=True,
-            ),
-        ),
-    )
-
-
-def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Video, ...]:
-    """One clip, or none where the environment cannot be drawn."""
-    if frames is None:
-        return ()
-    from preferl.video import encode
-
-    return (Video(encode(frames, rate), title, f"Pictures of {what}."),)
 
 
 def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
@@ -262,7 +233,8 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
         return None
     figures, tables = [], []
     if fit is not None:
-        accuracy = {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]}
+        unseen = fit.get("validated_on") or "held out"
+        accuracy = {"trained on": fit["train_accuracy"], unseen: fit["validation_accuracy"]}
         alt = "Accuracy of the reward by epoch of its fit."
         caption = "Share of decided answers that the reward predicts."
         figures.append(accuracy_figure(accuracy, alt, caption))
@@ -285,6 +257,32 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
     return Section("Quality of the reward", tuple(text), tuple(tables), figures=tuple(figures))
 
 
+def _evaluations(config: OfflineConfig, result: Mapping[str, Any]) -> Section | None:
+    """Returns of the agents that the run is about while they learned."""
+    known = result.get("evaluations", {}).values()
+    runs = [[Evaluation.from_json(one) for one in of] for of in known]
+    if not in_step(runs):
+        return None
+    curve, seeds = evaluation_curve("evaluations", runs), len(runs)
+    steps = f"{curve.steps[0]:,} to {curve.steps[-1]:,} updates"
+    means = curve.values.mean(0)
+    chart = learning_curves([curve], x_label="updates")
+    return Section(
+        "Returns while they learned",
+        (
+            f"Of {config.eval_episodes} episodes for each of {seeds} seeds, at each of "
+            f"{len(curve.steps)} times. They select no policy: those after the last update count.",
+        ),
+        figures=(
+            Figure(
+                chart,
+                f"Mean returns from {_number(means[0])} to {_number(means[-1])}, from {steps}.",
+                "The mean over all these episodes with its 95 % interval; thin lines are seeds.",
+            ),
+        ),
+    )
+
+
 def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Section | None:
     """Metrics of the agents over their updates; None where they were not written."""
     try:
@@ -303,16 +301,9 @@ def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Secti
 
 
 def _curve(columns: Mapping[str, FloatArray], agents: str, metric: str, label: str) -> Curve | None:
-    """A metric of a condition's agents, one by one or in all, at updates that all of them report.
-
-    A resumed run reports some of them again; the last counts.
-    """
-    found = []
-    for name, column in columns.items():
-        if re.fullmatch(rf"{re.escape(agents)}(-\d+)?/{metric}", name):
-            known = np.isfinite(column)
-            steps, place = np.unique(columns["step"][known][::-1], return_index=True)
-            found.append((steps, column[known][::-1][place]))
+    """A metric of a condition's agents, one by one or in all, at updates that all report."""
+    names = rf"{re.escape(agents)}(-\d+)?/{metric}"
+    found = [series(columns, name) for name in columns if re.fullmatch(names, name)]
     common = reduce(np.intersect1d, [steps for steps, _ in found]) if found else ()
     values = [values[np.isin(steps, common)] for steps, values in found]
     return Curve(label, np.asarray(common), np.stack(values)) if len(common) else None

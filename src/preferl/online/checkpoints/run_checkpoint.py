@@ -5,13 +5,11 @@ anybody acknowledges them.
 """
 
 import logging
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
-import numpy as np
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
@@ -31,6 +29,7 @@ from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.replay import replay_of, replay_state, restore_replay
 from preferl.reading import reading
 from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
+from preferl.training.generators import global_generators, restore_generators
 
 LOGGER = logging.getLogger(__name__)
 
@@ -190,25 +189,6 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
         require_reset(algorithm)
         if (envs := algorithm.get_env()) is not None:
             envs.seed(algorithm.num_timesteps)  # not the first episodes once more
-
-
-def global_generators() -> dict[str, Any]:
-    """The generators of whole programs, from which algorithms draw."""
-    return {
-        "numpy": np.random.get_state(),  # noqa: NPY002  # SB3 draws from it
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "python": random.getstate(),
-    }
-
-
-def restore_generators(state: Mapping[str, Any]) -> None:
-    """Let the program draw what another one would have drawn next."""
-    np.random.set_state(state["numpy"])  # noqa: NPY002  # as above
-    torch.set_rng_state(state["torch"])
-    if len(state["cuda"]) == (torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        torch.cuda.set_rng_state_all(state["cuda"])
-    random.setstate(state["python"])
 
 
 def _wrappers(env: Any) -> list[FeedbackVecEnv]:

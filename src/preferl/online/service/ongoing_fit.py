@@ -13,14 +13,12 @@ from gymnasium import spaces
 from preferl.configs import plain
 from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError, DataError, SpaceError
-from preferl.feedback.likelihood import Likelihood
 from preferl.functional.preference import lower_bound, mean
 from preferl.models.base import RewardModel
 from preferl.models.build import build_reward_model, config_of
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.online.service.service_config import ServiceConfig
 from preferl.shapes import IntArray
-from preferl.statistics import wilson_interval
 from preferl.store.feedback import Answered
 from preferl.store.status import FitMetrics
 from preferl.training.reward_function import RewardFunction
@@ -80,6 +78,8 @@ class OngoingFit:
         except DataError:
             self._trainer = None
             raise
+        held_out = trainer.validate(comparisons[split == VALIDATION], report.likelihood)
+        low, high = held_out.interval or (None, None)
         found = {
             "answers": len(comparisons),
             "trained_on": len(train),
@@ -89,7 +89,12 @@ class OngoingFit:
             "epochs": report.epochs,
             "seconds": round(report.seconds, 3),
             **vars(report.likelihood),
-            **_validated(trainer, report.likelihood, comparisons[split == VALIDATION]),
+            "held_out": held_out.answers,
+            "judged": held_out.judged,
+            "accuracy": held_out.accuracy,
+            "low": low,
+            "high": high,
+            "loss": held_out.loss,
         }
         return reward, FitMetrics(**plain(found))
 
@@ -154,20 +159,9 @@ def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | Non
     return False
 
 
-def _validated(
-    trainer: RewardTrainer, likelihood: Likelihood, held_out: Comparisons
-) -> dict[str, Any]:
-    """Accuracy on held-out answers that are no ties, with its 95 % interval, if there are any."""
-    decided = int(held_out.decided.sum())
-    found: dict[str, Any] = {"held_out": len(held_out), "judged": decided}
-    if not decided:
-        return found
-    loss, accuracy = trainer.evaluate(held_out, likelihood)
-    low, high = wilson_interval(accuracy * decided, decided)
-    return found | {"accuracy": accuracy, "low": low, "high": high, "loss": loss}
-
-
-def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int]:
+def validation_split(
+    pairs: Iterable[tuple[str, str]], share: float, of_clip: dict[str, int] | None = None
+) -> list[int]:
     """`TRAIN`, `VALIDATION` or `UNUSED` for each query, so that no clip is in both sets.
 
     Chance is drawn from the names of clips, which are digests of what they hold, so that every
@@ -176,8 +170,9 @@ def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int
     validation clip it is drawn for itself, so that clips which are asked about often do not
     draw all others after them. A query with a clip of either set is unused. Pairs are those of all
     queries ever put, oldest first, answered or not; more never change the sets of those before.
+    `of_clip` keeps the set of each clip between calls, for pairs of which the oldest are forgotten.
     """
-    of_clip: dict[str, int] = {}
+    of_clip = {} if of_clip is None else of_clip
     split = []
     for pair in pairs:
         known = {of_clip[clip] for clip in pair if clip in of_clip}

@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final, final
@@ -11,6 +12,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from preferl.errors import FeedbackError, PreferlError
+from preferl.evaluation.reward_report import predicted_preferences
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.ongoing_fit import (
     TRAIN,
@@ -21,6 +23,8 @@ from preferl.online.service.ongoing_fit import (
     validation_split,
 )
 from preferl.online.service.service_config import ServiceConfig
+from preferl.reporting import MetricSink, open_sinks, require_places
+from preferl.statistics import share_in_words
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.store.status import REWARD_SERVICE, FitMetrics, from_json, to_json
 from preferl.store.store import Store
@@ -45,6 +49,7 @@ def serve_reward(
     *,
     stop: threading.Event | None = None,
     on_version: OnVersion | None = None,
+    report_to: Sequence[str] = (),
 ) -> int:
     """Fit a reward to people's answers as they arrive and publish each version, until stopped.
 
@@ -54,21 +59,27 @@ def serve_reward(
     where there is only one. Once `stop` is set the service ends within an epoch, and returns the
     number of the latest version, 0 without any.
 
+    Metrics of each version go to `report_to`, some of `jsonl`, `tensorboard` and `wandb`, in the
+    folder of the rewards; their step counts answers.
+
     Raises:
+        ConfigError: another place to report to.
         StorageError: another service publishes into the folder, or it cannot be written to.
         FeedbackError: no such project.
     """
+    require_places(report_to)
     feedback = StoredFeedback(store, project, combine=config.combine)
     stop = stop or threading.Event()
     times = {"every": config.beat_seconds, "stuck_after": config.stuck_after}
     beats = Heartbeat(store, feedback.project.id, REWARD_SERVICE, **times)
     publishing = Publisher(config.out, keep=config.keep)
     with torch_threads(config.fit_threads), publishing as publisher, beats:
-        service = _Service(config, feedback, publisher, beats, stop, on_version)
-        try:
-            service.run()
-        except _StoppedError:
-            LOGGER.info("Stopped during a fit, which the next start makes again.")
+        with closing(open_sinks(report_to, config.out)) as sink:
+            service = _Service(config, feedback, publisher, beats, stop, on_version, sink)
+            try:
+                service.run()
+            except _StoppedError:
+                LOGGER.info("Stopped during a fit, which the next start makes again.")
         return service.version
 
 
@@ -85,12 +96,14 @@ class _Service:
     beats: Heartbeat
     stop: threading.Event
     on_version: OnVersion | None
+    sink: MetricSink
 
     def __post_init__(self) -> None:
         self._project, self._live = self.feedback.project.id, self.feedback.store.reports
         self._fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
+        self._predicted: dict[int, float] = {}  # by number of a query, of the last fit
         self._waits_since: float | None = None
         self.version, self._metrics = 0, FitMetrics()
         self._spaces: Spaces | None = None
@@ -184,6 +197,8 @@ class _Service:
         if not (of_answers == TRAIN).any():
             return None
         reward, metrics = self._fit.fit(answered, of_answers, agent)
+        shares = predicted_preferences(reward, answered.comparisons)
+        self._predicted = dict(zip(answered.queries.tolist(), shares.tolist(), strict=True))
         return reward, replace(metrics, revision=revision, data=digest)
 
     def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
@@ -196,12 +211,17 @@ class _Service:
         self._unpublished, self._announced = None, False
         held_out = "too few answers are held out to validate it"
         if metrics.accuracy is not None:
-            between = f"{metrics.low or 0:.0%} to {metrics.high or 0:.0%}"
-            held_out = f"accuracy {metrics.accuracy:.0%} ({between}) on {metrics.judged} held out"
+            between = (metrics.low or 0.0, metrics.high or 1.0)
+            words = share_in_words(metrics.accuracy, between, metrics.judged, "validation answers")
+            held_out = f"accuracy {words}"
         LOGGER.info("Version %d from %d answers: %s.", number, metrics.answers, held_out)
         if self.on_version:
             self.on_version(self.version, found)
         self._announce()
+        try:
+            self.sink.log(_numbers(metrics) | {"reward/version": number}, metrics.answers)
+        except OSError as error:  # a full disk; the version is out
+            LOGGER.warning("The metrics of version %d were not written: %s.", number, error)
 
     def _announce(self) -> None:
         """Show people the version, unless that was done; and cancel queries of old rewards."""
@@ -215,6 +235,7 @@ class _Service:
                 accuracy=metrics.accuracy,
                 interval=None if low is None or high is None else (low, high),
                 detail=to_json(metrics),
+                predicted=self._predicted,
             )
         if self.config.cancel_after is not None:
             oldest = self.version - self.config.cancel_after
@@ -230,6 +251,21 @@ class _Service:
         self.beats.pulse()
         if self.stop.is_set():
             raise _StoppedError
+
+
+def _numbers(metrics: FitMetrics) -> dict[str, float]:
+    """Those of a fit, for a metric sink, as far as they are known."""
+    named = {
+        "train_loss": metrics.train_loss,
+        "train_accuracy": metrics.train_accuracy,
+        "validation_loss": metrics.loss,
+        "validation_accuracy": metrics.accuracy,
+        "validation_accuracy_low": metrics.low,
+        "validation_accuracy_high": metrics.high,
+        "validation_answers": metrics.judged,
+        "seconds": metrics.seconds,
+    }
+    return {f"reward/{name}": value for name, value in named.items() if value is not None}
 
 
 def _digest(answered: Answered) -> str:

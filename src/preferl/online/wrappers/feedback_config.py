@@ -1,16 +1,24 @@
 """Settings of what is asked about and how wrapped environments collect it."""
 
+import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from math import inf
-from typing import Any, Literal, final
+from typing import Annotated, Any, Final, Literal, final
 
 from preferl.configs import current_names, takes_old_names
-from preferl.data.segments import Short
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Short, windows_of
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.registry import ACQUISITIONS, SAMPLERS
+
+LOGGER = logging.getLogger(__name__)
+
+MOST_SHOWN: Final = 2.0
+"""Times that each recorded step may be shown on average before a warning: beyond, clips repeat what
+others have shown, so that more answers teach less."""
 
 VariableLength = Literal["allow", "refuse"]
 """What becomes of episodes of different length: a warning, once, or an error."""
@@ -54,8 +62,8 @@ class QueryConfig:
     """
 
     segment_length: int = 50
-    sampler: str = "uniform"
-    acquisition: str = "probability"
+    sampler: Annotated[str, SAMPLERS] = "uniform"
+    acquisition: Annotated[str, ACQUISITIONS] = "probability"
     oversampling: float = 10.0
     short: Short = "drop"
     variable_length: VariableLength = "allow"
@@ -166,3 +174,41 @@ class LengthGuard:
         if not self.warned:
             self.warned = True
             warnings.warn(text, VariableLengthWarning, stacklevel=2)
+
+
+@final
+class RepetitionGuard:
+    """Logs a warning, once, where experience is too short for so many different clips."""
+
+    def __init__(self, config: QueryConfig) -> None:
+        self._config = config
+        self.warned = False
+
+    def check(self, episodes: Episodes, queries: int, *, asked: int, steps: int) -> None:
+        """Look at the next queries, and at all that are asked with them.
+
+        Args:
+            episodes: that the next queries are about.
+            queries: how many those are.
+            asked: queries in all, those included.
+            steps: recorded in all.
+        """
+        if self.warned or not queries:
+            return
+        length = self._config.segment_length
+        windows = windows_of(episodes, length, self._config.short)
+        there, usable = int(windows.sum()), int(episodes.lengths[windows > 0].sum())
+        times = 2 * length * max(queries / max(usable, 1), asked / max(steps, 1))
+        if there < 2 * queries:
+            text = (
+                f"{queries} queries show {2 * queries} clips, and there are {there} different ones"
+            )
+            text += f" of {length} steps ({(windows == 0).sum()} of {len(episodes)} episodes are "
+            text += "shorter): some are shown again."
+        elif times > MOST_SHOWN:
+            text = f"Clips repeat one another: each step is shown {times:.1f} times on average"
+            text += f" ({asked} queries, clips of {length} steps, {steps:,} steps recorded)."
+        else:
+            return
+        self.warned = True
+        LOGGER.warning("%s Ask fewer queries, cut shorter clips, or take more steps.", text)

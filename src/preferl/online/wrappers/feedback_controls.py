@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from operator import setitem
-from typing import Any
+from typing import Any, Final
 
+import gymnasium
 import numpy as np
 
-from preferl.errors import DataError
+from preferl.errors import ConfigError, DataError
 from preferl.online.wrappers.feedback_core import FeedbackCore, RewardSource
 from preferl.online.wrappers.query_worker import QueryCounts, QueryWorker
 from preferl.online.wrappers.reward_computer import WindowReward
@@ -20,6 +21,13 @@ from preferl.shapes import (
 )
 
 LOGGER = logging.getLogger(__name__)
+
+WRAPPED: Final = {
+    "FeedbackVecEnv": "a vector environment of stable-baselines3",
+    "FeedbackVectorEnv": "a vector environment of gymnasium",
+    "HumanPreferencesEnvWrapper": "one environment of gymnasium",
+}
+"""Wrappers by name, and what each one is for."""
 
 
 class FeedbackControls:
@@ -103,6 +111,25 @@ class FeedbackControls:
         if self.queries is not None and snapshot["handover"] is not None:
             self.queries.restore(snapshot["handover"])
 
+    def _warn_if_unrewarded(self) -> None:
+        """Warn where nothing asks people, and no reward is there."""
+        core = self.core
+        if core.queries is not None or core.computer.reward is not None:
+            return
+        given = f"rewards of kind {str(core.config.before)!r} (`before`)"
+        if core.reader is None:
+            LOGGER.warning(
+                "%s asks nobody and has no learned reward, so that steps get %s. Pass `rewards`, "
+                "`feedback`, or a folder for both.",
+                *(type(self).__name__, given),
+            )
+        elif not core.reader.folder.is_dir():
+            LOGGER.warning(
+                "There is no reward in %s, so that steps get %s until `preferl reward serve "
+                "--out %s` publishes one.",
+                *(core.reader.folder, given, core.reader.folder),
+            )
+
     def _begin(
         self, observations: Any, infos: Sequence[dict[str, Any]], which: BoolArray | None = None
     ) -> None:
@@ -134,6 +161,20 @@ class FeedbackControls:
             infos[i]["learned_return"] = float(self.core.returns[i])
             if hide:
                 hide_return(infos[i], infos[i]["learned_return"])
+
+
+def require_kind(env: Any, wrapper: object) -> None:
+    """Raise `ConfigError` unless `env` is what the wrapper is for, and name the wrapper that is."""
+    vector = isinstance(env, gymnasium.vector.VectorEnv)
+    single = isinstance(env, gymnasium.Env)
+    sb3 = not (vector or single) and hasattr(env, "step_async") and hasattr(env, "num_envs")
+    fits = dict(zip(WRAPPED, (sb3, vector, single), strict=True))
+    right, mine = next((name for name in fits if fits[name]), None), type(wrapper).__name__
+    if right == mine:
+        return
+    got = f"{WRAPPED[right] if right else 'something else'}, a {type(env).__name__}"
+    fix = f"Wrap it in {right}." if right else "Wrap an environment of one of these libraries."
+    raise ConfigError.mismatch(f"environment of {mine}", expected=WRAPPED[mine], got=got, fix=fix)
 
 
 def hide_return(info: dict[str, Any], learned: Any) -> None:

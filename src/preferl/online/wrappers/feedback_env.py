@@ -17,6 +17,7 @@ from preferl.feedback.step_rewards import AnyReward
 from preferl.online.wrappers.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.wrappers.feedback_controls import (
     FeedbackControls,
+    require_kind,
     with_rows,
 )
 from preferl.online.wrappers.feedback_core import FeedbackCore
@@ -63,7 +64,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
               last axes. `transformed_space` is the space of such observations.
 
     Raises:
-        ConfigError: settings that are out of range or do not go together.
+        ConfigError: settings that are out of range or do not go together, or environments of
+            another library.
         SpaceError: observations or actions that are not arrays of one shape, or a reward made for
             others.
     """
@@ -78,6 +80,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         record: bool = False,
         **options: Any,
     ) -> None:
+        require_kind(venv, self)
         super().__init__(venv)
         self.relabelled: tuple[ReplayBuffer | None, int] = (None, 0)
         self.explored_steps = 0
@@ -198,12 +201,14 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Puts what it takes to draw a moment again into `info["state"]` of steps and resets.
 
     With `states=True`, other wrappers record it with the steps, and `preferl.store` draws clips
-    from it: positions and speeds of MuJoCo, which is reset here, with what each episode places
-    elsewhere, or the `state` of classic control.
+    from it: positions and speeds of MuJoCo with what each episode places elsewhere, or the `state`
+    of classic control and of other registered environments whose pictures depend on nothing else.
+    Any other environment made with `render_mode="rgb_array"` is drawn at each step, and the small
+    picture is recorded (`preferl.store.stages.PICTURE_BYTES`). The environment may be reset here.
 
     Raises:
-        ConfigError: with the first reset, an environment that has no such state. Those whose
-            observations are pictures need none.
+        ConfigError: with the first reset, an environment with neither such a state nor pictures.
+            Those whose observations are pictures need none.
 
     >>> env = RecordsStates(gymnasium.make("Pendulum-v1"))
     >>> observation, info = env.reset(seed=0)

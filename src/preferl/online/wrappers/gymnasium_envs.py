@@ -4,18 +4,24 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, SupportsFloat, final
+from typing import Any, Final, NoReturn, SupportsFloat, final
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode
 
 from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.wrappers.feedback_config import FeedbackConfig, settings_of
-from preferl.online.wrappers.feedback_controls import FeedbackControls, hide_return, with_rows
+from preferl.online.wrappers.feedback_controls import (
+    FeedbackControls,
+    hide_return,
+    require_kind,
+    with_rows,
+)
 from preferl.online.wrappers.feedback_core import FeedbackCore
 from preferl.online.wrappers.recording import zeros_of
 from preferl.online.wrappers.reward_computer import Rewards, Transform, space_after
@@ -44,13 +50,28 @@ GONE: Final = {
     "env_wrapper_log_level": LOGGING,
     "reward_predictor_log_level": LOGGING,
     "pref_interface_log_level": LOGGING,
+    "save_prefs": "`save()`, for queries; answers are on disk before they are acknowledged",
+    "save_reward_predictor": "nothing: every version is on disk before it is used",
+    "start_segment_collection": "`resume_collecting()`",
+    "stop_segment_collection": "`pause_collecting()`",
+    "collecting_segments": "`pause_collecting()` and `resume_collecting()`",
+    "switch_to_predicted_reward": "`switch_to_learned_reward()`",
+    "using_reward_from_predictor": '`reward_source == "learned"`',
+    "force_return_true_reward": '`reward_source == "environment"`',
+    "last_true_reward": '`info["true_reward"]` of each step',
+    "segments_collected": "`counts`, of queries instead of segments",
+    "pref_db_size": "the annotation page's overview, or `preferl annotate report`",
+    "reward_training_steps": "`reward_version`, which counts fits instead of passes",
+    "reward_predictor": "`learned_reward`",
 }
-"""Arguments of the old wrapper that mean nothing here, and what takes their place."""
+"""Arguments and members of the old wrapper that are not here, and what takes their place."""
 
 
 @accepts_former_names
 @final
-class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any]):
+class HumanPreferencesEnvWrapper(
+    FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
+):
     """`FeedbackVecEnv` for one environment, with a store and rewards in one folder.
 
     It takes the place of learning-from-human-preferences' wrapper of the same name; what became of
@@ -60,7 +81,8 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
 
     Args:
         env: any environment with arrays or a dictionary of them.
-        log_dir: folder of the store and, in `rewards`, of published rewards; made if absent.
+        log_dir: folder of the store and, in `rewards`, of published rewards; made if absent. None
+            makes none: then only `feedback` takes queries, and only `rewards` gives rewards.
         project: name of the project in the store; made if absent.
         feedback: where queries go, instead of the store in `log_dir`.
         rewards: where rewards come from, instead of `log_dir/rewards`.
@@ -76,15 +98,17 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         **settings: fields of `FeedbackConfig`.
 
     Raises:
-        ConfigError: settings that are out of range or do not go together, or an argument of the
-            old wrapper that means nothing here; the message names what takes its place.
+        ConfigError: settings that are out of range or do not go together, something else than one
+            environment, no folder for a script's answers, or an argument of the old wrapper that
+            means nothing here; the message names what takes its place.
+        AttributeError: a method or attribute of the old wrapper; the message does the same.
     """
 
     def __init__(
         self,
         env: gymnasium.Env[Any, Any],
         *,
-        log_dir: Path | str = "drlhp_logs",
+        log_dir: Path | str | None = None,
         project: str = "drlhp",
         feedback: StoredFeedback | None = None,
         rewards: Rewards = None,
@@ -99,7 +123,10 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         sampler: PairSampler | str | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(env)
+        given = {n: v for n, v in locals().items() if n not in ("self", "env", "settings")}
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **given, **settings)
+        require_kind(env, self)
+        gymnasium.Wrapper.__init__(self, env)
         for name in settings.keys() & GONE.keys():
             raise ConfigError(f"{name}: not an argument any more. In its place: {GONE[name]}.")
         if synthetic_preferences is not None and synthetic_prefs is not None:
@@ -111,14 +138,19 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         self._store: Store | None = None
         space = space_after(env.observation_space, obs_transform_func, transformed_space)
         with ExitStack() as opened:  # closed where anything is refused below
-            if collect_prefs and feedback is None:
+            scripted = synthetic_preferences or synthetic_prefs
+            nowhere = collect_prefs and feedback is None and log_dir is None
+            expected, fix = "a folder for queries and answers", 'Pass it: log_dir="drlhp_logs".'
+            ConfigError.check(not (nowhere and scripted), "log_dir", expected, "none", fix)
+            if collect_prefs and feedback is None and log_dir is not None:
                 self._store = opened.enter_context(Store.open(log_dir))
-                feedback = StoredFeedback(self._store, _project(self._store, project, env, space))
+                slug = _project(self._store, project, env, space, config)
+                feedback = StoredFeedback(self._store, slug)
             pretrained = None
             if pretrained_reward_predictor_dir is not None:
                 pretrained = newest_reward(pretrained_reward_predictor_dir)
                 rewards = None
-            elif rewards is None:
+            elif rewards is None and log_dir is not None:
                 rewards = Path(log_dir) / "rewards"
             self.core = FeedbackCore(
                 env.observation_space,
@@ -128,13 +160,14 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
                 rewards=rewards,
                 config=config,
                 sampler=sampler,
-                synthetic_preferences=synthetic_preferences or synthetic_prefs or False,
+                synthetic_preferences=scripted or False,
                 transform=obs_transform_func,
                 transformed_space=transformed_space,
             )
             if pretrained is not None:
                 self.core.set_reward(pretrained.reward, version=pretrained.number)
             opened.pop_all()
+        self._warn_if_unrewarded()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -159,6 +192,12 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         self._complete_infos([info], [float(reward)], version, ended)
         return observation, float(given), terminated, truncated, info
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """Name what takes the place of a member of the old wrapper; others are not there either."""
+        what = f"{type(self).__name__!r} object has no attribute {name!r}"
+        place = f". In its place: {GONE[name]}." if name in GONE else ""
+        raise AttributeError(what + place, name=name, obj=self)
+
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environment."""
         stores = [] if self._store is None else [self._store.close]
@@ -170,12 +209,18 @@ def _batch(observation: Any) -> Any:
 
 
 def _project(
-    store: Store, name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[Any]
+    store: Store,
+    name: str,
+    env: gymnasium.Env[Any, Any],
+    space: spaces.Space[Any],
+    config: FeedbackConfig,
 ) -> str:
     """The project's name; a new one gets the `frames` that draw observations of `space`."""
     if name not in {project.slug for project in store.projects.all()}:
         try:
-            frames = spec_for(zeros_of(space, (1,)), None if env.spec is None else env.spec.id)
+            spec = env.unwrapped.spec
+            env_id = None if spec is None else spec.id
+            frames = spec_for(zeros_of(space, (1,)), env_id, recorded=config.states)
         except ConfigError:  # people can choose later, with `store.projects.update`
             frames = None
         store.projects.create(name, fps=int(env.metadata.get("render_fps") or 30), frames=frames)
@@ -184,7 +229,11 @@ def _project(
 
 @accepts_former_names
 @final
-class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+class FeedbackVectorEnv(
+    FeedbackControls,
+    gymnasium.vector.VectorWrapper[Any, Any, Any, Any, Any],
+    RecordConstructorArgs,
+):
     """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments but `record`.
 
     Episodes may begin in the same step, in the next one, whose action and reward mean nothing and
@@ -192,9 +241,12 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
     `reward_version`, false in `_true_reward` and `_reward_version` where a step only began an
     episode, and `learned_return` where one ended.
 
+    Attributes:
+        autoreset_mode: how episodes begin, as gymnasium's own vector environments say it.
+
     Raises:
-        ConfigError: settings that are out of range or do not go together, or environments whose
-            metadata do not say how they begin episodes.
+        ConfigError: settings that are out of range or do not go together, environments of another
+            library, or whose metadata do not say how they begin episodes.
     """
 
     def __init__(
@@ -205,12 +257,16 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         config: FeedbackConfig | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(env)
-        self._mode = mode = (env.metadata or {}).get("autoreset_mode")
+        chosen = {"feedback": feedback, "rewards": rewards, "config": config}
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **chosen, **options)
+        require_kind(env, self)
+        gymnasium.vector.VectorWrapper.__init__(self, env)
+        self.autoreset_mode = mode = (env.metadata or {}).get("autoreset_mode")
         known, expected = isinstance(mode, AutoresetMode), "an AutoresetMode, as make_vec gives"
         ConfigError.check(known, 'metadata["autoreset_mode"]', expected, mode)
         given = env.single_action_space, env.num_envs, feedback, rewards, config
         self.core = FeedbackCore(env.single_observation_space, *given, record=False, **options)
+        self._warn_if_unrewarded()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -231,7 +287,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         self.core.act(np.asarray(actions))
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         over = (terminated | truncated) & ~began
-        same = self._mode == AutoresetMode.SAME_STEP and over.any()
+        same = self.autoreset_mode == AutoresetMode.SAME_STEP and over.any()
         recorded = self.core.config.states
         states = self._states(_with_states(infos)) if recorded else None
         last = observations
@@ -242,7 +298,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         self._complete_arrays(infos, rewards, version, ~began, over)
         if same:
             self.core.reset(observations, over, states=states)
-        elif self._mode == AutoresetMode.NEXT_STEP and began.any():
+        elif self.autoreset_mode == AutoresetMode.NEXT_STEP and began.any():
             self.core.reset(observations, began, states=states)
         return observations, given, terminated, truncated, infos
 

@@ -22,7 +22,11 @@ from preferl.feedback.sampling import segments_wanted
 from preferl.feedback.step_rewards import Reward
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.scripted_answers import ScriptedAnswers
-from preferl.online.wrappers.feedback_config import FeedbackConfig, QueryConfig
+from preferl.online.wrappers.feedback_config import (
+    FeedbackConfig,
+    QueryConfig,
+    RepetitionGuard,
+)
 from preferl.registry import ACQUISITIONS, SAMPLERS
 from preferl.shapes import FloatArray, leaves
 from preferl.store.clips import distinct_clips
@@ -161,6 +165,7 @@ class QueryWorker:
         self._buffer = ExperienceBuffer(
             self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
         )
+        self._repetitions = RepetitionGuard(self.config)
         self._latest: Episodes | None = None
         self._showing, self._shown_at = True, -np.inf
         self._problem: str | None = None
@@ -330,9 +335,9 @@ class QueryWorker:
         """How many queries to ask now."""
         config = self.config
         affordable = self._buffer.steps_in // (config.ask_every or 2 * config.segment_length)
-        if config.max_questions is not None:
-            affordable = min(affordable, config.max_questions - (self._asked_before or 0))
         wanted = affordable - self._asked
+        if wanted > 0 and config.max_questions is not None:  # other programs may have asked since
+            wanted = min(wanted, config.max_questions - self._count_all())
         return wanted if wanted <= 0 else min(wanted, config.max_pending - self._feedback.pending)
 
     def _ask(self, count: int) -> str | None:
@@ -349,14 +354,17 @@ class QueryWorker:
         candidates = max(
             ceil(2 * count * config.oversampling), segments_wanted(self._sampler, count)
         )
+        asked, steps = self._asked + count, self._buffer.steps_in
+        self._repetitions.check(episodes, count, asked=asked, steps=steps)
         drawn = sample_segments(episodes, candidates, length, self._rng, short=config.short)
         segments = distinct_clips(drawn)  # an agent that stands still does the same again
         count = min(count, len(segments) * (len(segments) - 1) // 2)  # no pair twice
         if count:
             self._feedback.model_version = None if self.core is None else self.core.version
-            self._feedback.ask(segments, self._sampler(segments, count, self._rng))
-            self._asked += count
-            LOGGER.info("Asked %d questions, %d by now.", count, self._asked)
+            pairs = self._sampler(segments, count, self._rng)[:count]  # never more than is left
+            self._feedback.ask(segments, pairs)
+            self._asked += len(pairs)
+            LOGGER.info("Asked %d questions, %d by now.", len(pairs), self._asked)
         return None
 
     def _show_episode(self) -> None:
@@ -364,7 +372,8 @@ class QueryWorker:
         every, latest = self.config.episode_every, self._latest
         if every is None or latest is None or time.monotonic() - self._shown_at < every:
             return
-        width = sum(leaf[0].nbytes for leaf in leaves(latest.observations))
+        shown = [*leaves(latest.observations), *([] if latest.states is None else [latest.states])]
+        width = sum(leaf[0].nbytes for leaf in shown)
         length = min(latest.steps, max(int(EPISODE_MEGABYTES * 2**20 / max(width, 1)), 1))
         self._feedback.store.clips.put(
             self._feedback.project.id,

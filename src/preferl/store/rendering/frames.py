@@ -1,4 +1,4 @@
-"""Frame sources: the pictures of a clip come from its pixels, its environment, or a function.
+"""Frame sources: a clip's pixels, its environment, pictures recorded with it, or a function.
 
 An environment draws recorded states, or else poses: states that look right, computed from
 observations. Their speeds, which no picture shows, are zero where unknown.
@@ -20,7 +20,15 @@ from preferl.data.segments import Segments
 from preferl.envs.simulators import Environment, draw_off_screen, is_mujoco, make_registered
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.shapes import Array, FloatArray, Observations, leaves
-from preferl.store.stages import Camera, MujocoStage, Stage, StateStage, no_graphics
+from preferl.store.stages import (
+    Camera,
+    MujocoStage,
+    Stage,
+    StateStage,
+    holds_pictures,
+    no_graphics,
+    picture_of,
+)
 from preferl.trust import admitted, resolve
 
 End = Literal["last", "first"]
@@ -132,6 +140,27 @@ def _bytes(picture: Array) -> Array:
     return np.asarray(np.rint(picture * 255), np.uint8)
 
 
+@final
+@dataclass(frozen=True)
+class RecordedFrames:
+    """The pictures that an environment drew while the agent acted, kept in `states`.
+
+    `RecordsStates` records them of environments that cannot be put back.
+    """
+
+    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
+        """One picture `[height, width, 3]` per real step; `DataError` where none were recorded."""
+        states, start = segments.states, int(segments.start[row])
+        if states is None or not holds_pictures(states):
+            fix = "Record with `states=True` and `RecordsStates`, or let the environment draw."
+            raise DataError.mismatch("recorded pictures", expected="some", got="none", fix=fix)
+        for state in states[start : start + int(segments.real[row])]:
+            yield picture_of(state)
+
+    def close(self) -> None:
+        """Do nothing; others close their simulators."""
+
+
 def function_frames(path: str) -> FrameSource:
     """The function named `module:function`. It runs here, so let only an operator name it.
 
@@ -200,6 +229,8 @@ POSES: Mapping[str, Pose] = MappingProxyType(
 class EnvFrames:
     """Pictures of recorded steps, drawn by their environment from `states` or observations.
 
+    Pictures that were recorded in their place are shown without the environment.
+
     The simulator and its graphics context are made with the first clip and kept until `close`.
 
     Args:
@@ -240,6 +271,9 @@ class EnvFrames:
             ConfigError: no such environment or camera, or nothing to draw with.
             DataError: neither states nor observations are enough to draw from.
         """
+        if holds_pictures(segments.states):
+            yield from RecordedFrames()(segments, row)
+            return
         env, stage = self._open = self._open or self._start()
         start = int(segments.start[row])
         steps = slice(start, start + int(segments.real[row]))
@@ -304,21 +338,25 @@ def _make(env_id: str) -> Environment:
         raise
 
 
-KINDS: Mapping[str, Callable[..., PixelFrames | EnvFrames]] = {
+ProjectFrames = PixelFrames | EnvFrames | RecordedFrames
+"""What `frames` of a project can describe."""
+
+KINDS: Mapping[str, Callable[..., ProjectFrames]] = {
     "pixels": PixelFrames,
     "env": EnvFrames,
+    "recorded": RecordedFrames,
 }
 
 
 def frame_source(
     spec: Mapping[str, Any], *, trust: Collection[str] = (), source: str = "the project"
-) -> PixelFrames | EnvFrames:
+) -> ProjectFrames:
     """Make the source that a project's `frames` describe; simulators start with the first clip.
 
-    Only these two kinds, so that no text in a database makes a program run: `{"kind": "pixels"}`
-    with the arguments of `PixelFrames`, and `{"kind": "env", "env_id": ...}` with those of
-    `EnvFrames`. An id such as `module:Id` is refused unless its module is of `trust` or belongs to
-    `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
+    Only these kinds, so that no text in a database makes a program run: `{"kind": "pixels"}` with
+    the arguments of `PixelFrames`, `{"kind": "env", "env_id": ...}` with those of `EnvFrames`, and
+    `{"kind": "recorded"}`. An id such as `module:Id` is refused unless its module is of `trust` or
+    belongs to `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
 
     Raises:
         ConfigError: another kind, an argument that it does not have, or a module that nobody
@@ -340,16 +378,21 @@ def frame_source(
         raise ConfigError.mismatch(what, expected="its arguments", got=error) from error
 
 
-def spec_for(observations: Observations, env_id: str | None = None) -> dict[str, Any]:
+def spec_for(
+    observations: Observations, env_id: str | None = None, *, recorded: bool = False
+) -> dict[str, Any]:
     """Describe how clips of observations `[T, *obs]` become pictures, as `frame_source` reads it.
 
-    Pixels among them are shown as they are; otherwise the environment draws.
+    Pixels among them are shown as they are; otherwise the environment draws, or pictures are shown
+    that were `recorded` in `states`.
 
     Raises:
-        ConfigError: neither pixels nor an environment.
+        ConfigError: neither pixels, nor an environment, nor recorded pictures.
     """
     if holds_pixels(observations):
         return {"kind": "pixels"}
+    if recorded and env_id is None:
+        return {"kind": "recorded"}
     if env_id is not None:
         return {"kind": "env", "env_id": env_id}
     raise ConfigError.mismatch(

@@ -18,9 +18,8 @@ from preferl.errors import PreferlError
 from preferl.files import writing
 from preferl.shapes import Array
 from preferl.store.rendering.frames import (
-    EnvFrames,
     FrameSource,
-    PixelFrames,
+    ProjectFrames,
     frame_source,
     function_frames,
 )
@@ -56,7 +55,7 @@ class RenderWorker:
         self, store: Store, source: FrameSource | None = None, *, trust: Collection[str] = ()
     ) -> None:
         self._store, self._source, self._trust = store, source, trust
-        self._sources: dict[str, PixelFrames | EnvFrames] = {}
+        self._sources: dict[str, ProjectFrames] = {}
         self._warned: set[tuple[int, str]] = set()
         self.rendered = Rendered(0, 0)  # so far
         self.stopped = False  # not an Event: a signal may come while its lock is held

@@ -1,10 +1,11 @@
-"""What a preference transformer looks at, from rewards and ensembles of them."""
+"""What a preference transformer looks at, from rewards and ensembles of them, and the section."""
 
 import numpy as np
 import pytest
 import torch
 
-from preferl.evaluation.summary import preference_attention
+from preferl.evaluation.attention import attention_section, best_window, preference_attention
+from preferl.evaluation.filming import FilmedEpisode
 from preferl.models import (
     Ensemble,
     MLPReward,
@@ -54,3 +55,30 @@ def test_other_rewards_have_none(episodes):
     assert preference_attention(plain, episodes, slice(0, 5)) is None
     markovian = RewardFunction(MLPReward(POINT_SPACE, PUSH_SPACE, seed=0))
     assert preference_attention(markovian, episodes, slice(0, 1)) is None
+
+
+def test_the_best_window():
+    rewards = np.array([3.0, 0, 1, 4, 1, 0])
+    assert best_window(rewards, 3) == slice(2, 5)
+    assert best_window(rewards, 1) == slice(3, 4)
+    assert best_window(rewards, 9) == slice(0, 6)
+
+
+def test_the_section_is_about_the_segment_with_the_highest_reward(episodes):
+    reward = RewardFunction(transformer(0))
+    rows = best_window(reward.combine(reward.member_rewards(episodes)), 5)
+    importance = preference_attention(reward, episodes, rows).mean(0)
+    section = attention_section(reward, FilmedEpisode(episodes, None, 30))
+    assert f"steps {rows.start} to {rows.stop - 1}" in section.text[0]
+    assert (
+        f"the largest is that of step {rows.start + importance.argmax()}" in section.figures[0].alt
+    )
+    assert section.clips == ()
+    frames = np.zeros((9, 16, 16, 3), np.uint8)
+    (clip,) = attention_section(reward, FilmedEpisode(episodes, frames, 30)).clips
+    assert clip.alt == f"Pictures of steps {rows.start} to {rows.stop - 1}."
+
+
+def test_other_rewards_have_no_section(episodes):
+    markovian = RewardFunction(MLPReward(POINT_SPACE, PUSH_SPACE, seed=0))
+    assert attention_section(markovian, FilmedEpisode(episodes, None, 30)) is None

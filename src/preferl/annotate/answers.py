@@ -1,0 +1,183 @@
+"""The answers of a study for those who run it: look through them, replay, withdraw, correct."""
+
+import secrets
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
+from fastapi import Path as PathOf
+from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.responses import Response
+
+from preferl.annotate.limits import limited
+from preferl.annotate.pages import page
+from preferl.annotate.progress import media_url
+from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
+from preferl.errors import FeedbackError
+from preferl.store.answers import PAGE, GivenAnswer, Show
+from preferl.store.store import Store
+
+router = APIRouter(prefix="/admin/answers")
+LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
+LARGEST_PAGE = 10**6
+
+SHOWN: Final[dict[Show, tuple[str, str]]] = {
+    "all": ("All", "The latest answer of each person to each pair, the newest first."),
+    "differing": ("Disagreement", "Answers to pairs that people answered differently."),
+    "surprising": (
+        "Reward error",
+        "Answers that the newest reward predicts otherwise, the most surprising first. An answer "
+        "that it learned from surprises it less.",
+    ),
+    "withdrawn": ("Withdrawn", "Answers that were withdrawn or undone, and do not count."),
+}
+"""What may be shown: the name of its list, and what is in it."""
+
+WORDS: Final = {
+    "left": "A is better",
+    "right": "B is better",
+    "equal": "Equal",
+    "cannot_tell": "Can’t tell",
+    "skip": "Later",
+    "retract": "Withdrawn",
+}
+
+ChangeKey = Annotated[str, Form(pattern=r"^[0-9A-Za-z-]{16,64}$")]
+Number = Annotated[int, Query(ge=1, le=LARGEST_NUMBER)]
+
+
+@router.get("", dependencies=[Depends(limited("request"))])
+def browse(
+    request: Request,
+    person: Watching,
+    show: Show = "all",
+    who: Annotated[str, Query(pattern=r"^[0-9]{0,9}$")] = "",
+    number: Annotated[int, Query(ge=1, le=LARGEST_PAGE, alias="page")] = 1,
+    at: Number | None = None,
+) -> HTMLResponse:
+    """A page of answers, and one of them with its clips: the one `at` a number, or the first."""
+    store, project_id = store_of(request), person.project_id
+    annotator = int(who) if who.strip("0") else None
+    found = store.answers.page(project_id, show=show, annotator_id=annotator, number=number)
+    chosen = next(iter(found.answers), None) if at is None else store.answers.get(project_id, at)
+    if at is not None and chosen is None:
+        raise HTTPException(404, "There is no answer of this number here.")
+    people = store.people.all(project_id)
+    pages = max(1, -(-found.total // PAGE))
+    numbers = [row.answer.id for row in found.answers]
+    place = numbers.index(chosen.answer.id) if chosen and chosen.answer.id in numbers else None
+    query = {"show": show, "who": annotator or "", "page": number}
+    context = {
+        "person": person,
+        "project": store.projects.get(project_id),
+        "may_change": person.role == "admin",
+        "shown": SHOWN,
+        "show": show,
+        "who": annotator,
+        "people": people,
+        "rows": [_view(row) for row in found.answers],
+        "total": found.total,
+        "number": number,
+        "pages": pages,
+        "chosen": None if chosen is None else _details(store, project_id, chosen, people),
+        "before": None if not place else numbers[place - 1],
+        # One that has left the list, as a withdrawn one does, is followed by the list.
+        "after": next(iter(numbers if place is None else numbers[place + 1 :]), None),
+        "key": secrets.token_hex(16),
+        "link": lambda **more: f"?{urlencode({**query, **more})}",
+    }
+    return page(request, "answers.html", context)
+
+
+@router.post("/{number}", dependencies=[Depends(limited("request")), Depends(form_csrf)])
+def change(
+    request: Request,
+    person: Administering,
+    number: Annotated[int, PathOf(ge=1, le=LARGEST_NUMBER)],
+    key: ChangeKey,
+    act: Annotated[Literal["left", "right", "equal", "cannot_tell", "withdraw"], Form()],
+    back: Annotated[str, Form(pattern=r"^[0-9a-z=&]{0,100}$")] = "",
+) -> Response:
+    """Withdraw an answer, or correct it in the name of who does."""
+    store, project_id = store_of(request), person.project_id
+    before = store.answers.get(project_id, number)
+    if before is None:
+        raise HTTPException(404, "There is no answer of this number here.")
+    try:
+        if act == "withdraw":
+            made = store.answers.withdraw(project_id, number, by=person.id, key=f"{key}-{act}")
+        else:
+            made = store.answers.correct(
+                project_id, number, by=person.id, key=f"{key}-{act}", kind=act
+            )
+    except FeedbackError as error:
+        words = "This answer has changed since, or cannot be changed. Look at it again."
+        raise HTTPException(409, words) from error
+    kind = "withdrew" if act == "withdraw" else "corrected"
+    known = {"name": before.name, "query": before.query.id, "answer": number}
+    store.reports.add_event(project_id, kind, annotator_id=person.id, detail=known)
+    return RedirectResponse(f"/admin/answers?{back}&at={made}", 303)
+
+
+def _view(row: GivenAnswer) -> dict[str, Any]:
+    """An answer in words."""
+    answer, share = row.answer, row.predicted
+    seen = {"left": 1.0, "right": 0.0}.get(answer.kind)
+    wrong = share is not None and seen is not None and (seen - 0.5) * (share - 0.5) < 0
+    return {
+        "id": answer.id,
+        "kind": answer.kind,
+        "query": row.query.id,
+        "purpose": row.query.purpose,
+        "name": row.name,
+        "at": answer.answered_at,
+        "words": WORDS[answer.kind],
+        "strength": answer.strength,
+        "seconds": None if answer.response_ms is None else answer.response_ms / 1000,
+        "predicted": None if share is None else _predicted(share),
+        "wrong": wrong,
+        "counts": row.counts,
+    }
+
+
+def _predicted(left: float) -> str:
+    """What the reward predicts, as the side that it expects and how surely.
+
+    >>> _predicted(0.1)
+    'B, 90 %'
+    """
+    side, share = ("A", left) if left >= 0.5 else ("B", 1 - left)
+    return f"{side}, {100 * share:.0f} %"
+
+
+def _details(
+    store: Store, project_id: int, chosen: GivenAnswer, people: list[Any]
+) -> dict[str, Any]:
+    """An answer with its clips and all that was ever answered to its query."""
+    names = {person.id: person.name for person in people}
+    given = store.answers.history(project_id, chosen.query.id)
+    latest = {row.answer.annotator_id: row.answer.id for row in given}
+    history = []
+    for row in given:
+        detail = row.answer.detail or {}
+        # Sides are those of the answer that is looked at, however this person saw them.
+        turned = row.answer.swapped != chosen.answer.swapped
+        kind = {"left": "right", "right": "left"}.get(row.answer.kind, row.answer.kind)
+        words = WORDS[kind if turned else row.answer.kind]
+        if row.answer.kind == "retract":
+            words = f"Withdrawn by {names.get(detail.get('by'), row.name)}"
+        elif "corrects" in detail:
+            words += ", as a correction"
+        standing = row.counts and latest[row.answer.annotator_id] == row.answer.id
+        history.append(
+            {"name": row.name, "at": row.answer.answered_at, "words": words, "counts": standing}
+        )
+    current = latest[chosen.answer.annotator_id] == chosen.answer.id
+    return _view(chosen) | {
+        "sides": [media_url(clip) for clip in chosen.sides],
+        "drawn": chosen.query.ready,
+        "history": history,
+        "current": current,
+        "may_withdraw": current and chosen.counts,
+        "may_correct": current and chosen.query.purpose != "repeat",
+    }

@@ -1,0 +1,246 @@
+"""`preferl runs`: find runs, look at one, and lay several side by side. No run is changed."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import tyro
+
+from preferl.cli.console import columns_that_fit, echo, print_table
+from preferl.configs import changed
+from preferl.errors import ConfigError
+from preferl.registry import imported
+from preferl.runs import RunRecord, find_runs, read_run
+from preferl.runs.folder import flat_settings
+from preferl.runs.records import CONTENTS, printable
+
+if TYPE_CHECKING:
+    from preferl.runs.results import Estimate
+
+CONFIGS: Final = {
+    "OnlineConfig": "preferl.online.configs",
+    "OfflineRun": "preferl.offline.experiment.config",
+    "FitConfig": "preferl.cli.reward",
+    "DatasetConfig": "preferl.online.configs",
+}
+"""Where the dataclass of a run's settings is, for its defaults."""
+
+NOT_SETTINGS: Final = ("out", "resume", "trust")  # where a run lies, and how it was called
+
+LIST_COLUMNS: Final = {
+    "run": 0, "kind": 4, "state": 0, "environment or data": 2, "began": 6, "took": 7,
+    "steps": 5, "answers": 5, "score": 1, "95 % interval": 3, "accuracy": 1,
+}  # fmt: skip
+"""Columns, and which a narrow terminal leaves out first: those of the highest numbers."""
+
+
+@dataclass(frozen=True)
+class RunsListConfig:
+    """List the runs in a folder and below it, with how far they are and how good they became."""
+
+    folder: Annotated[Path, tyro.conf.Positional] = Path("runs")  # where to look.
+    json: bool = False  # print JSON, for scripts.
+
+
+@dataclass(frozen=True)
+class RunsShowConfig:
+    """Show a run: settings that differ from the defaults, versions, results, where things lie."""
+
+    run: Annotated[Path, tyro.conf.Positional]  # folder of the run.
+    json: bool = False  # print JSON, for scripts.
+
+
+@dataclass(frozen=True)
+class RunsCompareConfig:
+    """Lay runs side by side: a table here, and a page with curves, intervals and settings."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]  # folders of two runs or more.
+    out: Path = Path("runs/comparison.html")  # file of the page; one that is there is replaced.
+    json: bool = False  # print JSON, for scripts; the page is written as well.
+
+
+def runs_list(config: RunsListConfig) -> None:
+    """Print the runs, the oldest first; folders that are damaged or no runs on stderr."""
+    records, skipped = find_runs(config.folder)
+    if config.json:
+        _print_json([record.to_json() for record in records])
+    elif not records:
+        echo(f"There are no runs in {config.folder}. `preferl demo` makes one.")
+    else:
+        rows = [dict(zip(LIST_COLUMNS, _row(run, config.folder), strict=True)) for run in records]
+        heads = columns_that_fit(rows, LIST_COLUMNS)
+        print_table(f"Runs in {config.folder}", [[row[h] for h in heads] for row in rows], heads)
+        if len(heads) < len(LIST_COLUMNS):
+            echo("A wider terminal shows more columns, and --json all there is.")
+    for words in skipped:
+        sys.stderr.write(f"preferl: skipped {words}\n")
+
+
+def runs_show(config: RunsShowConfig) -> None:
+    """Print what is known of a run."""
+    record = read_run(config.run)
+    differs = changed_settings(record)
+    if config.json:
+        _print_json(record.to_json() | {"changed": differs})
+        return
+    print_table(f"{printable(str(config.run))}", _facts(record))
+    shown = {name: value for name, value in differs.items() if name not in NOT_SETTINGS}
+    print_table("Settings that differ from the defaults", _cells(shown))
+    versions = flat_settings(record.versions)
+    print_table("Versions", _cells({name.split(".")[-1]: of for name, of in versions.items()}))
+    places = [(words, str(record.path / name)) for name, words in CONTENTS.items()]
+    print_table("Where things lie", [row for row in places if Path(row[1]).exists()])
+
+
+def runs_compare(config: RunsCompareConfig) -> None:
+    """Print scores and settings of runs beside each other, and write the page."""
+    from preferl.evaluation import run_comparison
+    from preferl.evaluation.report import write_report
+
+    runs = run_comparison.short_names([read_run(path) for path in config.runs])
+    _require_page(config.out)
+    settings = run_comparison.differing_settings(runs)
+    write_report(config.out, run_comparison.comparison_report(runs))
+    if config.json:
+        differs = {name: dict(zip(runs, row, strict=True)) for name, row in settings.items()}
+        found = {name: record.to_json() for name, record in runs.items()}
+        about = {"cautions": run_comparison.cautions(runs), "page": str(config.out)}
+        _print_json({"runs": found, "differing": differs, **about})
+        return
+    heads = ("run", "state", "steps", "answers", "score", "95 % interval", "accuracy")
+    rows = [
+        (
+            name,
+            run.state,
+            _count(run.steps),
+            _count(run.answers),
+            _number(run.score),
+            _interval(run.score),
+            _accuracy(run),
+        )
+        for name, run in runs.items()
+    ]
+    print_table(f"{len(runs)} runs", rows, heads)
+    if settings:
+        cells = [(name, *row) for name, row in settings.items()]
+        print_table("Settings that differ", cells, ("setting", *runs))
+    for words in run_comparison.cautions(runs):
+        echo(words)
+    echo(f"Page: {config.out}")
+
+
+def _require_page(out: Path) -> None:
+    """Raise `ConfigError` if a page there would change a run, or a file that is no page."""
+    marks = ("config.json", "versions.json")
+    within = any(all((place / name).exists() for name in marks) for place in out.resolve().parents)
+    is_page = out.suffix == ".html" and not out.is_dir() and not within
+    expected = "a file NAME.html that is in no run's folder"
+    ConfigError.check(is_page, "--out", expected, out, "Choose another file.")
+
+
+def changed_settings(record: RunRecord) -> dict[str, Any]:
+    """Settings of a run that are not the defaults, by dotted name."""
+    kind = imported(CONFIGS[record.config_class], source="preferl")
+    found = changed(getattr(kind, record.config_class), record.config)
+    return {name.removeprefix("config."): value for name, value in found.items()}
+
+
+def _row(run: RunRecord, folder: Path) -> tuple[str, ...]:
+    """The cells of `LIST_COLUMNS`."""
+    return (
+        printable(str(run.path.relative_to(folder))),
+        run.kind,
+        run.state,
+        run.subject,
+        datetime.fromtimestamp(run.began).astimezone().strftime("%Y-%m-%d %H:%M"),
+        _duration(run.seconds),
+        _count(run.steps),
+        _count(run.answers),
+        _number(run.score),
+        _interval(run.score),
+        _accuracy(run),
+    )
+
+
+def _facts(run: RunRecord) -> list[tuple[str, str]]:
+    """Names and values of what is known."""
+    score = _number(run.score)
+    if run.score is not None:
+        between = f", 95 % interval {_interval(run.score)}" if run.score.interval else ""
+        score += f" ({run.score.count} {run.score.of}{between})"
+    began = datetime.fromtimestamp(run.began).astimezone()
+    facts = {
+        "kind": run.kind,
+        "state": run.state + (f": {run.note}" if run.note else ""),
+        "environment or data": run.subject,
+        "began": began.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        "took": _duration(run.seconds),
+        run.steps_of: _count(run.steps),
+        "answers": _count(run.answers),
+        run.unit: score,
+        **{f"{run.unit}, {name}": _number(one) for name, one in run.beside.items()},
+        "accuracy of the reward": _accuracy(run) + _of_answers(run.accuracy),
+        **{name.replace("_", " "): f"{value:.3f}" for name, value in run.reward.items()},
+    }
+    return [(name, text) for name, text in facts.items() if text != "–"]
+
+
+def _cells(values: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    rows = [(printable(name), printable(_plain(value))) for name, value in values.items()]
+    return rows or [("none", "")]
+
+
+def _plain(value: Any) -> str:
+    """A setting as an option has it."""
+    if isinstance(value, list | tuple):
+        return " ".join(map(_plain, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def _of_answers(accuracy: "Estimate | None") -> str:
+    if accuracy is None or accuracy.interval is None:
+        return ""
+    low, high = accuracy.interval
+    return f" of {accuracy.count:,} answers, 95 % interval {low:.0%} to {high:.0%}"
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _number(estimate: "Estimate | None") -> str:
+    return "–" if estimate is None else f"{estimate.mean:,.1f}"
+
+
+def _interval(estimate: "Estimate | None") -> str:
+    if estimate is None or estimate.interval is None:
+        return "–"
+    low, high = estimate.interval
+    return f"{low:,.1f} to {high:,.1f}"
+
+
+def _accuracy(run: RunRecord) -> str:
+    return "–" if run.accuracy is None else f"{run.accuracy.mean:.0%}"
+
+
+def _duration(seconds: float | None) -> str:
+    """A time in its two largest units.
+
+    >>> _duration(0.4), _duration(75), _duration(7_260)
+    ('0 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds is None:
+        return "–"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {whole % 60} s"
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -1,0 +1,134 @@
+"""What makes an environment of gymnasium, and what does not, refused in words."""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+
+from preferl.errors import ConfigError
+from preferl.shapes import map_observations
+from preferl.trust import ALLOWED
+
+Environment = gymnasium.Env[Any, Any]
+
+NOW = "Gymnasium's `reset` returns (observation, info), and `step` returns (observation, reward, "
+NOW += "terminated, truncated, info): change it, or wrap it with shimmy's compatibility class."
+
+
+def callable_as(kind: type, found: Any, module: str) -> Callable[..., Any] | None:
+    """What a text names in a module, if it may be called for an environment or wrapper.
+
+    In the packages that any text may name (`preferl.trust.ALLOWED`), only classes of the `kind`
+    may; in other modules, which a person has typed or trusts, also functions.
+    """
+    if isinstance(found, type) and issubclass(found, kind):
+        return found
+    return found if callable(found) and module.split(".")[0] not in ALLOWED else None
+
+
+def made_by(
+    source: Callable[..., Any], what: str, kwargs: Mapping[str, Any], *inside: Environment
+) -> Environment:
+    """Call a class or function for an environment, around the one `inside` if there is one.
+
+    `render_mode` is left out where it is not taken. Messages name the environment `what`.
+
+    Raises:
+        ConfigError: arguments that it does not take, or something else than an environment.
+    """
+    try:
+        taken = inspect.signature(source)
+    except ValueError:  # of what is written in C
+        taken = inspect.Signature([inspect.Parameter("any", inspect.Parameter.VAR_KEYWORD)])
+    kinds = {name: one.kind for name, one in taken.parameters.items()}
+    if "render_mode" not in kinds and inspect.Parameter.VAR_KEYWORD not in kinds.values():
+        kwargs = {name: value for name, value in kwargs.items() if name != "render_mode"}
+    try:
+        taken.bind(*inside, **kwargs)
+    except TypeError as error:
+        raise refused_kwargs(what, kinds, error) from error
+    made: Environment = source(*inside, **kwargs)
+    require_environment(made, what)
+    return made
+
+
+def refused_kwargs(what: str, taken: Collection[str], error: Exception) -> ConfigError:
+    """The error where an environment or wrapper does not take its arguments."""
+    expected = f"arguments that it takes ({', '.join(taken)})" if taken else "arguments it takes"
+    fix = "Change `env_kwargs`, or those of the wrapper."
+    got = str(error).removeprefix("got ")
+    return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+
+
+def require_environment(env: Any, what: str) -> None:
+    """Raise `ConfigError` unless `env` is one environment of gymnasium."""
+    if isinstance(env, gymnasium.Env):
+        return
+    expected, got, fix = "an environment of gymnasium", f"a {type(env).__name__}", ""
+    if any(base.__module__.split(".")[0] == "gym" for base in type(env).__mro__):
+        got, fix = f"{got} of the old gym", f"Write `import gymnasium as gym`. {NOW}"
+    elif isinstance(env, VectorEnv) or hasattr(env, "num_envs"):
+        got = f"{got}, which is several"
+        fix = "Make one: `environments` and `vec_env` make several of it."
+    elif env is None:
+        fix = "The function has to return what it makes."
+    else:
+        fix = "Derive its class from gymnasium.Env."
+    raise ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+
+
+def require_usable(make: Callable[[], Environment], what: str) -> None:
+    """Begin an episode in a copy and make a step, so that what is wrong is worded before a run.
+
+    Raises:
+        ConfigError: no spaces, a reset or step as the old gym had them, observations of another
+            shape than their space, or a reward that is no number.
+    """
+    with closing(make()) as env:
+        for name in ("observation_space", "action_space"):
+            space = getattr(env, name, None)
+            expected, fix = f"a space as `{name}`", f"Set `self.{name}` in its constructor."
+            ConfigError.check(isinstance(space, spaces.Space), what, expected, space, fix)
+        began = _called(env.reset, what, seed=0)
+        paired = isinstance(began, tuple) and len(began) == 2 and isinstance(began[1], dict)
+        ConfigError.check(paired, what, "(observation, info) from `reset`", _shortly(began), NOW)
+        _require_shape(env.observation_space, began[0], what)
+        ended = _called(env.step, what, env.action_space.sample())
+        expected = "(observation, reward, terminated, truncated, info) from `step`"
+        five = isinstance(ended, tuple) and len(ended) == 5 and isinstance(ended[4], dict)
+        ConfigError.check(five, what, expected, _shortly(ended), NOW)
+        _require_shape(env.observation_space, ended[0], what)
+        number = np.ndim(ended[1]) == 0 and np.asarray(ended[1]).dtype.kind in "biuf"
+        ConfigError.check(number, what, "one number as the reward", repr(ended[1]))
+
+
+def _called(method: Callable[..., Any], what: str, *given: Any, **named: Any) -> Any:
+    """What it returns; wrappers that unpack as many values as gymnasium has raise in it."""
+    try:
+        return method(*given, **named)
+    except (TypeError, ValueError) as error:
+        unpacked = "values to unpack" in str(error)
+        if not (unpacked or "keyword argument 'seed'" in str(error)):
+            raise  # by the environment itself, whose own trace says more
+        expected = f"`{method.__name__}` as gymnasium defines it"
+        raise ConfigError.mismatch(what, expected=expected, got=error, fix=NOW) from error
+
+
+def _require_shape(space: spaces.Space[Any], observation: Any, what: str) -> None:
+    parts = space.spaces if isinstance(space, spaces.Dict) else {}
+    shape: Any = {key: part.shape for key, part in parts.items()} or space.shape
+    if None in (shape.values() if parts else [shape]):
+        return  # a space of spaces, which is refused where steps are recorded
+    got, fix = map_observations(np.shape, observation), "Change its space, or what is observed."
+    ConfigError.check(got == shape, what, f"observations of shape {shape}, as its space", got, fix)
+
+
+def _shortly(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{len(value)} values"
+    return f"a {type(value).__name__}"

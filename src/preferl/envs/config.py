@@ -1,0 +1,149 @@
+"""Which environment a run acts in, and how its copies are made (neither torch nor gymnasium)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from math import inf
+from typing import Any, Literal
+
+from preferl.errors import ConfigError, require_in
+
+EnvSource = str | Callable[..., Any]
+"""The id of an environment, or a class or function that makes one."""
+
+WrapperSource = str | Mapping[str, Any] | Callable[..., Any]
+"""`module:Name`, the same with arguments, or a class or function of an environment."""
+
+VecEnvKind = Literal["dummy", "subproc"]
+"""Where copies act: in turn in this process, or each in a process of its own."""
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """The environment of a run, as each place that needs a copy of it makes one.
+
+    A gymnasium environment is taken apart into the id, arguments and wrappers that it was made
+    with. Files hold `module:Name` of classes and functions, which is read again where the module
+    can be imported; a run resumes if the script passes what has the same name.
+
+    Attributes:
+        env: id of a gymnasium environment, `module:Id`, `module:Class` or `module:function`, whose
+            module may be in the current folder. In Python also the class or function itself.
+        env_kwargs: arguments of the environment by name, as YAML or JSON: "{gravity: 3.7}".
+        max_episode_steps: steps after which an episode is cut off; None leaves it to the
+            environment.
+        wrappers: around each copy, the first one innermost: `module:Name`, or with arguments
+            "module:Name: {argument: value}". In Python also classes and functions.
+
+    Raises:
+        ConfigError: an environment of which no copies can be made, a wrapper that is none of
+            these, or fewer than one step.
+
+    >>> EnvConfig("Pendulum-v1", {"g": 3.7}, wrappers=("mine:Shift: {by: 2}",)).modules
+    ('Pendulum-v1', 'mine:Shift')
+    """
+
+    env: EnvSource | None = None
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    max_episode_steps: int | None = None
+    wrappers: tuple[WrapperSource, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in _parts_of(self).items():
+            object.__setattr__(self, name, value)
+        named = isinstance(self.env_kwargs, Mapping)
+        expected = 'names and values, such as {"gravity": 3.7}'
+        ConfigError.check(named, "env_kwargs", expected, repr(self.env_kwargs))
+        if self.max_episode_steps is not None:
+            require_in("max_episode_steps", self.max_episode_steps, 1, inf)
+        for wrapper in self.wrappers:
+            wrapper_parts(wrapper)
+
+    @property
+    def env_name(self) -> str:
+        """The id of the environment, or `module:Name` of what makes it; empty without one."""
+        return name_of(self.env or "")
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names that make Python import a module when copies are made; see `preferl.trust`."""
+        sources = (self.env, *(wrapper_parts(wrapper)[0] for wrapper in self.wrappers))
+        return tuple(source for source in sources if isinstance(source, str))
+
+    @property
+    def environment(self) -> "EnvConfig":
+        """The same without what a run adds to it, small enough to go to other processes."""
+        return EnvConfig(**{one.name: getattr(self, one.name) for one in fields(EnvConfig)})
+
+
+def name_of(source: EnvSource) -> str:
+    """An id as it is, and `module:Name` of a class or function.
+
+    >>> name_of("Pendulum-v1"), name_of(EnvConfig)
+    ('Pendulum-v1', 'preferl.envs.config:EnvConfig')
+    """
+    if isinstance(source, str):
+        return source
+    return f"{source.__module__}:{getattr(source, '__qualname__', type(source).__qualname__)}"
+
+
+def wrapper_parts(wrapper: WrapperSource) -> tuple[EnvSource, Mapping[str, Any]]:
+    """What wraps an environment, and its arguments by name.
+
+    Raises:
+        ConfigError: neither `module:Name` nor a class or function.
+
+    >>> wrapper_parts("gymnasium.wrappers:FrameStackObservation: {stack_size: 2}")
+    ('gymnasium.wrappers:FrameStackObservation', {'stack_size': 2})
+    """
+    if callable(wrapper):
+        return wrapper, {}
+    import yaml
+
+    try:
+        read = yaml.safe_load(wrapper) if isinstance(wrapper, str) else wrapper
+    except yaml.YAMLError:
+        read = None
+    pairs = list(read.items()) if isinstance(read, Mapping) else []
+    name, kwargs = pairs[0] if len(pairs) == 1 else (read, {})
+    fine = isinstance(name, str) and ":" in name and isinstance(kwargs, Mapping)
+    expected = 'module:Name, or "module:Name: {argument: value}"'
+    ConfigError.check(fine, "wrappers", expected, repr(wrapper))
+    return str(name), kwargs
+
+
+def _parts_of(config: EnvConfig) -> dict[str, Any]:
+    """What a config says instead of the environment that it was given; nothing for other sources.
+
+    An environment that `gymnasium.make` made knows its id, its arguments and those of wrappers.
+    """
+    env: Any = config.env
+    if env is None or isinstance(env, str):
+        return {}
+    steps = hasattr(env, "step") and not isinstance(env, type)
+    if not steps:
+        named = callable(env) and hasattr(env, "__qualname__")
+        expected = "an id, or a class or function that makes an environment"
+        fix = "Write `def make(): ...`, or pass a class and its arguments as `env_kwargs`."
+        ConfigError.check(named, "env", expected, f"a {type(env).__name__}", fix)
+        return {}
+    expected = "an id, or a class or function that makes an environment, since copies are needed"
+    got = f"an instance of {type(env).__name__}"
+    several = hasattr(env, "num_envs")
+    fix = "Pass what makes one of them; `environments` and `vec_env` make several."
+    ConfigError.check(not several, "env", expected, f"{got}, which is several", fix)
+    spec: Any = getattr(env, "spec", None)
+    fix = f"Pass the class, env={type(env.unwrapped).__name__}, with its arguments as `env_kwargs`."
+    ConfigError.check(spec is not None, "env", expected, got, fix)
+    wrapped = []
+    for one in spec.additional_wrappers:
+        known, fix = one.kwargs is not None, "Pass the environment without it, and `wrappers=`."
+        what = f"{got} in a {one.name} whose arguments are not known"
+        ConfigError.check(known, "env", expected, what, fix)
+        wrapped.append({one.entry_point: one.kwargs} if one.kwargs else one.entry_point)
+    kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
+    return {
+        "env": spec.id,
+        "env_kwargs": {**kwargs, **config.env_kwargs},
+        "max_episode_steps": config.max_episode_steps or spec.max_episode_steps,
+        "wrappers": (*wrapped, *config.wrappers),
+    }

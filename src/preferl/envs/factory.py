@@ -1,0 +1,90 @@
+"""Make copies of the environment that a config describes."""
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import gymnasium
+
+from preferl.envs.checks import Environment, callable_as, made_by
+from preferl.envs.config import EnvConfig, EnvSource, name_of, wrapper_parts
+from preferl.envs.simulators import make_by, make_registered
+from preferl.errors import ConfigError
+from preferl.trust import resolve
+
+EnvFactory = Callable[..., Environment]
+"""Makes a copy of an environment, and takes `render_mode`."""
+
+Inside = Callable[[Environment], Environment] | None
+
+
+def env_factory(config: EnvConfig, inside: Inside = None) -> EnvFactory:
+    """A function that makes copies of a config's environment, here or in another process.
+
+    `inside` wraps each copy before the config's own wrappers do.
+    """
+    return partial(make_configured, config.environment, inside)
+
+
+def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) -> Environment:
+    """Make one copy of a config's environment, with its limit and wrappers.
+
+    `options`, such as `render_mode`, go to the environment after the config's `env_kwargs`; a class
+    or function that takes no `render_mode` is called without.
+
+    Raises:
+        ConfigError: no such environment or wrapper, arguments that it does not take, or something
+            else than an environment of gymnasium.
+        MissingExtraError: the package that has it is not installed.
+
+    >>> make_configured(EnvConfig("Pendulum-v1", {"g": 3.7}, max_episode_steps=9)).unwrapped.g
+    3.7
+    """
+    source, kwargs = config.env, {**config.env_kwargs, **options}
+    if config.max_episode_steps is not None:
+        kwargs["max_episode_steps"] = config.max_episode_steps
+    if isinstance(source, str):
+        env = make_registered(source, **kwargs)
+    elif source is not None:
+        env = make_by(source, f"environment {config.env_name}", **kwargs)
+    else:
+        raise ConfigError.mismatch("env", expected="the environment of the run", got="none")
+    env = env if inside is None else inside(env)
+    for wrapper in config.wrappers:
+        named, arguments = wrapper_parts(wrapper)
+        env = made_by(_wrapper(named), f"wrapper {name_of(named)}", arguments, env)
+    return env
+
+
+def make_env(env: EnvSource, **options: Any) -> Environment:
+    """The environment of an id, or what a class or function makes of `options`."""
+    if isinstance(env, partial):  # by `env_factory`, or a partial function of the caller's own
+        made: Environment = env(**options)
+        return made
+    return make_configured(EnvConfig(env), **options)
+
+
+def draws(env: EnvSource) -> bool:
+    """Whether it can draw pictures: its metadata say so, and it takes `render_mode`."""
+    with closing(make_env(env)) as stage:
+        if "rgb_array" not in (stage.metadata.get("render_modes") or ()):
+            return False
+    with closing(make_env(env, render_mode="rgb_array")) as stage:
+        return stage.render_mode == "rgb_array"
+
+
+def _wrapper(source: EnvSource) -> Callable[..., Any]:
+    """A class or function; texts were typed, passed in Python or trusted, see `preferl.trust`."""
+    if not isinstance(source, str):
+        return source
+    module = source.partition(":")[0]
+    found = callable_as(
+        gymnasium.Wrapper,
+        resolve(source, what="wrappers", source="the settings", trust=[module]),
+        module,
+    )
+    if found is None:
+        expected = "a wrapper of gymnasium, or a class or function of a module of yours"
+        raise ConfigError.mismatch("wrappers", expected=expected, got=source)
+    return found

@@ -1,0 +1,96 @@
+"""What a preference transformer attends to, as a section of a report.
+
+Its attention to the steps of a segment is that of Kim et al. 2023, "Preference Transformer",
+section 4.2: importance weights.
+"""
+
+import numpy as np
+import torch
+
+from preferl.data.episodes import Episodes
+from preferl.evaluation.filming import FilmedEpisode
+from preferl.evaluation.plots import attention_map, importance_bar
+from preferl.evaluation.report import Figure, Section, Video
+from preferl.models.ensemble import Ensemble
+from preferl.models.transformer import PreferenceTransformer
+from preferl.shapes import Array, FloatArray, take
+from preferl.training.batches import to_tensor, to_tensors
+from preferl.training.reward_function import RewardFunction
+
+
+def attention_section(reward: RewardFunction, shown: FilmedEpisode) -> Section | None:
+    """The attention of a reward in the segment of an episode with the highest reward.
+
+    None unless `preference_attention` has some.
+    """
+    rewards = reward.combine(reward.member_rewards(shown.episode))
+    rows = best_window(rewards, reward.context)
+    attention = preference_attention(reward, shown.episode, rows)
+    if attention is None:
+        return None
+    steps = f"steps {rows.start} to {rows.stop - 1}"
+    frames = None if shown.frames is None else shown.frames[rows]
+    importance = attention.mean(0)
+    most = rows.start + int(importance.argmax())
+    return Section(
+        "Attention of the reward",
+        (f"In {steps}, the segment of that episode with the highest learned reward.",),
+        clips=clip_of(frames, shown.rate, "The segment", steps),
+        figures=(
+            Figure(
+                importance_bar(importance, offset=rows.start),
+                f"Share of each step in the segment's score; the largest is that of step {most}.",
+                "How much each step of the clip counts for the score of the segment; on the dashed "
+                "line all count alike.",
+            ),
+            Figure(
+                attention_map(attention),
+                "Preference attention of each step to each other.",
+                "Preference attention among the steps, counted from the segment's first.",
+                half=True,
+            ),
+        ),
+    )
+
+
+def clip_of(frames: Array | None, rate: int, title: str, what: str) -> tuple[Video, ...]:
+    """One clip of frames `[T, height, width, 3]`, or none where there are no pictures."""
+    if frames is None:
+        return ()
+    from preferl.video import encode
+
+    return (Video(encode(frames, rate), title, f"Pictures of {what}."),)
+
+
+@torch.inference_mode()
+def preference_attention(
+    reward: RewardFunction, episodes: Episodes, rows: slice
+) -> FloatArray | None:
+    """Preference attention of a reward in the segment at `rows`, at most as long as its context.
+
+    It is `[L, L]`, the share of each step (row) that goes to each (column), as a mean over members.
+    The means of its columns are the shares of steps in the score. None unless the reward is a
+    `PreferenceTransformer` with that head, or an ensemble of such.
+    """
+    model = reward.model.eval()
+    parts = [
+        part
+        for part in (model.models if isinstance(model, Ensemble) else [model])
+        if isinstance(part, PreferenceTransformer) and part.config.head == "preference"
+    ]
+    if not parts:
+        return None
+    features = model.encoder(
+        to_tensors(take(episodes.observations, rows), model.device),
+        to_tensor(episodes.actions[rows], model.device),
+    )[None]
+    mask = torch.ones(features.shape[:2], dtype=torch.bool, device=model.device)
+    maps = [part.attention(features, mask).preference for part in parts]
+    return np.asarray(torch.cat([one for one in maps if one is not None]).mean(0).cpu().numpy())
+
+
+def best_window(rewards: FloatArray, length: int) -> slice:
+    """The `length` steps in a row with the highest sum; all steps if there are no more."""
+    windows = np.lib.stride_tricks.sliding_window_view(rewards, min(length, len(rewards)))
+    first = int(windows.sum(1, dtype=np.float64).argmax())
+    return slice(first, first + windows.shape[1])

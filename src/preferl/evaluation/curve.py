@@ -1,0 +1,157 @@
+"""Evaluations while a policy learns: its return every so often, and the curve of these.
+
+Returns of the episodes that a policy learns from are those of exploring, and mix many policies.
+Here the policy of one moment acts without exploring, in environments and with seeds of its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final, Self, final
+
+import numpy as np
+
+from preferl.envs.config import EnvSource
+from preferl.errors import DataError, require_in
+from preferl.evaluation.policies import Policy
+from preferl.evaluation.policy import PolicyReport, evaluate_policy
+from preferl.reading import reading
+from preferl.training.generators import generators_left_alone
+
+EVALUATIONS: Final = 10
+"""By default in a run: they show its course, at some percent of its time."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A policy's episodes after so many steps, or updates, of learning."""
+
+    step: int
+    report: PolicyReport
+
+    def metrics(self, prefix: str = "eval") -> dict[str, float]:
+        """Numbers for a metric sink, by the names of stable-baselines3's `EvalCallback`.
+
+        `eval/mean_reward` is the mean return of whole episodes. The ends of its 95 % interval over
+        episodes, and how many these are, are beside it.
+        """
+        report, (low, high) = self.report, self.report.interval
+        values = {
+            "mean_reward": report.mean,
+            "mean_reward_low": low,
+            "mean_reward_high": high,
+            "mean_ep_length": float(report.lengths.mean()),
+            "episodes": report.episodes,
+            "success_rate": report.success_rate,
+        }
+        return {f"{prefix}/{name}": value for name, value in values.items() if value is not None}
+
+    @property
+    def in_words(self) -> str:
+        """The mean return, its interval, and of how many episodes.
+
+        >>> report = PolicyReport(np.array([-15.0, -13.0, -11.0]), np.array([5, 5, 5]))
+        >>> Evaluation(100, report).in_words
+        'return -13.0 (95 % interval -15.0 to -11.0, 3 episodes)'
+        """
+        returned, count = self.report.mean, self.report.episodes
+        digits = 1 if abs(returned) >= 10 else 2
+        mean, low, high = (f"{each:,.{digits}f}" for each in (returned, *self.report.interval))
+        return f"return {mean} (95 % interval {low} to {high}, {count} episodes)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Step, summary and episodes as plain numbers and lists."""
+        return {"step": self.step, **self.report.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The evaluation that `to_json` wrote; raises `DataError` if it is none."""
+        with reading("evaluation", expected="a step and its episodes", error=DataError):
+            return cls(int(data["step"]), PolicyReport.from_json(data))
+
+    @classmethod
+    def pooled(cls, several: Iterable[Self]) -> Self:
+        """Evaluations of several agents at the same step as one, of all their episodes."""
+        steps, reports = zip(*((one.step, one.report) for one in several), strict=True)
+        success = [report.success for report in reports if report.success is not None]
+        return cls(
+            steps[0],
+            PolicyReport(
+                np.concatenate([report.returns for report in reports]),
+                np.concatenate([report.lengths for report in reports]),
+                np.concatenate(success) if len(success) == len(reports) else None,
+            ),
+        )
+
+
+@final
+class Evaluator:
+    """Evaluates a policy while it learns, at its first chance after every so many steps.
+
+    The generators of the program, from which algorithms draw, are left as they were. So a run
+    learns the same policy with and without evaluations. Each evaluation has the same episodes.
+
+    Args:
+        env: the id of an environment, or a function without arguments that makes one.
+        every: steps between two evaluations; 0 makes none.
+        episodes: of each evaluation, whole ones.
+        seed: of the first episode; choose one that training does not use.
+        max_steps: cut episodes off after this many; None leaves it to the environment.
+
+    Raises:
+        ConfigError: less than 0 steps, or less than one episode.
+    """
+
+    def __init__(
+        self,
+        env: EnvSource,
+        *,
+        every: int,
+        episodes: int = 10,
+        seed: int,
+        max_steps: int | None = None,
+    ) -> None:
+        require_in("eval_every", every, 0, inf)
+        require_in("eval_episodes", episodes, 1, inf)
+        self.env, self.every, self.episodes = env, every, episodes
+        self.seed, self.max_steps = seed, max_steps
+
+    def due(self, step: int, before: int | None, *, over: bool = False) -> bool:
+        """Whether to evaluate at a step, after the one of the evaluation before; None had none.
+
+        The first chance is always taken, and so is the last one, when the run is `over`.
+
+        >>> evaluator = Evaluator("Pendulum-v1", every=100, seed=0)
+        >>> [evaluator.due(*steps) for steps in ((0, None), (90, 0), (100, 90), (199, 100))]
+        [True, False, True, False]
+        """
+        if not self.every or step == before:
+            return False
+        return over or before is None or step // self.every > before // self.every
+
+    def __call__(self, policy: Policy) -> PolicyReport:
+        """The report of a policy as it is now; errors are those of `evaluate_policy`."""
+        with generators_left_alone():
+            return evaluate_policy(
+                policy,
+                self.env,
+                episodes=self.episodes,
+                seed=self.seed,
+                max_steps=self.max_steps,
+            )
+
+
+def often(every: int | None, steps: int) -> int:
+    """Steps between two evaluations of a run: as asked for, or else for `EVALUATIONS` in all."""
+    return max(1, steps // EVALUATIONS) if every is None else every
+
+
+def in_step(runs: Iterable[Sequence[Evaluation]]) -> list[tuple[Evaluation, ...]]:
+    """Evaluations of several agents, by steps at which all of them were evaluated.
+
+    The last one of an agent at a step counts.
+    """
+    by_step = [{one.step: one for one in run} for run in runs]
+    common = set.intersection(*map(set, by_step)) if by_step else set()
+    return [tuple(run[step] for run in by_step) for step in sorted(common)]

@@ -1,0 +1,267 @@
+"""Runs side by side on one page: scores, curves, rewards, and the settings that differ."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from preferl.errors import ConfigError
+from preferl.evaluation.plots import (
+    Curve,
+    accuracy_bars,
+    condition_scores,
+    episode_returns,
+    learning_curves,
+)
+from preferl.evaluation.report import (
+    MISSING,
+    Figure,
+    Report,
+    ReportTable,
+    Section,
+    decimal,
+    number,
+    percent,
+    percent_range,
+)
+from preferl.runs.records import RunRecord
+from preferl.runs.results import Estimate, RunCurve
+
+Named = Mapping[str, RunRecord]
+
+REWARD: Final = {
+    "log_loss": "log loss",
+    "calibration": "calibration error",
+    "spearman": "Spearman",
+    "epic": "EPIC",
+}
+NOT_SETTINGS: Final = ("out", "resume", "trust")  # where a run lies, and how it was called
+
+
+def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
+    """Runs by the shortest ends of their paths that tell them apart.
+
+    Raises:
+        ConfigError: fewer than two, or one twice.
+    """
+    places = [record.path.resolve() for record in records]
+    distinct = len(places) > 1 and len(set(places)) == len(places)
+    ConfigError.check(distinct, "runs to compare", "two or more folders", _listed(map(str, places)))
+    for count in range(1, max(len(place.parts) for place in places) + 1):
+        names = [str(Path(*place.parts[-count:])) for place in places]
+        if len(set(names)) == len(names):
+            break
+    return dict(zip(names, records, strict=True))
+
+
+def differing(values: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Settings that runs have with different values: the value, as text, in every run.
+
+    A setting that some runs lack belongs to a part of another kind, whose name differs as well; it
+    is here if the others disagree about it.
+
+    >>> differing({"a": {"steps": 10, "seed": 0}, "b": {"steps": 20, "seed": 0, "target": 3}})
+    {'steps': ('10', '20')}
+    """
+    names = dict.fromkeys(chain.from_iterable(values.values()))
+    several = (n for n in names if len({_text(of[n]) for of in values.values() if n in of}) > 1)
+    return {name: tuple(_text(of.get(name)) for of in values.values()) for name in several}
+
+
+def differing_settings(runs: Named) -> dict[str, tuple[str, ...]]:
+    """Settings that differ between runs, without where their folders are."""
+    found = differing({name: run.settings for name, run in runs.items()})
+    return {name: row for name, row in found.items() if name not in NOT_SETTINGS}
+
+
+def cautions(runs: Named) -> list[str]:
+    """What speaks against reading the scores of runs as a difference of their settings."""
+    found = []
+    scored = {name: run for name, run in runs.items() if run.score is not None}
+    places = list(dict.fromkeys(f"{run.subject} ({run.unit})" for run in scored.values()))
+    if len(places) > 1:
+        found.append(f"Scores compare only within one environment and unit: {_listed(places)}.")
+    for state in ("running", "interrupted", "failed"):
+        names = [name for name, run in runs.items() if run.state == state]
+        if names:
+            words = "so far" if state == "running" else "until then"
+            found.append(f"{state.capitalize()}: {_listed(names)}. These numbers are {words}.")
+    single = [name for name, run in scored.items() if run.score and run.score.of == "episodes"]
+    if single:
+        found.append(
+            f"One agent each: {_listed(single)}. The interval of its score is over episodes; how "
+            "much another seed would change it is not known."
+        )
+    return found
+
+
+def comparison_report(runs: Named) -> Report:
+    """The page about runs, by their names, ready for `preferl.evaluation.report.write_report`."""
+    settings = differing_settings(runs)
+    versions = differing({name: _packages(run.versions) for name, run in runs.items()})
+    sections = (
+        _scores(runs),
+        _curves(runs),
+        _rewards(runs),
+        _beside(runs),
+        Section(
+            "Settings that differ",
+            () if settings else ("All settings are the same.",),
+            tables=tuple(_table("Settings", runs, settings)),
+        ),
+        Section("Versions that differ", tables=tuple(_table("Versions", runs, versions))),
+    )
+    return Report(
+        f"{len(runs)} runs side by side",
+        lead=f"{_listed(runs)}.",
+        sections=tuple(section for section in sections if _shows(section)),
+        details={f"All settings of {name}": run.settings for name, run in runs.items()},
+    )
+
+
+def interval_text(estimate: Estimate | None, form: Callable[[float], str] = number) -> str:
+    """The ends of an interval in words, or `MISSING`."""
+    if estimate is None or estimate.interval is None:
+        return MISSING
+    low, high = estimate.interval
+    return percent_range((low, high)) if form is percent else f"{form(low)} to {form(high)}"
+
+
+def count_text(value: float | None) -> str:
+    """A count, or `MISSING`."""
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def _shows(section: Section) -> bool:
+    return bool(section.text or section.tables or section.figures)
+
+
+def _scores(runs: Named) -> Section:
+    heads = ("run", "score", "95 % interval", "of", "answers", "steps", "state", "about")
+    rows = tuple(
+        (
+            name,
+            MISSING if run.score is None else number(run.score.mean),
+            interval_text(run.score),
+            MISSING if run.score is None else f"{run.score.count} {run.score.of}",
+            count_text(run.answers),
+            count_text(run.steps),
+            run.state,
+            run.subject,
+        )
+        for name, run in runs.items()
+    )
+    table = ReportTable("By the environment's own reward", heads, rows)
+    return Section("Scores", tuple(cautions(runs)), (table,), figures=tuple(_dots(runs)))
+
+
+def _beside(runs: Named) -> Section:
+    """Scores of the policies that each run was compared with."""
+    rows = tuple(
+        (name, beside, number(one.mean), interval_text(one))
+        for name, run in runs.items()
+        for beside, one in run.beside.items()
+    )
+    title, heads = "Policies beside them", ("run", "policy", "score", "95 % interval")
+    return Section(title, tables=(ReportTable(title, heads, rows),) if rows else ())
+
+
+def _dots(runs: Named) -> Iterable[Figure]:
+    """A drawing for each environment and unit: the episodes, or the seeds, of each score."""
+    groups: dict[tuple[str, str, str], dict[str, Any]] = defaultdict(dict)
+    for name, run in runs.items():
+        if run.score is not None and run.score.values:
+            groups[run.subject, run.unit, run.score.of][name] = np.array(run.score.values)
+    for (subject, unit, of), values in groups.items():
+        best = max(values, key=lambda name: float(values[name].mean()))
+        means = ", ".join(f"{name} {number(float(row.mean()))}" for name, row in values.items())
+        if of == "episodes":
+            drawing = episode_returns(values, emphasis=best)
+            dots = "an episode; the upright mark is the mean, the bar its 95 % interval"
+        else:
+            drawing = condition_scores(values, emphasis=best, x_label=unit)
+            dots = "a seed; the upright mark is the mean"
+        caption = f"{unit.capitalize()} in {subject}. Each dot is {dots}. The highest mean is blue."
+        yield Figure(drawing, f"{unit.capitalize()} in {subject}. Means: {means}.", caption)
+
+
+def _curves(runs: Named) -> Section:
+    """One drawing for each metric that two runs or more have, with a line for each of them."""
+    groups: dict[tuple[str, str, str], list[Curve]] = defaultdict(list)
+    for name, run in runs.items():
+        for curve in run.curves:
+            groups[_axes(curve)].append(Curve(name, curve.steps, curve.values))
+    figures = []
+    for (title, unit, x_unit), lines in groups.items():
+        if len(lines) < 2:  # the run's own report shows it
+            continue
+        last = ", ".join(f"{line.label} {number(float(line.values[-1]))}" for line in lines)
+        chart = learning_curves(lines, x_label=x_unit, y_label=unit)
+        figures.append(Figure(chart, f"{title}, over {x_unit}. Last: {last}.", f"{title}."))
+    return Section("Curves", figures=tuple(figures))
+
+
+def _axes(curve: RunCurve) -> tuple[str, str, str]:
+    return curve.title, curve.unit, curve.x_unit
+
+
+def _rewards(runs: Named) -> Section:
+    known = {name: run for name, run in runs.items() if run.accuracy or run.reward}
+    if not known:
+        return Section("Rewards")
+    used = [name for name in REWARD if any(name in run.reward for run in known.values())]
+    heads = ("run", "accuracy", "95 % interval", "answers", *(REWARD[name] for name in used))
+    rows = tuple(
+        (
+            name,
+            percent(None if run.accuracy is None else run.accuracy.mean, 1),
+            interval_text(run.accuracy, percent),
+            count_text(run.accuracy.count or None if run.accuracy else None),
+            *(decimal(run.reward.get(metric)) for metric in used),
+        )
+        for name, run in known.items()
+    )
+    shares = {
+        name: (run.accuracy.mean, run.accuracy.interval)
+        for name, run in known.items()
+        if run.accuracy is not None and run.accuracy.interval is not None
+    }
+    words = ", ".join(f"{name} {percent(share)}" for name, (share, _) in shares.items())
+    caption = "Answers on the side the reward expects, with 95 % intervals; chance is dashed."
+    alt = f"Accuracy: {words}."
+    figures = [Figure(accuracy_bars(shares), alt, caption, half=True)] if shares else []
+    text = (
+        "Each accuracy is on the run's own answers, which its reward was not fitted to where it "
+        "has such; runs that were asked different questions differ by these, too."
+    )
+    table = ReportTable("Rewards of the runs", heads, rows)
+    return Section("Rewards", (text,), (table,), figures=tuple(figures))
+
+
+def _table(caption: str, runs: Named, rows: Mapping[str, tuple[str, ...]]) -> Iterable[ReportTable]:
+    if rows:
+        cells = tuple((name, *row) for name, row in rows.items())
+        yield ReportTable(f"{caption}, by run", (caption.lower()[:-1], *runs), cells)
+
+
+def _packages(versions: Mapping[str, Any]) -> dict[str, Any]:
+    """Versions by name, without the sections in which they lie."""
+    found = {name: value for name, value in versions.items() if not isinstance(value, Mapping)}
+    packages, git = versions.get("packages") or {}, versions.get("git") or {}
+    return found | dict(packages) | {"git": str(git.get("revision", MISSING))[:10]}
+
+
+def _text(value: Any) -> str:
+    """A setting in a cell; `MISSING` stands for one that is None or not there."""
+    if value is None:
+        return MISSING
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value)) or "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,129 @@
+"""What a run learns from: comparisons that exist already and new answers, some of them held out."""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple, final
+
+import numpy as np
+
+from preferl.data.arrays import load_comparisons
+from preferl.data.comparisons import Comparisons, concatenate
+from preferl.data.episodes import Episodes, join, take_columns
+from preferl.data.segments import Segments
+from preferl.data.sources.kinds import load_source
+from preferl.data.sources.labels import load_labels
+from preferl.errors import FeedbackError
+from preferl.feedback.likelihood import likelihood_of
+from preferl.feedback.protocols import Feedback
+from preferl.feedback.sampling import entropy, logit_variance
+from preferl.online.configs import OnlineConfig
+from preferl.online.service.ongoing_fit import TRAIN, VALIDATION, validation_split
+from preferl.shapes import IntArray
+from preferl.store.clips import clip_ids
+from preferl.training.reward_function import RewardFunction
+
+
+class FixedData(NamedTuple):
+    """What a run begins with: comparisons to learn from, and episodes that queries may be about."""
+
+    comparisons: Comparisons | None = None
+    episodes: Episodes | None = None
+
+
+def load_fixed(
+    config: OnlineConfig, comparisons: Comparisons | None, episodes: Episodes | None
+) -> FixedData:
+    """Read what the warm start of a run names, and join it with what is given, all in memory.
+
+    Declined answers are left out, and of episodes those beyond the newest `buffer_steps`.
+
+    Raises:
+        DataError: something else is there, it is damaged, or parts are of different shapes.
+        StorageError: a folder of labels cannot be read.
+    """
+    start = config.warm_start
+    parts = [load_comparisons(folder) for folder in start.comparisons]
+    if start.labels is not None and start.demonstrations is not None:
+        parts.append(load_labels(start.labels, load_source(start.demonstrations)).comparisons)
+    parts += [] if comparisons is None else [comparisons]
+    parts = [part[part.answered] for part in parts if part.answered.any()]
+    known = [] if start.episodes is None else [load_source(start.episodes)]
+    known += [] if episodes is None else [episodes]
+    return FixedData(
+        _in_memory(concatenate(parts)) if parts else None,
+        latest(join(known), config.buffer_steps) if known else None,
+    )
+
+
+def latest(episodes: Episodes, steps: int) -> Episodes:
+    """The episodes that end within the last so many steps."""
+    recent = episodes.steps - episodes.ends < steps  # by the steps that came after
+    return episodes if recent.all() else episodes[recent]
+
+
+def _in_memory(comparisons: Comparisons) -> Comparisons:
+    """With pictures in memory: files of an older run may move when this one begins."""
+    compact = comparisons.compact()
+    columns = take_columns(compact.segments, None, pick=lambda array, _: np.asarray(array))
+    return replace(compact, segments=replace(compact.segments, **columns))
+
+
+@final
+class LearningSet:
+    """All comparisons of a run, fixed ones before the answers of its feedback, and their split.
+
+    Held-out answers stay held out: a clip that was assigned to a set stays in it (see
+    `validation_split`), also where the oldest answers are forgotten.
+
+    Attributes:
+        fixed: comparisons that were there before the run.
+        of_clip: the set of each clip, by its name.
+    """
+
+    def __init__(self, feedback: Feedback, share: float) -> None:
+        self.fixed: Comparisons | None = None
+        self.of_clip: dict[str, int] = {}
+        self._feedback, self._share = feedback, share
+
+    def comparisons(self) -> Comparisons | None:
+        """All of them so far; None without any."""
+        parts = [] if self.fixed is None else [self.fixed]
+        with suppress(FeedbackError):  # raised where nothing has been answered yet
+            parts.append(self._feedback.comparisons())
+        return concatenate(parts) if parts else None
+
+    def split(self, comparisons: Comparisons) -> tuple[Comparisons, Comparisons]:
+        """Those to train on and those that are held out; pairs with a clip of each are neither."""
+        if not self._share:
+            return comparisons, comparisons[:0]
+        names = clip_ids(comparisons.segments)
+        pairs = ((names[first], names[second]) for first, second in comparisons.pairs.tolist())
+        sets = np.array(validation_split(pairs, self._share, self.of_clip), np.int64)
+        return comparisons[sets == TRAIN], comparisons[sets == VALIDATION]
+
+
+class QueryMetrics(NamedTuple):
+    """What a reward expected of the answers to new queries, before it learned from them.
+
+    Attributes:
+        entropy: mean over queries and members of the entropy of the predicted preference, in nats:
+            log 2, 0.69, where the reward knows nothing, 0 where it is sure.
+        deviation: mean over queries of the deviation of the members' log-odds; NaN for one member.
+    """
+
+    entropy: float = float("nan")
+    deviation: float = float("nan")
+
+
+def query_metrics(
+    reward: RewardFunction | None, segments: Segments, pairs: IntArray
+) -> QueryMetrics:
+    """Those of queries `[P, 2]`, rows of `segments`; NaN without a reward."""
+    if reward is None or not len(pairs):
+        return QueryMetrics()
+    shown, rows = np.unique(pairs, return_inverse=True)
+    scores = reward.scores(segments.select(shown))[:, rows.reshape(pairs.shape)]  # [E, P, 2]
+    logits = likelihood_of(reward).log_odds(scores[..., 0] - scores[..., 1])
+    several = len(logits) > 1
+    deviation = np.sqrt(logit_variance(logits)).mean() if several else np.nan
+    return QueryMetrics(float(entropy(logits).mean()), float(deviation))

@@ -1,0 +1,84 @@
+"""Answers between two checkpoints of the loop, each on the disk before the next query is put."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.errors import CheckpointError
+from preferl.files import write_json, writing
+from preferl.reading import read_object, reading
+from preferl.training.checkpoint_folder import RESTORE, read_state, require_same, write_state
+from preferl.versioned import version_folder, versions
+
+
+@final
+@dataclass
+class AnswerJournal:
+    """Keeps answers that no checkpoint holds, each on the disk before the next query is put.
+
+    They lie in a folder per iteration, in their order. Those of another `run` are refused.
+    """
+
+    folder: Path
+    iteration: int
+    run: dict[str, Any]
+
+    @property
+    def place(self) -> Path:
+        """Folder of the answers of this iteration."""
+        return version_folder(self.folder, self.iteration)
+
+    def add(self, answers: Comparisons, rng: np.random.Generator) -> None:
+        """Write answers, declined ones as NaN, and the teacher's draws after them, to the disk."""
+        number = max(versions(self.place), default=0) + 1
+        with writing(version_folder(self.place, number), durable=True) as draft:
+            draft.mkdir()
+            write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self.run})
+
+    def read(self) -> Iterator[tuple[Comparisons, np.random.Generator]]:
+        """What was added in this iteration, in its order."""
+        for number in versions(self.place):
+            path = version_folder(self.place, number)
+            state = read_state(path)
+            require_same(path, state["run"], self.run)
+            yield state["answers"], state["rng"]
+
+    def next_iteration(self, iteration: int) -> None:
+        """Forget earlier ones, which a checkpoint holds."""
+        for earlier in versions(self.folder):
+            if earlier < iteration:
+                shutil.rmtree(version_folder(self.folder, earlier), ignore_errors=True)
+        self.iteration = iteration
+
+    def begun(self, newest: int) -> int | None:
+        """The newest query of a lasting feedback when the run began; None, and noted, if now."""
+        path = self.folder / "begun.json"
+        if not path.is_file():
+            write_json(path, {"newest": newest, "run": self.run}, durable=True)
+            return None
+        with reading(path, expected="a note", fix=RESTORE):
+            noted = read_object(path)
+            require_same(path, noted["run"], self.run)
+            return int(noted["newest"])
+
+    def fixed(self, load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The data that the run began with, as they were then; loaded and kept if it begins now."""
+        path = self.folder / "fixed"
+        if path.is_dir():
+            state: dict[str, Any] = read_state(path)
+            require_same(path, state.pop("run"), self.run)
+            return state
+        loaded = load()
+        if any(part is not None for part in loaded.values()):
+            fix = "Leave them out, or begin another run."
+            what, expected = f"data of the run in {self.folder.parent}", "none, as when it began"
+            CheckpointError.check(self.iteration == 0, what, expected, "some", fix)
+            with writing(path, durable=True) as draft:
+                draft.mkdir()
+                write_state(draft, loaded | {"run": self.run})
+        return loaded

@@ -1,0 +1,136 @@
+"""Learning within a budget of environment steps: the last rollout shrinks to fit.
+
+stable-baselines3 ends no rollout early, so that `learn(6_000)` of PPO takes 8,192 steps where a
+rollout has 4,096. Here the steps taken are at most those asked for.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, final
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.type_aliases import MaybeCallback, TrainFreq, TrainFrequencyUnit
+
+from preferl.online.wrappers.exploration import require_reset
+
+
+def learn_within(
+    algorithm: BaseAlgorithm,
+    steps: int,
+    *,
+    callback: MaybeCallback = None,
+    progress_bar: bool = False,
+) -> bool:
+    """Let an algorithm learn for at most `steps` more environment steps.
+
+    PPO and A2C make whole rollouts while these fit, then a shorter one. What is left then is less
+    than `least_steps`. Other algorithms make whole rollouts alone, for an off-policy one of
+    `train_freq` steps. One that learns after whole episodes is stopped within the last of them.
+
+    `callback` and `progress_bar` are those of `algorithm.learn`, which is called for the whole
+    rollouts, and again for the shorter one.
+
+    Returns:
+        False where the callback stopped it, within a rollout; else True.
+    """
+    count, length, watch = algorithm.n_envs, _rollout(algorithm), _Watch(listed(callback))
+    if length is None:
+        if steps >= count:
+            until = _Until(algorithm.num_timesteps + steps - count)
+            both = CallbackList([watch, until])
+            algorithm.learn(steps, both, reset_num_timesteps=False, progress_bar=progress_bar)
+            require_reset(algorithm)  # the last step is in no buffer
+        return not watch.stopped
+    whole, rest = divmod(steps // count, length)
+    shorter = _shorter(algorithm, rest)
+    for vector_steps, size in ((whole * length, length), (shorter, shorter)):
+        if vector_steps and not watch.stopped:
+            taken = vector_steps * count
+            with _rollouts_of(algorithm, size):
+                algorithm.learn(taken, watch, reset_num_timesteps=False, progress_bar=progress_bar)
+    return not watch.stopped
+
+
+def least_steps(algorithm: BaseAlgorithm) -> int:
+    """The fewest environment steps that an algorithm learns from, over all its environments.
+
+    Where rollouts can be shorter, that is a minibatch, or two steps: the advantage of one alone
+    cannot be normalised. Elsewhere it is a whole rollout.
+    """
+    count, length = algorithm.n_envs, _rollout(algorithm) or 1
+    if not _shrinks(algorithm):
+        return length * count
+    minibatch = int(getattr(algorithm, "batch_size", 2))  # A2C takes all steps at once
+    return min(length, -(-minibatch // count)) * count
+
+
+def _rollout(algorithm: BaseAlgorithm) -> int | None:
+    """Steps of each environment in a rollout; None where that is whole episodes."""
+    if isinstance(algorithm, OnPolicyAlgorithm):
+        return algorithm.n_steps
+    often: Any = getattr(algorithm, "train_freq", None)  # of off-policy ones
+    known = isinstance(often, TrainFreq) and often.unit == TrainFrequencyUnit.STEP
+    return often.frequency if known else None
+
+
+def _shrinks(algorithm: BaseAlgorithm) -> bool:
+    """Whether rollouts can be shorter: buffers of other kinds may have more to shrink."""
+    buffers = (RolloutBuffer, DictRolloutBuffer)
+    return isinstance(algorithm, OnPolicyAlgorithm) and type(algorithm.rollout_buffer) in buffers
+
+
+def _shorter(algorithm: BaseAlgorithm, rest: int) -> int:
+    """Steps of each environment in a rollout of at most `rest`; 0 if it cannot be so short."""
+    taken = rest * algorithm.n_envs
+    if not _shrinks(algorithm) or taken < least_steps(algorithm):
+        return 0
+    one_alone = taken % int(getattr(algorithm, "batch_size", taken)) == 1  # in the last minibatch
+    return rest - one_alone
+
+
+@contextmanager
+def _rollouts_of(algorithm: BaseAlgorithm, length: int) -> Iterator[None]:
+    """Let rollouts have so many steps of each environment inside the block."""
+    if not isinstance(algorithm, OnPolicyAlgorithm) or length == algorithm.n_steps:
+        yield
+        return
+    whole, buffer = algorithm.n_steps, algorithm.rollout_buffer
+    algorithm.n_steps = buffer.buffer_size = length  # its arrays are made anew for each rollout
+    try:
+        yield
+    finally:
+        algorithm.n_steps = buffer.buffer_size = whole
+
+
+@final
+class _Watch(CallbackList):
+    """The user's callbacks, and whether one of them stopped a rollout."""
+
+    stopped = False
+
+    def _on_step(self) -> bool:
+        going_on = super()._on_step()
+        self.stopped = not going_on
+        return going_on
+
+
+@final
+class _Until(BaseCallback):
+    """Stops where there is no room for another step of all environments."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def _on_step(self) -> bool:
+        return self.num_timesteps <= self._steps
+
+
+def listed(callback: MaybeCallback) -> list[BaseCallback]:
+    """Callbacks as a list; functions as `ConvertCallback`s."""
+    if callback is None or isinstance(callback, list):
+        return callback or []
+    return [callback if isinstance(callback, BaseCallback) else ConvertCallback(callback)]

@@ -1,0 +1,81 @@
+"""`preferl reward evaluate`: a reward beside its controls, EPIC, and a report."""
+
+import json
+
+import pytest
+
+from helpers.command_line import run
+from helpers.offline_runs import LENGTH, recorded, write_labels
+from preferl.data import save_comparisons, save_episodes
+from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward
+from preferl.testing import make_comparisons
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import RewardFunction, save_reward
+
+OWN = """
+def reward(observations, actions, following):
+    return -((observations + actions) ** 2).sum(-1) + 0.99 * following[:, 0] - observations[:, 0]
+"""
+
+
+@pytest.fixture
+def fitted(rng, tmp_path):
+    """A reward that learned nothing, and data to evaluate it on."""
+    episodes = recorded(rng, episodes=20)
+    save_episodes(tmp_path / "episodes", episodes)
+    write_labels(tmp_path / "labels", episodes, rng, count=60)
+    save_reward(tmp_path / "run/reward", RewardFunction(MLPReward(POINT_SPACE, PUSH_SPACE, seed=0)))
+    data = ("--demonstrations", tmp_path / "episodes", "--labels", tmp_path / "labels")
+    return (tmp_path / "run", *data)
+
+
+def evaluate(*words):
+    return run("reward", "evaluate", *words)
+
+
+def test_controls_are_in_the_table_the_numbers_and_the_report(fitted, tmp_path, capsys):
+    files = ("--json", tmp_path / "it.json", "--report", tmp_path / "it.html")
+    assert evaluate(*fitted, *files) == 0
+    numbers = json.loads((tmp_path / "it.json").read_text())
+    assert set(numbers["controls"]) == {"random", "negated", "zero"}
+    assert numbers["accuracy"] + numbers["controls"]["negated"]["accuracy"] == pytest.approx(1)
+    assert numbers["spearman"] == pytest.approx(-numbers["controls"]["negated"]["spearman"])
+    assert numbers["controls"]["zero"]["accuracy"] == 0.5
+    assert numbers["labels"]["length"] == LENGTH
+    out = capsys.readouterr().out
+    for word in ("learned", "random", "negated", "zero", "EPIC"):
+        assert word in out
+    assert "epic: the true reward was not given" in out
+    page = (tmp_path / "it.html").read_text()
+    assert f"{numbers['controls']['random']['log_loss']:.3f}" in page
+    assert "run on labels" in page
+    assert "EPIC distance" not in page
+
+
+def test_epic_distance_from_a_reward_of_ones_own(fitted, tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_reward_of_tests.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    true = ("--true-reward", "own_reward_of_tests:reward", "--json", "it.json")
+    assert evaluate(*fitted, *true, "--report", "it.html") == 0
+    assert "EPIC distance" in (tmp_path / "it.html").read_text()
+    numbers = json.loads((tmp_path / "it.json").read_text())
+    opposite = numbers["controls"]["negated"]["epic"]
+    assert 0 < numbers["epic"] < 1
+    assert numbers["epic"] ** 2 + opposite**2 == pytest.approx(1)  # (1 - r) / 2 and (1 + r) / 2
+    assert numbers["controls"]["zero"]["epic"] is None
+    assert f"{numbers['epic']:.3f}" in capsys.readouterr().out
+
+
+def test_a_reward_with_a_history_has_no_epic_distance(fitted, tmp_path, capsys):
+    model = LSTMReward(POINT_SPACE, PUSH_SPACE, LSTMRewardConfig(width=8, context=LENGTH), seed=0)
+    save_reward(tmp_path / "history/reward", RewardFunction(model))
+    true = ("--true-reward", "preferl.testing.worlds:linear_reward")
+    assert evaluate(tmp_path / "history", *fitted[1:], *true) == 0
+    assert f"this reward looks at {LENGTH} steps" in capsys.readouterr().out
+
+
+def test_comparisons_of_a_run_are_answers(rng, fitted, tmp_path, capsys):
+    save_comparisons(tmp_path / "online/comparisons", make_comparisons(rng, pairs=12))
+    assert evaluate(fitted[0], "--comparisons", tmp_path / "online", "--queries", 9) == 0
+    assert "9 labelled pairs of 5 steps" in capsys.readouterr().out

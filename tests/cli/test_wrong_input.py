@@ -1,0 +1,219 @@
+"""Wrong input: one line that names it, an exit code that is not 0, and folders as they were."""
+
+import os
+import re
+import socket
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from helpers.command_line import run
+from preferl.online.configs import OnlineConfig
+from preferl.registry import TEACHERS
+from preferl.runs import open_run
+from preferl.runs.folder import LOCK
+from preferl.runs.lock import FolderLock
+from preferl.store.store import Store
+
+TINY = (
+    "--steps", "400", "--initial-steps", "200", "--iterations", "1", "--comparisons", "6",
+    "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
+    "--judge.questions", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
+)  # fmt: skip
+"""An online run of seconds, for input that no command refuses before it."""
+
+CLIPS, LABELS = "--run recorded --length 5", "--demonstrations a --labels b"
+
+OPTIONS = {
+    "online run --stepz 100": r"--stepz: .* nearest is --steps\.",
+    "online run --n-steps 256": r"--n-steps: .* nearest is --algorithm\.n-steps\.",
+    "online run --algorithm.n-stepz 256": r"nearest is --algorithm\.n-steps\.",
+    "online run --algorithm.tau 0.1": r"nearest is --algorithm\.tau, with --algorithm sac\.",
+    "online run --steps many": "--steps: expected INT, got 'many'",
+    "online run --steps": "--steps: expected INT, got none",
+    "online run --algorithm pop": "--algorithm: expected one of ppo, sac, got 'pop'",
+    "online run --model ttransformer": r"nearest is transformer\.",
+    "online run --teacher orakle": r"nearest is oracle\.",
+    "online run --sampler unniform": r"nearest is uniform\.",
+    "online run algorithm:sac-config": "expected --algorithm sac",
+    "online run --resume --out empty": "there is no run here",
+    "online run --resume --out nowhere": "there is no run here",
+    "online run --resume --out finished": "this run is finished",
+    "data record --mix random:1": "--env: expected a value, got none",
+    "reward serve --out rewards --model pt --labels x": "--labels: .* `preferl reward serve`",
+    "reward fit --epochs few": "--epochs: expected INT, got 'few'",
+    "offline run --policy iqll": r"nearest is iql\.",
+    f"offline run {LABELS} --env E --seeds 0,one": "--seeds: expected N,N,..., got '0,one'",
+    "annotate invite Ann --role boss": "--role: expected one of annotator, admin, spectator",
+    "annotate invite": "NAME: expected a value",
+    "data inspect a b": "'b': expected an option",
+    "demo --comparisons 1e3": "--comparisons: expected INT, got '1e3'",
+    "completion tcsh": "expected one of bash, zsh, fish, got 'tcsh'",
+    "onlin run": r"no such command: onlin run. The nearest is online run\.",
+}
+"""Options and what they take: wrong usage."""
+
+SETTINGS = {
+    "online run --steps -5": "steps: expected at least .*, got -5",
+    "online run --trainer.epochs -1": r"--trainer\.epochs: expected at least 1, got -1",
+    "online run --model.members 0": r"--model\.members: expected at least 1, got 0",
+    "online run --algorithm.gamma nan": r"--algorithm\.gamma: expected in \[0, 1\], got nan",
+    "online run --device tpu": "device: expected one that torch has",
+    "online run --env Pendulun-v1": "Pendulun-v1",
+    "online run --env plain_module:X-v0": "X-v0",
+    "online run --trust broken_module": "'broken_module', .* got RuntimeError: no simulator here",
+    "data record --env Pendulum-v1 --mix expert:1 --device tpu": "device: expected one that torch",
+    "online run --env no_such_module:X-v0": "no_such_module",
+    "online run --preset pendulm": r"preset: expected one of .*, got 'pendulm'",
+    "online run --config wrong.yaml": r"\['stepz'\]. The nearest is steps\.",
+    "online run --config nested.yaml": r"algorithm: .*\['n_stepz'\]. The nearest is n_steps\.",
+    "online run --config notes.txt": "notes.txt: expected settings by name",
+    "online run --config nowhere.yaml": "nowhere.yaml",
+    "online run --preset pendulum --config wrong.yaml": "expected --preset or --config",
+    "online run --trust no_such_module": "no_such_module",
+    "online run --out foreign": "expected a new or empty folder",
+    "online run --out notes.txt": "expected a new or empty folder",
+    "online run --out live": "one at work already",
+    "online run --resume --out live": "one at work already",
+    "online run --resume --out stopped": r"settings of the run in stopped.*steps=",
+    "demo --ask --people": "Choose one of --ask",
+    "data record --env Pendulum-v1 --mix expert:2 --policy nowhere": "nowhere",
+    "data record --env Pendulum-v1 --mix random": "mix: expected TIER:AMOUNT",
+    "data inspect nowhere.pickle": "nowhere.pickle",
+    "data inspect recorded/episodes --labels nowhere": "nowhere",
+    "reward fit --demonstrations nowhere.pickle --labels nowhere": "nowhere.pickle",
+    "reward fit --demonstrations recorded/episodes --labels nowhere": "nowhere",
+    "reward fit --store nowhere": "store nowhere: expected a folder of labels",
+    "reward fit": "answers: expected --store, or --labels and --demonstrations, .* got none",
+    "reward fit --comparisons nowhere": "nowhere",
+    "reward fit --teacher orakle --demonstrations recorded/episodes": "teacher: expected one of",
+    "reward evaluate nowhere --demonstrations recorded/episodes --labels nowhere": "nowhere",
+    "reward serve --store nowhere --out rewards": "store nowhere: expected a folder of labels",
+    "offline run --demonstrations nowhere.pickle --labels nowhere --env Pendulum-v1": "nowhere",
+    "offline run --demonstrations recorded/episodes --reward nowhere --env Pendulum-v1": "nowhere",
+    f"offline run {LABELS} --env E --seeds 1,1": "seeds: expected different",
+    f"annotate create {CLIPS} --store notes.txt --env Pendulum-v1": "notes.txt",
+    f"annotate create {CLIPS} --store new --env Pendulun-v1": "Pendulun-v1",
+    f"annotate create {CLIPS} --store new --env Pendulum-v1 --queries 0": "queries: expected",
+    f"annotate create {CLIPS} --store labels --env Pendulum-v1 --project door": "door",
+    "annotate create --run recorded --store new --env Pendulum-v1": "at least 2 different windows",
+    "annotate serve --store nowhere": "store nowhere: expected a folder of labels",
+    "annotate serve --store labels --port taken --no-browser": "address and port that are free",
+    "annotate serve --store labels --host 0.0.0.0 --no-browser": "PREFERL_SECRET",
+    "annotate invite Ann --store locked": "database is locked",
+    "annotate report --store labels --project windows": "door",
+    "annotate report --store labels --out report.pdf": "expected a name ending in .html or .json",
+    "annotate export answers.xls --store labels": "expected one of jsonl, csv, parquet .* 'xls'",
+    "annotate import nowhere.jsonl --store labels": "nowhere.jsonl",
+    "annotate render --store nowhere": "store nowhere: expected a folder of labels",
+}
+"""Settings, files and folders: errors of what a command was given."""
+
+
+@pytest.fixture
+def here(tmp_path, empty_store, recorded, monkeypatch) -> Iterator[Path]:
+    """The current folder: runs in all states, labels, modules and files of several kinds."""
+    place = tmp_path / "here"
+    place.mkdir()
+    recorded.rename(place / "recorded")
+    copytree(empty_store, place / "labels")
+    with Store.open(place / "labels") as store:
+        store.projects.create("door", frames={"kind": "env", "env_id": "Pendulum-v1"})
+    copytree(place / "labels", place / "locked")
+    (place / "foreign").mkdir()
+    (place / "empty").mkdir()
+    files = {
+        "foreign/letter.txt": "Dear all,\n",
+        "notes.txt": "- buy milk\n",
+        "wrong.yaml": "stepz: 100\n",
+        "nested.yaml": "algorithm: {kind: ppo, n_stepz: 100}\n",
+        "plain_module.py": "",
+        "broken_module.py": "raise RuntimeError('no simulator here')\n",
+    }
+    for name, text in files.items():
+        (place / name).write_text(text)
+    for name in ("finished", "stopped", "live"):
+        with open_run(place / name, config=OnlineConfig(steps=5_000), seed=0) as folder:
+            if name == "finished":
+                folder.result({"interrupted": False})
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("PREFERL_SECRET", raising=False)
+    monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(place))])
+    yield place
+    for name in ("plain_module", "broken_module"):
+        sys.modules.pop(name, None)
+
+
+@contextmanager
+def others_at_work(place: Path) -> Iterator[int]:
+    """A run in `live`, a program that writes to `locked`, and one at a port, which is returned."""
+    with ExitStack() as stack:
+        lock = FolderLock(place / "live", LOCK, "run")
+        lock.take()
+        stack.callback(lock.release)
+        database = stack.enter_context(closing(sqlite3.connect(place / "locked/labels.db")))
+        database.execute("BEGIN IMMEDIATE")
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        yield listening.getsockname()[1]
+
+
+def tree(place: Path) -> dict[str, bytes]:
+    """All files and folders, without what SQLite keeps beside an open database."""
+    found = [path for path in place.rglob("*") if not path.name.endswith(("-wal", "-shm"))]
+    names = {str(path.relative_to(place)): path for path in found}
+    skipped = ("__pycache__",)
+    return {
+        name: path.read_bytes() if path.is_file() else b""
+        for name, path in names.items()
+        if not any(part in name for part in skipped)
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [(line, 2, words) for line, words in OPTIONS.items()]
+    + [(line, 1, words) for line, words in SETTINGS.items()],
+)
+def test_wrong_input(here, capfd, line, code, words):
+    with others_at_work(here) as port:
+        before = tree(here)
+        typed = line.replace("taken", str(port)).split()
+        command = " ".join(typed[: 1 if typed[0] in ("demo", "completion") else 2])
+        assert run(*typed) == code
+        assert tree(here) == before
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1, error
+    assert re.search(words, error), error
+    prefix = "preferl: " if command == "onlin run" else f"preferl {command}: "
+    assert error.startswith(prefix)
+    assert "Traceback" not in error
+
+
+def test_a_teacher_of_the_wrong_shape_moves_no_older_run(here, capfd):
+    def of_each_clip(shown, rng):
+        return shown.rewards.sum(-1)
+
+    TEACHERS.register("wrong", lambda: of_each_clip)
+    try:
+        before = tree(here)
+        assert run("online", "run", *TINY, "--teacher", "wrong", "--out", "finished") == 1
+    finally:
+        TEACHERS.remove("wrong")
+    assert tree(here) == before
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1, error
+    assert "The teacher's answers cannot be used" in error
+
+
+def test_a_run_is_not_begun_where_nothing_may_be_written(here, capfd):
+    if os.geteuid() == 0:
+        pytest.skip("the superuser may write everywhere")
+    (here / "empty").chmod(0o500)
+    assert run("online", "run", *TINY, "--out", "empty/run") == 1
+    assert "empty/run" in capfd.readouterr().err

@@ -1,0 +1,44 @@
+"""The messages that the page of troubleshooting explains are those of the code."""
+
+import ast
+import re
+from pathlib import Path
+
+import preferl
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(preferl.__file__).parent
+
+
+def words_of_the_code():
+    """All texts in the code, with `{}` where a value is put in."""
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                parts = [getattr(part, "value", None) for part in node.values]
+                yield "".join(part if isinstance(part, str) else "{}" for part in parts)
+
+
+def messages(page):
+    """Parts of messages in bold code: what is left between dots, "expected" and "got"."""
+    found = re.findall(r"\*\*`([^`]+)`\*\*", page.replace("\n", " "))
+    parts = [part for message in found for part in re.split(r"…|: expected |, got |\. ", message)]
+    return [part.strip(" .:") for part in parts if part.strip(" .:")]
+
+
+def missing(page):
+    known = "\n".join(words_of_the_code())
+    return [part for part in messages(page) if part not in known]
+
+
+def test_they_are_in_the_code():
+    page = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+    assert len(messages(page)) > 20
+    assert missing(page) == []
+
+
+def test_other_words_are_noticed():
+    page = "**`Choose another path.`** and **`… has eaten … your homework`**"
+    assert missing(page) == ["has eaten", "your homework"]

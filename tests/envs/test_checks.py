@@ -1,0 +1,91 @@
+"""What is no environment of gymnasium is refused in one line that tells what to change."""
+
+import gymnasium
+import pytest
+from gymnasium.vector import SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
+
+from helpers import gardens
+from helpers.gardens import Garden
+from preferl.envs.checks import callable_as, made_by, require_usable
+from preferl.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (gardens.OldReset, r"`reset` as gymnasium defines it.*Gymnasium's `reset` returns"),
+        (gardens.OldStep, r"from `step`, got 4 values.*shimmy"),
+        (lambda: TimeLimit(gardens.OldStep(), 9), r"`step` as gymnasium defines it.*unpack"),
+        (gardens.WideView, r"shape \(2,\), as its space, got \(3,\)"),
+        (gardens.NoSpaces, r"a space as `observation_space`"),
+        (gardens.PairOfRewards, r"one number as the reward"),
+    ],
+)
+def test_wrong_interfaces(make, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        require_usable(make, "environment mine")
+    assert str(raised.value).startswith("environment mine: expected")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "make", [Garden, lambda: gymnasium.make("CartPole-v1"), lambda: gymnasium.make("FrozenLake-v1")]
+)
+def test_right_ones_pass_and_are_closed(make):
+    closed = []
+
+    def counted():
+        env = make()
+        env.close = lambda: closed.append(env)
+        return env
+
+    require_usable(counted, "mine")
+    assert len(closed) == 1
+
+
+def test_faults_of_the_environment_itself_keep_their_trace():
+    class Broken(Garden):
+        def step(self, action):
+            raise ValueError("no wheels")
+
+    with pytest.raises(ValueError, match="no wheels"):
+        require_usable(Broken, "mine")
+
+
+class OldGym:
+    """As a class of the package gym, which need not be installed."""
+
+
+OldGym.__module__ = "gym.core"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (OldGym, r"a OldGym of the old gym.*import gymnasium as gym"),
+        (lambda: SyncVectorEnv([Garden]), r"SyncVectorEnv, which is several.*`vec_env`"),
+        (gardens.nothing, r"got a NoneType.*has to return"),
+        (dict, r"an environment of gymnasium, got a dict.*Derive"),
+    ],
+)
+def test_what_is_made_has_to_be_one_environment(source, message):
+    with pytest.raises(ConfigError, match=message):
+        made_by(source, "mine", {})
+
+
+def test_arguments_have_to_be_taken():
+    assert made_by(Garden, "mine", {"speed": 0.3, "render_mode": "rgb_array"}).render_mode
+    assert made_by(gardens.small_garden, "mine", {"render_mode": "rgb_array"}).speed == 0.5
+    with pytest.raises(ConfigError, match=r"\(render_mode, speed, hides\), got .*'sped'"):
+        made_by(Garden, "mine", {"sped": 0.3})
+    with pytest.raises(ConfigError, match="missing a required argument: 'by'"):
+        made_by(lambda env, by: env, "mine", {}, Garden())
+
+
+def test_texts_may_only_name_environments_in_packages_that_need_no_trust():
+    assert callable_as(gymnasium.Env, gymnasium.Env, "gymnasium") is gymnasium.Env
+    assert callable_as(gymnasium.Env, gymnasium.make, "gymnasium") is None
+    assert callable_as(gymnasium.Env, require_usable, "preferl.envs.checks") is None
+    assert callable_as(gymnasium.Env, gardens.small_garden, "gardens") is gardens.small_garden
+    assert callable_as(gymnasium.Env, 7, "gardens") is None

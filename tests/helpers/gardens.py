@@ -1,0 +1,93 @@
+"""Environments as users write them, rightly and wrongly; none is registered."""
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Garden(gymnasium.Env[Any, Any]):
+    """A point that moves on a square, whose goal only the picture shows."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Box(-1, 1, (2,), np.float32)
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 7}
+
+    def __init__(
+        self, render_mode: str | None = None, speed: float = 0.1, hides: bool = True
+    ) -> None:
+        self.render_mode, self.speed, self.hides = render_mode, speed, hides
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.state = self.np_random.uniform(-1, 1, 2)
+        self.goal = self.np_random.uniform(-1, 1, 2) if self.hides else np.zeros(2)
+        self.time = 0
+        return self.state.astype(np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        reward = -float(np.abs(self.state - self.goal).sum())
+        self.state = np.clip(self.state + self.speed * np.asarray(action), -1, 1)
+        self.time += 1
+        return self.state.astype(np.float32), reward, False, self.time >= 20, {}
+
+    def render(self) -> Any:
+        picture = np.full((60, 90, 3), 255, np.uint8)
+        for (x, y), colour in ((self.goal, (0, 160, 0)), (self.state, (200, 0, 0))):
+            row, column = int(26 + 24 * y), int(42 + 40 * x)
+            picture[row : row + 8, column : column + 8] = colour
+        return picture
+
+
+class Shift(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Adds to observations."""
+
+    def __init__(self, env: Any, by: float = 0.0) -> None:
+        super().__init__(env)
+        self.by = by
+
+    def observation(self, observation: Any) -> Any:
+        return observation + np.float32(self.by)
+
+
+def small_garden(speed: float = 0.5) -> Garden:
+    return Garden(speed=speed)
+
+
+class OldReset(Garden):
+    """Resets as gym did before gymnasium."""
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()[0]
+
+
+class OldStep(Garden):
+    """Steps as gym did before gymnasium."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated or truncated, info
+
+
+class WideView(Garden):
+    """Observes more than its space says."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(3, np.float32), super().reset(seed=seed)[1]
+
+
+class NoSpaces(gymnasium.Env[Any, Any]):
+    """Has no spaces."""
+
+
+class PairOfRewards(Garden):
+    """Rewards with two numbers."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, np.array([reward, 0.0]), *rest
+
+
+def nothing() -> None:
+    """Forgets to return what it makes."""

@@ -1,0 +1,182 @@
+"""What a run learns from: data that are there, answers that stay held out, what is expected."""
+
+import pickle
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from preferl.data import Comparisons, Segments, concatenate, save_comparisons, save_episodes
+from preferl.errors import DataError
+from preferl.feedback import InstantFeedback, Likelihood, ScriptedTeacher
+from preferl.online import OnlineConfig
+from preferl.online.answers import LearningSet, load_fixed, query_metrics
+from preferl.online.configs import WarmStartConfig
+from preferl.online.service.ongoing_fit import UNUSED, VALIDATION, validation_split
+from preferl.store.clips import clip_ids
+from preferl.testing import make_comparisons, make_episodes
+
+
+def fixed(given=None, **start):
+    return load_fixed(OnlineConfig(warm_start=WarmStartConfig(**start)), given, None)
+
+
+class Collected:
+    """Feedback that has what it is given."""
+
+    def __init__(self, comparisons):
+        self.known = comparisons
+
+    def ask(self, segments, pairs):
+        raise NotImplementedError
+
+    def comparisons(self):
+        return self.known
+
+
+def test_there_is_nothing_where_nothing_is_named():
+    assert fixed() == (None, None)
+
+
+def test_folders_come_before_what_is_given_and_declined_answers_are_left_out(tmp_path, rng):
+    one, two, three = (make_comparisons(rng, pairs=n) for n in (4, 5, 6))
+    declined = two.preference.copy()
+    declined[1] = np.nan
+    save_comparisons(tmp_path / "one", one)
+    save_comparisons(tmp_path / "two", replace(two, preference=declined))
+    found, _ = fixed(three, comparisons=(tmp_path / "one", tmp_path / "two"))
+    expected = [*one.preference, *np.delete(two.preference, 1), *three.preference]
+    np.testing.assert_array_equal(found.preference, expected)
+    scores = found.segments.returns(found.pairs)
+    np.testing.assert_allclose(scores[-6:], three.segments.returns(three.pairs))
+
+
+def test_labels_are_joined_with_their_demonstrations(tmp_path, rng):
+    episodes = make_episodes(rng, [30, 30])
+    save_episodes(tmp_path / "episodes", episodes)
+    labels = {"human_label_len_5": [0, 1, -1], "indices_1_len_5": [0, 7, 31]}
+    labels["indices_2_len_5"] = [10, 40, 50]
+    (tmp_path / "labels").mkdir()
+    for name, column in labels.items():
+        (tmp_path / "labels" / f"{name}.pkl").write_bytes(pickle.dumps(np.array(column)))
+    found, recorded = fixed(labels=tmp_path / "labels", demonstrations=tmp_path / "episodes")
+    assert found.preference.tolist() == [1.0, 0.0, 0.5]
+    first = found.segments[found.pairs].observations[1, 0]
+    np.testing.assert_array_equal(first, episodes.observations[7:12])
+    assert recorded is None, "labels alone do not say that there is more to ask"
+
+
+def test_episodes_are_those_that_the_buffer_has_room_for(tmp_path, rng):
+    recorded, given = make_episodes(rng, [20, 20]), make_episodes(rng, [20])
+    save_episodes(tmp_path / "episodes", recorded)
+    start = WarmStartConfig(episodes=tmp_path / "episodes")
+    _, found = load_fixed(OnlineConfig(warm_start=start, buffer_steps=30), None, given)
+    assert found.lengths.tolist() == [20, 20]
+    np.testing.assert_array_equal(found.observations[:20], recorded.observations[20:])
+    np.testing.assert_array_equal(found.observations[20:], given.observations)
+
+
+def test_files_may_move_once_they_are_read(tmp_path, rng):
+    pictures = rng.integers(0, 256, (12, 32, 32, 3), np.uint8)
+    block = Segments(
+        pictures, np.zeros((12, 1)), np.arange(12.0), np.arange(4) * 3, np.full(4, 3), 3
+    )
+    kept = Comparisons.of(block, np.array([[0, 1], [2, 3]]), np.array([0.0, 1.0]))
+    for name in ("one", "two"):
+        save_comparisons(tmp_path / name, kept)
+    found, _ = fixed(comparisons=(tmp_path / "one", tmp_path / "two"))
+    (tmp_path / "one").rename(tmp_path / "elsewhere")
+    np.testing.assert_array_equal(
+        found.segments[found.pairs[2:]].observations, kept.segments[kept.pairs].observations
+    )
+
+
+def test_something_else_is_refused(tmp_path, rng):
+    with pytest.raises(DataError, match="a folder written by preferl"):
+        fixed(comparisons=(tmp_path / "nothing",))
+    save_episodes(tmp_path / "episodes", make_episodes(rng, [9]))
+    with pytest.raises(DataError, match="expected comparisons, got episodes"):
+        fixed(comparisons=(tmp_path / "episodes",))
+
+
+def test_fixed_comparisons_come_first_and_the_newest_answers_are_kept(rng):
+    feedback = InstantFeedback(ScriptedTeacher.oracle(), 0, max_comparisons=3)
+    learning = LearningSet(feedback, 0.0)
+    assert learning.comparisons() is None
+    learning.fixed = make_comparisons(rng, pairs=5)
+    new = make_comparisons(rng, pairs=7)
+    assert learning.comparisons() is learning.fixed
+    feedback.ask(new.segments, new.pairs)
+    both = learning.comparisons()
+    np.testing.assert_array_equal(
+        both.preference, [*learning.fixed.preference, *new.preference[-3:]]
+    )
+
+
+def test_without_a_share_all_are_trained_on(rng):
+    comparisons = make_comparisons(rng, pairs=5)
+    train, held_out = LearningSet(Collected(comparisons), 0.0).split(comparisons)
+    assert (train is comparisons, len(held_out)) == (True, 0)
+
+
+def test_the_split_is_that_of_the_reward_service(rng):
+    comparisons = make_comparisons(rng, pairs=60)
+    train, held_out = LearningSet(Collected(comparisons), 0.4).split(comparisons)
+    names = clip_ids(comparisons.segments)
+    expected = np.array(
+        validation_split(((names[a], names[b]) for a, b in comparisons.pairs.tolist()), 0.4)
+    )
+    np.testing.assert_array_equal(held_out.pairs, comparisons.pairs[expected == VALIDATION])
+    assert len(train) + len(held_out) + (expected == UNUSED).sum() == 60
+    assert not {names[row] for row in train.pairs.flat} & {
+        names[row] for row in held_out.pairs.flat
+    }
+    assert len(held_out)
+
+
+def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
+    parts = [make_comparisons(rng, pairs=20) for _ in range(4)]
+    learning, sides = LearningSet(Collected(None), 0.3), {}
+    for until in range(1, 5):
+        comparisons = concatenate(parts[max(0, until - 2) : until])
+        for side, some in enumerate(learning.split(comparisons)):
+            names = clip_ids(some.segments)
+            for clip in {names[row] for row in some.pairs.flat}:
+                assert sides.setdefault(clip, side) == side
+    assert set(sides.values()) == {0, 1}
+
+
+def reward_of(scores, likelihood=None):
+    """A reward with these scores of segments, `[E, N]`, by the row at which they begin."""
+    table = np.array(scores, np.float64)
+    return SimpleNamespace(
+        likelihood=likelihood or Likelihood(),
+        scores=lambda segments: table[:, segments.observations[segments.start, 0].astype(int)],
+    )
+
+
+BLOCK = np.arange(4.0)[:, None]
+CLIPS = Segments(BLOCK, BLOCK, np.zeros(4), np.arange(4), np.ones(4, int), 1)
+
+
+def test_entropy_and_deviation_by_hand():
+    three = np.log(3.0)
+    reward = reward_of([[0, 0, three, 0], [0, 0, 0, three]])
+    found = query_metrics(reward, CLIPS, np.array([[0, 1], [2, 0], [2, 3]]))
+    # Log-odds: 0 and 0; log 3 and 0; log 3 and -log 3.
+    even, sure = np.log(2), 2 * np.log(2) - 0.75 * np.log(3)  # of 1/2, and of 3/4
+    assert found.entropy == pytest.approx((2 * even + (sure + even) + 2 * sure) / 6)
+    assert found.deviation == pytest.approx((0 + three / 2**0.5 + 2 * three / 2**0.5) / 3)
+
+
+def test_the_likelihood_counts_and_one_member_has_no_deviation():
+    reward = reward_of([[0, 0, 1e3, 0]], Likelihood(noise=0.5))
+    found = query_metrics(reward, CLIPS, np.array([[2, 0]]))
+    assert found.entropy == pytest.approx(-0.75 * np.log(0.75) - 0.25 * np.log(0.25))
+    assert np.isnan(found.deviation)
+
+
+def test_without_a_reward_or_a_query_nothing_is_expected():
+    for reward, pairs in ((None, [[0, 1]]), (reward_of([[0] * 4]), np.empty((0, 2), int))):
+        assert np.isnan(query_metrics(reward, CLIPS, np.array(pairs))).all()

@@ -1,0 +1,98 @@
+"""Numbers of stable-baselines3's logger reach a sink under their own names."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from stable_baselines3 import A2C, PPO, SAC
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.logger import Logger
+
+from preferl.online import SB3Learner
+from preferl.online.diagnostics import SinkWriter
+
+
+class Kept:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, dict[str, float]]] = []
+
+    def log(self, values: Any, step: int) -> None:
+        self.rows.append((step, dict(values)))
+
+    def close(self) -> None:
+        self.rows.clear()
+
+    def of(self, name: str) -> list[tuple[int, float]]:
+        return [(step, values[name]) for step, values in self.rows if name in values]
+
+
+def test_numbers_are_handed_on_and_nothing_else() -> None:
+    sink = Kept()
+    logger = Logger(folder=None, output_formats=[SinkWriter(sink, lambda: 7)])
+    logger.record("train/loss", np.float32(0.5))
+    logger.record("train/words", "none")
+    logger.record("time/total_timesteps", 3, exclude="tensorboard")
+    logger.dump(3)
+    logger.dump(4)
+    assert sink.rows == [(7, {"train/loss": 0.5})]
+
+
+OF_KIND: dict[Any, tuple[dict[str, Any], set[str]]] = {
+    PPO: (
+        {"n_steps": 16, "batch_size": 16, "n_epochs": 1},
+        {"train/approx_kl", "train/entropy_loss", "train/explained_variance", "train/loss"},
+    ),
+    A2C: ({"n_steps": 8}, {"train/entropy_loss", "train/explained_variance", "train/value_loss"}),
+    SAC: (
+        {"learning_starts": 10, "batch_size": 8, "buffer_size": 200},
+        {"train/ent_coef", "train/actor_loss", "train/critic_loss"},
+    ),
+}
+
+
+def learner(kind: Any, **settings: Any) -> SB3Learner:
+    env = make_vec_env("Pendulum-v1", 2, seed=0)
+    given = OF_KIND[kind][0] | {"policy_kwargs": {"net_arch": [8]}, "seed": 0, "device": "cpu"}
+    algorithm = kind("MlpPolicy", env, **(given | settings))
+    return SB3Learner(
+        algorithm, total_steps=1_000, exploration_fraction=0.1, rng=np.random.default_rng(0)
+    )
+
+
+@pytest.mark.parametrize("kind", list(OF_KIND))
+def test_diagnostics_of_each_algorithm_are_logged_by_environment_steps(kind: Any) -> None:
+    subject, sink = learner(kind), Kept()
+    subject.report_to(sink)
+    for _ in range(3):
+        subject.learn(100)
+    for name in OF_KIND[kind][1]:
+        found = sink.of(name)
+        assert found, name
+        assert np.isfinite([value for _, value in found]).all()
+        steps = [step for step, _ in found]
+        assert steps == sorted(steps)
+        assert steps[-1] == subject.steps, "exploration counts, and the last update is there"
+    assert "time/total_timesteps" not in {name for _, values in sink.rows for name in values}
+
+
+def test_each_update_is_logged_once() -> None:
+    subject, sink = learner(PPO), Kept()
+    subject.report_to(sink)
+    subject.learn(36 + 64)  # 10 steps of exploration, two whole rollouts and one of 26 steps
+    assert len(sink.of("train/loss")) == 3
+
+
+def test_an_algorithm_that_talks_goes_on_talking(capsys: pytest.CaptureFixture[str]) -> None:
+    subject, sink = learner(PPO, verbose=1), Kept()
+    subject.report_to(sink)
+    subject.learn(40)
+    subject.learn(40)
+    assert "approx_kl" in capsys.readouterr().out
+    assert len(sink.of("train/approx_kl")) == len({step for step, _ in sink.of("train/approx_kl")})
+
+
+def test_without_a_sink_nothing_is_logged_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    learner(PPO).learn(40)
+    assert capsys.readouterr() == ("", "")

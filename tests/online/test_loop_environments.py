@@ -1,0 +1,104 @@
+"""Runs in environments that nobody registered: as classes, in processes, with pictures."""
+
+import json
+
+import numpy as np
+import pytest
+from stable_baselines3.common.vec_env import SubprocVecEnv
+
+from helpers import gardens
+from helpers.gardens import Garden
+from preferl.errors import ConfigError, ResumeError
+from preferl.online import (
+    OnlineConfig,
+    PPOConfig,
+    learn_from_preferences,
+    make_environments,
+    run_online,
+)
+from preferl.online.configs import EvaluationConfig
+from preferl.store.rendering.frames import RecordedFrames
+from preferl.store.stages import PICTURE_BYTES
+
+SMALL = {
+    "steps": 400,
+    "initial_steps": 200,
+    "iterations": 1,
+    "comparisons": 4,
+    "environments": 2,
+    "segment_length": 5,
+    "initial_epochs": 1,
+    "algorithm": PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
+}
+JUDGE = EvaluationConfig(episodes=2, oracle=True, questions=4, clip_steps=2)
+
+
+def test_a_class_is_taught_evaluated_and_filmed(tmp_path):
+    config = OnlineConfig(env=Garden, env_kwargs={"speed": 0.3}, max_episode_steps=10, **SMALL)
+    result = run_online(config, tmp_path / "run", judge=JUDGE)
+    assert result["env"] == "helpers.gardens:Garden"
+    assert set(result["policies"]) == {"random", "taught", "oracle"}
+    assert set(result["policies"]["taught"]["lengths"]) == {10}
+    assert "video/mp4" in (tmp_path / "run/report.html").read_text()
+    saved = json.loads((tmp_path / "run/config.json").read_text())["config"]
+    assert saved["env_kwargs"] == {"speed": 0.3}
+    with pytest.raises(ResumeError, match="finished"):
+        run_online(config, tmp_path / "run", judge=JUDGE, resume=True)
+
+
+def test_a_run_resumes_with_what_has_the_same_name(tmp_path):
+    config = OnlineConfig(env=gardens.small_garden, **SMALL)
+    whole = learn_from_preferences(config)
+    stopped = learn_from_preferences(config, checkpoints=tmp_path, on_iteration=interrupt)
+    assert stopped.interrupted
+    resumed = learn_from_preferences(config, checkpoints=tmp_path)
+    np.testing.assert_array_equal(resumed.experience.rewards, whole.experience.rewards)
+    other = OnlineConfig(env=Garden, **SMALL)
+    with pytest.raises(ValueError, match="env"):
+        learn_from_preferences(other, checkpoints=tmp_path)
+
+
+def interrupt(report):
+    raise KeyboardInterrupt
+
+
+def test_copies_act_in_processes_as_they_act_here():
+    found = {}
+    for kind in ("dummy", "subproc"):
+        config = OnlineConfig(env=Garden, vec_env=kind, **SMALL)
+        report = learn_from_preferences(config)
+        venv = report.learner.env.unwrapped
+        assert isinstance(venv, SubprocVecEnv) == (kind == "subproc")
+        venv.close()
+        found[kind] = report.experience
+    np.testing.assert_array_equal(found["dummy"].observations, found["subproc"].observations)
+
+
+def test_a_process_that_ends_is_worded():
+    with pytest.raises(ConfigError, match=r"vec_env: expected 1 processes.*__main__"):
+        make_environments(exits, 1, seed=0, vec_env="subproc")
+
+
+def exits():
+    raise SystemExit(3)
+
+
+def test_environments_are_refused_before_anything_is_made(tmp_path):
+    for env in (gardens.OldStep, gardens.nothing, "helpers.gardens:Gardn"):
+        with pytest.raises(ConfigError, match="environment"):
+            run_online(OnlineConfig(env=env, **SMALL), tmp_path / "run", judge=JUDGE)
+    assert not (tmp_path / "run").exists()
+
+
+def test_pictures_are_recorded_while_the_agent_acts():
+    report = learn_from_preferences(OnlineConfig(env=Garden, states=True, **SMALL))
+    segments = report.comparisons.segments
+    assert segments.states.shape == (segments.steps, PICTURE_BYTES)
+    pictures = list(RecordedFrames()(segments, 0))
+    assert [picture.shape for picture in pictures] == [(60, 90, 3)] * 5
+    for step, picture in enumerate(pictures):
+        row = segments.start[0] + step
+        x, y = segments.observations[row]
+        red = picture[int(26 + 24 * y) + 4, int(42 + 40 * x) + 4].astype(int)
+        assert red[0] > 150
+        assert red[1:].max() < 90, "the point is where it was before the action"

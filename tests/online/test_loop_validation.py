@@ -1,0 +1,149 @@
+"""Answers that are held out inside the loop, and what its reports measure."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from preferl.errors import ConfigError
+from preferl.feedback import ScriptedTeacher
+from preferl.models import MLPRewardConfig
+from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
+from preferl.online.service.ongoing_fit import VALIDATION, validation_split
+from preferl.store.clips import clip_ids
+from preferl.training import AdaptivePenalty, RewardTrainer, RewardTrainerConfig
+
+TINY = OnlineConfig(
+    environments=2,
+    steps=1_200,
+    comparisons=60,
+    iterations=3,
+    segment_length=10,
+    initial_steps=400,
+    validation=0.3,
+    algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=1),
+    model=MLPRewardConfig(hidden=(16,), members=3),
+    trainer=RewardTrainerConfig(epochs=20),
+    teacher=ScriptedTeacher.oracle(),
+)
+
+
+def fitted(config, monkeypatch):
+    """The report of a run, and the clips that each fit was given to train on and to validate."""
+    calls = []
+    fit, validate = RewardTrainer.fit, RewardTrainer.validate
+
+    def noted(some):
+        names = clip_ids(some.segments)
+        return {names[row] for row in some.pairs.flat}
+
+    def fits(self, train, validation=None, **options):
+        calls.append([noted(train), None if validation is None else len(validation)])
+        return fit(self, train, validation, **options)
+
+    def validates(self, held_out, likelihood):
+        calls[-1].append(noted(held_out))
+        return validate(self, held_out, likelihood)
+
+    monkeypatch.setattr(RewardTrainer, "fit", fits)
+    monkeypatch.setattr(RewardTrainer, "validate", validates)
+    return learn_from_preferences(config), calls
+
+
+def test_no_clip_that_is_held_out_is_ever_trained_on(monkeypatch):
+    report, calls = fitted(TINY, monkeypatch)
+    trained = set().union(*(train for train, _, _ in calls))
+    held_out = set().union(*(held for _, _, held in calls))
+    assert len(calls) == 3
+    assert held_out
+    assert not trained & held_out
+    assert [len(held) for *_, held in calls] == sorted(len(held) for *_, held in calls)
+    assert all(validation is None for _, validation, _ in calls), "they choose no epoch either"
+    assert len(report.comparisons) == 60
+
+
+def test_the_report_has_the_accuracy_on_them_and_how_many_they_are():
+    report = learn_from_preferences(TINY)
+    *asked, last = report.iterations
+    assert last.validation is None
+    assert [one.validation.answers for one in asked] == sorted(
+        one.validation.answers for one in asked
+    )
+    found = asked[-1].validation
+    assert 5 < found.judged <= found.answers < 30
+    assert found.answers + asked[-1].fit.pairs <= 60
+    names, answers = clip_ids(report.comparisons.segments), report.comparisons
+    pairs = ((names[one], names[other]) for one, other in answers.pairs.tolist())
+    held_out = answers[np.array(validation_split(pairs, 0.3)) == VALIDATION]
+    scores = report.reward.scores(held_out.segments)[
+        :, held_out.pairs
+    ]  # [E, P, 2], by the last fit
+    odds = report.reward.likelihood.scale * (scores[..., 0] - scores[..., 1])
+    first = (1 / (1 + np.exp(-odds))).mean(0) > 0.5
+    assert found.answers == len(held_out)
+    assert found.accuracy == pytest.approx((first == (held_out.preference > 0.5)).mean())
+    low, high = found.interval
+    assert low < found.accuracy < high < 1
+    metrics = asked[-1].metrics()
+    assert metrics["reward/held_out_accuracy"] == found.accuracy
+    assert metrics["reward/held_out_answers"] == found.judged
+
+
+def test_by_default_none_is_held_out():
+    report = learn_from_preferences(replace(TINY, validation=0.0))
+    assert report.iterations[2].fit.pairs == 60
+    assert all(one.validation is None for one in report.iterations)
+    assert "reward/held_out_accuracy" not in report.iterations[0].metrics()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"patience": 3}, {"penalty": AdaptivePenalty(1e-4, band=(1.1, 1.5))}]
+)
+def test_one_network_may_stop_or_be_penalised_by_them(changes, monkeypatch):
+    single = {"model": MLPRewardConfig(hidden=(16,)), "trainer": RewardTrainerConfig(**changes)}
+    with pytest.raises(ConfigError, match="needs validation comparisons"):
+        replace(TINY, validation=0.0, **single)
+    report, calls = fitted(replace(TINY, **single), monkeypatch)
+    assert all(validation for _, validation, _ in calls)
+    assert all(np.isfinite(one.fit.validation_loss).all() for one in report.iterations[:3])
+
+
+def test_where_none_is_held_out_yet_such_a_network_waits(caplog):
+    config = replace(
+        TINY,
+        comparisons=3,
+        initial_fraction=0.3,
+        validation=1e-9,
+        model=MLPRewardConfig(hidden=(16,)),
+        trainer=RewardTrainerConfig(patience=3),
+    )
+    report = learn_from_preferences(config)
+    assert report.reward is None
+    assert "No fit yet: of 3 answers 0 are held out" in caplog.text
+
+
+def test_entropy_and_deviation_are_of_new_queries_before_they_are_learned_from():
+    report = learn_from_preferences(TINY)
+    first, *others, last = report.iterations
+    for untold in (first, last):  # no reward yet, and no query
+        assert np.isnan([untold.query_entropy, untold.query_deviation]).all()
+        assert not {"feedback/entropy", "feedback/deviation"} & untold.metrics().keys()
+    for one in others:
+        assert 0 < one.query_entropy < np.log(2)
+        assert one.query_deviation > 0
+        assert one.metrics()["feedback/entropy"] == one.query_entropy
+        assert one.metrics()["feedback/deviation"] == one.query_deviation
+
+
+def test_one_network_has_no_deviation():
+    report = learn_from_preferences(replace(TINY, model=MLPRewardConfig(hidden=(16,))))
+    assert "feedback/entropy" in report.iterations[1].metrics()
+    assert "feedback/deviation" not in report.iterations[1].metrics()
+
+
+def test_clips_that_repeat_are_warned_of_once(caplog):
+    learn_from_preferences(replace(TINY, comparisons=300, initial_fraction=0.6))
+    assert caplog.text.count("Clips repeat one another: each step is shown 9.0 times") == 1
+    caplog.clear()
+    learn_from_preferences(TINY)
+    assert not caplog.text

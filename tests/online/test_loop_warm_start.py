@@ -1,0 +1,228 @@
+"""Runs that begin with answers that exist already, and that ask after the last learning."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from helpers.resumable_runs import assert_same, everything
+from preferl.data import load_comparisons, sample_segments, save_comparisons
+from preferl.errors import CheckpointError, ConfigError, SpaceError
+from preferl.evaluation import RandomPolicy, evaluate_reward
+from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
+from preferl.models import MLPRewardConfig
+from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences, record, run_online
+from preferl.online.configs import EvaluationConfig, WarmStartConfig
+from preferl.testing import make_comparisons
+from preferl.training import AdaptivePenalty, RewardTrainerConfig, load_reward
+
+TINY = OnlineConfig(
+    environments=2,
+    steps=1_000,
+    comparisons=12,
+    iterations=2,
+    segment_length=10,
+    initial_steps=400,
+    algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=1),
+    model=MLPRewardConfig(hidden=(16,), members=2),
+    trainer=RewardTrainerConfig(epochs=2),
+    teacher=ScriptedTeacher.oracle(),
+)
+JUDGE = EvaluationConfig(episodes=2, oracle=False, questions=20, clip_steps=0)
+
+
+@pytest.fixture(scope="module")
+def pendulum():
+    """Episodes of a random policy on the pendulum, and 150 right answers about them."""
+    rng = np.random.default_rng(5)
+    policy = RandomPolicy(Box(-2, 2, (1,), np.float32), 0)
+    episodes = record(policy, "Pendulum-v1", 2_000, seed=7)
+    feedback = InstantFeedback(ScriptedTeacher.oracle(), 0)
+    segments = sample_segments(episodes, 300, 10, rng)
+    feedback.ask(segments, UniformPairs()(segments, 150, rng))
+    return episodes, feedback.comparisons()
+
+
+def test_a_reward_learns_from_what_is_there_before_the_first_query(pendulum):
+    _, known = pendulum
+    seen = []
+
+    def sampler(segments, count, rng):
+        seen.append(loop_rewards[-1] if loop_rewards else None)
+        return UniformPairs()(segments, count, rng)
+
+    loop_rewards = []
+
+    def teacher(shown, rng):
+        return np.full(len(shown), np.nan)  # nobody answers
+
+    config = replace(TINY, initial_epochs=60)
+    report = learn_from_preferences(config, teacher=teacher, sampler=sampler, comparisons=known)
+    assert len(seen) == 2, "and queries are put as planned"
+    assert len(report.comparisons) == len(known)
+    first, *_ = report.iterations
+    assert first.comparisons == len(known)
+    assert first.query_entropy < np.log(2), "a reward is there when the first queries are"
+    assert first.fit.train_accuracy[-1] > 0.85
+
+
+def test_a_warm_start_makes_a_better_reward_of_few_queries(pendulum):
+    _, known = pendulum
+    config = replace(TINY, comparisons=6, initial_epochs=60, trainer=RewardTrainerConfig(epochs=60))
+    fresh = record(RandomPolicy(Box(-2, 2, (1,), np.float32), 1), "Pendulum-v1", 2_000, seed=99)
+    rng = np.random.default_rng(6)
+    segments = sample_segments(fresh, 600, 10, rng)
+    asked = InstantFeedback(ScriptedTeacher.oracle(), 0)
+    asked.ask(segments, UniformPairs()(segments, 300, rng))
+    accuracy = [
+        evaluate_reward(
+            learn_from_preferences(config, comparisons=given).reward, asked.comparisons()
+        )
+        for given in (None, known)
+    ]
+    without, with_known = (one.accuracy for one in accuracy)
+    assert with_known > max(0.85, without + 0.05)
+
+
+def test_what_is_there_is_learned_from_together_with_new_answers(pendulum):
+    _, known = pendulum
+    kept = []
+    report = learn_from_preferences(
+        replace(TINY, max_comparisons=5),
+        comparisons=known,
+        on_answers=lambda c: kept.append(len(c)),
+    )
+    assert [one.fit and one.fit.pairs for one in report.iterations] == [153, 155, None]
+    assert kept == [150, 153, 155]
+    np.testing.assert_array_equal(report.comparisons.preference[:150], known.preference)
+
+
+def test_no_query_need_be_put_where_there_are_answers(pendulum):
+    _, known = pendulum
+    config = replace(TINY, comparisons=0)
+    with pytest.raises(ConfigError, match=r"comparisons: expected at least 1, got 0.*give compar"):
+        learn_from_preferences(config)
+
+    def teacher(shown, rng):
+        raise AssertionError("nobody is asked")
+
+    report = learn_from_preferences(config, comparisons=known, teacher=teacher)
+    assert [one.fit is not None for one in report.iterations] == [True, False, False]
+    assert report.reward is not None
+
+
+def test_queries_are_about_given_episodes_too(pendulum):
+    episodes, _ = pendulum
+    shown = []
+
+    def sampler(segments, count, rng):
+        shown.append(segments.steps)
+        return UniformPairs()(segments, count, rng)
+
+    learn_from_preferences(replace(TINY, buffer_steps=2_500), episodes=episodes, sampler=sampler)
+    assert shown[0] == episodes.steps + 400
+    learn_from_preferences(replace(TINY, buffer_steps=300), episodes=episodes, sampler=sampler)
+    assert shown[2] <= 600, "the oldest episodes make room"
+
+
+def test_data_of_another_environment_are_refused_at_once(rng):
+    with pytest.raises(SpaceError, match="observations of the given comparisons"):
+        learn_from_preferences(TINY, comparisons=make_comparisons(rng))
+
+
+def test_a_folder_of_an_earlier_run_is_a_warm_start_even_under_the_same_name(tmp_path, pendulum):
+    _, known = pendulum
+    out = tmp_path / "run"
+    first = run_online(TINY, out, judge=JUDGE, comparisons=known)
+    assert first["comparisons"] == 162
+    config = replace(TINY, warm_start=WarmStartConfig(comparisons=(out,)), seed=1)
+
+    def stop(report):
+        raise KeyboardInterrupt
+
+    run_online(config, out, judge=JUDGE, on_iteration=stop)
+    again = run_online(config, out, judge=JUDGE, resume=True)
+    assert again["comparisons"] == 162 + 12
+    kept = load_comparisons(out / "comparisons")
+    np.testing.assert_array_equal(kept.preference[:150], known.preference)
+    assert load_reward(out / "reward").members == 2
+
+
+class KilledError(Exception):
+    """Stands for a program that ends here."""
+
+
+CHANGES = {
+    "held out": {
+        "validation": 0.3,
+        "trainer": RewardTrainerConfig(
+            epochs=2,
+            loss="squared_error",
+            penalty=AdaptivePenalty(1e-3, norm=3, band=(1.1, 1.5)),
+        ),
+    },
+    "final queries": {"final_queries": True, "sampler": "informative", "oversampling": 2},
+}
+
+
+@pytest.mark.parametrize("killed_in", [0, 1])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_warm_start_that_was_killed_comes_to_the_same(tmp_path, pendulum, name, killed_in):
+    episodes, known = pendulum
+    config = replace(TINY, **CHANGES[name])
+    save_comparisons(tmp_path / "known", known)
+    start = WarmStartConfig(comparisons=(tmp_path / "known",))
+    config = replace(config, warm_start=start, comparisons=9)
+    expected = learn_from_preferences(config, episodes=episodes)
+    numbers = everything(expected.learner.algorithm)
+    given = []
+
+    def kept(comparisons):
+        given.append(comparisons)
+        if len(given) == 2 + killed_in:  # the first are those that are known
+            raise KilledError
+
+    folder = tmp_path / "run"
+    with pytest.raises(KilledError):
+        learn_from_preferences(config, episodes=episodes, on_answers=kept, checkpoints=folder)
+    save_comparisons(tmp_path / "known", known[:3])  # what was there then is what counts
+    report = learn_from_preferences(config, checkpoints=folder)
+    assert_same(everything(report.learner.algorithm), numbers)
+    np.testing.assert_array_equal(
+        report.reward.member_rewards(episodes), expected.reward.member_rewards(episodes)
+    )
+    for one, other in zip(report.iterations, expected.iterations, strict=True):
+        assert one.metrics().keys() == other.metrics().keys()
+        same = {name: value for name, value in one.metrics().items() if name != "reward/seconds"}
+        theirs = {name: other.metrics()[name] for name in same}
+        assert same == pytest.approx(theirs, abs=0, nan_ok=True)
+
+
+def test_data_cannot_be_added_to_a_run_that_began_without(tmp_path, pendulum):
+    _, known = pendulum
+
+    def stop(report):
+        if report.iteration == 1:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        learn_from_preferences(TINY, checkpoints=tmp_path, on_iteration=stop)
+    with pytest.raises(CheckpointError, match=r"data of the run.*expected none, as when it began"):
+        learn_from_preferences(TINY, checkpoints=tmp_path, comparisons=known)
+
+
+def test_final_queries_are_about_the_last_behaviour_and_learned_from():
+    asked = []
+
+    def sampler(segments, count, rng):
+        asked.append(count)
+        return UniformPairs()(segments, count, rng)
+
+    config = replace(TINY, final_queries=True, schedule="constant", initial_fraction=1 / 3)
+    report = learn_from_preferences(config, sampler=sampler)
+    assert asked == [4, 4, 4]
+    assert [one.fit.pairs for one in report.iterations] == [4, 8, 12]
+    assert report.reward.likelihood == report.iterations[-1].fit.likelihood
+    usual = learn_from_preferences(replace(config, final_queries=False))
+    assert [one.fit and one.fit.pairs for one in usual.iterations] == [4, 12, None]

@@ -1,0 +1,163 @@
+"""Steps are at most those asked for, and a shorter rollout is learned from as any other."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import A2C, PPO, SAC, TD3
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+
+from preferl.online.rollouts import learn_within, least_steps
+
+pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
+
+TINY = {"net_arch": [8]}
+
+
+def agent(kind: Any, environments: int = 1, **settings: Any) -> Any:
+    env = make_vec_env("Pendulum-v1", environments, seed=0)
+    of_kind: dict[str, Any] = {"learning_starts": 10, "batch_size": 8, "buffer_size": 500}
+    if kind is PPO:
+        of_kind = {"n_steps": 32, "batch_size": 16, "n_epochs": 2}
+    elif kind is A2C:
+        of_kind = {"n_steps": 5, "normalize_advantage": True}
+    given = {"seed": 0, "policy_kwargs": dict(TINY), "device": "cpu"} | of_kind
+    return kind("MlpPolicy", env, **(given | settings))
+
+
+def weights(algorithm: BaseAlgorithm) -> list[torch.Tensor]:
+    return [part.detach().clone() for part in algorithm.policy.parameters()]
+
+
+class Lengths(BaseCallback):
+    """Notes how many steps of each environment every rollout had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[int] = []
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self.found.append(self.model.rollout_buffer.rewards.shape[0])
+
+
+@pytest.mark.parametrize("environments", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (PPO, {}),
+        (PPO, {"batch_size": 100}),
+        (A2C, {}),
+        (SAC, {}),
+        (SAC, {"train_freq": 7}),
+        (TD3, {"train_freq": (1, "episode")}),
+    ],
+)
+def test_no_more_steps_than_asked_for_and_few_less(
+    kind: Any, settings: dict[str, Any], environments: int, rng: np.random.Generator
+) -> None:
+    if isinstance(settings.get("train_freq"), tuple):
+        environments = 1  # stable-baselines3 has no other
+    algorithm = agent(kind, environments, **settings)
+    asked = 0
+    for steps in rng.integers(1, 120, size=8).tolist():
+        asked += steps
+        assert learn_within(algorithm, asked - algorithm.num_timesteps)
+        assert asked - least_steps(algorithm) < algorithm.num_timesteps <= asked
+    for part in weights(algorithm):
+        assert torch.isfinite(part).all()
+
+
+def test_the_last_rollout_is_the_shorter_one() -> None:
+    algorithm, lengths = agent(PPO, 2), Lengths()
+    learn_within(algorithm, 2 * (32 + 32 + 15), callback=lengths)
+    assert lengths.found == [32, 32, 15]
+    assert (algorithm.n_steps, algorithm.rollout_buffer.buffer_size) == (32, 32)
+    learn_within(algorithm, 64, callback=lengths)
+    assert lengths.found == [32, 32, 15, 32]
+
+
+def test_no_minibatch_has_a_single_step() -> None:
+    algorithm, lengths = agent(PPO), Lengths()
+    learn_within(algorithm, 17, callback=lengths)  # one minibatch of 16, and one step
+    assert lengths.found == [16]
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C])
+def test_a_shorter_rollout_is_what_an_agent_of_such_rollouts_makes(kind: Any) -> None:
+    usual = agent(kind, 2, n_steps=16).learn(32)
+    shorter = agent(kind, 2, n_steps=40)  # seeds the program's generators as well
+    learn_within(shorter, 32)
+    assert all(map(torch.equal, weights(usual), weights(shorter)))
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, SAC])
+def test_whole_rollouts_are_those_of_the_library(kind: Any) -> None:
+    theirs = agent(kind, 2).learn(320)
+    ours = agent(kind, 2)
+    assert learn_within(ours, 320)
+    assert all(map(torch.equal, weights(ours), weights(theirs)))
+
+
+class Own(RolloutBuffer):
+    """May hold more than an array per field, as that of recurrent policies does."""
+
+
+def test_rollouts_in_other_buffers_stay_whole() -> None:
+    algorithm = agent(PPO, rollout_buffer_class=Own)
+    assert learn_within(algorithm, 47)
+    assert algorithm.num_timesteps == least_steps(algorithm) == 32
+    assert learn_within(algorithm, 31)
+    assert algorithm.num_timesteps == 32
+
+
+class Stop(BaseCallback):
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+    def _on_step(self) -> bool:
+        return self.num_timesteps < self.at
+
+
+@pytest.mark.parametrize("at", [10, 32, 64, 70])
+def test_a_callback_ends_everything(at: int) -> None:
+    algorithm = agent(PPO)
+    assert not learn_within(algorithm, 80, callback=Stop(at))
+    assert algorithm.num_timesteps == at
+
+
+def test_functions_and_lists_are_callbacks() -> None:
+    calls: list[int] = []
+
+    def count(names: dict[str, Any], _: dict[str, Any]) -> bool:
+        calls.append(names["self"].num_timesteps)
+        return True
+
+    assert learn_within(agent(PPO), 48, callback=count)
+    assert calls == list(range(1, 49))
+    assert learn_within(agent(PPO), 48, callback=[Stop(49)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "environments", "settings", "least"),
+    [
+        (PPO, 1, {}, 16),
+        (PPO, 3, {}, 18),  # whole steps of each
+        (PPO, 1, {"batch_size": 100}, 32),  # a whole rollout is less than a minibatch
+        (A2C, 1, {}, 2),  # one step alone has no deviation
+        (A2C, 3, {}, 3),
+        (SAC, 3, {}, 3),
+        (SAC, 3, {"train_freq": 4}, 12),
+    ],
+)
+def test_the_fewest_steps(
+    kind: Any, environments: int, settings: dict[str, Any], least: int
+) -> None:
+    assert least_steps(agent(kind, environments, **settings)) == least

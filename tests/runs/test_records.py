@@ -1,0 +1,159 @@
+"""Folders of runs are read as they are: their state, their numbers, and what is no run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import written_runs
+from preferl.errors import StorageError
+from preferl.online import OnlineConfig
+from preferl.runs import find_runs, open_run, read_run
+
+HOLD = """
+import sys
+from preferl.online import OnlineConfig
+from preferl.runs import open_run
+
+with open_run(sys.argv[1], config=OnlineConfig(), seed=0):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Bytes and times of all files and folders."""
+    return {
+        str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+@pytest.fixture
+def at_work(tmp_path):
+    """A program that holds `tmp_path / "run"`."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout.readline() == b"held\n"
+        yield program
+        program.kill()
+
+
+def test_a_finished_run(tmp_path):
+    run = read_run(written_runs.online(tmp_path / "run"))
+    assert (run.kind, run.state, run.subject) == ("online", "finished", "Pendulum-v1")
+    assert (run.steps, run.answers, run.seconds) == (3_000, 60, 75.0)
+    assert run.score.mean == -150
+    assert (run.score.count, run.score.of) == (5, "episodes")
+    assert run.score.interval[0] < -150 < run.score.interval[1]
+    assert set(run.beside) == {"random", "oracle"}
+    assert (run.accuracy.mean, run.accuracy.count) == (0.8, 50)
+    assert run.reward == {"log_loss": 0.4, "calibration": 0.05, "spearman": 0.9}
+    assert run.settings["algorithm.gamma"] == 0.9
+    curves = {curve.title: curve.values.tolist() for curve in run.curves}
+    assert curves["Return of the exploring policy"] == [-170, -160, -150]
+
+
+def test_a_running_run_shows_how_far_it_is(tmp_path, at_work):
+    run = read_run(tmp_path / "run")
+    assert run.state == "running"
+    assert f"process {at_work.pid} on" in run.note
+    assert run.seconds < 60
+    at_work.send_signal(signal.SIGKILL)
+    at_work.wait()
+    run = read_run(tmp_path / "run")
+    assert (run.state, run.note[:7]) == ("failed", "killed:")
+
+
+def test_metrics_tell_how_far_a_run_without_a_result_is(tmp_path):
+    run = read_run(written_runs.online(tmp_path / "run", finished=False))
+    assert run.state == "interrupted"
+    assert (run.steps, run.answers, run.score) == (3_000, 60, None)
+    assert run.accuracy.mean == pytest.approx(0.8)
+    assert run.accuracy.interval is None
+
+
+def test_a_result_may_be_that_of_an_interruption(tmp_path):
+    with open_run(tmp_path / "run", config=OnlineConfig(), seed=0) as folder:
+        folder.result({"env_steps": 7, "comparisons": 3, "interrupted": True})
+    run = read_run(tmp_path / "run")
+    assert (run.state, run.steps, run.answers) == ("interrupted", 7, 3)
+
+
+def test_an_error_stays_until_the_run_is_resumed(tmp_path):
+    path, config = tmp_path / "run", OnlineConfig()
+    with pytest.raises(ZeroDivisionError), open_run(path, config=config, seed=0):
+        _ = 1 / 0
+    run = read_run(path)
+    assert (run.state, run.note) == ("failed", "ZeroDivisionError: division by zero")
+    with pytest.raises(KeyboardInterrupt), open_run(path, config=config, seed=0, resume=True):
+        raise KeyboardInterrupt
+    assert read_run(path).state == "interrupted"
+
+
+def test_all_runs_below_a_folder_and_words_about_the_rest(tmp_path):
+    written_runs.online(tmp_path / "a/first")
+    written_runs.data(tmp_path / "a/second")
+    os.utime(tmp_path / "a/first/config.json", (1e9, 1e9))
+    reward = tmp_path / "rewards/00001"
+    reward.mkdir(parents=True)
+    (reward / "config.json").write_text('{"model": {}, "observation_space": {}}')
+    foreign = tmp_path / "hub"
+    foreign.mkdir()
+    (foreign / "config.json").write_text('{"architectures": ["GPT2"]}')
+    (tmp_path / "a/first/reward").mkdir()
+    (tmp_path / "a/first/reward/config.json").write_text("{}")
+    damaged = written_runs.online(tmp_path / "torn")
+    (damaged / "result.json").write_text('{"env_st')
+    nonsense = written_runs.online(tmp_path / "wrong")
+    (nonsense / "result.json").write_text('{"policies": {"taught": 7}}')
+    before = everything(tmp_path)
+    found, skipped = find_runs(tmp_path)
+    assert [run.path.name for run in found] == ["first", "second"]
+    assert len(skipped) == 3
+    assert any("hub/config.json" in words and "something else" in words for words in skipped)
+    assert any("torn/result.json" in words for words in skipped)
+    assert any(str(nonsense) in words for words in skipped)
+    assert everything(tmp_path) == before
+
+
+def test_text_of_a_folder_does_not_command_the_terminal(tmp_path):
+    path = written_runs.online(tmp_path / "run")
+    about = json.loads((path / "config.json").read_text())
+    about["config"]["env"] = "Pendulum\x1b[2J-v1"
+    (path / "config.json").write_text(json.dumps(about))
+    assert read_run(path).subject == "Pendulum?[2J-v1"
+
+
+def test_former_names_of_settings_are_read(tmp_path):
+    path = written_runs.online(tmp_path / "run")
+    about = json.loads((path / "config.json").read_text())
+    about["config"]["turns"] = about["config"].pop("iterations")
+    (path / "config.json").write_text(json.dumps(about))
+    run = read_run(path)
+    assert run.settings["iterations"] == OnlineConfig().iterations
+    assert "turns" not in run.settings
+
+
+@pytest.mark.parametrize("content", [None, "{}", '{"model": {}, "observation_space": {}}', "[1]"])
+def test_what_is_no_run_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(StorageError, match="expected"):
+        read_run(tmp_path)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(StorageError, match="a folder with runs"):
+        find_runs(tmp_path / "none")
+
+
+def test_json_holds_no_number_that_is_none(tmp_path):
+    run = read_run(written_runs.online(tmp_path / "run"))
+    text = json.dumps(run.to_json(), allow_nan=False)
+    assert json.loads(text)["score"]["mean"] == -150
+    assert set(json.loads(text)["contents"]) == {"result.json", "metrics.jsonl"}

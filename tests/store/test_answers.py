@@ -1,0 +1,238 @@
+"""Answers page by page, and changes to them that lose nothing."""
+
+import time
+
+import numpy as np
+import pytest
+from sqlalchemy import insert, select
+
+from preferl.errors import ConfigError, FeedbackError
+from preferl.store.feedback import StoredFeedback
+from preferl.store.schema import Answer, Clip, Query
+from preferl.testing.feedback_contracts import example_segments
+
+SEGMENTS = example_segments(0)
+KEY = "change-of-an-answer"
+
+
+class Study:
+    """A project with three pairs that two people answer."""
+
+    def __init__(self, store, quorum=2):
+        self.store = store
+        self.project = store.projects.create(
+            "dots", repeat_share=0.0, known_share=0.0, quorum=quorum
+        )
+        pairs = np.array([(0, 1), (2, 3), (4, 5)])
+        self.asked = store.questions.ask(self.project.id, SEGMENTS, pairs)
+        store.clips.video_ready(self.project.id, store.clips.without_video(self.project.id, 100))
+        self.owner = store.people.owner(self.project.id).annotator.id
+        self.ann, self.ben = (
+            store.people.invite(self.project.id, name).annotator.id for name in ("Ann", "Ben")
+        )
+
+    def answer(self, person, *firsts):
+        """Answer the next pairs: whether the first clip is better; the numbers of the answers."""
+        made = []
+        for first in firsts:
+            (question,) = self.store.queue.claim(self.project.id, person, 1).questions
+            kind = "left" if first != question.swapped else "right"
+            key = f"answer-{person}-{question.query_id}-{time.monotonic_ns()}"
+            given = self.store.queue.answer(person, question.token, key, kind)
+            made.append(given.answer_id)
+        return made
+
+    def page(self, **more):
+        return self.store.answers.page(self.project.id, **more)
+
+    def ids(self, **more):
+        return [row.answer.id for row in self.page(**more).answers]
+
+    def votes(self):
+        votes = self.store.questions.votes(self.project.id)
+        names = [votes.names[row] for row in votes.annotator]
+        return sorted(zip(votes.query.tolist(), names, votes.preference.tolist(), strict=True))
+
+    def rows(self):
+        with self.store.database.read() as session:
+            return list(session.scalars(select(Answer).order_by(Answer.id)))
+
+
+@pytest.fixture
+def study(store):
+    return Study(store)
+
+
+def test_pages_go_back_in_time(study):
+    made = study.answer(study.ann, True, True, False) + study.answer(study.ben, True, False)
+    assert study.ids() == made[::-1]
+    assert study.page().total == 5
+    assert study.ids(size=2, number=2) == made[::-1][2:4]
+    assert study.ids(size=2, number=4) == []
+    assert study.ids(annotator_id=study.ben) == made[:2:-1]
+    first = study.page().answers[-1]
+    assert (first.name, first.query.id, first.counts) == ("Ann", study.asked[0], True)
+    ((one, two),) = study.store.questions.pairs(study.project.id, study.asked[:1])
+    assert first.sides == ((two, one) if first.answer.swapped else (one, two))
+
+
+def test_skips_and_other_projects_are_not_there(study):
+    other = study.store.projects.create("other")
+    (question,) = study.store.queue.claim(study.project.id, study.ann, 1).questions
+    study.store.queue.answer(study.ann, question.token, "skipped-it", "skip")
+    (made,) = study.answer(study.ann, True)
+    assert study.ids() == [made]
+    assert study.store.answers.page(other.id).total == 0
+    assert study.store.answers.get(other.id, made) is None
+
+
+def test_answers_differ_where_people_do(study):
+    ann, ben = study.answer(study.ann, True, True, True), study.answer(study.ben, True, False)
+    assert study.ids(show="differing") == [ben[1], ann[1]]
+    assert study.ids(show="differing", annotator_id=study.ann) == [ann[1]]
+    (question,) = study.store.queue.claim(study.project.id, study.ben, 1).questions
+    last = study.store.queue.answer(study.ben, question.token, "cannot-tell-it", "cannot_tell")
+    expected = [last.answer_id, ann[2], ben[1], ann[1]]
+    assert study.ids(show="differing") == expected, "who cannot tell differs as well"
+
+
+def test_the_most_surprising_comes_first(study):
+    ann, ben = study.answer(study.ann, True, True, False), study.answer(study.ben, False)
+    assert study.ids(show="surprising") == []
+    first, second, third = study.asked
+    predicted = {first: 0.9, second: 0.4, third: 0.8}
+    study.store.reports.publish_reward(study.project.id, 1, answers=4, predicted=predicted)
+    assert study.ids(show="surprising") == [ben[0], ann[2], ann[1]]
+    row = study.page(show="surprising").answers[0]
+    assert row.predicted == pytest.approx(0.1 if row.answer.swapped else 0.9)
+    assert study.ids(show="surprising", annotator_id=study.ann) == [ann[2], ann[1]]
+    study.store.reports.publish_reward(study.project.id, 2, answers=4, predicted={second: 0.9})
+    assert study.ids(show="surprising") == [], "a newer reward takes the place of the older"
+    study.store.reports.publish_reward(study.project.id, 3, answers=4)
+    assert study.page().answers[-1].predicted is None, "what an older one predicted is not shown"
+
+
+def test_a_withdrawn_answer_is_asked_again_and_stays(study):
+    made = study.answer(study.ann, True, False)
+    study.answer(study.ben, True, False)
+    before, (revision, needed) = study.rows(), (study.store.reports.revision(study.project.id), 2)
+    assert study.store.progress(study.project.id).open == 1
+    new = study.store.answers.withdraw(study.project.id, made[0], by=study.owner, key=KEY)
+    again = study.store.answers.withdraw(study.project.id, made[0], by=study.owner, key=KEY)
+    assert new == again, "the same change twice is one"
+    assert study.store.progress(study.project.id).open == needed
+    assert [row[:2] for row in study.votes()] == [
+        (study.asked[0], "Ben"), (study.asked[1], "Ann"), (study.asked[1], "Ben"),
+    ]  # fmt: skip
+    rows = study.rows()
+    assert [vars(row)["kind"] for row in rows[:-1]] == [row.kind for row in before]
+    assert (rows[-1].kind, rows[-1].annotator_id) == ("retract", study.ann)
+    assert rows[-1].detail == {"withdraws": before[0].key, "by": study.owner}
+    assert study.store.reports.revision(study.project.id) > revision, "rewards are fitted again"
+    assert study.ids(show="withdrawn") == [new]
+    history = study.store.answers.history(study.project.id, study.asked[0])
+    assert [row.answer.kind for row in history][-1] == "retract"
+
+
+def test_a_corrected_answer_is_that_of_who_corrects(study):
+    (made,) = study.answer(study.ann, True)
+    shown = study.store.answers.get(study.project.id, made).answer
+    wrong = "right" if shown.kind == "left" else "left"
+    about = {"by": study.owner, "key": KEY, "kind": wrong}
+    new = study.store.answers.correct(study.project.id, made, **about)
+    assert study.store.answers.correct(study.project.id, made, **about) == new
+    assert study.votes() == [(study.asked[0], "owner", 0.0)]
+    assert [row.kind for row in study.rows()] == [shown.kind, "retract", wrong]
+    assert study.rows()[-1].detail == {"corrects": shown.key}
+    with study.store.database.read() as session:
+        assert session.get(Query, study.asked[0]).needed == 1
+    comparisons = StoredFeedback(study.store).comparisons()
+    assert comparisons.preference.tolist() == [0.0], "a fit sees the correction"
+    third = study.store.answers.correct(
+        study.project.id, new, by=study.owner, key=f"{KEY}-2", kind="equal"
+    )
+    assert study.votes() == [(study.asked[0], "owner", 0.5)]
+    kinds = [row.kind for row in study.rows()]
+    assert kinds == [shown.kind, "retract", wrong, "retract", "equal"]
+    assert study.store.answers.get(study.project.id, third).name == "owner"
+
+
+def test_an_own_answer_gives_way_to_a_correction(study):
+    (made,) = study.answer(study.ann, True)
+    study.answer(study.owner, True)
+    study.store.answers.correct(study.project.id, made, by=study.owner, key=KEY, kind="cannot_tell")
+    ((query, name, preference),) = study.votes()
+    assert (query, name) == (study.asked[0], "owner")
+    assert np.isnan(preference)
+
+
+def test_what_is_withdrawn_may_still_be_corrected(study):
+    (made,) = study.answer(study.ann, True)
+    gone = study.store.answers.withdraw(study.project.id, made, by=study.owner, key=KEY)
+    study.store.answers.correct(
+        study.project.id, gone, by=study.owner, key=f"{KEY}-2", kind="equal"
+    )
+    assert study.votes() == [(study.asked[0], "owner", 0.5)]
+
+
+def test_nothing_changes_that_has_changed_or_is_not_there(study):
+    (made,) = study.answer(study.ann, True)
+    change = {"by": study.owner, "key": KEY}
+    study.store.queue.undo(study.ann, "undo-it-again")
+    before = len(study.rows())
+    for number, words in ((made, "changed since"), (999, "number 999")):
+        with pytest.raises(FeedbackError, match=words):
+            study.store.answers.withdraw(study.project.id, number, **change)
+    other = study.store.projects.create("other")
+    with pytest.raises(FeedbackError, match="one of this project"):
+        study.store.answers.correct(other.id, made, kind="left", **change)
+    with pytest.raises(FeedbackError, match="'skip'"):
+        study.store.answers.correct(study.project.id, made, kind="skip", **change)
+    with pytest.raises(FeedbackError, match="was withdrawn"):
+        study.store.answers.withdraw(study.project.id, study.ids()[0], **change)
+    with pytest.raises(FeedbackError, match="8 to 90 letters"):
+        study.store.answers.withdraw(study.project.id, made, by=study.owner, key="short")
+    with pytest.raises(ConfigError, match="show"):
+        study.page(show="everything")
+    assert len(study.rows()) == before
+
+
+def many(store, count):
+    """A project of `count` answers to half as many pairs, and their predictions; its number."""
+    study = Study(store)
+    rng = np.random.default_rng(0)
+    project, first = study.project.id, study.asked[0]
+    with store.database.write() as session:
+        about = {"project_id": project, "purpose": "ask", "ready": True, "asked_at": 0.0}
+        clips = [clip.id for clip in session.scalars(select(Clip)).all()]
+        pair = {"first_clip": clips[0], "second_clip": clips[1], "quorum": 2, "needed": 0}
+        numbers = [first + 10 + row for row in range(count // 2)]
+        session.execute(insert(Query), [{"id": n, **about, **pair} for n in numbers])
+        rows = [
+            {
+                "project_id": project, "query_id": numbers[row // 2], "key": f"many-{row:08d}",
+                "annotator_id": (study.ann, study.ben)[row % 2], "swapped": False,
+                "kind": ("left", "right")[side], "preference": 1.0 - side,
+                "answered_at": float(row),
+            }
+            for row, side in enumerate(rng.integers(0, 2, count).tolist())
+        ]  # fmt: skip
+        session.execute(insert(Answer), rows)
+    shares = dict(zip(numbers, rng.uniform(size=len(numbers)).tolist(), strict=True))
+    store.reports.publish_reward(project, 1, answers=count, predicted=shares)
+    return study
+
+
+def test_ten_thousand_answers_take_no_time(store):
+    study = many(store, 10_000)
+    assert study.page().total == 10_000
+    for show in ("all", "differing", "surprising", "withdrawn"):
+        for more in ({}, {"annotator_id": study.ben}, {"number": 100}):
+            began = time.process_time()  # others may use the machine
+            study.page(show=show, **more)
+            assert time.process_time() - began < 0.5, (show, more)
+    differing, surprising = study.page(show="differing"), study.page(show="surprising")
+    assert 4_500 < differing.total < 5_500
+    assert 4_500 < surprising.total < 5_500
+    miss = [abs(row.answer.preference - row.predicted) for row in surprising.answers]
+    assert miss == sorted(miss, reverse=True)

@@ -1,0 +1,146 @@
+"""Losses by name and of one's own: what they change, and what they do not."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from preferl.configs import from_json, to_json
+from preferl.data import Comparisons
+from preferl.errors import CheckpointError, ConfigError
+from preferl.functional.preference import cross_entropy
+from preferl.models import MLPReward, MLPRewardConfig
+from preferl.registry import LOSSES
+from preferl.testing import make_comparisons
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import AdaptivePenalty, FitCheckpoints, RewardTrainer, RewardTrainerConfig
+
+CONFIG = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2, noise=0.1)
+
+
+def hinge(logits, preference):
+    """Zero from a margin of one on; ties cost the size of the difference."""
+    return torch.relu(preference - (2 * preference - 1) * logits)
+
+
+def own_entropy(logits, preference, noise):
+    """What the built-in loss is, by another name."""
+    return cross_entropy(logits, preference, noise=noise)
+
+
+def mean_of_all(logits, preference):
+    """A number for all answers together, which a loss may not give."""
+    return (logits - preference).mean()
+
+
+@pytest.fixture(autouse=True)
+def no_others():
+    before = set(LOSSES.names())
+    yield
+    for name in set(LOSSES.names()) - before:
+        LOSSES.remove(name)
+
+
+@pytest.fixture
+def comparisons(rng) -> Comparisons:
+    return make_comparisons(rng, pairs=40)
+
+
+def trained(comparisons, config, members=2, validation=None):
+    model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((8,), members=members), seed=0)
+    trainer = RewardTrainer(model, config, seed=0)
+    return trainer, trainer.fit(comparisons, validation)
+
+
+def weights(trainer):
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+def test_a_loss_that_is_the_built_in_one_trains_bit_for_bit_as_that(comparisons):
+    one, report = trained(comparisons, CONFIG)
+    other, again = trained(comparisons, replace(CONFIG, loss=own_entropy))
+    assert torch.equal(weights(one), weights(other))
+    np.testing.assert_array_equal(report.validation_loss, again.validation_loss)
+    without_noise, _ = trained(comparisons, replace(CONFIG, noise=0.0))
+    assert not torch.equal(weights(one), weights(without_noise)), "it is given the noise"
+
+
+@pytest.mark.parametrize("loss", ["squared_error", hinge])
+def test_the_loss_is_what_is_minimised_and_reported(comparisons, loss):
+    config = replace(CONFIG, epochs=40, loss=loss, bootstrap=False)
+    trainer, report = trained(comparisons, config, members=1)
+    windows = comparisons.segments[comparisons.pairs]
+    rows = torch.from_numpy(windows.mask).flatten(0, 1)
+    steps = (
+        torch.from_numpy(np.float32(each)).flatten(0, 1)
+        for each in (windows.observations, windows.actions)
+    )
+    with torch.no_grad():
+        scores = trainer.model(*steps, rows).scores.unflatten(1, (-1, 2))
+    logits = scores[..., 0] - scores[..., 1]
+    preference = torch.from_numpy(comparisons.preference).float()
+    by_hand = hinge(logits, preference)
+    if loss != hinge:
+        by_hand = (0.05 + 0.9 * torch.sigmoid(logits) - preference).square()
+    assert trainer.evaluate(comparisons)[0] == pytest.approx(by_hand.mean().item(), rel=1e-4)
+    assert report.train_loss[-1] < 0.6 * report.train_loss[0]
+    assert report.train_accuracy[-1] > 0.85
+
+
+def test_stopping_and_the_penalty_band_go_by_the_loss(comparisons):
+    config = replace(CONFIG, loss=hinge, penalty=AdaptivePenalty(1.0, band=(0.0, 1e-6)), epochs=1)
+    _, report = trained(comparisons, config, members=1, validation=comparisons)
+    assert report.penalty == pytest.approx(1.2)
+    assert report.validation_loss[0] == pytest.approx(
+        trained(comparisons, replace(config, calibrate=False), members=1, validation=comparisons)[
+            0
+        ].evaluate(comparisons)[0]
+    )
+
+
+def test_a_loss_is_saved_by_name(comparisons):
+    config = replace(CONFIG, loss=hinge)
+    written = json.loads(json.dumps(to_json(config)))
+    assert written["loss"] == f"{__name__}:hinge"
+    assert from_json(RewardTrainerConfig, written) == config
+    LOSSES.register("hinge", hinge)
+    assert RewardTrainerConfig(loss="hinge") == RewardTrainerConfig(loss=hinge)
+
+
+@pytest.mark.parametrize("name", ["huber", "os:system", "preferl.functional:pool"])
+def test_a_name_that_nobody_registered_is_refused(name):
+    with pytest.raises(ConfigError, match=f"loss: expected one of cross_entropy.*{name}"):
+        from_json(RewardTrainerConfig, {"loss": name})
+
+
+def test_a_loss_without_a_number_for_each_answer_is_refused(comparisons):
+    with pytest.raises(ConfigError, match="loss of answers: expected one number per answer"):
+        trained(comparisons, replace(CONFIG, loss=mean_of_all))
+
+
+def test_a_fit_resumes_with_its_loss_and_not_with_another(comparisons, tmp_path):
+    class StoppedError(Exception):
+        pass
+
+    def stop(epoch, _):
+        if epoch == 2:
+            raise StoppedError
+
+    config = replace(CONFIG, loss=hinge)
+    whole, _ = trained(comparisons, config)
+
+    def new(config):
+        model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((8,), members=2), seed=0)
+        return RewardTrainer(model, config, seed=0)
+
+    checkpoints = FitCheckpoints(tmp_path / "fit", seconds=0)
+    with pytest.raises(StoppedError):
+        new(config).fit(comparisons, on_epoch=stop, checkpoints=checkpoints)
+    other = replace(config, loss="squared_error")
+    with pytest.raises(CheckpointError, match=r"hinge.*squared_error"):
+        new(other).fit(comparisons, checkpoints=FitCheckpoints(tmp_path / "fit", seconds=0))
+    resumed = new(config)
+    resumed.fit(comparisons, checkpoints=FitCheckpoints(tmp_path / "fit", seconds=0))
+    assert torch.equal(weights(resumed), weights(whole))
