@@ -26,6 +26,7 @@ def collect(answers: int, *, smoke: bool) -> None:
         feedback = StoredFeedback(store, "drlhp")
         env = HumanPreferencesEnvWrapper(
             gymnasium.make(ENV),
+            log_dir=LOGS,
             feedback=feedback,
             segment_length=25,
             max_questions=answers,
