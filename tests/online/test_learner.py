@@ -96,7 +96,7 @@ def test_steps_are_at_most_those_asked_for(
     make: Any, fraction: float, rng: np.random.Generator
 ) -> None:
     subject = learner(make(), exploration_fraction=fraction)
-    left = 16 if make is ppo else 8  # less than a minibatch, or than a rollout
+    left = 32 if make is ppo else 8  # less than a rollout
     asked = recorded = 0
     for steps in rng.integers(1, 45, size=14).tolist():
         asked += steps
@@ -117,6 +117,19 @@ def test_steps_that_make_no_minibatch_are_left_to_the_next_call() -> None:
     assert (len(episodes), episodes.steps) == (0, 0)
     subject.learn(1)
     assert subject.steps == 48
+
+
+def test_the_last_rollout_of_a_run_alone_is_shorter() -> None:
+    subject = learner(ppo(), total_steps=176, exploration_fraction=0.0)
+    used = []
+    for steps in (48, 48, 16, 64):
+        subject.learn(steps)
+        used.append(subject.steps)
+    assert used == [32, 96, 112, 176], "16 steps make no whole rollout; 64 make two"
+    subject = learner(ppo(), total_steps=80, exploration_fraction=0.0)
+    for steps, after in ((40, 32), (40, 80)):
+        subject.learn(steps)
+        assert subject.steps == after
 
 
 def test_schedules_follow_the_whole_run() -> None:

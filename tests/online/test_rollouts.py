@@ -83,6 +83,14 @@ def test_the_last_rollout_is_the_shorter_one() -> None:
     assert lengths.found == [32, 32, 15, 32]
 
 
+def test_rollouts_before_the_last_shrink_only_where_no_whole_one_fits() -> None:
+    algorithm, lengths = agent(PPO, 2), Lengths()
+    learn_within(algorithm, 2 * (32 + 15), last=False, callback=lengths)
+    assert lengths.found == [32]
+    learn_within(algorithm, 2 * 15, last=False, callback=lengths)
+    assert lengths.found == [32, 15]
+
+
 def test_no_minibatch_has_a_single_step() -> None:
     algorithm, lengths = agent(PPO), Lengths()
     learn_within(algorithm, 17, callback=lengths)  # one minibatch of 16, and one step

@@ -70,9 +70,9 @@ class SB3Learner:
     algorithm learns in slices, as in one run:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
-    - Steps are environment steps, exploration included, and never more than were asked for: the
-      last rollout of a call shrinks to fit (`learn_within`). The next call makes what is left,
-      which is less than a minibatch, or than a rollout that cannot shrink.
+    - Steps are environment steps, exploration included, and never more than were asked for. A call
+      leaves what is less than a rollout to the next one; the last rollout of the run shrinks to
+      fit, and so does one that is longer than a call (`learn_within`).
     - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
       environments are reset before the algorithm acts again.
 
@@ -229,10 +229,13 @@ class SB3Learner:
     def _improve(self, steps: int) -> None:
         if steps <= 0:
             return
-        whole = False
+        whole, last = False, self._asked >= self.total_steps
         try:
             whole = learn_within(
-                self.algorithm, steps, callback=self._callback, progress_bar=self.progress_bar
+                *(self.algorithm, steps),
+                last=last,
+                callback=self._callback,
+                progress_bar=self.progress_bar,
             )
         finally:
             if not whole:

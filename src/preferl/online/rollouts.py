@@ -21,14 +21,17 @@ def learn_within(
     algorithm: BaseAlgorithm,
     steps: int,
     *,
+    last: bool = True,
     callback: MaybeCallback = None,
     progress_bar: bool = False,
 ) -> bool:
     """Let an algorithm learn for at most `steps` more environment steps.
 
     PPO and A2C make whole rollouts while these fit, then a shorter one. What is left then is less
-    than `least_steps`. Other algorithms make whole rollouts alone, for an off-policy one of
-    `train_freq` steps. One that learns after whole episodes is stopped within the last of them.
+    than `least_steps`. In a call that is not the `last`, the shorter one is made only where no
+    whole one fits: agents learn worse from rollouts of changing lengths, and the next call has the
+    rest. Other algorithms make whole rollouts alone, for an off-policy one of `train_freq` steps.
+    One that learns after whole episodes is stopped within the last of them.
 
     `callback` and `progress_bar` are those of `algorithm.learn`, which is called for the whole
     rollouts, and again for the shorter one.
@@ -45,7 +48,7 @@ def learn_within(
             require_reset(algorithm)  # the last step is in no buffer
         return not watch.stopped
     whole, rest = divmod(steps // count, length)
-    shorter = _shorter(algorithm, rest)
+    shorter = _shorter(algorithm, rest) if last or not whole else 0
     for vector_steps, size in ((whole * length, length), (shorter, shorter)):
         if vector_steps and not watch.stopped:
             taken = vector_steps * count
