@@ -38,6 +38,7 @@ CONFIGS = {
         oversampling=2,
         pessimism=0.5,
     ),
+    "gsde": replace(TINY, algorithm=replace(TINY.algorithm, use_sde=True)),
     "lstm": replace(TINY, env="CartPole-v1", model=LSTMRewardConfig(width=32), short="pad"),
 }
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from gymnasium.vector import SyncVectorEnv
 from safetensors import SafetensorError
+from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
@@ -101,6 +102,18 @@ def test_it_can_be_killed_again_and_again(tmp_path):
     learn(agent, TOTAL, tmp_path / "run")
     assert_same(everything(agent), expected)
     assert len(versions(tmp_path / "run")) == 1
+
+
+@pytest.mark.parametrize("kind", [PPO, SAC])
+def test_state_dependent_noise_goes_on_between_two_rollouts(tmp_path, kind):
+    saved, resumed = (
+        kind("MlpPolicy", make_vec_env("Pendulum-v1", 2), use_sde=True, seed=seed, device="cpu")
+        for seed in (1, 2)
+    )
+    save_run(tmp_path, saved)
+    resume_run(tmp_path, resumed)
+    observations = saved.observation_space.sample()[None].repeat(2, 0)
+    np.testing.assert_array_equal(resumed.predict(observations)[0], saved.predict(observations)[0])
 
 
 def test_the_reward_in_use_comes_back_though_another_was_published_since(tmp_path):

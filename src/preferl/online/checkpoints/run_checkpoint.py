@@ -12,6 +12,7 @@ from typing import Any, Final, final
 
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.distributions import StateDependentNoiseDistribution
 from stable_baselines3.common.save_util import recursive_getattr
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -143,7 +144,7 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
 
 
 def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
-    """Networks, optimisers, counters and replay buffer of an algorithm between two rollouts.
+    """Networks, optimisers, counters, noise and replay buffer of an algorithm between two rollouts.
 
     A rollout buffer is empty then and left out; so is what only the logger knows.
     """
@@ -154,6 +155,10 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
         "counters": {name: vars(algorithm)[name] for name in COUNTERS if name in vars(algorithm)},
         "replay": replay_state(algorithm),
         "drawing": sampling(algorithm.action_space),
+        "noise": [
+            (one.exploration_mat.detach(), one.exploration_matrices.detach())
+            for one in _state_dependent_noise(algorithm)
+        ],
     }
 
 
@@ -175,6 +180,10 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
         for name, value in state["variables"].items():
             recursive_getattr(algorithm, name).data.copy_(value)
         restore_replay(algorithm, state["replay"])
+        noise = state.get("noise", ())  # checkpoints before it was saved have none
+        for one, saved in zip(_state_dependent_noise(algorithm), noise, strict=False):
+            matrices = (part.to(algorithm.device) for part in saved)
+            one.exploration_mat, one.exploration_matrices = matrices
     except (ValueError, LookupError, RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError.mismatch(
             "agent",
@@ -189,6 +198,12 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
         require_reset(algorithm)
         if (envs := algorithm.get_env()) is not None:
             envs.seed(algorithm.num_timesteps)  # not the first episodes once more
+
+
+def _state_dependent_noise(algorithm: BaseAlgorithm) -> list[StateDependentNoiseDistribution]:
+    """Distributions that act with the matrices of the last rollout until the next one begins."""
+    held = (getattr(part, "action_dist", None) for part in algorithm.policy.modules())
+    return [one for one in held if isinstance(one, StateDependentNoiseDistribution)]
 
 
 def _wrappers(env: Any) -> list[FeedbackVecEnv]:
