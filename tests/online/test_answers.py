@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from preferl.data import Comparisons, Segments, concatenate, save_comparisons, save_episodes
 from preferl.errors import DataError
@@ -92,6 +93,20 @@ def test_files_may_move_once_they_are_read(tmp_path, rng):
     )
 
 
+def test_pictures_of_episodes_are_read_into_memory(tmp_path, rng):
+    pictures = Box(0, 255, (32, 32, 3), np.uint8)
+    recorded, given = (make_episodes(rng, [6, 6], pictures) for _ in range(2))
+    save_episodes(tmp_path / "episodes", recorded)
+    start = WarmStartConfig(episodes=tmp_path / "episodes")
+    for more, steps in ((None, 12), (None, 6), (given, 24)):
+        config = OnlineConfig(warm_start=start, buffer_steps=steps)
+        _, found = load_fixed(config, None, more)
+        assert found.steps == steps
+        for column in (found.observations, found.final_observations, found.actions):
+            assert type(column) is np.ndarray
+            assert not isinstance(column.base, np.memmap)
+
+
 def test_something_else_is_refused(tmp_path, rng):
     with pytest.raises(DataError, match="a folder written by preferl"):
         fixed(comparisons=(tmp_path / "nothing",))
@@ -145,6 +160,23 @@ def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
             for clip in {names[row] for row in some.pairs.flat}:
                 assert sides.setdefault(clip, side) == side
     assert set(sides.values()) == {0, 1}
+
+
+def test_held_out_answers_stay_held_out_where_joining_changes_their_clips(rng):
+    fixed, new = make_comparisons(rng, pairs=40), make_comparisons(rng, pairs=40)
+    segments = fixed.segments
+    wide = segments.observations.astype(np.float64)
+    wider = replace(segments, observations=wide, states=np.zeros((segments.steps, 2)))
+    learning = LearningSet(Collected(new), 0.4)
+    for changed in (wider, replace(segments, rewards=segments.rewards.astype(np.float16))):
+        learning.fixed, learning.of_clip = replace(fixed, segments=changed), {}
+        first, second = (
+            [part.pairs[part.pairs.max(axis=1) < len(segments)] for part in learning.split(some)]
+            for some in (learning.fixed, learning.comparisons())
+        )
+        for before, after in zip(first, second, strict=True):
+            assert len(before)
+            np.testing.assert_array_equal(before, after)
 
 
 def reward_of(scores, likelihood=None):

@@ -134,9 +134,10 @@ def test_data_of_another_environment_are_refused_at_once(rng):
 def test_a_folder_of_an_earlier_run_is_a_warm_start_even_under_the_same_name(tmp_path, pendulum):
     _, known = pendulum
     out = tmp_path / "run"
-    first = run_online(TINY, out, judge=JUDGE, comparisons=known)
+    first = run_online(TINY, out, judge=JUDGE, comparisons=known, keep_experience=True)
     assert first["comparisons"] == 162
-    config = replace(TINY, warm_start=WarmStartConfig(comparisons=(out,)), seed=1)
+    start = WarmStartConfig(comparisons=(out,), episodes=out / "experience")
+    config = replace(TINY, warm_start=start, seed=1)
 
     def stop(report):
         raise KeyboardInterrupt

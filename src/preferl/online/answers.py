@@ -1,14 +1,14 @@
 """What a run learns from: comparisons that exist already and new answers, some of them held out."""
 
 from contextlib import suppress
-from dataclasses import replace
-from typing import NamedTuple, final
+from dataclasses import fields, replace
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
 from preferl.data.arrays import load_comparisons
 from preferl.data.comparisons import Comparisons, concatenate
-from preferl.data.episodes import Episodes, join, take_columns
+from preferl.data.episodes import STEPS, Episodes, join, take_columns
 from preferl.data.segments import Segments
 from preferl.data.sources.kinds import load_source
 from preferl.data.sources.labels import load_labels
@@ -18,9 +18,11 @@ from preferl.feedback.protocols import Feedback
 from preferl.feedback.sampling import entropy, logit_variance
 from preferl.online.configs import OnlineConfig
 from preferl.online.service.ongoing_fit import TRAIN, VALIDATION, validation_split
-from preferl.shapes import IntArray
+from preferl.shapes import Array, IntArray
 from preferl.store.clips import clip_ids
 from preferl.training.reward_function import RewardFunction
+
+Table = TypeVar("Table", Episodes, Segments)
 
 
 class FixedData(NamedTuple):
@@ -49,9 +51,11 @@ def load_fixed(
     parts = [part[part.answered] for part in parts if part.answered.any()]
     known = [] if start.episodes is None else [load_source(start.episodes)]
     known += [] if episodes is None else [episodes]
+    found = concatenate(parts).compact() if parts else None
+    recent = latest(join(known), config.buffer_steps) if known else None
     return FixedData(
-        _in_memory(concatenate(parts)) if parts else None,
-        latest(join(known), config.buffer_steps) if known else None,
+        None if found is None else replace(found, segments=_in_memory(found.segments)),
+        None if recent is None else _in_memory(recent),
     )
 
 
@@ -61,11 +65,24 @@ def latest(episodes: Episodes, steps: int) -> Episodes:
     return episodes if recent.all() else episodes[recent]
 
 
-def _in_memory(comparisons: Comparisons) -> Comparisons:
-    """With pictures in memory: files of an older run may move when this one begins."""
-    compact = comparisons.compact()
-    columns = take_columns(compact.segments, None, pick=lambda array, _: np.asarray(array))
-    return replace(compact, segments=replace(compact.segments, **columns))
+def _in_memory(table: Table) -> Table:
+    """The same with its arrays in memory: files of an older run may move when this one begins."""
+
+    def read(array: Any, _: None) -> Array:
+        return np.array(array) if isinstance(array, np.memmap) else np.asarray(array)
+
+    names = [field.name for field in fields(table) if field.name != "length"]
+    return replace(table, **take_columns(table, None, names, pick=read))
+
+
+def _as_joined(segments: Segments) -> Segments:
+    """Without what joining may change: states, which a part may lack, and how wide numbers are."""
+
+    def widen(array: Any, _: None) -> Array:
+        return array if array.dtype == np.uint8 else np.asarray(array, np.float64)
+
+    names = [name for name in STEPS if name != "states"]
+    return replace(segments, states=None, **take_columns(segments, None, names, pick=widen))
 
 
 @final
@@ -96,7 +113,8 @@ class LearningSet:
         """Those to train on and those that are held out; pairs with a clip of each are neither."""
         if not self._share:
             return comparisons, comparisons[:0]
-        names = clip_ids(comparisons.segments)
+        segments = comparisons.segments
+        names = clip_ids(segments if self.fixed is None else _as_joined(segments))
         pairs = ((names[first], names[second]) for first, second in comparisons.pairs.tolist())
         sets = np.array(validation_split(pairs, self._share, self.of_clip), np.int64)
         return comparisons[sets == TRAIN], comparisons[sets == VALIDATION]
