@@ -142,11 +142,13 @@ def test_what_cannot_be_put_back_is_drawn_while_it_acts(registered: Any) -> None
     assert width(gymnasium.make("FrozenLake-v1", **drawn)) == PICTURE_BYTES
 
 
-def test_finding_out_leaves_the_generator_where_it_was(registered: Any) -> None:
-    plain, read = (gymnasium.make("Spot-v0", render_mode="rgb_array") for _ in range(2))
+@pytest.mark.parametrize("name", ["Spot-v0", "Pendulum-v1"])
+def test_finding_out_leaves_the_generator_where_it_was(registered: Any, name: str) -> None:
+    plain, read = (gymnasium.make(name, render_mode="rgb_array") for _ in range(2))
     for env in (plain, read):
         env.reset(seed=3)
     StateReader(read)
+    assert read.unwrapped.np_random_seed == 3
     np.testing.assert_array_equal(plain.reset()[0], read.reset()[0])
 
 

@@ -102,14 +102,24 @@ class StoredFeedback:
             FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
             StorageError: the store cannot be written to; nothing is asked then.
         """
+        self.ask_within(None, segments, pairs)
+
+    def ask_within(self, most: int | None, segments: Segments, pairs: IntArray) -> int:
+        """Ask as `ask` does, but no more than `most` queries of the project in all.
+
+        Other programs may ask at the same time. Returns how many were asked; errors are those of
+        `ask`.
+        """
         pairs = check_pairs(pairs, len(segments))
         differ = np.array([first != second for first, second in named_pairs(segments, pairs)], bool)
         differ |= pairs[:, 0] == pairs[:, 1]  # refused below
         version = self.model_version
         about: QueryDetails = {"priority": float(version or 0), "model_version": version}
-        self.store.questions.ask(self.project.id, segments, pairs[differ], **about)
-        if self.patience and differ.any():
+        about["most"] = most
+        asked = self.store.questions.ask(self.project.id, segments, pairs[differ], **about)
+        if self.patience and asked:
             self.wait(self.patience, open_at_most=self._left_open())
+        return len(asked)
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
         """Ask those questions that are missing since a query; wait for all as `ask` does.

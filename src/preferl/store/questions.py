@@ -5,7 +5,7 @@ from math import inf
 from typing import Any, Final, TypedDict, Unpack, final
 
 import numpy as np
-from sqlalchemy import Select, and_, case, exists, or_, select, update
+from sqlalchemy import Select, and_, case, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from preferl.data.episodes import Episodes
@@ -24,6 +24,10 @@ GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays cli
 WINDOWS_PER_PAIR: Final = 20  # drawn for each known pair: of the best and the worst twentieth
 
 
+ONE_AT_A_TIME: Final = {"key_share": True}
+"""Lock of a project's row while queries are counted and added; answers do not wait for it."""
+
+
 class QueryDetails(TypedDict, total=False):
     """What a program may give with the pairs that it asks about."""
 
@@ -33,6 +37,7 @@ class QueryDetails(TypedDict, total=False):
     model_version: int | None  # the reward that chose them, by which stale ones can be cancelled
     known: FloatArray | None  # [P] the right answers: probabilities that the first is preferred
     details: Sequence[dict[str, Any]] | None  # [P] anything else to remember
+    most: int | None  # queries to learn from that the project may have; pairs beyond are left out
 
 
 @final
@@ -71,7 +76,12 @@ class Questions:
         purpose = details.get("purpose", "ask")
         scores, known, about = details.get("scores"), details.get("known"), details.get("details")
         with self._database.write() as session:
-            quorum = session.get_one(Project, project_id).quorum if purpose == "ask" else 0
+            project = session.get_one(Project, project_id, with_for_update=ONE_AT_A_TIME)
+            if (most := details.get("most")) is not None:  # other programs may be asking, too
+                learned = (Query.project_id == project_id, Query.purpose == "ask")
+                asked = session.scalar(select(func.count()).select_from(Query).where(*learned))
+                pairs = pairs[: max(most - (asked or 0), 0)]
+            quorum = project.quorum if purpose == "ask" else 0
             at = session.scalar(select(now()))
             drawn = known_clips(session, project_id, {name for pair in pairs for name in pair})
             queries = [

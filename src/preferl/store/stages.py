@@ -6,8 +6,8 @@ what the environment puts elsewhere in each episode without a joint, such as the
 `AdroitHandDoor-v1`. For classic control it is the environment's own `state`.
 """
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, Final, final
@@ -175,22 +175,30 @@ class StateReader:
         return np.concatenate([data.qpos, data.qvel, *things])
 
 
+@contextmanager
+def _generator_left_alone(stage: Any) -> Iterator[None]:
+    """Restore an environment's generator; resets inside have seeds, and so draw from others."""
+    generator, seed = stage._np_random, stage._np_random_seed
+    try:
+        yield
+    finally:
+        stage._np_random, stage._np_random_seed = generator, seed
+
+
 def _shows_state(env: Environment) -> bool:
     """Whether id and `state` say all that pictures show; the environment's generator is restored.
 
     In an environment of gymnasium itself they do, if it has a `state`.
     """
     stage: Any = env.unwrapped
-    generator = stage.np_random
     try:
-        if type(stage).__module__.split(".")[0] == "gymnasium":
-            env.reset()
-            return getattr(stage, "state", None) is not None
-        return _shows_the_same(env)
+        with _generator_left_alone(stage):
+            if type(stage).__module__.split(".")[0] == "gymnasium":
+                env.reset(seed=0)
+                return getattr(stage, "state", None) is not None
+            return _shows_the_same(env)
     except Exception:  # what somebody's environment raises over a state has no common class
         return False
-    finally:
-        stage.np_random = generator
 
 
 def _shows_the_same(env: Environment) -> bool:
@@ -240,12 +248,11 @@ def placed(env: Environment) -> list[tuple[str, IntArray]]:
     Found by beginning two episodes; the environment's generator goes on where it was.
     """
     stage: Any = env.unwrapped
-    generator = stage.np_random
     seen = []
-    for seed in (0, 1):
-        env.reset(seed=seed)
-        seen.append({name: getattr(stage.model, name).copy() for name in PLACES})
-    stage.np_random = generator
+    with _generator_left_alone(stage):
+        for seed in (0, 1):
+            env.reset(seed=seed)
+            seen.append({name: getattr(stage.model, name).copy() for name in PLACES})
     # Where one coordinate of a thing differs, all of them belong to it.
     differ = {name: (seen[0][name] != seen[1][name]) for name in PLACES}  # [things, 3 or 4]
     whole = {name: each | each.any(axis=1, keepdims=True) for name, each in differ.items()}

@@ -11,6 +11,7 @@ import pytest
 
 from helpers.waiting import wait_until
 from preferl.data.episodes import Episodes
+from preferl.data.segments import sample_segments
 from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.wrappers import query_worker as module
@@ -196,6 +197,21 @@ def test_a_budget_holds_beside_another_program(feedback: StoredFeedback) -> None
     assert second.close()
     assert len(feedback.store.questions.asked(feedback.project.id)) == 30
     assert first.counts.asked + second.counts.asked == 30
+
+
+def test_a_budget_holds_where_another_program_asks_at_the_same_time(
+    feedback: StoredFeedback,
+) -> None:
+    def meanwhile(segments: Any, count: int, rng: np.random.Generator) -> Any:
+        other = sample_segments(episodes(30, seed=9), 8, 5, rng)
+        feedback.store.questions.ask(feedback.project.id, other, np.arange(8).reshape(4, 2))
+        return UniformPairs()(segments, count, rng)
+
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=100, max_questions=6)
+    worker = handed(feedback, config, sampler=meanwhile)
+    assert worker.close()
+    assert len(feedback.store.questions.asked(feedback.project.id)) == 6
+    assert worker.counts.asked == 2
 
 
 def test_a_sampler_that_gives_too_many_pairs_asks_no_more_than_the_budget(

@@ -362,9 +362,9 @@ class QueryWorker:
         if count:
             self._feedback.model_version = None if self.core is None else self.core.version
             pairs = self._sampler(segments, count, self._rng)[:count]  # never more than is left
-            self._feedback.ask(segments, pairs)
-            self._asked += len(pairs)
-            LOGGER.info("Asked %d questions, %d by now.", len(pairs), self._asked)
+            asked = self._feedback.ask_within(config.max_questions, segments, pairs)
+            self._asked += asked
+            LOGGER.info("Asked %d questions, %d by now.", asked, self._asked)
         return None
 
     def _show_episode(self) -> None:
