@@ -25,6 +25,7 @@ from preferl.online import (
     learn_from_preferences,
 )
 from preferl.online.algorithms import build_algorithm
+from preferl.online.reports import OnlineReport
 from preferl.online.wrappers.feedback_config import VariableLengthWarning
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.online.wrappers.recording import Recording
@@ -104,14 +105,16 @@ def test_an_end_sooner_than_what_goes_on_is_noticed() -> None:
 class Hands:
     """A learner of one's own that hands over episodes of these lengths."""
 
-    def __init__(self, *lengths: list[int]) -> None:
-        self.steps, self._lengths = 0, list(lengths)
+    def __init__(self, *lengths: list[int], terminates: bool = False) -> None:
+        self.steps, self._lengths, self._terminates = 0, list(lengths), terminates
 
     def learn(self, steps: int) -> Episodes:
         self.steps += steps
         lengths = self._lengths.pop(0)
         episodes = make_episodes(np.random.default_rng(0), lengths, *SPACES)
-        return replace(episodes, terminated=np.zeros(episodes.steps, bool))
+        terminated = np.zeros(episodes.steps, bool)
+        terminated[episodes.ends - 1] = self._terminates
+        return replace(episodes, terminated=terminated)
 
     explore = learn
 
@@ -122,16 +125,28 @@ class Hands:
 SPACES = spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (1,))
 
 
-def hand_over(*lengths: list[int]) -> None:
+def hand_over(*lengths: list[int], terminates: bool = False, **changes: Any) -> OnlineReport:
     model = MLPReward(*SPACES, MLPRewardConfig(hidden=(8,), members=1), seed=0)
     trainer = RewardTrainer(model, RewardTrainerConfig(epochs=1), seed=0)
-    learn_from_preferences(CONFIG, learner=Hands(*lengths), trainer=trainer)
+    learner = Hands(*lengths, terminates=terminates)
+    return learn_from_preferences(replace(CONFIG, **changes), learner=learner, trainer=trainer)
 
 
 def test_learners_of_ones_own_are_looked_at_too() -> None:
     with pytest.raises(DataError, match=r"differ in length \(30 to 89 steps\)"):
         hand_over([30, 89, 60], [60], [60])
     hand_over([50, 50, 20], [50, 50], [50, 50, 3])  # the last of a call may be under way
+
+
+@pytest.mark.filterwarnings("ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning")
+@pytest.mark.parametrize(("terminates", "counted"), [(True, [2, 3, 1]), (False, [1, 0, 1])])
+def test_what_terminated_counts_however_long_an_earlier_episode_was(terminates, counted) -> None:
+    lengths = [90, 50], [20, 30, 12], [90]
+    report = hand_over(*lengths, terminates=terminates, variable_length="allow")
+    assert [one.episodes for one in report.iterations] == counted
+    returns = make_episodes(np.random.default_rng(0), lengths[1], *SPACES).returns
+    expected = returns.mean() if terminates else float("nan")
+    assert report.iterations[1].mean_return == pytest.approx(expected, nan_ok=True)
 
 
 VEC = (

@@ -1,6 +1,7 @@
 """Runs in environments that nobody registered: as classes, in processes, with pictures."""
 
 import json
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -81,6 +82,46 @@ def test_a_process_that_ends_is_worded():
 
 def exits():
     raise SystemExit(3)
+
+
+class Fickle(Garden):
+    """Episodes of twenty steps, or of three where an evaluation seeds it; `left` are open."""
+
+    left: ClassVar[set[int]] = set()
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.limit = 20
+        self.left.add(id(self))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            self.limit = 20 if seed < 10_000 else 3
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        *others, _, info = super().step(action)
+        return *others, self.time >= self.limit, info
+
+    def close(self) -> None:
+        self.left.discard(id(self))
+
+
+def test_a_run_closes_its_environments_and_may_be_evaluated_on_shorter_episodes(tmp_path):
+    result = run_online(OnlineConfig(env=Fickle, **SMALL), tmp_path / "run", judge=JUDGE)
+    assert set(result["policies"]["taught"]["lengths"]) == {3}
+    assert result["reward"]["accuracy"] is not None
+    assert not Fickle.left
+
+
+def test_a_run_that_fails_closes_its_environments(tmp_path):
+    def fail(report):
+        raise KeyError
+
+    config = OnlineConfig(env=Fickle, **SMALL)
+    with pytest.raises(KeyError):
+        run_online(config, tmp_path / "run", judge=JUDGE, on_iteration=fail)
+    assert not Fickle.left
 
 
 def test_environments_are_refused_before_anything_is_made(tmp_path):

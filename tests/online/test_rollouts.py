@@ -53,6 +53,7 @@ class Lengths(BaseCallback):
     [
         (PPO, {}),
         (PPO, {"batch_size": 100}),
+        (PPO, {"batch_size": 2}),
         (A2C, {}),
         (SAC, {}),
         (SAC, {"train_freq": 7}),
@@ -95,6 +96,15 @@ def test_no_minibatch_has_a_single_step() -> None:
     algorithm, lengths = agent(PPO), Lengths()
     learn_within(algorithm, 17, callback=lengths)  # one minibatch of 16, and one step
     assert lengths.found == [16]
+
+
+def test_the_fewest_steps_that_an_agent_learns_from_are_learned_from() -> None:
+    algorithm = agent(PPO, 3, batch_size=2)  # of three steps, one would be left alone
+    assert least_steps(algorithm) == 6
+    learn_within(algorithm, 5)
+    assert algorithm.num_timesteps == 0
+    learn_within(algorithm, 6)
+    assert algorithm.num_timesteps == 6
 
 
 @pytest.mark.parametrize("kind", [PPO, A2C])

@@ -328,7 +328,8 @@ class PreferenceLoop:
         if planned.queries:
             metrics = self._ask(number, planned)
             fit, validation = self._fit(self.learning.comparisons())
-        whole = episodes.lengths >= self.longest
+        cut = episodes.truncated[episodes.ends - 1]  # by a time limit, or while under way
+        whole = ~cut | (episodes.lengths >= self.longest)
         report = IterationReport(
             iteration=number,
             iterations=len(self.plan) - 1,

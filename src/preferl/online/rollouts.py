@@ -61,13 +61,14 @@ def least_steps(algorithm: BaseAlgorithm) -> int:
     """The fewest environment steps that an algorithm learns from, over all its environments.
 
     Where rollouts can be shorter, that is a minibatch, or two steps: the advantage of one alone
-    cannot be normalised. Elsewhere it is a whole rollout.
+    cannot be normalised, in the last minibatch either. Elsewhere it is a whole rollout.
     """
     count, length = algorithm.n_envs, _rollout(algorithm) or 1
     if not _shrinks(algorithm):
         return length * count
-    minibatch = int(getattr(algorithm, "batch_size", 2))  # A2C takes all steps at once
-    return min(length, -(-minibatch // count)) * count
+    minibatch = int(getattr(algorithm, "batch_size", max(count, 2)))  # A2C takes all steps at once
+    one_alone = count > minibatch and count % minibatch == 1
+    return min(length, 2 if one_alone else -(-minibatch // count)) * count
 
 
 def _rollout(algorithm: BaseAlgorithm) -> int | None:

@@ -103,40 +103,41 @@ def run_online(
     require_places(places)
     require_openable(out, resume=resume)  # before what takes long
     loop = PreferenceLoop(config, teacher, feedback, data=(comparisons, episodes))
-    _require_answers_of_shape(loop)
-    if not resume:
-        loop.load()  # before a folder is touched, which may be the one to read
-    judge = _filmable(config, judge, loop.learner.algorithm.action_space)
-    with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
-        with closing(open_sinks(places, folder.folder)) as sink:
-            loop.sink, loop.on_iteration = sink, on_iteration
-            loop.evaluations.on_evaluation = on_evaluation
-            loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
-            loop.keep_in(checkpoints := folder.path("checkpoints"))
-            report = loop.through()
-        save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
-        if report.reward is not None:
-            save_reward(folder.path("reward"), report.reward)
-        if keep_experience and report.experience is not None:
-            save_episodes(folder.path("experience"), report.experience)
-        result = {
-            "env": config.env_name,
-            "seed": config.seed,
-            "comparisons": 0 if report.comparisons is None else len(report.comparisons),
-            "env_steps": report.env_steps,
-            "seconds": round(report.seconds, 2),
-            "interrupted": report.interrupted,
-            "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
-        }
-        about, page = (config, judge, report, true_reward), folder.path("report.html")
-        try:
-            if not report.interrupted:
-                result |= _evaluate(*about, on_stage or (lambda _: None), page)
-        except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
-            result["interrupted"] = True
-        folder.result(result)
-        if not result["interrupted"]:  # only now is there nothing left to resume
-            shutil.rmtree(checkpoints, ignore_errors=True)
+    with closing(loop.learner.algorithm.get_env()):
+        _require_answers_of_shape(loop)
+        if not resume:
+            loop.load()  # before a folder is touched, which may be the one to read
+        judge = _filmable(config, judge, loop.learner.algorithm.action_space)
+        with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
+            with closing(open_sinks(places, folder.folder)) as sink:
+                loop.sink, loop.on_iteration = sink, on_iteration
+                loop.evaluations.on_evaluation = on_evaluation
+                loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
+                loop.keep_in(checkpoints := folder.path("checkpoints"))
+                report = loop.through()
+            save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
+            if report.reward is not None:
+                save_reward(folder.path("reward"), report.reward)
+            if keep_experience and report.experience is not None:
+                save_episodes(folder.path("experience"), report.experience)
+            result = {
+                "env": config.env_name,
+                "seed": config.seed,
+                "comparisons": 0 if report.comparisons is None else len(report.comparisons),
+                "env_steps": report.env_steps,
+                "seconds": round(report.seconds, 2),
+                "interrupted": report.interrupted,
+                "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
+            }
+            about, page = (config, judge, report, true_reward), folder.path("report.html")
+            try:
+                if not report.interrupted:
+                    result |= _evaluate(*about, on_stage or (lambda _: None), page)
+            except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
+                result["interrupted"] = True
+            folder.result(result)
+            if not result["interrupted"]:  # only now is there nothing left to resume
+                shutil.rmtree(checkpoints, ignore_errors=True)
     return result
 
 
@@ -204,19 +205,23 @@ def _evaluate(
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
-    """The config's algorithm after as many steps on the environment's own reward."""
+    """The config's algorithm after as many steps on the environment's own reward.
+
+    Its environments are closed; set others to let it learn on.
+    """
     make, copies = env_factory(config), config.environments
     env = make_environments(make, copies, seed=config.seed, vec_env=config.vec_env)
-    algorithm = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
-    learn_within(algorithm, config.steps)
+    with closing(env):
+        algorithm = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
+        learn_within(algorithm, config.steps)
     return algorithm
 
 
 def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
     """Queries about `episodes`, answered by the true return without error."""
     rng, exact = np.random.default_rng([config.seed, 0x0E7]), ScriptedTeacher.oracle()
-    length, short = config.segment_length, config.short
-    return sample_comparisons(episodes, count, length, exact, rng, short=short)
+    length = config.segment_length  # these policies may end sooner than the one that learned
+    return sample_comparisons(episodes, count, length, exact, rng, short="pad")
 
 
 def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> dict[str, bytes]:
