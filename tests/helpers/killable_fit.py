@@ -1,11 +1,17 @@
-"""A fit in a program of its own, to be killed: `python killable_fit.py FOLDER KIND`."""
+"""A fit in a program that is killed: `python -m helpers.killable_fit FOLDER KIND [EPOCHS TOUCH]`.
+
+It ends with -9 after so many epochs of this program, when it touches its checkpoints for the
+`TOUCH`th time from then on (see `die_at_touch`).
+"""
 
 import sys
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from helpers.moments import die_at_touch
 from preferl.data import Comparisons, split
 from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig, RewardModel
 from preferl.testing import make_comparisons
@@ -19,6 +25,7 @@ from preferl.training import (
     RewardTrainerConfig,
     save_reward,
 )
+from preferl.training.fit import OnEpoch
 from preferl.training.reward_function import RewardFunction
 
 CONFIGS = {
@@ -42,17 +49,25 @@ def parts(kind: str) -> tuple[RewardModel, Comparisons, Comparisons | None]:
     return model, *split(comparisons, rng, validation=0.3)
 
 
-def fit(kind: str, checkpoints: FitCheckpoints | None = None) -> tuple[RewardModel, FitReport]:
+def fit(
+    kind: str, checkpoints: FitCheckpoints | None = None, on_epoch: OnEpoch | None = None
+) -> tuple[RewardModel, FitReport]:
     """The whole fit, or what is left of it."""
     model, train, validation = parts(kind)
     trainer = RewardTrainer(model, CONFIGS[kind], seed=3)
-    return model, trainer.fit(train, validation, checkpoints=checkpoints)
+    return model, trainer.fit(train, validation, on_epoch=on_epoch, checkpoints=checkpoints)
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    folder = Path(sys.argv[1])
-    model, report = fit(sys.argv[2], FitCheckpoints(folder / "checkpoints", seconds=0))
+    folder, kind, moment = Path(sys.argv[1]), sys.argv[2], [int(word) for word in sys.argv[3:]]
+    checkpoints, epochs = FitCheckpoints(folder / "checkpoints", seconds=0), count(1)
+
+    def on_epoch(*_: object) -> None:
+        if moment and next(epochs) == moment[0]:
+            die_at_touch(checkpoints.folder, moment[1])
+
+    model, report = fit(kind, checkpoints, on_epoch)
     save_reward(folder / "reward", RewardFunction(model, likelihood=report.likelihood))
 
 

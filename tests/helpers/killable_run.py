@@ -1,9 +1,9 @@
 """A program that teaches an agent through a store and goes on where it was saved.
 
-python killable_run.py FOLDER PPO|SAC STEPS
+python -m helpers.killable_run FOLDER PPO|SAC STEPS [AT TOUCH]
 
-It says after how many steps it begins to learn.
-Two published rewards are there from the start; a script answers in people's place.
+From step AT on it ends with -9 when it touches its checkpoints for the TOUCHth time (see
+`die_at_touch`). A published reward is there from the start; a script answers in people's place.
 """
 
 import sys
@@ -13,8 +13,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
+from helpers.moments import die_at_touch
 from preferl.models import MLPRewardConfig, build_reward_model
 from preferl.online import (
     FeedbackCallback,
@@ -56,8 +58,26 @@ def agent_in(env: FeedbackVecEnv, algorithm: str) -> Any:
     )
 
 
-def main(folder: Path, algorithm: str, steps: int) -> None:
+class Die(BaseCallback):
+    """Ends the program at a touch of the folder of its checkpoints after so many steps."""
+
+    def __init__(self, folder: Path, at: int, touch: int) -> None:
+        super().__init__()
+        self.folder, self.at, self.touch = folder, at, touch
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps >= self.at:
+            self.at = sys.maxsize
+            die_at_touch(self.folder, self.touch)
+        return True
+
+
+def main(folder: Path, algorithm: str, steps: int, *moment: int) -> None:
     use_threads(1)
+    callbacks: list[BaseCallback] = [FeedbackCallback(wait=True)]
+    callbacks.append(SaveRunCallback(folder / "run", every=128))
+    if moment:
+        callbacks.append(Die(folder / "run", *moment))
     with Store.open(folder / "store") as store:
         env = FeedbackVecEnv(
             make_vec_env(ENV, 2, seed=1),
@@ -70,17 +90,11 @@ def main(folder: Path, algorithm: str, steps: int) -> None:
         agent = agent_in(env, algorithm)
         if has_run(folder / "run"):
             resume_run(folder / "run", agent)
-        sys.stdout.write(f"after {agent.num_timesteps}\n")
-        sys.stdout.flush()
-        agent.learn(
-            steps - agent.num_timesteps,
-            callback=[FeedbackCallback(wait=True), SaveRunCallback(folder / "run", every=128)],
-            reset_num_timesteps=False,
-        )
+        agent.learn(steps - agent.num_timesteps, callback=callbacks, reset_num_timesteps=False)
         env.close()
         parameters = [value.detach().numpy().ravel() for value in agent.policy.parameters()]
         np.save(folder / "parameters.npy", np.concatenate(parameters))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], *(int(word) for word in sys.argv[3:]))

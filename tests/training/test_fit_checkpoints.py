@@ -1,10 +1,8 @@
 """A fit that was stopped goes on to the same numbers, to the last bit."""
 
-import random
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers import killable_fit
 from helpers.killable_fit import CONFIGS, fit, parts
-from helpers.waiting import wait_until
 from preferl.errors import CheckpointError, ConfigError
 from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
 from preferl.training.reward_function import RewardFunction
-from preferl.versioned import versions
+from preferl.versioned import is_left, names_in, versions
 
 KINDS = list(CONFIGS)
+TESTS = Path(__file__).parents[1]
 
 
 class StoppedError(Exception):
@@ -108,31 +105,19 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_that_was_killed_comes_to_the_same(tmp_path, kind):
-    """Killed six times, each at some moment after it has got further."""
+    """Killed six times, each after it has got further: between epochs, and while it saves."""
     model, report = fit(kind)
     save_reward(tmp_path / "expected", RewardFunction(model, likelihood=report.likelihood))
-    program = [
-        sys.executable,
-        killable_fit.__file__,
-        str(tmp_path),
-        kind,
-    ]
-    moment, kills = random.Random(0), 0
-    for _ in range(6):
-        kept = tmp_path / "checkpoints"
-        reached = max(versions(kept), default=0)
-        child = subprocess.Popen(program)
-        wait_until(
-            lambda: child.poll() is not None or max(versions(kept), default=0) > reached  # noqa: B023
-        )
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=moment.uniform(0, 0.1))
-        if child.poll() is None:
-            child.send_signal(signal.SIGKILL)
-            kills += 1
-        child.wait(timeout=60)
-    subprocess.run(program, check=True, timeout=120)
-    assert kills >= 3
+    program = [sys.executable, "-m", "helpers.killable_fit", str(tmp_path), kind]
+    kept, reached, drafts = tmp_path / "checkpoints", [0], []
+    for touch in (0, 7, 17, 42, 44, 49):  # the checkpoint is in its place from the 43rd on
+        killed = subprocess.run([*program, "2", str(touch)], cwd=TESTS, check=False)
+        assert killed.returncode == -signal.SIGKILL, "it ended by itself"
+        reached.append(max(versions(kept)))
+        drafts.append(any(map(is_left, names_in(kept))))
+    assert reached == sorted(set(reached)), "each one went on from the last"
+    assert drafts == [False, True, True, True, True, True]
+    subprocess.run(program, cwd=TESTS, check=True)
     for name in ("model.safetensors",):
         expected, found = (load_file(tmp_path / one / name) for one in ("expected", "reward"))
         assert expected.keys() == found.keys()

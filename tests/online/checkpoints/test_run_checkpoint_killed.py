@@ -1,10 +1,8 @@
-"""Programs that are killed with -9 at random times, and started again until they are through."""
+"""Programs that are killed with -9 all along the way, and started again until they are through."""
 
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,25 +13,15 @@ from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training.checkpoint_folder import has_run
 
-SECONDS = 120.0
+TESTS = Path(__file__).parents[2]
+TOUCHES = (0, 12, 0, 45, 90, 0, 93, 0)
+"""Of a checkpoint, where the program ends: in its writing, or before it; 91 put it in its place."""
 
 
-@contextmanager
-def running(folder: Path, algorithm: str, steps: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, from its first step on."""
-    command = [sys.executable, killable_run.__file__, str(folder), algorithm, str(steps)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline().startswith(b"after ")
-        yield program
-
-
-def through(folder: Path, algorithm: str, steps: int) -> float:
-    """Let it come to its end; the seconds it took."""
-    with running(folder, algorithm, steps) as program:
-        began = time.monotonic()
-        assert program.wait(SECONDS) == 0
-        return time.monotonic() - began
+def program(*words: object) -> int:
+    """How a program with these words ends."""
+    command = [sys.executable, "-m", "helpers.killable_run", *map(str, words)]
+    return subprocess.run(command, cwd=TESTS, check=False).returncode
 
 
 def answers(folder: Path) -> int:
@@ -43,27 +31,21 @@ def answers(folder: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "steps"), [("PPO", 4_096), ("SAC", 2_000)])
-def test_a_program_killed_at_random_times_comes_to_the_same(tmp_path, algorithm, steps):
+def test_a_program_killed_all_along_the_way_comes_to_the_same(tmp_path, algorithm, steps):
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     for folder in (undisturbed, killed):
         folder.mkdir()
         killable_run.prepare(folder)
-    seconds = through(undisturbed, algorithm, steps)
-    rng = np.random.default_rng(0)
-    kills = answered = 0
-    for after in rng.uniform(0, 0.4 * seconds, 8):
-        with running(killed, algorithm, steps) as program:
-            try:
-                program.wait(float(after))
-            except subprocess.TimeoutExpired:
-                program.kill()
-                kills += 1
+    assert program(undisturbed, algorithm, steps) == 0
+    answered = 0
+    for number, touch in enumerate(TOUCHES, start=1):
+        at = number * steps // (len(TOUCHES) + 1)
+        assert program(killed, algorithm, steps, at, touch) == -signal.SIGKILL, "it ended by itself"
         now = answers(killed)
         assert now >= answered
         answered = now
-    assert kills >= 3
     assert has_run(killed / "run")
-    through(killed, algorithm, steps)
+    assert program(killed, algorithm, steps) == 0
     np.testing.assert_array_equal(
         np.load(killed / "parameters.npy"), np.load(undisturbed / "parameters.npy")
     )
