@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from helpers.numbered_videos import FPS, coded_video, random_segments
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.annotate import AnnotateSettings, create_app
 from preferl.annotate.serve import Server, configured
 from preferl.store.schema import Annotator, Project
@@ -138,7 +138,7 @@ def serving():
     yield start
     for server, thread, listening in running:
         server.stop()
-        thread.join(60)
+        thread.join(SECONDS)
         listening.close()
         assert not thread.is_alive(), "the server did not stop"
 
@@ -158,7 +158,7 @@ def person(chromium, address):
 
     def opened(secret, *, read=True, expected=(), init=None, path="/", **options):
         context = chromium.new_context(viewport=options.pop("viewport", DESKTOP), **options)
-        context.set_default_timeout(60_000)  # a busy machine holds a browser up for seconds
+        context.set_default_timeout(1000 * SECONDS)  # a busy machine holds a browser up for seconds
         contexts.append(context)
         if init:
             context.add_init_script(init)

@@ -13,6 +13,7 @@ import pytest
 
 from helpers.page_requests import form
 from helpers.raw_requests import HOST, Request, Wire
+from helpers.waiting import SECONDS
 from preferl.annotate.limits import MemoryLimits, rates
 from preferl.store.store import Store
 
@@ -154,13 +155,13 @@ def test_news_ends_with_access(study, app, serving, way):
 
         thread = threading.Thread(target=listen, daemon=True)
         thread.start()
-        assert first.wait(10)
+        assert first.wait(SECONDS)
         if way == "end":
             study.store.people.update(person.id, disabled=True)
         else:
             study.invite("ann")
         study.ask(3)
-        thread.join(10)
+        thread.join(SECONDS)
         assert not thread.is_alive()
     assert '"open": 3' not in "".join(told)
 

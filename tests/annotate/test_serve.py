@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.annotate import AnnotateSettings, serve
 from preferl.annotate.serve import Server, address, kept_running
 from preferl.errors import ConfigError
@@ -58,7 +58,7 @@ def test_a_program_from_start_to_interrupt(study):
         )  # an open page keeps nothing up
         stream.readline()
         made.send_signal(signal.SIGINT)
-        out, err = made.communicate(timeout=20)
+        out, err = made.communicate(timeout=SECONDS)
         assert made.returncode == 0, err
         assert out.startswith("2 pairs still to draw, which this program does not")
         assert out.splitlines()[-1].startswith("Stopped. Everything is saved: 0 answers in ")
@@ -74,7 +74,7 @@ def test_the_owners_link_is_on_no_command_line(study, monkeypatch):
             pass
 
         def run(self, sockets):
-            assert held.wait(10)
+            assert held.wait(SECONDS)
 
     def browse(address):
         file = Path(urllib.request.url2pathname(urlsplit(address).path))

@@ -12,7 +12,7 @@ from typing import Self
 
 import pytest
 
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.cli.demo import DemoConfig, demo
 from preferl.errors import ConfigError
 from preferl.store import Store
@@ -95,7 +95,7 @@ def test_an_interrupted_demo_goes_on_with_its_labels(tmp_path):
     ):
         wait_until(person.had_enough.is_set, "nothing was asked")
         program.send_signal(signal.SIGINT)
-        printed, _ = program.communicate(timeout=60)
+        printed, _ = program.communicate(timeout=SECONDS)
     assert program.returncode == 130
     assert "--resume" in printed
     config = DemoConfig(people=True, browser=False, smoke=True, comparisons=8, out=out, resume=True)

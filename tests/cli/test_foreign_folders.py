@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.cli import online
 from preferl.cli.main import main
 from preferl.data import save_episodes
@@ -51,7 +51,9 @@ class Folder:
     def preferl(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command as somebody types it here."""
         command = [sys.executable, "-m", "preferl", *words]
-        return subprocess.run(command, cwd=self.path, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            command, cwd=self.path, capture_output=True, text=True, timeout=SECONDS
+        )
 
 
 @pytest.fixture
@@ -141,7 +143,7 @@ def test_the_page_and_what_it_starts(with_project, trust):
             assert with_project.ran() == (["evilmod"] if trust else [])
         finally:
             page.send_signal(signal.SIGINT)
-            out, err = page.communicate(timeout=60)
+            out, err = page.communicate(timeout=SECONDS)
     assert "Answer here: http" in out, err
     assert page.returncode == 0, err
 

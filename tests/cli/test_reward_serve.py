@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from helpers.waiting import SECONDS
+
 SERVES = '''
 import signal
 import threading
@@ -31,7 +33,7 @@ def serve(config, store, project, *, stop, report_to):
     assert report_to == ()
     with stop.lock:  # as in the middle of `stop.wait`
         signal.raise_signal(signal.SIGTERM)
-    assert stop.wait(30)
+    assert stop.wait(60)
     return 3
 
 
@@ -44,6 +46,6 @@ reward_serve.reward_serve(reward_serve.RewardServeConfig(ServiceConfig(Path("rew
 
 def test_a_signal_in_the_middle_of_a_wait_ends_the_service(tmp_path):
     command = [sys.executable, "-c", SERVES]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     assert "Stopped. The latest reward is version 3." in done.stderr

@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-SECONDS = 60.0
-"""A machine that others use, too, may hold a program up for seconds."""
+SECONDS = 180.0
+"""A slow machine that others use, too, may hold a program up for a minute."""
 
 
 def wait_until(condition, what="the condition", *, seconds=SECONDS, rest=time.sleep):

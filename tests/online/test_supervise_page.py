@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from helpers.waiting import SECONDS
 from preferl.online import supervise
 from preferl.online.supervise import PageProbe
 from preferl.store.status import Status
@@ -67,7 +68,7 @@ def test_the_link_is_said_once_and_again_when_it_changes():
 
 
 def test_whatever_answers_is_not_lost(port, clock):
-    probe = probe_of(f"http://127.0.0.1:{port}/join/a", [], timeout=5.0)
+    probe = probe_of(f"http://127.0.0.1:{port}/join/a", [], timeout=SECONDS)
     clock.now += 0.3
     assert probe.lost() is None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.waiting import SECONDS
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
 from preferl.runs import open_run, require_openable
 from preferl.runs.folder import LOCK
@@ -128,7 +129,7 @@ def test_a_killed_run_leaves_its_folder_free(tmp_path, holder):
 def held_with_children(folder: Path, method: str, ready: object, stop: object) -> None:
     with open_run(folder, config=Fit(), seed=0):
         context = multiprocessing.get_context(method)
-        child = context.Process(target=stop.wait, args=(30,))
+        child = context.Process(target=stop.wait, args=(SECONDS,))
         child.start()
         ready.put(child.pid)
         child.join()
@@ -143,7 +144,7 @@ def test_children_do_not_keep_the_lock_of_a_parent_that_died(tmp_path, method):
         target=held_with_children, args=(tmp_path / "run", method, ready, stop)
     )
     parent.start()
-    child = ready.get(timeout=30)
+    child = ready.get(timeout=SECONDS)
     try:
         with pytest.raises(StorageError, match=f"process {parent.pid} "):
             require_openable(tmp_path / "run", resume=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl import versioned
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import MLPReward, MLPRewardConfig
@@ -293,22 +293,22 @@ def test_closing_waits_for_no_disk_that_hangs(tmp_path, monkeypatch):
 
     def hang(_):
         hangs.set()
-        answers.wait(20)
+        answers.wait()
         return []
 
     monkeypatch.setattr(publishing, "versions", hang)
     others = watchers()
     published = PublishedReward(tmp_path).watch(0.01)
     (hung,) = set(watchers()) - set(others)
-    assert hangs.wait(10)
+    assert hangs.wait(SECONDS)
     closing = threading.Thread(target=published.close, args=(0.05,), daemon=True)
     closing.start()
-    closing.join(5)
+    closing.join(SECONDS)
     closed = not closing.is_alive()
     published.watch(0.01)
     answers.set()
     assert closed
-    hung.join(10)
+    hung.join(SECONDS)
     assert not hung.is_alive(), "it ends once the disk answers, though another one watches"
     published.close()
 

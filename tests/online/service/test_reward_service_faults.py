@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.answered_store import Answering
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
 from preferl.store.store import Store
@@ -91,9 +91,10 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
             service = processes.Process(target=serve, args=(folder, out), daemon=True)
             service.start()
             known = max(versions(out), default=0)
-            alive = time.monotonic() + 60
-            while max(versions(out), default=0) == known and time.monotonic() < alive:
-                go_on(world)
+            wait_until(
+                lambda: go_on(world) or max(versions(out), default=0) > known,  # noqa: B023
+                "another version",
+            )
             moment = time.monotonic() + rng.uniform(0.0, 0.5)
             while time.monotonic() < moment:
                 go_on(world)
@@ -122,7 +123,7 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
         service.kill()
         service.join()
         stop.set()
-        reader.join(10)
+        reader.join(SECONDS)
         assert {kind for kind, _ in told} == {"version"}, told
         assert [number for _, number in told] == sorted({number for _, number in told})
         assert rewards[-1].version == max(versions(out)) == told[-1][1]

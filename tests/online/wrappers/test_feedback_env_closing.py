@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.errors import DataError, SpaceError, StorageError
 from preferl.models import MLPRewardConfig, build_reward_model
 from preferl.online import FeedbackVecEnv, FeedbackVectorEnv, HumanPreferencesEnvWrapper
@@ -109,21 +109,21 @@ def test_a_disk_that_hangs_is_not_waited_for(
 
     def hang(_: Any) -> list[int]:
         hangs.set()
-        answers.wait(20)
+        answers.wait()
         return []
 
     reader = PublishedReward(tmp_path / "rewards")
     asking = wrapped(kind, env, feedback=feedback, rewards=reader)
     monkeypatch.setattr(publishing, "versions", hang)
     (thread,) = begun()
-    assert hangs.wait(10)
+    assert hangs.wait(SECONDS)
     closing = threading.Thread(target=asking.close, args=(0.1,), daemon=True)
     closing.start()
-    closing.join(5)
+    closing.join(SECONDS)
     closed = env.closed and not closing.is_alive()
     answers.set()
     assert closed
-    thread.join(10)
+    thread.join(SECONDS)
     assert not thread.is_alive(), "it ends once the disk answers"
 
 

@@ -12,7 +12,7 @@ import av
 import numpy as np
 import pytest
 
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, StorageError
 from preferl.shapes import Array
@@ -133,7 +133,7 @@ def test_stopping_leaves_a_clip_as_it_was(store: Store) -> None:
             worker.stop()
 
     worker.round()
-    worker.wait(60)
+    worker.wait(SECONDS)
     assert worker.stopped
     states = [store.clips.get(project.id, clip) for clip in clips]
     assert [row and row.video for row in states] == ["none", "none"]
@@ -176,7 +176,7 @@ def test_serving_tries_again_what_failed(tmp_path: Path) -> None:
     assert serve_rendering(tmp_path, once=True) == (0, 0)
     thread = threading.Thread(target=serve_rendering, args=(tmp_path,), kwargs={"once": True})
     thread.start()
-    thread.join(20)
+    thread.join(SECONDS)
     assert not thread.is_alive()
     with pytest.raises(ConfigError, match="function"):
         serve_rendering(tmp_path, function="math:pi")
@@ -199,7 +199,7 @@ def test_the_process_draws_until_it_is_told_to_end_and_loads_no_torch(tmp_path: 
             for clip in clips:
                 wait_until(store.clips.video_path(project.id, clip).is_file)
             process.send_signal(signal.SIGTERM)
-            said, _ = process.communicate(timeout=30)
+            said, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
     assert json.loads(said) == [[2, 0], []]
 
@@ -210,9 +210,9 @@ def test_the_process_ends_with_the_one_it_belongs_to(tmp_path: Path) -> None:
         project, clips = asked(store, pendulums(2), frames=PENDULUM)
         # A process that starts the worker in the background, and is killed.
         starts = (
-            "import subprocess, sys, time\n"
+            "import signal, subprocess, sys\n"
             "print(subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).pid, flush=True)\n"
-            "time.sleep(60)"  # until it is killed
+            "signal.pause()"  # until it is killed
         )
         command = [sys.executable, "-c", starts, SERVE, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as between:
