@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from preferl.online import OnlineConfig, PPOConfig, run_online
+from preferl import OnlineConfig, PPOConfig, run_online
 
 
 class Courtyard(gymnasium.Env):

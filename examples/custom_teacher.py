@@ -7,10 +7,9 @@ import argparse
 
 import numpy as np
 
+from preferl import OnlineConfig, evaluate_policy, learn_from_preferences
 from preferl.configs import from_json
 from preferl.data import Clips
-from preferl.evaluation import evaluate_policy
-from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.presets import load_preset
 from preferl.testing import check_teacher
 

@@ -11,9 +11,7 @@ import time
 
 import gymnasium
 
-from preferl.online import HumanPreferencesEnvWrapper
-from preferl.store.feedback import StoredFeedback
-from preferl.store.store import Store
+from preferl import HumanPreferencesEnvWrapper, Store, StoredFeedback
 
 LOGS, ENV = "drlhp_logs", "Pendulum-v1"
 
@@ -21,8 +19,8 @@ LOGS, ENV = "drlhp_logs", "Pendulum-v1"
 def collect(answers: int, *, smoke: bool) -> None:
     """Act at random until so many answers are there."""
     with Store.open(LOGS) as store:
-        if not store.projects.all():
-            store.projects.create("drlhp", fps=20, frames={"kind": "env", "env_id": ENV})
+        frames = {"kind": "env", "env_id": ENV}
+        store.projects.create("drlhp", exist_ok=True, fps=20, frames=frames)
         feedback = StoredFeedback(store, "drlhp")
         env = HumanPreferencesEnvWrapper(
             gymnasium.make(ENV),

@@ -10,8 +10,7 @@ from drlhp_collect import ENV, collect
 from drlhp_train import REWARDS, train
 from stable_baselines3 import PPO
 
-from preferl.evaluation import evaluate_policy
-from preferl.online import HumanPreferencesEnvWrapper
+from preferl import HumanPreferencesEnvWrapper, evaluate_policy
 
 
 def main(steps: int) -> None:

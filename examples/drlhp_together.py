@@ -16,18 +16,8 @@ import numpy as np
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
-from preferl.online import (
-    FeedbackCallback,
-    FeedbackVecEnv,
-    SaveRunCallback,
-    has_run,
-    make_environments,
-    resume_run,
-    use_threads,
-)
-from preferl.online.supervise import launch
-from preferl.store.feedback import StoredFeedback
-from preferl.store.store import Store
+from preferl import FeedbackCallback, FeedbackVecEnv, Store, StoredFeedback, launch
+from preferl.online import SaveRunCallback, has_run, make_environments, resume_run, use_threads
 
 LOGS = Path("drlhp_logs")
 ENV = "Pendulum-v1"
@@ -87,13 +77,13 @@ def main(*, smoke: bool) -> None:
     if smoke:
         options += ("--epochs", "2", "--initial-epochs", "2")
     with Store.open(LOGS) as store:
-        if not store.projects.all():
-            store.projects.create(
-                "pendulum",
-                question="Which pendulum is better at standing upright?",
-                fps=20,
-                frames={"kind": "env", "env_id": ENV},
-            )
+        store.projects.create(
+            "pendulum",
+            exist_ok=True,  # when the script is started again
+            question="Which pendulum is better at standing upright?",
+            fps=20,
+            frames={"kind": "env", "env_id": ENV},
+        )
         feedback = StoredFeedback(store, "pendulum")
         env = FeedbackVecEnv(
             make_environments(ENV, 4, seed=0),

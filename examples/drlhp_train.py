@@ -13,11 +13,16 @@ import gymnasium
 import numpy as np
 from drlhp_collect import ENV, LOGS, collect
 
-from preferl.data import split
-from preferl.models import MLPReward, MLPRewardConfig
-from preferl.store.feedback import StoredFeedback
-from preferl.store.store import Store
-from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
+from preferl import (
+    MLPReward,
+    MLPRewardConfig,
+    RewardFunction,
+    RewardTrainer,
+    RewardTrainerConfig,
+    Store,
+    StoredFeedback,
+    split,
+)
 from preferl.training.publish import publish
 
 REWARDS = Path(LOGS) / "rewards"

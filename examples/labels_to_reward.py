@@ -14,18 +14,21 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from preferl.data import split
-from preferl.data.sources import load_demonstrations, load_labels
-from preferl.evaluation import evaluate_reward
-from preferl.models import MLPReward, MLPRewardConfig, infer_spaces
-from preferl.training import (
+from preferl import (
+    MLPReward,
+    MLPRewardConfig,
     RewardFunction,
     RewardTrainer,
     RewardTrainerConfig,
+    evaluate_reward,
+    load_labels,
     load_reward,
     relabel,
     save_reward,
+    split,
 )
+from preferl.data.sources import load_demonstrations
+from preferl.models import infer_spaces
 
 # %% [markdown]
 # ## The files

@@ -1,6 +1,6 @@
 """PPO in one file, in the style of CleanRL, rewarded by what is learned from people's answers.
 
-python examples/own_training_loop.py [--steps N] [--smoke]
+python examples/own_training_loop.py [--steps N] [--script] [--smoke]
 
 The eight lines that end with `# +` are all that preferl adds. Without them, the loop learns from
 the environment's own reward.
@@ -70,7 +70,7 @@ def update(agent: Agent, optimiser: torch.optim.Optimizer, rollout: list, last: 
             optimiser.step()
 
 
-def main(steps: int, *, smoke: bool) -> None:
+def main(steps: int, *, script: bool) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)  # more are slower for networks this small, beside other programs
     modes = {"autoreset_mode": AutoresetMode.SAME_STEP}
@@ -78,11 +78,11 @@ def main(steps: int, *, smoke: bool) -> None:
     agent = Agent(envs)
     optimiser = torch.optim.Adam(agent.parameters(), lr=LEARNING_RATE)
     with Store.open(RUN) as store:  # +
-        if not store.projects.all():  # +
-            store.projects.create("pendulum", fps=20, frames={"kind": "env", "env_id": ENV})  # +
+        frames = {"kind": "env", "env_id": ENV}  # +
+        store.projects.create("pendulum", exist_ok=True, fps=20, frames=frames)  # +
         feedback = StoredFeedback(store)  # +
-        envs = FeedbackVectorEnv(envs, feedback, RUN / "rewards", synthetic_preferences=smoke)  # +
-        with launch(RUN, "pendulum", RUN / "rewards", page=not smoke):  # +
+        envs = FeedbackVectorEnv(envs, feedback, RUN / "rewards", synthetic_preferences=script)  # +
+        with launch(RUN, "pendulum", RUN / "rewards", page=not script):  # +
             high = envs.single_action_space.high
             observation = torch.as_tensor(envs.reset(seed=0)[0])
             for done in range(0, steps, NUM_ENVS * NUM_STEPS):
@@ -109,6 +109,8 @@ def main(steps: int, *, smoke: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1_000_000, help="of all environments together")
+    parser.add_argument("--script", action="store_true", help="a script answers, not people")
     parser.add_argument("--smoke", action="store_true", help="a script answers, a few seconds long")
     arguments = parser.parse_args()
-    main(20_480 if arguments.smoke else arguments.steps, smoke=arguments.smoke)
+    steps = 20_480 if arguments.smoke else arguments.steps
+    main(steps, script=arguments.script or arguments.smoke)

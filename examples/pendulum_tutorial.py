@@ -12,18 +12,22 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
-from preferl.models import MLPReward, MLPRewardConfig
-from preferl.online import (
+from preferl import (
     FeedbackVecEnv,
+    InstantFeedback,
+    MLPReward,
+    MLPRewardConfig,
     OnlineConfig,
     PPOConfig,
+    RewardTrainer,
+    RewardTrainerConfig,
     SB3Learner,
+    ScriptedTeacher,
+    UniformPairs,
     learn_from_preferences,
-    make_environments,
 )
+from preferl.online import make_environments
 from preferl.online.algorithms import build_algorithm
-from preferl.training import RewardTrainer, RewardTrainerConfig
 
 # %% [markdown]
 # ## The agent

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from preferl.online import launch as launch
     from preferl.online import learn_from_preferences as learn_from_preferences
     from preferl.online import load_policy as load_policy
+    from preferl.online import run_online as run_online
     from preferl.online import save_policy as save_policy
     from preferl.store import Store as Store
     from preferl.store import StoredFeedback as StoredFeedback

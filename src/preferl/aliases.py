@@ -60,7 +60,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         **_moved("preferl.online.wrappers.feedback_config", "BeforeFirstReward"),
         **_moved("preferl.online.wrappers.feedback_config", "VariableLengthWarning"),
         **_moved("preferl.online.wrappers.feedback_core", "FeedbackCore"),
-        **_moved("preferl.online.wrappers.feedback_env", "EpisodeRecorder RecordsStates"),
+        **_moved("preferl.online.wrappers.feedback_env", "EpisodeRecorder"),
         **_moved("preferl.online.wrappers.query_worker", "QueryCounts QueryWorker"),
         **_moved("preferl.online.wrappers.replay", "relabel_replay"),
         **_moved("preferl.online.wrappers.reward_computer", "WindowReward"),

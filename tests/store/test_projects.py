@@ -65,6 +65,17 @@ def test_a_project_has_its_settings_and_a_title(store):
     assert [project.slug for project in store.projects.all()] == ["door-1", "door-2"]
 
 
+def test_a_script_that_creates_its_project_can_be_started_again(store):
+    first = store.projects.create("dots", exist_ok=True, fps=15)
+    store.projects.update(first.id, question="Which is nearer?")  # as on the overview
+    again = store.projects.create("dots", exist_ok=True, fps=20)
+    assert (again.id, again.fps, again.question) == (first.id, 15, "Which is nearer?")
+    with pytest.raises(ConfigError, match="fps: expected"):
+        store.projects.create("dots", exist_ok=True, fps=0)
+    with pytest.raises(ConfigError, match="exist_ok=True"):
+        store.projects.create("dots")
+
+
 def test_short_names(store):
     for slug in ("a" * 60, "7", "a-1-b"):
         assert store.projects.create(slug).slug == slug

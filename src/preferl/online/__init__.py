@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from preferl.online.wrappers.exploration import ExplorationPolicy as ExplorationPolicy
     from preferl.online.wrappers.feedback_config import FeedbackConfig as FeedbackConfig
     from preferl.online.wrappers.feedback_env import FeedbackVecEnv as FeedbackVecEnv
+    from preferl.online.wrappers.feedback_env import RecordsStates as RecordsStates
     from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv as FeedbackVectorEnv
     from preferl.online.wrappers.gymnasium_envs import (
         HumanPreferencesEnvWrapper as HumanPreferencesEnvWrapper,

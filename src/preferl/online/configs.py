@@ -138,7 +138,7 @@ class OnlineConfig(EnvConfig, QueryConfig):
     Attributes:
         environments: how many copies act in parallel.
         vec_env: "dummy" steps the copies in turn, "subproc" each in a process of its own, which
-            pays off where a step takes milliseconds. Scripts then need
+            is faster where a step takes milliseconds. Scripts then need
             `if __name__ == "__main__":`.
         steps: environment steps in all, exploration included.
         comparisons: queries in all; 0 where a warm start is all that is learned from.

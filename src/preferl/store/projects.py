@@ -64,10 +64,19 @@ class Projects:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, slug: str, settings: ProjectSettings | None = None, **more: Any) -> Project:
+    def create(
+        self,
+        slug: str,
+        settings: ProjectSettings | None = None,
+        *,
+        exist_ok: bool = False,
+        **more: Any,
+    ) -> Project:
         """Add a project; it asks by `settings`, or by fields of `ProjectSettings` as keywords.
 
-        Its short name, `slug`, has small letters, digits and hyphens.
+        Its short name, `slug`, has small letters, digits and hyphens. With `exist_ok`, a project
+        that has the name already is returned with the settings it has, so that a script that
+        creates its project can be started again.
 
         Raises:
             ConfigError: a short name that is taken or malformed, or settings out of range.
@@ -82,7 +91,10 @@ class Projects:
                 project = Project(slug=slug, created_at=clock(session), **columns)
                 session.add(project)
         except IntegrityError as error:
-            fix, got = "Choose another one, or go on with that project.", f"{slug}, which exists"
+            if exist_ok:
+                return self.get(slug)
+            fix = "Choose another one, or go on with that project (in Python: exist_ok=True)."
+            got = f"{slug}, which exists"
             raise ConfigError.mismatch(
                 "project", expected="a new name", got=got, fix=fix
             ) from error
