@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.hostile_files import BOMBS
 
-MOST_MEGABYTES, MOST_SECONDS = 200, 2
+MOST_MEGABYTES, MOST_SECONDS = 200, 6  # of processor time: the slowest took 1.1 beside other work
 
 
 def test_hostile_files_are_refused_in_bounds():

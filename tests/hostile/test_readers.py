@@ -18,7 +18,7 @@ from helpers.valid_files import VALID
 
 NIGHTLY = os.environ.get("PREFERL_NIGHTLY") == "1"
 EXAMPLES = 300 if NIGHTLY else 3
-MOST_MEGABYTES, MOST_SECONDS = 200, 2
+MOST_MEGABYTES, MOST_SECONDS = 200, 6  # of processor time: the slowest took 1.1 beside other work
 
 HOSTILE: list[Any] = [
     *(
