@@ -1,12 +1,15 @@
 """Answers that left no time to look: told from how long the clips are."""
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 import preferl.annotate
 from preferl.store.questions import GREATEST_SPEED
+from preferl.store.store import Store
 from preferl.testing.feedback_contracts import example_segments
 
 PLAYER = Path(preferl.annotate.__file__).parent / "static" / "player.js"
@@ -34,6 +37,22 @@ def test_the_longer_clip_at_the_greatest_speed_is_the_least_time(store):
     least = 1000 * (steps[pairs].max(1) - 1) / 10 / 2
     np.testing.assert_array_equal(votes.least_ms, [least[0], least[2], np.nan])
     assert votes.too_fast.tolist() == [True, True, False], "the last one had been seen before"
+
+
+def test_no_more_are_asked_than_a_project_may_have(open_store):
+    stores = [open_store() for _ in range(3)]
+    project = stores[0].projects.create("dots").id
+    segments, together = example_segments(0), threading.Barrier(3)
+    pairs = np.array([(i, j) for i in range(8) for j in range(i)][:6])
+
+    def ask(store: Store) -> int:
+        together.wait()
+        return sum(len(store.questions.ask(project, segments, pairs, most=20)) for _ in range(3))
+
+    with ThreadPoolExecutor() as pool:
+        asked = list(pool.map(ask, stores))
+    assert sum(asked) == len(stores[0].questions.asked(project)) == 20
+    assert stores[0].questions.ask(project, segments, pairs, most=20) == []
 
 
 def test_pairs_that_come_back_are_not_judged(store):

@@ -23,7 +23,7 @@ from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError
 from preferl.shapes import leaves
 from preferl.store.database import MOST_PARAMETERS, Database, clock, rows_among
-from preferl.store.schema import Clip, Query
+from preferl.store.schema import Clip, Project, Query
 
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -82,6 +82,7 @@ class ClipStore:
             alike = {"project_id": project_id, "kind": kind, "shard": shard, "detail": detail}
             steps = segments.real[rows].tolist()
             with self._database.write() as session:
+                locked_project(session, project_id)
                 at, known = clock(session), known_clips(session, project_id, fresh)
                 session.add_all(
                     Clip(id=name, row=row, steps=steps[row], created_at=at, **alike)
@@ -251,6 +252,11 @@ def newest_episodes(project_id: int) -> Select[Clip]:
     """Whole episodes, the newest first."""
     statement = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
     return statement.order_by(Clip.created_at.desc(), Clip.id)
+
+
+def locked_project(session: Session, project_id: int) -> Project:
+    """A project's row, locked so that programs which look and then add take turns."""
+    return session.get_one(Project, project_id, with_for_update={"key_share": True})
 
 
 def known_clips(session: Session, project_id: int, names: Iterable[str]) -> dict[str, bool]:

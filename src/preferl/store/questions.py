@@ -13,7 +13,7 @@ from preferl.data.segments import Segments, sample_segments
 from preferl.errors import DataError, FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import FloatArray, IntArray
-from preferl.store.clips import ClipStore, clip_ids, known_clips
+from preferl.store.clips import ClipStore, clip_ids, known_clips, locked_project
 from preferl.store.database import Database, now, rows_among
 from preferl.store.quality.votes import Votes
 from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
@@ -22,10 +22,6 @@ from preferl.store.statements import LATEST
 GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
 
 WINDOWS_PER_PAIR: Final = 20  # drawn for each known pair: of the best and the worst twentieth
-
-
-ONE_AT_A_TIME: Final = {"key_share": True}
-"""Lock of a project's row while queries are counted and added; answers do not wait for it."""
 
 
 class QueryDetails(TypedDict, total=False):
@@ -76,7 +72,7 @@ class Questions:
         purpose = details.get("purpose", "ask")
         scores, known, about = details.get("scores"), details.get("known"), details.get("details")
         with self._database.write() as session:
-            project = session.get_one(Project, project_id, with_for_update=ONE_AT_A_TIME)
+            project = locked_project(session, project_id)
             if (most := details.get("most")) is not None:  # other programs may be asking, too
                 learned = (Query.project_id == project_id, Query.purpose == "ask")
                 asked = session.scalar(select(func.count()).select_from(Query).where(*learned))
