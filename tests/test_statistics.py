@@ -70,17 +70,17 @@ def test_bootstrap_holds_the_mean_and_shrinks(rng: np.random.Generator) -> None:
     assert bootstrap_interval(np.array([3.0]), rng) == (3.0, 3.0)
 
 
-@pytest.mark.parametrize(("freedom", "within"), [(2, 0.02), (3, 5e-3), (4, 2e-3), (8, 2e-4)])
-def test_quantiles_of_students_t(freedom: int, within: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=within)
+@pytest.mark.parametrize("freedom", [1, 1.2, 1.9, 2, 2.5, 4, 8, 39, 41, 1e3, 1e9])
+def test_quantiles_of_students_t(freedom: float) -> None:
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=2e-4)
 
 
-@pytest.mark.parametrize(("count", "within"), [(2, 1e-9), (3, 0.02), (5, 2e-3), (30, 1e-5)])
-def test_intervals_of_means_like_scipy(count: int, within: float, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("count", [2, 3, 5, 30])
+def test_intervals_of_means_like_scipy(count: int, rng: np.random.Generator) -> None:
     values = rng.normal(3.0, 2.0, count)
     expected = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
     half = (expected[1] - expected[0]) / 2
-    assert mean_interval(values) == pytest.approx(expected, abs=within * half)
+    assert mean_interval(values) == pytest.approx(expected, abs=1e-6 * half)
 
 
 def test_a_single_run_shows_no_spread() -> None:

@@ -4,11 +4,13 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from preferl.errors import ConfigError, DataError
 from preferl.evaluation.curve import EVALUATIONS, Evaluation, Evaluator, in_step, often
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.summary import evaluation_curve
+from preferl.statistics import mean_interval
 
 
 def evaluation(step, *returns, success=None):
@@ -49,13 +51,30 @@ def test_agents_are_pooled_at_steps_that_they_share():
     assert in_step([]) == in_step([one, []]) == []
 
 
-def test_a_curve_has_a_line_per_agent_and_the_interval_of_all_episodes():
-    runs = [[evaluation(10, 1.0, 3.0), evaluation(20, 5.0)], [evaluation(10, 7.0)]]
+def test_a_curve_has_a_line_per_agent_and_the_interval_over_agents():
+    runs = [[evaluation(10, 1.0, 3.0), evaluation(20, 5.0)], [evaluation(10, 7.0, 7.0)]]
     curve = evaluation_curve("taught", runs)
     assert curve.steps.tolist() == [10]
     assert curve.values.tolist() == [[2.0], [7.0]]
-    low, high = curve.interval[:, 0]
-    assert 1.0 <= low < 11 / 3 < high <= 7.0
+    expected = stats.t.interval(0.95, 1, 4.5, stats.sem([2.0, 7.0]))
+    assert curve.interval[:, 0] == pytest.approx(expected)
+
+
+def test_more_episodes_make_agents_no_surer():
+    few = [evaluation(10, *[mean] * 5) for mean in (1.0, 2.0, 3.0)]
+    many = [evaluation(10, *[mean] * 500) for mean in (1.0, 2.0, 3.0)]
+    few, many = (Evaluation.pooled(several) for several in (few, many))
+    assert few.interval == many.interval == mean_interval(np.array([1.0, 2.0, 3.0]))
+    metrics = many.metrics()
+    assert (metrics["eval/mean_reward_low"], metrics["eval/mean_reward_high"]) == many.interval
+    assert many.in_words.endswith("1,500 episodes of 3 agents)")
+
+
+def test_the_curve_of_one_agent_has_the_interval_over_its_episodes():
+    one = evaluation(10, 1.0, 3.0, 8.0)
+    assert Evaluation.pooled([one]).interval == one.interval == one.report.interval
+    curve = evaluation_curve("taught", [[one]])
+    assert tuple(curve.interval[:, 0]) == one.report.interval
 
 
 def test_the_usual_number_of_evaluations():

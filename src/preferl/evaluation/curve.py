@@ -16,6 +16,7 @@ from preferl.errors import DataError, require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.reading import reading
+from preferl.statistics import mean_interval
 from preferl.training.generators import generators_left_alone
 
 EVALUATIONS: Final = 10
@@ -25,18 +26,34 @@ EVALUATIONS: Final = 10
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A policy's episodes after so many steps, or updates, of learning."""
+    """A policy's episodes after so many steps, or updates, of learning.
+
+    Attributes:
+        step: how many those are.
+        report: the episodes.
+        means: the mean return of each agent, where several are `pooled`.
+    """
 
     step: int
     report: PolicyReport
+    means: tuple[float, ...] = ()
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the mean return: over agents (Student's t), or over one's episodes.
+
+        Episodes of one agent do not show how much another seed would change the mean, so that an
+        interval over the episodes of all agents would be too narrow.
+        """
+        return mean_interval(np.array(self.means)) or self.report.interval
 
     def metrics(self, prefix: str = "eval") -> dict[str, float]:
         """Numbers for a metric sink, by the names of stable-baselines3's `EvalCallback`.
 
-        `eval/mean_reward` is the mean return of whole episodes. The ends of its 95 % interval over
-        episodes, and how many these are, are beside it.
+        `eval/mean_reward` is the mean return of whole episodes. The ends of its 95 % interval, and
+        how many episodes these are, are beside it.
         """
-        report, (low, high) = self.report, self.report.interval
+        report, (low, high) = self.report, self.interval
         values = {
             "mean_reward": report.mean,
             "mean_reward_low": low,
@@ -55,10 +72,11 @@ class Evaluation:
         >>> Evaluation(100, report).in_words
         'return -13.0 (95 % interval -15.0 to -11.0, 3 episodes)'
         """
-        returned, count = self.report.mean, self.report.episodes
+        returned, count = self.report.mean, f"{self.report.episodes:,} episodes"
+        count += f" of {len(self.means)} agents" if len(self.means) > 1 else ""
         digits = 1 if abs(returned) >= 10 else 2
-        mean, low, high = (f"{each:,.{digits}f}" for each in (returned, *self.report.interval))
-        return f"return {mean} (95 % interval {low} to {high}, {count} episodes)"
+        mean, low, high = (f"{each:,.{digits}f}" for each in (returned, *self.interval))
+        return f"return {mean} (95 % interval {low} to {high}, {count})"
 
     def to_json(self) -> dict[str, Any]:
         """Step, summary and episodes as plain numbers and lists."""
@@ -72,7 +90,12 @@ class Evaluation:
 
     @classmethod
     def pooled(cls, several: Iterable[Self]) -> Self:
-        """Evaluations of several agents at the same step as one, of all their episodes."""
+        """Evaluations of several agents at the same step as one, of all their episodes.
+
+        >>> low, high = (Evaluation(9, PolicyReport(np.full(2, m), np.full(2, 5))) for m in (1, 3))
+        >>> Evaluation.pooled([low, high]).in_words
+        'return 2.00 (95 % interval -10.71 to 14.71, 4 episodes of 2 agents)'
+        """
         steps, reports = zip(*((one.step, one.report) for one in several), strict=True)
         success = [report.success for report in reports if report.success is not None]
         return cls(
@@ -82,6 +105,7 @@ class Evaluation:
                 np.concatenate([report.lengths for report in reports]),
                 np.concatenate(success) if len(success) == len(reports) else None,
             ),
+            tuple(report.mean for report in reports),
         )
 
 

@@ -44,6 +44,11 @@ def fitted(
     return agent, updates
 
 
+def test_the_last_update_is_reported_whatever_its_number() -> None:
+    assert fitted({}, steps=5, every=2)[1] == [2, 4, 5]
+    assert fitted({}, steps=4, every=2)[1] == [2, 4]
+
+
 def parameters_of(agent: DecisionTransformer) -> np.ndarray:
     return np.concatenate([p.numpy().ravel() for p in agent.policy().parameters.values()])
 

@@ -24,11 +24,12 @@ from preferl.errors import (
     StorageError,
 )
 from preferl.evaluation import evaluate_policy, make_task_env, task_env
-from preferl.offline import OfflinePolicy
+from preferl.offline import IQLConfig, OfflinePolicy
 from preferl.offline.experiment.curves import FIRST_EPISODE
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import read_jsonl
 from preferl.runs import read_run
+from preferl.statistics import mean_interval
 from preferl.training import load_reward, relabel
 
 
@@ -103,6 +104,9 @@ def test_metrics_are_means_over_the_seeds_of_an_arm(finished):
     by_agent = finished[1]["evaluations"].values()
     means = np.mean([[one["mean"] for one in of] for of in by_agent], axis=0)
     assert shown[np.isfinite(shown)] == pytest.approx(means)
+    low = metrics["eval/learned/mean_reward_low"]
+    last = mean_interval(np.array([of[-1]["mean"] for of in by_agent]))  # over agents
+    assert low[np.isfinite(low)][-1] == pytest.approx(last[0])
     assert list((out / "tensorboard").glob("events*"))
 
 
@@ -148,7 +152,7 @@ def test_the_agents_of_the_learned_reward_are_evaluated_while_they_learn(finishe
     out, result, _ = finished
     assert list(result["evaluations"]) == ["learned-0", "learned-1"]
     for agent, found in result["evaluations"].items():
-        assert [one["step"] for one in found] == [10, 20, 30]
+        assert [one["step"] for one in found] == list(range(3, 31, 3))
         assert {one["episodes"] for one in found} == {2}
         file = json.loads((out / f"curves/{agent}.json").read_text())
         assert file == {"evaluations": found}
@@ -174,6 +178,14 @@ def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path, ev
     for policy in sorted((finished[0] / "policies").iterdir()):
         file = f"policies/{policy.name}/policy.safetensors"
         assert (tmp_path / "run" / file).read_bytes() == (finished[0] / file).read_bytes()
+
+
+def test_evaluations_are_as_many_updates_apart_as_was_asked(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(IQLConfig, "every", 2)  # more reports than evaluations
+    config, seen = config_of(data, controls=False, steps=11, episodes=1, eval_every=4), []
+    how = {"seeds": (0,), "checkpoint_every": 100}
+    run(config, tmp_path / "run", on_evaluation=lambda _, one: seen.append(one.step), **how)
+    assert seen == [4, 8, 11]
 
 
 @pytest.fixture

@@ -101,15 +101,15 @@ def test_all_arms_are_there_and_what_was_asked(finished) -> None:
     assert not list((out / "training").iterdir())
     assert list(result["evaluations"]) == ["learned-0", "learned-1"]
     for found in result["evaluations"].values():
-        assert [one["step"] for one in found] == [6]
+        assert [one["step"] for one in found] == [1, 2, 3, 4, 5, 6]
     rows = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    assert sum("eval/learned-1/mean_reward" in row for row in rows) == 1
+    assert sum("eval/learned-1/mean_reward" in row for row in rows) == 6
 
 
 def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path) -> None:
     config = config_of(data, target_return="q0.75", controls=False)
     seen: list[tuple[str, int]] = []
-    for every in (0, 2):
+    for every in (0, 4):
         out = tmp_path / str(every)
         run(
             replace(config, eval_every=every),
@@ -122,7 +122,7 @@ def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path) ->
                 for folder in (out, finished[0])
             )
             assert ours == theirs
-    steps = (2, 4, 6)
+    steps = (4, 6)  # the last one, too
     assert seen == [(name, step) for name in ("learned-0", "learned-1") for step in steps]
 
 

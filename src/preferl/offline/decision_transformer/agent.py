@@ -109,7 +109,7 @@ class DecisionTransformer:
             folder: of checkpoints, to resume from; None keeps none.
             resume: from the last checkpoint in `folder`, if there is one.
             checkpoint_every: updates between two checkpoints.
-            on_progress: called every `every` updates.
+            on_progress: called every `every` updates, and at the end.
             every: updates.
             options: more of Hugging Face's `TrainingArguments`, such as `report_to` or
                 `gradient_accumulation_steps`; those that are set here are refused by name.

@@ -283,8 +283,9 @@ class Hooks(TrainerCallback):
         if state.is_world_process_zero:
             self._on_save()
 
-    def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """An update is done."""
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        """An update is done; the last one is reported whatever its number."""
+        control.should_log |= state.global_step == state.max_steps
         if self._module.critics is not None:
             self._module.critics.update(state.global_step / state.max_steps)
 

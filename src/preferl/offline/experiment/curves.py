@@ -64,6 +64,11 @@ class AgentCurves:
             max_steps=config.max_steps,
         )
 
+    @property
+    def every(self) -> int:
+        """Updates from one evaluation to the next; 0 without any."""
+        return self._evaluator.every
+
     def offer(self, agents: Sequence[str], learner: Any, step: int, reward: Reward | None) -> None:
         """Evaluate those of a learner's agents that it is time for.
 
@@ -107,9 +112,10 @@ class AgentCurves:
         """All of them, by agent."""
         return {name: [one.to_json() for one in self.of(name)] for name in self._seeds}
 
-    def _last(self, agent: str) -> int | None:
+    def _last(self, agent: str) -> int:
+        """Updates at its latest evaluation; 0 before the first."""
         before = self.of(agent)
-        return before[-1].step if before else None
+        return before[-1].step if before else 0
 
     def _as_saved(self, policy: Any, seed: int, reward: Reward | None) -> Policy:
         """A policy as it acts once it was saved and is read again."""

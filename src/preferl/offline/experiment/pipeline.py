@@ -257,8 +257,8 @@ class _Stages:
             name = f"{prefix}.safetensors" if kind.together else agents[first]
             state = self.folder.path(f"training/{name}")
             how: dict[str, Any] = {"on_progress": partial(report, learner, first)}
-            if self.config.eval_every:  # evaluations are made at the reports of progress
-                how["every"] = min(self.config.eval_every, kind.every)
+            if self.curves.every:  # evaluations are made at the reports of progress
+                how["every"] = min(self.curves.every, kind.every)
             every = self.checkpoint_every
             learner.learn(self.inputs.episodes, own, state, checkpoint_every=every, **how)
             for path, learned in zip(policies, learner.policies(), strict=True):
