@@ -3,8 +3,9 @@
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Protocol, final
 
@@ -219,6 +220,23 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
             raise DataError.mismatch(what, expected=expected, got=line) from error
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: np.array([row.get(name, math.nan) for row in rows], float) for name in names}
+
+
+def common_series(found: Iterable[tuple[Array, FloatArray]]) -> tuple[Array, FloatArray]:
+    """Several `series` as one: the steps `[n]` that all of them have, and their values `[S, n]`.
+
+    Without any series there are no steps.
+
+    >>> first = np.array([1, 2]), np.array([0.5, 0.4])
+    >>> second = np.array([2, 3]), np.array([0.3, 0.2])
+    >>> [column.tolist() for column in common_series([first, second])]
+    [[2], [[0.4], [0.3]]]
+    """
+    several = list(found)
+    if not several:
+        return np.empty(0), np.empty((0, 0))
+    common = reduce(np.intersect1d, [steps for steps, _ in several])
+    return common, np.stack([values[np.isin(steps, common)] for steps, values in several])
 
 
 def series(columns: Mapping[str, FloatArray], name: str) -> tuple[Array, FloatArray]:

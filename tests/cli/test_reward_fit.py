@@ -1,6 +1,7 @@
 """`preferl reward fit`: answers of each source, settings by name, tracking, and its report."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -171,3 +172,15 @@ def test_a_preset_that_holds_answers_out_names_its_metrics_after_them(data, tmp_
     metrics = read_jsonl(tmp_path / "run/metrics.jsonl")
     assert "reward/validation_loss" in metrics
     assert not [name for name in metrics if "out_of_bag" in name]
+
+
+def test_accuracies_are_those_of_the_epoch_whose_state_remains(data, tmp_path, rng, capsys):
+    (file,) = (tmp_path / "labels").glob("human_label_*")
+    file.write_bytes(pickle.dumps(rng.integers(2, size=60)))  # which can only be learned by heart
+    words = ("--labels", tmp_path / "labels", "--held-out", 0.5, "--epochs", 80, "--hidden", 64)
+    assert fit(*data, *words, "--report-to", "jsonl", "--out", tmp_path / "run") == 0
+    found = result(tmp_path / "run")["fit"]
+    best = found["train_accuracy"][found["best_epoch"] - 1]
+    assert f"{best:.0%}" != f"{found['train_accuracy'][-1]:.0%}"
+    assert f"{best:.0%} of those trained on" in " ".join(capsys.readouterr().out.split())
+    assert f"predicts {best:.0%} of the answers" in (tmp_path / "run/report.html").read_text()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from preferl.evaluation.curve import Evaluation
 from preferl.evaluation.policy import PolicyReport
 from preferl.online import DatasetConfig, OnlineConfig
 from preferl.online.configs import SACConfig
@@ -75,3 +76,14 @@ def offline(path: Path, seeds: dict[int, float], *, policy_name: str = "iql") ->
         (path / "evaluations").mkdir(exist_ok=True)
         (path / f"evaluations/learned-{seed}.json").write_text(json.dumps(policy(mean)))
     return path
+
+
+def evaluations(path: Path, agents: dict[str, dict[int, float]]) -> None:
+    """Mean returns by agent and step, as a run keeps the evaluations of agents that learn."""
+    (path / "curves").mkdir()
+    for agent, means in agents.items():
+        found = [
+            Evaluation(step, PolicyReport(np.array([m - 1, m + 1.0]), np.full(2, 5))).to_json()
+            for step, m in means.items()
+        ]
+        (path / f"curves/{agent}.json").write_text(json.dumps({"evaluations": found}))

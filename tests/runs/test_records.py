@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from helpers import written_runs
 from preferl.errors import StorageError
 from preferl.online import OnlineConfig
+from preferl.reporting import JsonlSink
 from preferl.runs import find_runs, open_run, read_run
 
 HOLD = """
@@ -82,6 +84,54 @@ def test_a_result_may_be_that_of_an_interruption(tmp_path):
         folder.result({"env_steps": 7, "comparisons": 3, "interrupted": True})
     run = read_run(tmp_path / "run")
     assert (run.state, run.steps, run.answers) == ("interrupted", 7, 3)
+
+
+def interrupted(path: Path) -> OnlineConfig:
+    """Leave a run that was interrupted after seven steps and resumed for ten more, in metrics."""
+    config = OnlineConfig()
+    with open_run(path, config=config, seed=0) as folder:
+        folder.result({"env_steps": 7, "comparisons": 3, "seconds": 5.0, "interrupted": True})
+    sink = JsonlSink(path / "metrics.jsonl")
+    sink.log({"feedback/answers": 9}, 17)
+    sink.close()
+    return config
+
+
+def test_an_interrupted_run_that_is_resumed_is_at_work_and_may_fail(tmp_path):
+    path = tmp_path / "run"
+    config = interrupted(path)
+    os.utime(path / "config.json", (1e9, 1e9))
+    with suppress(ZeroDivisionError), open_run(path, config=config, seed=0, resume=True):
+        run = read_run(path)
+        assert (run.state, run.steps, run.answers) == ("running", 17, 9)
+        assert run.seconds < 600, "not since it was begun, years ago"
+        _ = 1 / 0
+    run = read_run(path)
+    assert (run.state, run.note) == ("failed", "ZeroDivisionError: division by zero")
+    assert (run.steps, run.answers, run.seconds) == (17, 9, None)
+
+
+def test_an_interrupted_run_that_is_resumed_may_be_killed(tmp_path):
+    path = tmp_path / "run"
+    interrupted(path)
+    (path / "run.lock").write_text('{"pid": 1, "host": "elsewhere"}')
+    run = read_run(path)
+    assert (run.state, run.note[:7], run.steps) == ("failed", "killed:", 17)
+
+
+def test_an_interrupted_run_shows_what_is_newest(tmp_path):
+    interrupted(tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert (run.state, run.steps, run.answers) == ("interrupted", 17, 9)
+
+
+def test_a_run_with_its_result_is_finished_whatever_follows(tmp_path):
+    path = tmp_path / "run"
+    with suppress(ZeroDivisionError), open_run(path, config=OnlineConfig(), seed=0) as folder:
+        folder.result({"env_steps": 7, "interrupted": False})
+        assert read_run(path).state == "finished"
+        _ = 1 / 0
+    assert read_run(path).state == "finished"
 
 
 def test_an_error_stays_until_the_run_is_resumed(tmp_path):

@@ -121,7 +121,7 @@ def reward_fit(config: FitConfig) -> None:
     if report.held_out_accuracy is not None:
         echo(
             f"Accuracy on decided answers: {report.held_out_in_words}; "
-            f"{report.train_accuracy[-1]:.0%} of those trained on."
+            f"{report.trained_accuracy:.0%} of those trained on."
         )
     echo(
         f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')} · "

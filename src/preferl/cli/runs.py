@@ -16,7 +16,7 @@ from preferl.errors import ConfigError
 from preferl.registry import imported
 from preferl.runs import RunRecord, find_runs, read_run
 from preferl.runs.folder import flat_settings
-from preferl.runs.records import CONTENTS, printable
+from preferl.runs.records import CONTENTS, NOT_SETTINGS, printable
 
 if TYPE_CHECKING:
     from preferl.runs.results import Estimate
@@ -28,8 +28,6 @@ CONFIGS: Final = {
     "DatasetConfig": "preferl.online.configs",
 }
 """Where the dataclass of a run's settings is, for its defaults."""
-
-NOT_SETTINGS: Final = ("out", "resume", "trust")  # where a run lies, and how it was called
 
 LIST_COLUMNS: Final = {
     "run": 0, "kind": 4, "state": 0, "environment or data": 2, "began": 6, "took": 7,
@@ -205,7 +203,7 @@ def _of_answers(accuracy: "Estimate | None") -> str:
     if accuracy is None or accuracy.interval is None:
         return ""
     low, high = accuracy.interval
-    return f" of {accuracy.count:,} answers, 95 % interval {low:.0%} to {high:.0%}"
+    return f" of {accuracy.count:,} {accuracy.of}, 95 % interval {low:.0%} to {high:.0%}"
 
 
 def _count(value: int | None) -> str:

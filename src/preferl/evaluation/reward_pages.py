@@ -38,8 +38,8 @@ def fit_page(
                 "trained on": fit.train_accuracy,
                 fit.validated_on or "left out": fit.validation_accuracy,
             },
-            f"Accuracy by epoch; at the end {fit.train_accuracy[-1]:.0%} of the answers trained "
-            f"on and {fit.held_out_in_words}.",
+            f"Accuracy by epoch; the reward predicts {fit.trained_accuracy:.0%} of the answers "
+            f"trained on and {fit.held_out_in_words}.",
             "Share of decided answers on the side that the reward expects. Left out of training "
             "are held-out answers, or else the third that each member's bootstrap misses.",
         ),

@@ -119,8 +119,8 @@ def open_run(
             (path / FAILURE).unlink(missing_ok=True)
         try:
             yield folder
-        except Exception as error:
-            with suppress(StorageError):  # whoever looks later sees why; a full disk may hide it
+        except Exception as error:  # of any kind: whoever looks at the folder later sees why
+            with suppress(StorageError):  # which a full disk may prevent
                 write_json(path / FAILURE, {"error": f"{type(error).__name__}: {error}"})
             raise
 

@@ -6,7 +6,9 @@ Reading changes nothing, loads no model, and imports nothing that a folder names
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
@@ -20,6 +22,9 @@ from preferl.runs.results import KINDS, Estimate, RunCurve
 
 State = Literal["running", "finished", "interrupted", "failed"]
 """A run that failed ended by an error or was killed; one that was interrupted ended by Ctrl-C."""
+
+NOT_SETTINGS: Final = ("out", "resume", "trust")
+"""Settings of some kinds of runs that say where a run lies and how it was called, and no more."""
 
 CONTENTS: Final = {
     "report.html": "report",
@@ -50,13 +55,13 @@ class RunRecord:
         state: whether it is at work, and how it ended.
         note: which program is at work, or why it failed; else empty.
         began: seconds since the epoch at which its settings were written.
-        seconds: of work, until now where it runs; None if that was not kept.
+        seconds: of work; where it runs, since it was begun or last resumed; None if not kept.
         subject: its environment or data.
         steps: environment steps, updates, epochs or recorded steps, by `steps_of`.
         answers: comparisons it learned from.
         score: of the policy it is about, by the environment's reward, in `unit`.
         beside: scores of the policies beside it, such as that of random actions.
-        accuracy: of the reward, on answers that it was not fitted to where there are some.
+        accuracy: of the reward, on answers that it was not fitted to.
         reward: further numbers of the reward by name, such as its log loss.
         curves: metrics over steps.
         versions: of Python and the packages.
@@ -172,6 +177,8 @@ def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
     with reading(path, expected="the folder of a run", fix=fix, error=StorageError):
         result = read_file(path / "result.json") if (path / "result.json").exists() else {}
         state, note = _state(path, result)
+        if state not in ("finished", "interrupted"):  # the result is older than what came since
+            result = {}
         began = (path / "config.json").stat().st_mtime
         versions = read_file(path / "versions.json") if (path / "versions.json").exists() else {}
         has_metrics = (path / "metrics.jsonl").is_file()
@@ -182,7 +189,7 @@ def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
             path, name, kind, config, about["seed"], state, note, began, versions=versions
         )
         record = replace(record, **read(path, config, result, metrics))
-        seconds = max(time.time() - began, 0.0) if state == "running" else record.seconds
+        seconds = _at_work(path, began) if state == "running" else record.seconds
         subject, note = printable(record.subject), printable(note)
         record = replace(record, seconds=seconds, subject=subject, note=note)
         record.to_json(), record.settings  # whatever is wrong shows now
@@ -190,16 +197,28 @@ def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
 
 
 def _state(path: Path, result: Mapping[str, Any]) -> tuple[State, str]:
+    """The state, and who is at work or why it failed.
+
+    A run that was interrupted has a result as well, which says nothing once it is resumed.
+    """
+    if result and not result.get("interrupted"):
+        return "finished", ""
+    if (path / FAILURE).is_file():
+        return "failed", str(read_file(path / FAILURE).get("error", ""))
     lock = FolderLock(path, LOCK, "run")
     if (holder := lock.holder()) is not None:
         return "running", named(holder)
-    if result:
-        return ("interrupted" if result.get("interrupted") else "finished"), ""
-    if (path / FAILURE).is_file():
-        return "failed", str(read_file(path / FAILURE).get("error", ""))
     if left := lock.left():
         return "failed", f"killed: {named(left)}"
     return "interrupted", ""
+
+
+def _at_work(path: Path, began: float) -> float:
+    """Seconds since the program at work took the folder, which it may have done to resume a run."""
+    holder = FolderLock(path, LOCK, "run").holder() or {}
+    with suppress(ValueError):
+        began = datetime.fromisoformat(str(holder.get("since"))).timestamp()
+    return max(time.time() - began, 0.0)
 
 
 def read_file(path: Path) -> dict[str, Any]:

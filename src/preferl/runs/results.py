@@ -1,7 +1,8 @@
 """Results of each kind of run as the same few numbers: score, accuracy, steps, answers, curves."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
@@ -9,7 +10,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 
 from preferl.reading import read_object
-from preferl.reporting import series
+from preferl.reporting import common_series, series
 from preferl.shapes import Array, FloatArray
 from preferl.statistics import mean_interval, wilson_interval
 
@@ -26,7 +27,7 @@ class Estimate:
     Attributes:
         mean: of `values`, or as it was reported.
         count: how many things it is a mean of; 0 if that is not known.
-        of: what they are: "episodes", "seeds", "answers" or "out-of-bag answers".
+        of: what they are: "episodes", "seeds", or "answers", with a word for which these are.
         interval: 95 % interval; None where nobody knows it.
         values: the single ones, where they were kept.
     """
@@ -43,13 +44,27 @@ UNSEEN: Final = {"held_out": "held-out", "validation": "left-out", "out_of_bag":
 
 
 class RunCurve(NamedTuple):
-    """A metric of a run: what it shows, units of both axes, `[n]` steps and `[n]` values."""
+    """A metric of a run over its steps.
+
+    Attributes:
+        title: what it shows.
+        unit: of the values.
+        x_unit: of the steps.
+        steps: `[n]`.
+        values: `[n]`, or `[S, n]` of several agents.
+        interval: `[2, n]` ends of the 95 % interval of their mean; None where nobody knows it.
+    """
 
     title: str
     unit: str
     x_unit: str
     steps: Array
     values: FloatArray
+    interval: FloatArray | None = None
+
+
+EVALUATED: Final = "Evaluated return while learning"
+"""The curve that agents of every kind have, whatever they learn from."""
 
 
 def _online(_path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
@@ -60,15 +75,15 @@ def _online(_path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
     return {
         "subject": config["env"],
         "seconds": _number(result.get("seconds")),
-        "steps": _count(result.get("env_steps", _last(metrics, "step"))),
-        "answers": _count(result.get("comparisons", _last(metrics, "feedback/answers"))),
+        "steps": _furthest(result.get("env_steps"), _last(metrics, "step")),
+        "answers": _furthest(result.get("comparisons"), _last(metrics, "feedback/answers")),
         "score": policies.pop("taught", None),
         "beside": policies,
         "accuracy": accuracy,
         "reward": reward,
         "curves": _curves(
             metrics,
-            ("eval/mean_reward", "Evaluated return while learning", "return"),
+            ("eval/mean_reward", EVALUATED, "return"),
             ("policy/true_return", "Return of the exploring policy", "return"),
             *(
                 (f"reward/{kind}_accuracy", f"Accuracy on {words} answers", "accuracy")
@@ -82,11 +97,12 @@ def _while_it_runs(metrics: Metrics) -> Estimate | None:
     """The accuracy of a run without a result, on answers that its reward was not fitted to."""
     for kind, words in UNSEEN.items():
         name = f"reward/{kind}_accuracy"
-        share, low, high = (_last(metrics, name + end) for end in ("", "_low", "_high"))
-        if share is not None:
-            count = int(_last(metrics, f"reward/{kind}_answers") or 0)
+        if (share := _last(metrics, name)) is not None:
+            steps, _ = series(metrics, name)
+            beside = (f"{name}_low", f"{name}_high", f"reward/{kind}_answers")
+            low, high, count = (_last(metrics, other, at=steps[-1]) for other in beside)
             interval = None if low is None or high is None else (low, high)
-            return Estimate(share, count, f"{words} answers", interval)
+            return Estimate(share, int(count or 0), f"{words} answers", interval)
     return None
 
 
@@ -99,55 +115,83 @@ def _offline(path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
     seeds = config["seeds"]
     scores = {name: _seeds(path, seeds, name, of[unit]) for name, of in conditions.items()}
     first = next(iter(scores), None)
-    fitted = result.get("reward") or {}
-    on_labels, learned = _reward((fitted.get("on_labels") or {}).get("learned"))
+    fitted, kept = result.get("reward") or {}, path / "fit.json"
+    fit = fitted.get("fit") or (read_object(kept).get("fit") if kept.is_file() else None)
+    # Labels are the answers that the reward was fitted to, unless it was fitted before.
+    on_labels = None if fit else (fitted.get("on_labels") or {}).get("learned")
+    accuracy, reward = _reward(on_labels)
     names = ("env", "task", "demonstrations", "dataset")
     subject = result.get("env") or next(filter(None, map(settings.get, names)), "")
-    policy = str(settings.get("policy", ""))
+    main = "true" if settings.get("reward") == "true" else "learned"
     return {
         "subject": str(subject),
         "seconds": _number(result.get("seconds")),
         "steps": _count(result.get("steps", _last(metrics, "step"))),
         "steps_of": "updates",
-        "answers": _count((result.get("labels") or {}).get("pairs")),
+        "answers": _count((fit or {}).get("pairs")),
         "score": None if first is None else scores.pop(first),
         "unit": unit.replace("_", " "),
         "beside": scores,
-        "accuracy": _of_fit(fitted.get("fit")) or on_labels,
-        "reward": learned | _finite({"spearman": fitted.get("spearman")}),
-        "curves": _curves(
-            metrics,
-            ("eval/learned/mean_reward", "Evaluated return of the learned reward", "return"),
-            ("eval/true/mean_reward", "Evaluated return of the true reward", "return"),
-            (f"{policy}/learned/value", "Expected return of the learned reward", "expected return"),
-            (f"{policy}/learned/policy_loss", "Loss of the policy", "loss"),
-            (f"{policy}/learned-0/loss", "Loss of the first seed", "loss"),
-            ("cloning/cloning/policy_loss", "Loss of cloning", "loss"),
-            x_unit="updates",
+        "accuracy": _of_fit(fit) if fit else accuracy,
+        "reward": reward | _finite({"spearman": fitted.get("spearman")}),
+        "curves": (
+            *_while_they_learn(path),
+            *_curves(
+                metrics,
+                (rf"[^/]+/{main}(-\d+)?/value", f"Expected {main} return", "expected return"),
+                (rf"[^/]+/{main}(-\d+)?/policy_loss", "Loss of the policy", "loss"),
+                (rf"[^/]+/{main}(-\d+)?/loss", "Loss of the agents", "loss"),
+                ("cloning/cloning/policy_loss", "Loss of cloning", "loss"),
+                x_unit="updates",
+            ),
         ),
     }
 
 
-def _fit(_path: Path, config: Json, result: Json, _metrics: Metrics) -> Found:
+def _while_they_learn(path: Path) -> Iterator[RunCurve]:
+    """The evaluations of an offline run's agents, if there are any, with the mean's interval."""
+    files = sorted((path / "curves").glob("*.json"))
+    agents = [{one["step"]: one for one in read_object(file)["evaluations"]} for file in files]
+    steps, means = common_series(
+        (np.array(sorted(of)), np.array([of[step]["mean"] for step in sorted(of)], float))
+        for of in agents
+    )
+    if len(steps):
+        ends = [
+            mean_interval(column) or agents[0][step]["interval"]
+            for step, column in zip(steps, means.T, strict=True)
+        ]
+        yield RunCurve(EVALUATED, "return", "updates", steps, means, np.array(ends, float).T)
+
+
+def _fit(_path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
     fit = result.get("fit") or {}
     places = map(config.get, ("labels", "comparisons", "demonstrations"))
     subject = config.get("project") or config.get("store")
     subject = subject or Path(next(filter(None, places), "")).name
-    curves = []
-    for name, which in (("train", "answers learned from"), ("validation", "left-out answers")):
-        values = np.array(fit.get(f"{name}_accuracy", ()), float)
-        steps, known = np.arange(1, len(values) + 1), np.isfinite(values)
-        if known.any():
-            title = f"Accuracy on {which} by epoch"
-            curves.append(RunCurve(title, "accuracy", "epochs", steps[known], values[known]))
+    accuracy = _of_fit(fit) if fit else _while_it_runs(metrics)
+    if fit:
+        rows = {name: fit.get(f"{name}_accuracy", ()) for name in ("train", "validation")}
+        epochs = np.arange(1.0, 1 + len(rows["train"]))
+        metrics = {f"reward/{n}_accuracy": np.array(row, float) for n, row in rows.items() if row}
+        metrics |= {"step": epochs}
     return {
         "subject": str(subject),
         "seconds": _number(fit.get("seconds")),
-        "steps": _count(fit.get("epochs")),
+        "steps": _count(fit.get("epochs", _last(metrics, "step"))),
         "steps_of": "epochs",
         "answers": _count(fit.get("pairs")),
-        "accuracy": _of_fit(fit),
-        "curves": tuple(curves),
+        "accuracy": accuracy,
+        "curves": _curves(
+            metrics,
+            ("reward/train_accuracy", "Accuracy on answers learned from by epoch", "accuracy"),
+            (
+                "reward/(validation|out_of_bag)_accuracy",
+                "Accuracy on left-out answers by epoch",
+                "accuracy",
+            ),
+            x_unit="epochs",
+        ),
     }
 
 
@@ -199,24 +243,44 @@ def _count(value: object) -> int | None:
     return None if number is None else int(number)
 
 
-def _last(metrics: Mapping[str, FloatArray], name: str) -> float | None:
-    """The newest value of a metric; None where it was never logged."""
+def _furthest(*values: object) -> int | None:
+    """The largest count: metrics of a resumed run go on after the result of its interruption."""
+    counts = [count for count in map(_count, values) if count is not None]
+    return max(counts, default=None)
+
+
+def _last(metrics: Metrics, name: str, *, at: float | None = None) -> float | None:
+    """The newest value of a metric, or that of a step; None where it was not logged."""
     if name not in metrics:
         return None
-    _, values = series(metrics, name)
+    steps, values = series(metrics, name)
+    values = values if at is None else values[steps == at]
     return float(values[-1]) if len(values) else None
 
 
 def _curves(
     metrics: Metrics, *known: tuple[str, str, str], x_unit: str = "environment steps"
 ) -> tuple[RunCurve, ...]:
-    """Curves of those metrics that were logged; each as its name, title and unit."""
-    found = (
-        RunCurve(title, unit, x_unit, *series(metrics, name))
-        for name, title, unit in known
-        if name in metrics
-    )
-    return tuple(curve for curve in found if len(curve.steps))
+    """Curves of those metrics that were logged; each as a pattern of its names, title and unit.
+
+    Several names are those of several agents.
+    """
+    found = []
+    for pattern, title, unit in known:
+        names = [name for name in metrics if re.fullmatch(pattern, name)]
+        steps, values = common_series(series(metrics, name) for name in names)
+        if len(steps):
+            values = values if len(names) > 1 else values[0]
+            interval = _interval(metrics, names[0], steps) if len(names) == 1 else None
+            found.append(RunCurve(title, unit, x_unit, steps, values, interval))
+    return tuple(found)
+
+
+def _interval(metrics: Metrics, name: str, steps: Array) -> FloatArray | None:
+    """`[2, n]` ends of a metric's interval, where they were logged at all of its steps."""
+    ends = [end for end in (f"{name}_low", f"{name}_high") if end in metrics]
+    at, values = common_series(series(metrics, end) for end in ends)
+    return values if len(ends) == 2 and np.array_equal(at, steps) else None
 
 
 def _episodes(policy: Mapping[str, Any]) -> Estimate:
@@ -267,4 +331,5 @@ def _of_fit(fit: Mapping[str, Any] | None) -> Estimate | None:
     if share is None:
         return None
     right = round(2 * share * count) / 2  # an undecided reward is half right
-    return Estimate(share, count, "answers", wilson_interval(right, count))
+    of = f"{fit.get('validated_on') or 'held-out'} answers"
+    return Estimate(share, count, of, wilson_interval(right, count))

@@ -91,6 +91,11 @@ class FitReport:
     validated_on: Literal["validation", "out-of-bag"] | None = None
 
     @property
+    def trained_accuracy(self) -> float:
+        """Training accuracy of the epoch whose state remains."""
+        return float(self.train_accuracy[self.best_epoch - 1])
+
+    @property
     def held_out_accuracy(self) -> float | None:
         """Validation accuracy of the epoch whose state remains; None without any."""
         return float(self.validation_accuracy[self.best_epoch - 1]) if self.judged else None
