@@ -123,6 +123,23 @@ def test_nothing_to_draw_is_told() -> None:
         episode_returns({})
 
 
+@pytest.mark.parametrize(("runs", "most"), [(1, 100), (2, 10)])
+def test_a_band_of_two_runs_does_not_flatten_their_lines(runs: int, most: int) -> None:
+    values, ends = np.array([[1.0, 2.0], [3.0, 4.0]])[:runs], np.array([[-90.0] * 2, [90.0] * 2])
+    svg = learning_curves([Curve("wide", np.array([0, 1]), values, ends)])
+    ticks = [float(text.replace("−", "-")) for text in re.findall(r">([−\d.]+)</text>", svg)]
+    assert most / 2 < max(ticks) <= most
+
+
+def test_bars_that_stand_alone_leave_no_room_for_more() -> None:
+    shares = {"one": (0.5, (0.4, 0.6)), "two": (0.7, (0.6, 0.8))}
+    heights = [
+        float(re.search(r'viewBox="0 0 \S+ ([\d.]+)"', accuracy_bars(shares, alone=alone))[1])
+        for alone in (False, True)
+    ]
+    assert heights == [380, 174]
+
+
 def test_attention_is_darker_where_more_is_looked_at() -> None:
     svg = attention_map(np.array([[0.5, 0.5], [0.0, 1.0]]))
     picture = re.search(r'data:image/png;base64,([^"]+)"', svg)

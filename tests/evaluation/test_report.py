@@ -103,6 +103,11 @@ def test_the_page_is_accessible_and_needs_nobody() -> None:
     assert not re.search(r"https?://|@import|url\(", page)
 
 
+def test_a_percent_sign_stays_beside_its_number() -> None:
+    page = render(Report("Percent", facts=(Fact("Accuracy", "70 %", "interval 55 to 82 %"),)))
+    assert "55 to 82\u00a0%" in page
+
+
 def test_an_empty_report_is_a_page() -> None:
     outline = Outline(render(Report("Title")))
     assert not outline.all("section")

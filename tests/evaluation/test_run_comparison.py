@@ -79,6 +79,18 @@ def test_runs_of_different_kinds_share_a_page(runs, tmp_path):
     assert "recorded" not in page or "data" in page
 
 
+def test_agents_of_different_kinds_share_a_drawing_of_their_evaluations(tmp_path):
+    paths = []
+    for policy, agent in {"iql": "learned", "dt": "true", "bc": "cloning"}.items():
+        paths.append(written_runs.offline(tmp_path / policy, {0: 1.0, 1: 2.0}, policy_name=policy))
+        written_runs.evaluations(
+            paths[-1], {f"{agent}-{seed}": {10: 1.0, 20: 2.0 + seed} for seed in (0, 1)}
+        )
+    page = render(comparison_report(short_names([read_run(path) for path in paths])))
+    assert "Evaluated return while learning, over updates. Last: iql 2.50, dt 2.50, bc" in page
+    assert "Thin lines are seeds, the others their means. Bands are 95 % intervals" in page
+
+
 @pytest.mark.browser
 def test_the_page_does_not_scroll_aside_on_a_phone(runs, tmp_path):
     program = shutil.which("chromium") or shutil.which("google-chrome")

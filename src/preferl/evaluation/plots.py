@@ -84,12 +84,20 @@ def learning_curves(
     x_label: str = "environment steps",
     y_label: str = "return",
 ) -> str:
-    """Draw returns over steps, with dashed lines at `references`, such as random and oracle."""
+    """Draw returns over steps, with dashed lines at `references`, such as random and oracle.
+
+    The band of two or three runs may be many times as wide as these are apart. What then does not
+    fit runs out of the drawing, so that the lines can be told apart.
+    """
     _require_some("curves", curves)
     with _canvas(WIDE, 300, x_label, y_label) as axes:
         for number, curve in enumerate(curves):
             _draw_curve(axes, curve, SERIES[number % len(SERIES)])
         axes.margins(x=0.01)
+        if any(curve.interval is not None for curve in curves):
+            seen = np.concatenate([*map(_in_view, curves), [*(references or {}).values()]])
+            axes.update_datalim([(curves[0].steps[0], height) for height in seen])
+            axes.autoscale_view()
         steps = np.unique(np.concatenate([curve.steps for curve in curves]))
         if len(steps) == 1:  # there is no width to divide
             axes.set_xlim(steps[0] - 1, steps[0] + 1)
@@ -110,7 +118,7 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
-    with _canvas(WIDE, 250, "step of the clip", "reward") as axes:
+    with _canvas(WIDE, 250, "step", "reward") as axes:
         label = "learned"
         if len(members) > 1:
             low, high = members.min(0), members.max(0)
@@ -149,18 +157,23 @@ def calibration_diagram(calibration: Calibration) -> str:
         return _svg(axes)
 
 
-def accuracy_bars(shares: Mapping[str, tuple[float, tuple[float, float]]]) -> str:
-    """Draw accuracies as bars with their intervals; the first is emphasised, chance is dashed."""
+def accuracy_bars(
+    shares: Mapping[str, tuple[float, tuple[float, float]]], *, alone: bool = False
+) -> str:
+    """Draw accuracies as bars with their intervals; the first is emphasised, chance is dashed.
+
+    The drawing is as high as the calibration diagram, unless it stands `alone`.
+    """
     _require_some("accuracies", shares)
-    places = max(4, len(shares))
-    with _canvas(HALF, max(380, 78 + 48 * places)) as axes:
+    places = len(shares) if alone else max(4, len(shares))
+    with _canvas(HALF, max(0 if alone else 380, 78 + 48 * places)) as axes:
         for row, (value, (low, high)) in enumerate(shares.values()):
             colour = MUTED if row else SERIES[0]
             axes.barh(row, value, height=0.42, color=colour, alpha=0.32, linewidth=0)
             axes.hlines(row, low, high, color=colour, linewidth=2)
             axes.scatter(value, row, 42, color=colour, linewidths=0, zorder=3)
             text = f"{100 * value:.0f} %"
-            axes.text(high + 0.03, row, text, va="center", ha="left", color=INK, fontsize=13)
+            axes.text(1.19, row, text, va="center", ha="right", color=INK, fontsize=13)
         axes.axvline(0.5, **DASHED, zorder=1)
         axes.set(xlim=(0, 1.2), ylim=(places - 0.5, -0.5))
         axes.set_yticks(np.arange(len(shares)), list(shares), color=INK)
@@ -255,9 +268,21 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
     if len(runs) > 1:
         axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4, marker=mark, ms=3)
     if curve.interval is not None:
-        low, high = curve.interval
-        axes.fill_between(curve.steps, low, high, color=colour, alpha=0.18, linewidth=0)
+        before = axes.dataLim.frozen()
+        axes.fill_between(curve.steps, *curve.interval, color=colour, alpha=0.18, linewidth=0)
+        axes.dataLim.set(before)  # `_in_view` has how much of the band is to be seen
     axes.plot(curve.steps, runs.mean(0), color=colour, label=curve.label, marker=mark)
+
+
+def _in_view(curve: Curve) -> FloatArray:
+    """Heights that have to be seen of a curve: its lines, and its band unless that is too wide."""
+    runs = np.atleast_2d(np.asarray(curve.values, np.float64))
+    lines = runs[np.isfinite(runs)]
+    if curve.interval is None or not len(lines):
+        return lines
+    band = curve.interval[np.isfinite(curve.interval)]
+    room = np.ptp(lines) if len(runs) > 1 else np.inf
+    return np.append(lines, band.clip(lines.min() - room, lines.max() + room))
 
 
 def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:

@@ -117,12 +117,12 @@ class Report:
 def number(value: float, digits: int | None = None) -> str:
     """A number with a true minus sign; three digits or more, or `digits` after the point.
 
-    >>> number(-1234.5), number(12.34), number(0.5), number(0.5, 1)
-    ('−1,234', '12.3', '0.50', '0.5')
+    >>> number(-1234.5), number(12.34), number(0.5), number(-0.01, 1)
+    ('−1,234', '12.3', '0.50', '0.0')
     """
     if digits is None:
         digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{digits}f}".replace("-", "−")
+    return f"{value:z,.{digits}f}".replace("-", "−")
 
 
 def decimal(value: float | None) -> str:

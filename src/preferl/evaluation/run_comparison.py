@@ -27,10 +27,12 @@ from preferl.evaluation.report import (
     percent,
     percent_range,
 )
-from preferl.runs.records import RunRecord
-from preferl.runs.results import Estimate, RunCurve
+from preferl.runs.records import NOT_SETTINGS, RunRecord
+from preferl.runs.results import Estimate
 
 Named = Mapping[str, RunRecord]
+
+SUBJECT: Final = "environment or data"
 
 REWARD: Final = {
     "log_loss": "log loss",
@@ -38,7 +40,6 @@ REWARD: Final = {
     "spearman": "Spearman",
     "epic": "EPIC",
 }
-NOT_SETTINGS: Final = ("out", "resume", "trust")  # where a run lies, and how it was called
 
 
 def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
@@ -140,7 +141,7 @@ def _shows(section: Section) -> bool:
 
 
 def _scores(runs: Named) -> Section:
-    heads = ("run", "score", "95 % interval", "of", "answers", "steps", "state", "about")
+    heads = ("run", "score", "95 % interval", "of", "answers", "steps", "state", SUBJECT)
     rows = tuple(
         (
             name,
@@ -183,7 +184,7 @@ def _dots(runs: Named) -> Iterable[Figure]:
             dots = "an episode; the upright mark is the mean, the bar its 95 % interval"
         else:
             drawing = condition_scores(values, emphasis=best, x_label=unit)
-            dots = "a seed; the upright mark is the mean"
+            dots = "a seed; the upright mark is the mean, the bar the range"
         caption = f"{unit.capitalize()} in {subject}. Each dot is {dots}. The highest mean is blue."
         yield Figure(drawing, f"{unit.capitalize()} in {subject}. Means: {means}.", caption)
 
@@ -193,19 +194,22 @@ def _curves(runs: Named) -> Section:
     groups: dict[tuple[str, str, str], list[Curve]] = defaultdict(list)
     for name, run in runs.items():
         for curve in run.curves:
-            groups[_axes(curve)].append(Curve(name, curve.steps, curve.values))
+            line = Curve(name, curve.steps, curve.values, curve.interval)
+            groups[curve.title, curve.unit, curve.x_unit].append(line)
     figures = []
     for (title, unit, x_unit), lines in groups.items():
         if len(lines) < 2:  # the run's own report shows it
             continue
-        last = ", ".join(f"{line.label} {number(float(line.values[-1]))}" for line in lines)
+        ends = {line.label: np.atleast_2d(line.values)[:, -1].mean() for line in lines}
+        last = ", ".join(f"{name} {number(float(end))}" for name, end in ends.items())
         chart = learning_curves(lines, x_label=x_unit, y_label=unit)
-        figures.append(Figure(chart, f"{title}, over {x_unit}. Last: {last}.", f"{title}."))
+        caption = f"{title}."
+        if any(len(np.atleast_2d(line.values)) > 1 for line in lines):
+            caption += " Thin lines are seeds, the others their means."
+        if any(line.interval is not None for line in lines):
+            caption += " Bands are 95 % intervals: over seeds, or of one agent over its episodes."
+        figures.append(Figure(chart, f"{title}, over {x_unit}. Last: {last}.", caption))
     return Section("Curves", figures=tuple(figures))
-
-
-def _axes(curve: RunCurve) -> tuple[str, str, str]:
-    return curve.title, curve.unit, curve.x_unit
 
 
 def _rewards(runs: Named) -> Section:
@@ -232,10 +236,10 @@ def _rewards(runs: Named) -> Section:
     words = ", ".join(f"{name} {percent(share)}" for name, (share, _) in shares.items())
     caption = "Answers on the side the reward expects, with 95 % intervals; chance is dashed."
     alt = f"Accuracy: {words}."
-    figures = [Figure(accuracy_bars(shares), alt, caption, half=True)] if shares else []
+    figures = [Figure(accuracy_bars(shares, alone=True), alt, caption, half=True)] if shares else []
     text = (
-        "Each accuracy is on the run's own answers, which its reward was not fitted to where it "
-        "has such; runs that were asked different questions differ by these, too."
+        "Each accuracy is on the run's own answers, which its reward was not fitted to; runs that "
+        "were asked different questions differ by these, too."
     )
     table = ReportTable("Rewards of the runs", heads, rows)
     return Section("Rewards", (text,), (table,), figures=tuple(figures))

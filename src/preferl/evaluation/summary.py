@@ -90,9 +90,10 @@ def accuracy_figure(
 
 
 def evaluation_curve(label: str, runs: Sequence[Sequence[Evaluation]]) -> plots.Curve:
-    """A line for each agent of `runs`, their mean, and its 95 % interval over all their episodes.
+    """A line for each agent of `runs`, their mean, and its 95 % interval.
 
-    Steps are those at which all of them were evaluated.
+    The interval is over agents, or of one over its episodes. Steps are those at which all of them
+    were evaluated.
     """
     points = in_step(runs)
     pooled = [Evaluation.pooled(point) for point in points]
@@ -100,7 +101,7 @@ def evaluation_curve(label: str, runs: Sequence[Sequence[Evaluation]]) -> plots.
         label,
         np.array([point.step for point in pooled]),
         np.array([[one.report.mean for one in point] for point in points]).T,
-        np.array([point.report.interval for point in pooled]).T,
+        np.array([point.interval for point in pooled]).T,
     )
 
 
@@ -144,8 +145,8 @@ def _learning(references: Mapping[str, float], curves: Sequence[plots.Curve]) ->
     drawing = Figure(
         plots.learning_curves(curves, references=references),
         f"Return over environment steps of {names}; dashed lines: {lines or 'none'}.",
-        "Evaluations while learning, without exploring: the mean return of whole episodes. The "
-        "band is its 95 % interval over them, dashed lines are the other policies' means.",
+        f"Evaluations of {names} while learning, without exploring: the mean return of whole "
+        "episodes. The band is its 95 % interval, dashed lines are the other policies' means.",
     )
     return Section("How it learned", figures=(drawing,))
 

@@ -1,6 +1,7 @@
 """The report of an offline run: its numbers by hand, and the parts that it leaves out."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -56,7 +57,13 @@ def test_one_seed_has_no_deviation_and_no_success_is_no_number(tmp_path):
     page = page_of(tmp_path, {"cloning": score(12.0)}, seeds=[4])
     assert "12.0" in page
     assert "12.0 ±" not in page
-    assert "Success" not in page
+    assert "success" not in page.lower()
+
+
+def test_returns_are_shown_once_where_there_is_no_other_scale(tmp_path):
+    page = page_of(tmp_path, {"cloning": score(1.0, -0.01)})
+    assert re.findall(r"<th[^>]*>([^<]+)</th>", page)[:3] == ["reward", "return", "by seed"]
+    assert "1.0, 0.0" in page, "no zero has a sign"
 
 
 def test_the_comparison_is_told_first_and_again_beside_the_returns(tmp_path):

@@ -5,7 +5,7 @@ It begins with the comparison, whatever its result.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial, reduce
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,6 @@ from preferl.evaluation.curve import Evaluation, in_step
 from preferl.evaluation.filming import FilmedEpisode, show
 from preferl.evaluation.plots import Curve, condition_scores, learning_curves
 from preferl.evaluation.report import (
-    MISSING,
     Fact,
     Figure,
     Report,
@@ -44,7 +43,7 @@ from preferl.offline.experiment.conditions import (
 )
 from preferl.offline.experiment.config import OfflineConfig
 from preferl.offline.experiment.inputs import Inputs, LearnedReward
-from preferl.reporting import read_jsonl, series
+from preferl.reporting import common_series, read_jsonl, series
 from preferl.runs import RunFolder, versions
 from preferl.shapes import FloatArray
 from preferl.statistics import share_in_words, wilson_interval
@@ -136,16 +135,15 @@ def _returns(
     config: OfflineConfig, result: Mapping[str, Any], scores: Mapping[str, ConditionScore]
 ) -> Section:
     unit = "return" if config.row is None else "normalised score"
-    heads = ("reward", unit, "return", "success", "by seed")
+    cells: dict[str, Callable[[ConditionScore], str]] = {unit: lambda one: _spread(one.shown)}
+    if config.row is not None:
+        cells["return"] = lambda one: _spread(one.returns)
+    if any(score.success is not None for score in scores.values()):
+        cells["success"] = lambda one: percent(None if one.success is None else one.success.mean())
+    cells["by seed"] = lambda one: _list(_number(value) for value in one.shown)
+    heads = ("reward", *cells)
     rows = tuple(
-        (
-            LABELS[name],
-            _spread(score.shown),
-            _spread(score.returns),
-            MISSING if score.success is None else percent(score.success.mean()),
-            _list(_number(value) for value in score.shown),
-        )
-        for name, score in scores.items()
+        (LABELS[name], *(cell(score) for cell in cells.values())) for name, score in scores.items()
     )
     shown = {LABELS[name]: score.shown for name, score in scores.items()}
     means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
@@ -162,7 +160,8 @@ def _returns(
     figure = Figure(
         condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
         f"Scores by condition and seed. Means: {means}.",
-        "Each dot is one seed's mean over its episodes; the upright mark is their mean.",
+        "Each dot is one seed's mean over its episodes; the upright mark is their mean, the bar "
+        "their range.",
     )
     return Section(
         "Returns of the policies",
@@ -264,6 +263,8 @@ def _evaluations(config: OfflineConfig, result: Mapping[str, Any]) -> Section | 
     if not in_step(runs):
         return None
     curve, seeds = evaluation_curve("evaluations", runs), len(runs)
+    of = "seeds, with its 95 % interval over them; thin lines are seeds"
+    of = of if seeds > 1 else "the episodes, with its 95 % interval over them"
     steps = f"{curve.steps[0]:,} to {curve.steps[-1]:,} updates"
     means = curve.values.mean(0)
     chart = learning_curves([curve], x_label="updates")
@@ -277,7 +278,7 @@ def _evaluations(config: OfflineConfig, result: Mapping[str, Any]) -> Section | 
             Figure(
                 chart,
                 f"Mean returns from {_number(means[0])} to {_number(means[-1])}, from {steps}.",
-                "The mean over all these episodes with its 95 % interval; thin lines are seeds.",
+                f"The mean of {of}.",
             ),
         ),
     )
@@ -303,10 +304,9 @@ def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Secti
 def _curve(columns: Mapping[str, FloatArray], agents: str, metric: str, label: str) -> Curve | None:
     """A metric of a condition's agents, one by one or in all, at updates that all report."""
     names = rf"{re.escape(agents)}(-\d+)?/{metric}"
-    found = [series(columns, name) for name in columns if re.fullmatch(names, name)]
-    common = reduce(np.intersect1d, [steps for steps, _ in found]) if found else ()
-    values = [values[np.isin(steps, common)] for steps, values in found]
-    return Curve(label, np.asarray(common), np.stack(values)) if len(common) else None
+    found = (series(columns, name) for name in columns if re.fullmatch(names, name))
+    steps, values = common_series(found)
+    return Curve(label, steps, values) if len(steps) else None
 
 
 def _spread(values: FloatArray) -> str:
