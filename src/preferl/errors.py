@@ -20,7 +20,10 @@ Messages name the thing, what was expected, what was got and what to do; `mismat
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any, Self, get_args
+from numbers import Integral
+from typing import Any, Final, Self, get_args
+
+SEED_LIMIT: Final = 2**32  # of seeds: what numpy, torch and stable-baselines3 all take
 
 
 class PreferlError(Exception):
@@ -128,6 +131,15 @@ def require_share(what: str, value: float) -> None:
     """Raise `ConfigError` unless `0 <= value < 1`."""
     if not 0 <= value < 1:
         raise ConfigError.mismatch(what, expected="in [0, 1)", got=value)
+
+
+def require_seed(seed: object) -> None:
+    """Raise `ConfigError` unless a seed is a whole number from 0 to below `SEED_LIMIT`.
+
+    >>> require_seed(7)
+    """
+    fine = isinstance(seed, Integral) and 0 <= int(seed) < SEED_LIMIT
+    ConfigError.check(fine, "seed", f"a whole number from 0 to {SEED_LIMIT - 1}", repr(seed))
 
 
 def require_one_of(what: str, value: object, choices: Any) -> None:

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, cast, final
 
-from preferl.errors import ConfigError
-from preferl.trust import ALLOWED, admitted
+from preferl.errors import ConfigError, nearest
+from preferl.trust import ALLOWED, admitted, named_object
 
 Thing = str | Callable[..., Any]
 """A class or function: itself, or as `module:Name` where it is defined."""
@@ -145,7 +144,7 @@ class Registry:
         """
         kind, module = about["kind"], about.get("module")
         if kind not in self._known and module is not None:
-            admitted(f"{module}:{kind}", source=source, trust=trust)
+            admitted(f"{module}:{kind}", source=source, trust={*trust, *_TRUSTED})
             imported(module, source=source)
         return self.config(kind)
 
@@ -166,7 +165,8 @@ class Registry:
         return Entry(name)
 
     def _unknown(self, what: str, got: str) -> ConfigError:
-        fix = "One of your own is known once the module that registers it is imported."
+        own = "One of your own is known once the module that registers it is imported."
+        fix = nearest(got.strip("'"), self._entries) or own
         expected = f"one of {', '.join(self._entries)}"
         return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
 
@@ -201,11 +201,8 @@ def _text(thing: Thing) -> str:
 def _loaded(thing: Thing) -> Any:
     if not isinstance(thing, str):
         return thing
-    module, _, name = thing.partition(":")
-    try:
-        found = attrgetter(name)(import_module(module))
-    except AttributeError as error:
-        raise ConfigError.mismatch(f"{thing!r}", expected="module:Name", got=error) from error
+    module = thing.partition(":")[0]
+    found = named_object(thing, f"{thing!r}")
     # A trusted module does not lend its trust to what it imports, such as `mine:os.system`.
     home = str(getattr(found, "__module__", None))
     own = home.partition(".")[0] == module.partition(".")[0]

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, MissingExtraError
 
 ALLOWED: Final = frozenset(
     {"gymnasium", "gymnasium_robotics", "ale_py", "shimmy", "metaworld"}
@@ -69,10 +69,23 @@ def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -
     >>> resolve("preferl.trust:resolve", what="an example", source="this page").__name__
     'resolve'
     """
-    module, attributes = _parts(name, what)
+    _parts(name, what)  # `admitted` lets a plain name pass
     admitted(name, source=source, trust=trust)
+    return named_object(name, what)
+
+
+def named_object(name: str, what: str) -> Any:
+    """Import what `module:Name` stands for; only for names that code holds or somebody typed.
+
+    Raises:
+        ConfigError: no such object; messages call it `what`.
+        MissingExtraError: its module needs an extra that is not installed.
+    """
+    module, attributes = _parts(name, what)
     try:
         return attrgetter(attributes)(import_module(module))
+    except MissingExtraError:
+        raise
     except (ImportError, AttributeError, ValueError) as error:
         got = f"{name!r} ({error})"
         raise ConfigError.mismatch(what, expected="module:Name", got=got) from error

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from typing import Self
 import pytest
 
 from helpers.waiting import SECONDS, wait_until
-from preferl.cli.demo import DemoConfig, demo
-from preferl.errors import ConfigError
+from preferl.cli.demo import DemoConfig, _project_of_run, demo
+from preferl.errors import ConfigError, StorageError
+from preferl.online import OnlineConfig
+from preferl.runs import open_run
 from preferl.store import Store
 
 
@@ -60,6 +63,22 @@ class Somebody(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self.done.set()
         self.join()
+
+
+def test_a_resumed_demo_has_the_project_of_its_run(tmp_path):
+    with open_run(tmp_path / "run", config=OnlineConfig(), seed=0):
+        pass
+    began = (tmp_path / "run/config.json").stat().st_mtime
+    with Store.open(tmp_path / "labels") as store:
+        with pytest.raises(StorageError, match="the answers that it was begun with, got none"):
+            _project_of_run(store, tmp_path / "run")
+        for name in ("pendulum-1", "pendulum-2"):
+            store.projects.create(name)
+        first, second = (project.created_at for project in store.projects.all())
+        os.utime(tmp_path / "run/config.json", (began, (first + second) / 2))
+        assert _project_of_run(store, tmp_path / "run").slug == "pendulum-1"
+        os.utime(tmp_path / "run/config.json", (began, second + 1))
+        assert _project_of_run(store, tmp_path / "run").slug == "pendulum-2"
 
 
 @pytest.mark.slow

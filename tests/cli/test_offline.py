@@ -76,6 +76,12 @@ def test_the_pixel_encoder_has_an_old_name(capsys, monkeypatch):
     assert capsys.readouterr().err.count("with 3 filters") == 2
 
 
+def test_a_quiet_run_prints_results_alone(small, capsys):
+    seen = [run(*small, "--eval-every", "1", "--quiet", "--iql.hidden", "8")]
+    assert seen == [0]
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Policies"]
+
+
 def test_ctrl_c_says_how_to_go_on(small, capsys, monkeypatch):
     def stop(self, doing, *_):
         if doing.startswith("training"):

@@ -97,7 +97,6 @@ def test_online_run_from_a_preset(tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--preset", "moon"], "pendulum"),
         (["--config", "missing.yaml"], "missing.yaml"),
         (["--preset", "pendulum", "--config", "x.yaml"], "both"),
     ],
@@ -106,6 +105,12 @@ def test_online_run_with_bad_settings(words, text, tmp_path, capsys):
     assert run("online", "run", "--out", str(tmp_path / "run"), *words) == 1
     assert text in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_last_preset_counts(capsys):
+    assert run("online", "run", "--preset", "pendulum", "--preset", "moon", "--resume") == 2
+    assert "--preset: expected one of moving_dot, pendulum, got 'moon'" in capsys.readouterr().err
+    assert starting_point(["--preset", "moon", "--preset=pendulum"]).preset == "pendulum"
 
 
 def test_nothing_given_starts_from_the_defaults():

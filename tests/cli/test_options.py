@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from preferl.cli.options import StoreConfig, import_trusted, opened, require_store
+from preferl.cli.options import AnswersConfig, StoreConfig, import_trusted, opened, require_store
 from preferl.errors import ConfigError, StorageError
 
 
@@ -12,6 +12,17 @@ def test_a_store_as_options_of_another_command():
     assert StoreConfig().options() == ("--store", "runs/labels")
     config = StoreConfig("postgresql://me@host/labels", Path("clips"), project="door")
     assert config.options() == ("--store", "postgresql://me@host/labels", "--files", "clips")
+
+
+def test_answers_of_a_store_are_found_as_the_store_itself(tmp_path):
+    config = AnswersConfig("postgresql://me@host/labels", Path("clips"), "door")
+    assert config.options() == StoreConfig(config.store, config.files).options()
+    assert AnswersConfig().store is None
+    with (
+        pytest.raises(StorageError, match=r"store : expected a folder of labels"),
+        opened(StoreConfig("")),
+    ):
+        pass
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path):

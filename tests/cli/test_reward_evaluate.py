@@ -6,6 +6,7 @@ import pytest
 
 from helpers.command_line import run
 from helpers.offline_runs import LENGTH, recorded, write_labels
+from preferl.cli.options import AnswersConfig
 from preferl.data import save_comparisons, save_episodes
 from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward
 from preferl.testing import make_comparisons
@@ -31,6 +32,10 @@ def fitted(rng, tmp_path):
 
 def evaluate(*words):
     return run("reward", "evaluate", *words)
+
+
+def fit(*words):
+    return run("reward", "fit", *words)
 
 
 def test_controls_are_in_the_table_the_numbers_and_the_report(fitted, tmp_path, capsys):
@@ -73,6 +78,36 @@ def test_a_reward_with_a_history_has_no_epic_distance(fitted, tmp_path, capsys):
     true = ("--true-reward", "preferl.testing.worlds:linear_reward")
     assert evaluate(tmp_path / "history", *fitted[1:], *true) == 0
     assert f"this reward looks at {LENGTH} steps" in capsys.readouterr().out
+
+
+def test_data_of_the_fit_are_named(fitted, tmp_path, capsys):
+    data = fitted[1:]
+    episodes, quick = data[:2], ("--epochs", 1, "--hidden", 4, "--report-to", "jsonl")
+    seen, drawn = "The reward was fitted to answers from here", "These pairs are new, but"
+    script = (*episodes, "--teacher", "oracle", "--queries", 30, "--length", LENGTH)
+    for words in (data, script):
+        assert fit(*words, *quick, "--out", tmp_path / "fit") == 0
+        for asked, expected in ((data, seen if words == data else ""), (script, drawn)):
+            capsys.readouterr()
+            assert evaluate(tmp_path / "fit", *asked) == 0
+            out = capsys.readouterr().out
+            assert [text for text in (seen, drawn) if text in out] == [expected] * bool(expected)
+
+
+def test_drawn_pairs_are_others_than_those_of_the_fit(fitted, tmp_path, monkeypatch):
+    read, pairs = AnswersConfig.read, []
+
+    def remember(self, *draws):
+        found = read(self, *draws)
+        pairs.append({tuple(row) for row in found[1].segments.origin[found[1].pairs].tolist()[0]})
+        return found
+
+    monkeypatch.setattr(AnswersConfig, "read", remember)
+    script = (*fitted[1:3], "--teacher", "oracle", "--queries", 30, "--length", LENGTH)
+    quick = ("--epochs", 1, "--hidden", 4, "--report-to", "jsonl")
+    assert fit(*script, *quick, "--out", tmp_path / "fit") == 0
+    assert evaluate(tmp_path / "fit", *script) == 0
+    assert pairs[0] != pairs[1]
 
 
 def test_comparisons_of_a_run_are_answers(rng, fitted, tmp_path, capsys):

@@ -36,7 +36,7 @@ def result(folder):
 
 
 def answers(tmp_path, **changes):
-    return AnswersConfig(tmp_path / "episodes", **changes).read()
+    return AnswersConfig(demonstrations=tmp_path / "episodes", **changes).read()
 
 
 def test_so_many_of_the_labels_are_drawn_by_the_seed(data, tmp_path):
@@ -123,6 +123,22 @@ def test_any_setting_of_model_and_trainer_by_name(data, tmp_path, capsys):
     assert "--trainer.penalty.strength" in help_of
     assert fit(*words, *own, "--model.layers", 0, "--out", out) != 0
     assert "layers: expected at least 1" in capsys.readouterr().err
+
+
+def test_what_is_typed_wins_over_what_answers_and_machine_decide(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("preferl.training.reward_presets.fast_precision", lambda: "bfloat16")
+    words = (*data, "--labels", tmp_path / "labels", "--model", "pt", "--epochs", 1)
+    words += ("--model.width", 8, "--report-to", "jsonl")
+    made = []
+    monkeypatch.setattr(
+        "preferl.training.reward_presets.RewardPreset.fit",
+        lambda preset, *_, **__: (made.append(preset), exec("raise KeyboardInterrupt"))[0],
+    )
+    typed = ("--model.context", 100, "--trainer.precision=float32")
+    for more in ((), typed):
+        assert fit(*words, *more, "--out", tmp_path / "run") == 130
+    found = [(preset.model.context, preset.trainer.precision) for preset in made]
+    assert found == [(LENGTH, "bfloat16"), (100, "float32")]
 
 
 def test_what_is_as_the_preset_has_it_is_not_written(data, tmp_path):

@@ -127,8 +127,8 @@ def test_a_model_of_ones_own_is_fitted_where_its_module_is_trusted(
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(Path(__file__).parents[2] / "examples")
     words = [word for word in data if word not in ("--hidden", "8")] + ["--model", "quadratic"]
-    assert run(*words, "--out", tmp_path / "unknown") == 1
-    assert "model: expected one of mlp, cnn" in capsys.readouterr().err
+    assert run(*words, "--out", tmp_path / "unknown") == 2
+    assert "--model: expected one of mlp, cnn" in capsys.readouterr().err
     try:
         trusted = ["--trust", "custom_reward_model"]
         assert run(*words, *trusted, "--out", tmp_path / "own") == 0

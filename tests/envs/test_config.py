@@ -80,6 +80,8 @@ def test_environments_of_which_no_copies_can_be_made_are_refused(env, message):
         ({"max_episode_steps": 0}, "max_episode_steps: expected at least 1"),
         ({"env_kwargs": [1]}, "env_kwargs: expected names and values"),
         ({"wrappers": ("Shift",)}, "wrappers: expected module:Name"),
+        ({"wrappers": "mine:Shift"}, r"wrappers: expected a tuple.*got 'mine:Shift'.*\(it,\)"),
+        ({"wrappers": Shift}, r"wrappers: expected a tuple.*Shift.*One alone is .*\(it,\)"),
         ({"wrappers": ("a:B: 7",)}, "wrappers: expected module:Name"),
         ({"wrappers": ("a:B: {c: [",)}, "wrappers: expected module:Name"),
         ({"wrappers": ({"a:B": {}, "c:D": {}},)}, "wrappers: expected module:Name"),
@@ -89,6 +91,11 @@ def test_environments_of_which_no_copies_can_be_made_are_refused(env, message):
 def test_settings_out_of_range_are_refused(change, message):
     with pytest.raises(ConfigError, match=message):
         OnlineConfig(**change)
+
+
+def test_the_environment_is_the_first_setting():
+    for config in (EnvConfig, OnlineConfig, DatasetConfig):
+        assert config("CartPole-v1", {"sutton_barto_reward": True}).env == "CartPole-v1"
 
 
 def test_wrappers_are_named_with_or_without_arguments():

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import tyro
 
 from preferl.cli.console import echo, note
-from preferl.cli.options import Crossing, Labels, StoreConfig, Trust, opened, require_store
+from preferl.cli.options import FOLDER, Crossing, Labels, StoreConfig, Trust, opened, require_store
 from preferl.data import sources
 from preferl.errors import ConfigError
 from preferl.trust import trust_options, typed
@@ -48,7 +48,7 @@ class RenderConfig:
       preferl annotate render --function my_drawings:draw
     """
 
-    store: str = StoreConfig.store  # folder of the labels, or the URL of a database.
+    store: str = FOLDER  # folder of the labels, or the URL of a database.
     files: Path | None = None  # folder of clips and videos beside a PostgreSQL database.
     # module:function that draws every clip, instead of the projects' own way.
     function: str | None = None

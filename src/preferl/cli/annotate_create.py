@@ -13,7 +13,14 @@ from preferl import data, store
 from preferl.cli.console import echo
 from preferl.cli.options import FOLDER, NAME, StoreConfig, Trust, import_trusted
 from preferl.data import sources
-from preferl.errors import ConfigError, DataError, PreferlError, require_in, require_one_of
+from preferl.errors import (
+    ConfigError,
+    DataError,
+    PreferlError,
+    require_in,
+    require_one_of,
+    require_seed,
+)
 from preferl.feedback.sampling import probability_variance, segments_wanted
 from preferl.reading import read_object, reading
 from preferl.registry import SAMPLERS
@@ -70,6 +77,9 @@ class CreateConfig:
     seed: int = 0  # of all draws.
     # module of yours that registers the model of `reward`; may be given several times.
     trust: Trust = ()
+
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
 
 
 def annotate_create(config: CreateConfig) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from preferl.cli.console import echo, print_table
 from preferl.cli.options import Labels, StoreConfig, opened
 from preferl.configs import plain
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, require_seed
 from preferl.files import write_json
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ class LabelReportConfig:
     labels: Labels = field(default_factory=StoreConfig)  # where labels are.
     out: Path | None = None  # also write an HTML page or a JSON file, by the end of its name.
     seed: int = 0  # of the resamples behind intervals.
+
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
 
 
 Grid = tuple[str, tuple[tuple[str, ...], ...], tuple[str, ...]]

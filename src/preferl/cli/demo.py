@@ -1,6 +1,5 @@
 """`preferl demo`: the main job on embedded defaults, asking a script, the terminal or a browser."""
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,8 +16,9 @@ from rich.live import Live
 from rich.panel import Panel
 
 from preferl import store
+from preferl.cli.console import note
 from preferl.configs import from_json
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, StorageError
 from preferl.presets import load_preset
 from preferl.runs import require_openable
 from preferl.shapes import FloatArray
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from preferl.online.loop import OnIteration
     from preferl.online.reports import IterationReport
     from preferl.online.service.heartbeat import Heartbeat
+    from preferl.store.schema import Project
 
 PEOPLE_COMPARISONS = 100  # what a person answers in about six minutes
 PEOPLE_ITERATIONS = 25  # short ones, since whoever answers faster than anybody waits for one
@@ -67,7 +68,7 @@ class DemoConfig:
 def demo(config: DemoConfig) -> None:
     """Learn, compare with random and true-reward agents, write the report."""
     if config.people and not config.ask:
-        sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
+        note("Starting the page ...")  # what follows takes seconds
     from preferl.cli.online import run_with_progress
     from preferl.online import OnlineConfig
     from preferl.online.configs import EvaluationConfig
@@ -118,8 +119,8 @@ def people_in_a_browser(
     """Feedback of whoever answers on the page, which is open as long as the block runs.
 
     The labels are in a folder beside the run, where those of earlier runs stay; each run has a
-    project of its own, and a resumed one the newest. The function that comes with the feedback
-    shows people where the agent is after each iteration.
+    project of its own. The function that comes with the feedback shows people where the agent is
+    after each iteration.
     """
     from preferl.online.service.heartbeat import Heartbeat
     from preferl.online.service.supervisor import Supervisor, write_to_terminal
@@ -127,12 +128,11 @@ def people_in_a_browser(
 
     folder = config.out.with_name(f"{config.out.name}-labels")
     with store.Store.open(folder) as labels:
-        earlier = labels.projects.all()
-        project = (
-            earlier[-1]
-            if config.resume and earlier
-            else labels.projects.create(
-                f"pendulum-{len(earlier) + 1}",
+        if config.resume:
+            project = _project_of_run(labels, config.out)
+        else:
+            project = labels.projects.create(
+                f"pendulum-{len(labels.projects.all()) + 1}",
                 title="Pendulum",
                 question=QUESTION,
                 instructions=INSTRUCTIONS,
@@ -141,7 +141,6 @@ def people_in_a_browser(
                 repeat_share=0.0,  # every answer is one the agent waits for
                 frames={"kind": "env", "env_id": "Pendulum-v1"},
             )
-        )
         shared = ("--store", str(folder), "--project", project.slug)
         options = ("--port", "0", "--browser" if config.browser else "--no-browser")
         page = page_program(shared, options, write_to_terminal)
@@ -151,6 +150,19 @@ def people_in_a_browser(
             ahead = min(PEOPLE_AHEAD, questions // 4)
             feedback = store.StoredFeedback(labels, project.id, patience=inf, ahead=ahead)
             yield feedback, partial(_show_agent, labels, project.id, beats)
+
+
+def _project_of_run(labels: "store.Store", run: Path) -> "Project":
+    """The newest project from before the run began: later ones are of demos that never began.
+
+    Raises:
+        StorageError: there is none, as beside a run that a script answers.
+    """
+    began = (run / "config.json").stat().st_mtime
+    earlier = [one for one in labels.projects.all() if one.created_at <= began]
+    expected, fix = "the answers that it was begun with", "Begin another without --resume."
+    StorageError.check(earlier, f"labels of {run}", expected, "none", fix)
+    return earlier[-1]
 
 
 def _show_agent(

@@ -145,11 +145,8 @@ def _run(command: str, arguments: Sequence[str]) -> None:
     from preferl.configs import RENAMED
 
     found = Command.of(command)
-    current = {
-        old.replace("_", "-"): new.replace("_", "-")
-        for old, (new, _) in RENAMED.get(found.old_names, {}).items()
-    }
-    arguments = [_renamed(word, current) if word[:2] == "--" else word for word in arguments]
+    current = {old: new for old, (new, _) in RENAMED.get(found.old_names, {}).items()}
+    arguments = [_as_shown(word, current) if word[:2] == "--" else word for word in arguments]
     default = found.start(arguments)
     try:
         made = parse(found.config, arguments, prog=f"preferl {command}", default=default)
@@ -160,10 +157,11 @@ def _run(command: str, arguments: Sequence[str]) -> None:
     found.run(made)
 
 
-def _renamed(option: str, current: Mapping[str, str]) -> str:
-    """An option, such as `--old.part=7`, with former names of settings replaced."""
+def _as_shown(option: str, current: Mapping[str, str]) -> str:
+    """An option as help shows it: `--old_name.part=7` with hyphens, and under its present name."""
     name, equals, value = option.removeprefix("--").partition("=")
-    return f"--{'.'.join(current.get(part, part) for part in name.split('.'))}{equals}{value}"
+    parts = (current.get(part, part) for part in name.replace("-", "_").split("."))
+    return f"--{'.'.join(parts).replace('_', '-')}{equals}{value}"
 
 
 def _help(words: Sequence[str]) -> int:

@@ -11,14 +11,14 @@ import tyro
 from preferl import online
 from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
 from preferl.cli.options import ReportTo, Trust, import_trusted
-from preferl.cli.parsing.parts import options_of
+from preferl.cli.parsing.parts import options_of, require_name
 from preferl.configs import from_json
 from preferl.envs.config import EnvConfig
 from preferl.errors import ConfigError
 from preferl.feedback import Feedback, PromptTeacher
 from preferl.online import OnlineConfig
 from preferl.online.configs import EvaluationConfig
-from preferl.presets import load_preset
+from preferl.presets import load_preset, preset_names
 from preferl.reading import read_bytes, reading
 from preferl.reporting import PLACES_BY_DEFAULT
 from preferl.statistics import share_in_words
@@ -58,11 +58,13 @@ class OnlineRunConfig:
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     """The config that `--preset` or `--config` names, for the other options to change."""
     preset, file = (
-        next(iter(options_of(arguments, name)), None) for name in ("--preset", "--config")
+        next(reversed(options_of(arguments, name)), None) for name in ("--preset", "--config")
     )
     if preset and file:
         expected, fix = "--preset or --config", "Drop one."
         raise ConfigError.mismatch("settings", expected=expected, got="both", fix=fix)
+    if preset is not None:
+        require_name(preset, preset_names(), "preset")
     settings = load_preset(preset) if preset else read_settings(Path(file)) if file else {}
     if file:
         untyped = (n for n in ("env", "wrappers") if not options_of(arguments, f"--{n}"))

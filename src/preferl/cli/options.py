@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import tyro
 
 from preferl import data
-from preferl.cli.parsing.parts import options_of
+from preferl.cli.parsing.parts import OF_YOUR_OWN, options_of, require_name, settings_in
 from preferl.cli.parsing.rules import comma_separated
 from preferl.data import sources
-from preferl.errors import ConfigError, DataError, StorageError, require_in
-from preferl.registry import imported
+from preferl.errors import ConfigError, DataError, StorageError, require_in, require_seed
+from preferl.registry import TEACHERS, imported
 from preferl.trust import typed
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class StoreConfig:
     """Where labels are."""
 
     # folder of the labels, or the URL of a database (postgresql://me@host/labels).
-    store: str = FOLDER
+    store: str | None = FOLDER
     files: Path | None = None  # folder of clips and videos beside a PostgreSQL database.
     # short name of the project; may be left out where there is only one.
     project: str | None = None
@@ -45,7 +45,7 @@ class StoreConfig:
     def options(self) -> tuple[str, ...]:
         """The same as options of a command, without the project."""
         files = () if self.files is None else ("--files", str(self.files))
-        return ("--store", self.store, *files)
+        return ("--store", FOLDER if self.store is None else self.store, *files)
 
 
 Labels = Annotated[StoreConfig, tyro.conf.arg(name="")]
@@ -59,9 +59,10 @@ def opened(config: StoreConfig, *, new: bool = False) -> "Iterator[tuple[Store, 
     """
     from preferl.store import Store
 
+    place = FOLDER if config.store is None else config.store
     if not new:
-        require_store(config.store)
-    with Store.open(config.store, config.files) as store:
+        require_store(place)
+    with Store.open(place, config.files) as store:
         projects, name = store.projects, config.project
         if new:
             yield store, projects.create(name or NAME)
@@ -92,24 +93,16 @@ def named_teacher(text: str) -> "Teacher":
     """The scripted teacher of a name, or of settings as a file has them: `{kind: mistake, ...}`.
 
     Raises:
-        ConfigError: no such teacher, or settings that it does not take.
+        UsageError: no such teacher.
+        ConfigError: settings that it does not take.
     """
     from preferl.configs import decoded
     from preferl.feedback.protocols import Teacher
 
-    teacher: Teacher = decoded(Teacher, teacher_settings(text), "teacher")
+    if not text.lstrip().startswith("{") and ":" not in text:  # neither settings nor `module:Name`
+        require_name(text, TEACHERS.names(), "teacher", fix=OF_YOUR_OWN)
+    teacher: Teacher = decoded(Teacher, settings_in(text, "teacher"), "teacher")
     return teacher
-
-
-def teacher_settings(text: str) -> Any:
-    """What `--teacher` was given, as a file would hold it: a name, or settings by name."""
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        expected = "a name, or settings as a file has them"
-        raise ConfigError.mismatch("teacher", expected=expected, got=error) from error
 
 
 ReportTo = Annotated[tuple[str, ...], comma_separated(str, "NAME,NAME,...")]
@@ -120,18 +113,16 @@ LENGTH: Final = 50  # their steps: at 30 frames per second, short enough to comp
 
 
 @dataclass(frozen=True)
-class AnswersConfig:
+class AnswersConfig(StoreConfig):
     """Which answers: of a label folder, a store, a run, or a scripted teacher."""
 
+    # the folder or database URL of labels that `preferl annotate` collected.
+    store: str | None = None
     # a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked `.npz` files, or a
     # folder of episodes written by preferl. Labels count in them, and a teacher without labels is
     # asked about them. A reward is scaled over them, or else over the clips that were compared.
     demonstrations: Path | None = None
     labels: Path | None = None  # a folder of Uni-RLHF or Preference Transformer labels for them.
-    # or the folder or database URL of labels that `preferl annotate` collected.
-    store: str | None = None
-    files: Path | None = None  # folder of clips beside a PostgreSQL database.
-    project: str | None = None  # its project, where there are several.
     # how several people's answers to one query become one.
     combine: Literal["mean", "majority", "dawid_skene"] = "mean"
     # or a run of `preferl online run`, or another folder of comparisons written by preferl.
@@ -152,6 +143,9 @@ class AnswersConfig:
     # of weights, bootstraps, order, drawn pairs, scripted answers and random controls.
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
+
     @property
     def in_words(self) -> str:
         """The answers in a few words."""
@@ -161,8 +155,12 @@ class AnswersConfig:
             return self.labels.name
         return f"{self.comparisons or self.project or self.store}"
 
-    def read(self) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
+    def read(
+        self, draws: int = 0xA5C
+    ) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
         """Read what a reward is scaled over, the answers, and counts of these.
+
+        What is drawn comes from the seed and from `draws`, a number of the command's own.
 
         Raises:
             ConfigError: no answers, those of several sources, or more than there are.
@@ -175,7 +173,7 @@ class AnswersConfig:
 
         _require_one_source(self)
         teacher = None if self.teacher is None else named_teacher(self.teacher)
-        rng, episodes = default_rng([self.seed, 0xA5C]), None
+        rng, episodes = default_rng([self.seed, draws]), None
         if self.demonstrations is not None:
             episodes = sources.load_source(self.demonstrations, task=self.task)
         given, report = _given(self, episodes)
@@ -211,7 +209,7 @@ def _given(
     if config.store is not None:
         from preferl.store import StoredFeedback
 
-        with opened(StoreConfig(config.store, config.files, config.project)) as (store, project):
+        with opened(config) as (store, project):
             return StoredFeedback(store, project.id, combine=config.combine).comparisons(), None
     if config.labels is None or episodes is None:
         return None, None

@@ -14,21 +14,20 @@ from preferl.cli.console import ProgressLine, echo, interrupt, print_table
 from preferl.cli.options import (
     AnswersConfig,
     ReportTo,
-    StoreConfig,
     Trust,
     import_trusted,
     opened,
 )
-from preferl.cli.parsing.parts import options_of
+from preferl.cli.parsing.parts import OF_YOUR_OWN, options_of, require_name
 from preferl.configs import to_json
 from preferl.data import sources
 from preferl.errors import ConfigError
 from preferl.files import write_json
-from preferl.reading import reading
+from preferl.reading import read_object, reading
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
 from preferl.training.configs import RewardTrainerConfig, usable_device
-from preferl.training.reward_presets import RewardPreset, RewardSettings, reward_preset
+from preferl.training.reward_presets import RewardPreset, RewardSettings, model_names, reward_preset
 from preferl.trust import resolve, typed
 
 if TYPE_CHECKING:
@@ -66,6 +65,8 @@ class FitConfig(AnswersConfig):
     checkpoint_seconds: float = 60.0
     report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
     trust: Trust = ()  # module of yours that registers a reward model or a teacher.
+    # what an option set although it depends on the answers or the machine: context, precision.
+    typed: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,10 @@ def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
     """The config of the model that `--model` names, for the other options to change."""
     import_trusted(arguments)
     name = [RewardSettings.model, *options_of(arguments, "--model")][-1]
-    return FitConfig(reward=RewardSettings(name), **vars(reward_preset(name)))
+    require_name(name, model_names(), "model", fix=OF_YOUR_OWN)
+    options = ("--model.context", "--trainer.precision")
+    typed = tuple(one.partition(".")[2] for one in options if options_of(arguments, one))
+    return FitConfig(reward=RewardSettings(name), typed=typed, **vars(reward_preset(name)))
 
 
 def reward_fit(config: FitConfig) -> None:
@@ -131,11 +135,10 @@ def reward_fit(config: FitConfig) -> None:
 
 def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> None:
     """Show people the accuracy of the reward that learned from their answers."""
-    place = StoreConfig(config.store or "", config.files, config.project)
     from preferl.evaluation.reward_report import predicted_preferences
     from preferl.store import StoredFeedback
 
-    with opened(place) as (store, project):
+    with opened(config) as (store, project):
         before = store.reports.rewards(project.id)
         answered = StoredFeedback(store, project.id, combine=config.combine).answered()
         fitted = training.load_reward(reward, trust=config.trust)
@@ -184,7 +187,8 @@ def _preset(config: FitConfig, comparisons: "data.Comparisons") -> RewardPreset:
     length, answers = comparisons.segments.length, int(comparisons.answered.sum())
     usual = vars(reward_preset(config.reward.model))
     own = {name: getattr(config, name) for name in usual if getattr(config, name) is not None}
-    return config.reward.preset(length=length, answers=answers, base=RewardPreset(**usual | own))
+    base = RewardPreset(**usual | own)
+    return config.reward.preset(length=length, answers=answers, base=base, keep=config.typed)
 
 
 def _without_defaults(config: FitConfig) -> FitConfig:
@@ -231,12 +235,15 @@ def reward_evaluate(config: EvaluateConfig) -> None:
     from preferl.feedback.step_rewards import control_rewards
 
     true_reward = None if config.true_reward is None else _function(config.true_reward)
-    reward = training.load_reward(config.run / "reward")
-    episodes, comparisons, labels = config.read()
+    reward = training.load_reward(config.run / "reward", trust=config.trust)
+    episodes, comparisons, labels = config.read(0xE7A)
     reports = {
         name: evaluate_reward(one, comparisons, episodes=episodes, true_reward=true_reward)
         for name, one in {"learned": reward, **control_rewards(reward, config.seed)}.items()
     }
+    if words := _seen_in_the_fit(config):
+        of_fit = reports["learned"]
+        reports["learned"] = replace(of_fit, notes=(*of_fit.notes, words))
     _echo_labels(labels)
     _print_reports(reports)
     numbers = {name: report.to_json() for name, report in reports.items()}
@@ -252,6 +259,27 @@ def reward_evaluate(config: EvaluateConfig) -> None:
         title = f"{config.run.name} on {config.in_words}"
         write_report(config.report, evaluation_page(title, reports, details=details))
         echo(f"Report: {config.report}")
+
+
+def _seen_in_the_fit(config: EvaluateConfig) -> str:
+    """A sentence where the run that fitted the reward used the same data; else ""."""
+    file = config.run / "config.json"
+    about = read_object(file)["config"] if file.is_file() else {}
+    about = about.get("config", about)
+
+    def same(name: str, *more: Path) -> bool:
+        now, then = getattr(config, name), (about.get(name), *more)
+        places = [Path(place).resolve() for place in then if isinstance(place, str | Path)]
+        return now is not None and Path(now).resolve() in places
+
+    own = (config.run, config.run / "comparisons")  # of an online run
+    projects = {config.project, about.get("project")} - {None}
+    if same("labels") or same("comparisons", *own) or (same("store") and len(projects) < 2):
+        return "The reward was fitted to answers from here: its accuracy on others may be lower."
+    drawn = (config.labels, config.comparisons, config.store) == (None, None, None)
+    if drawn and same("demonstrations"):
+        return "These pairs are new, but the reward was fitted to answers about these episodes."
+    return ""
 
 
 def _function(name: str) -> Any:

@@ -48,6 +48,9 @@ class EnvConfig:
     wrappers: tuple[WrapperSource, ...] = ()
 
     def __post_init__(self) -> None:
+        several = isinstance(self.wrappers, list | tuple)
+        fix = "One alone is written wrappers=(it,)."
+        ConfigError.check(several, "wrappers", "a tuple of wrappers", repr(self.wrappers), fix)
         for name, value in _parts_of(self).items():
             object.__setattr__(self, name, value)
         named = isinstance(self.env_kwargs, Mapping)

@@ -11,7 +11,7 @@ from preferl.envs.checks import Environment, callable_as, made_by
 from preferl.envs.config import EnvConfig, EnvSource, name_of, wrapper_parts
 from preferl.envs.simulators import make_by, make_registered
 from preferl.errors import ConfigError
-from preferl.trust import resolve
+from preferl.trust import named_object
 
 EnvFactory = Callable[..., Environment]
 """Makes a copy of an environment, and takes `render_mode`."""
@@ -79,11 +79,7 @@ def _wrapper(source: EnvSource) -> Callable[..., Any]:
     if not isinstance(source, str):
         return source
     module = source.partition(":")[0]
-    found = callable_as(
-        gymnasium.Wrapper,
-        resolve(source, what="wrappers", source="the settings", trust=[module]),
-        module,
-    )
+    found = callable_as(gymnasium.Wrapper, named_object(source, "wrappers"), module)
     if found is None:
         expected = "a wrapper of gymnasium, or a class or function of a module of yours"
         raise ConfigError.mismatch("wrappers", expected=expected, got=source)

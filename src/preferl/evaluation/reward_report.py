@@ -82,7 +82,7 @@ class RewardReport:
         spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
         epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
             1 opposite.
-        notes: the reason of each number that is None.
+        notes: the reason of each number that is None, and what to keep in mind about the others.
         likelihood: noise and scale by which `log_loss` and `calibration` were computed.
     """
 

@@ -1,7 +1,8 @@
 """Settings of the offline learners: implicit Q-learning, cloning and Decision Transformers."""
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from math import inf
+from math import inf, isfinite, nan
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 from preferl.configs import require_words, takes_old_names
@@ -25,6 +26,25 @@ def require_ranges(config: object, **ranges: tuple[float, float]) -> None:
     for name, (low, high) in ranges.items():
         if getattr(config, name) is not None:
             require_in(name, getattr(config, name), low, high)
+
+
+def parsed_target(target: float | str) -> tuple[float, bool]:
+    """The number of a target return, and whether it is a quantile of recorded returns.
+
+    Raises:
+        ConfigError: neither a finite number nor a quantile.
+
+    >>> parsed_target("q0.9"), parsed_target("-120")
+    ((0.9, True), (-120.0, False))
+    """
+    text, number = str(target), nan
+    with suppress(ValueError):
+        number = float(text.removeprefix("q"))
+    expected = "a number, or a quantile such as q0.95"
+    ConfigError.check(isfinite(number), "target return", expected, target)
+    if text.startswith("q"):
+        require_in(f"quantile {text}", number, 0, 1)
+    return number, text.startswith("q")
 
 
 class TrainingCurve(NamedTuple):
@@ -323,6 +343,7 @@ class DTConfig(LearnerConfig):
         for name in ("dropout", "warmup"):
             require_share(name, getattr(self, name))
         require_words(self)
+        parsed_target(self.target)
 
     @classmethod
     def of_run(cls, run: Any) -> "DTConfig":

@@ -8,7 +8,7 @@ from typing import Literal, cast, final, get_args
 
 from preferl.configs import takes_old_names
 from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
-from preferl.errors import ConfigError, require_in, require_one_of, require_share
+from preferl.errors import ConfigError, require_in, require_one_of, require_seed, require_share
 from preferl.feedback.protocols import Teacher
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
@@ -132,7 +132,7 @@ class WarmStartConfig:
 
 @takes_old_names
 @dataclass(frozen=True)
-class OnlineConfig(EnvConfig, QueryConfig):
+class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come first
     """A whole run of learning from preferences while acting.
 
     Attributes:
@@ -336,6 +336,7 @@ class DatasetConfig(EnvConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_one_of("unit", self.unit, Unit)
+        require_seed(self.seed)
         require_one_of("vec_env", self.vec_env, VecEnvKind)
         _require(self, ("train_steps", "checkpoint_every", "judge_episodes", "environments"), 1)
         if self.training_environments is not None:

@@ -8,6 +8,16 @@ import yaml
 from preferl.errors import require_one_of
 
 
+def preset_names() -> tuple[str, ...]:
+    """Names of all presets.
+
+    >>> preset_names()
+    ('moving_dot', 'pendulum')
+    """
+    names = (file.name for file in files(__name__).iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
+
+
 def load_preset(name: str) -> dict[str, Any]:
     """A preset as the fields of a config, for `preferl.configs.from_json`.
 
@@ -17,8 +27,7 @@ def load_preset(name: str) -> dict[str, Any]:
     >>> load_preset("pendulum")["env"]
     'Pendulum-v1'
     """
-    found = (file for file in files(__name__).iterdir() if file.name.endswith(".yaml"))
-    presets = {file.name.removesuffix(".yaml"): file for file in found}
-    require_one_of("preset", name, sorted(presets))
-    settings: dict[str, Any] = yaml.safe_load(presets[name].read_text(encoding="utf-8"))
+    require_one_of("preset", name, preset_names())
+    text = (files(__name__) / f"{name}.yaml").read_text(encoding="utf-8")
+    settings: dict[str, Any] = yaml.safe_load(text)
     return settings

@@ -23,7 +23,7 @@ from preferl.runs.results import KINDS, Estimate, RunCurve
 State = Literal["running", "finished", "interrupted", "failed"]
 """A run that failed ended by an error or was killed; one that was interrupted ended by Ctrl-C."""
 
-NOT_SETTINGS: Final = ("out", "resume", "trust")
+NOT_SETTINGS: Final = ("out", "resume", "trust", "typed")
 """Settings of some kinds of runs that say where a run lies and how it was called, and no more."""
 
 CONTENTS: Final = {

@@ -4,7 +4,7 @@ Kim et al. 2023, "Preference Transformer: Modeling Human Preferences using Trans
 compare a Markovian reward (MR), an LSTM (NMR) and their transformer (PT).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self, final
 
@@ -142,12 +142,18 @@ class RewardSettings:
     precision: Precision | None = None
 
     def preset(
-        self, *, length: int, answers: int, base: RewardPreset | None = None
+        self,
+        *,
+        length: int,
+        answers: int,
+        base: RewardPreset | None = None,
+        keep: Collection[str] = (),
     ) -> RewardPreset:
         """The preset with these changes, for `L` steps per segment and answers to train on.
 
         With a `base`, the changes are made to that instead of the preset of the name. A base with a
-        context of its own keeps it.
+        context of its own keeps it. `keep` names what stays as the base has it although it is as
+        the preset has it: "context", "precision".
 
         Raises:
             ConfigError: hidden layers, a choice of actions or normalised inputs for a model without
@@ -156,7 +162,7 @@ class RewardSettings:
         preset = reward_preset(self.model, length=length)
         if base is not None:
             usual = getattr(reward_preset(self.model).model, "context", None)
-            keeps = getattr(base.model, "context", None) != usual
+            keeps = "context" in keep or getattr(base.model, "context", None) != usual
             preset = base if keeps else _seeing(base, length)
         if self.members is not None:
             require_in("members", self.members, 1, float("inf"))
@@ -166,7 +172,8 @@ class RewardSettings:
             ConfigError.check(changed, name, f"only with {expected}", self.model)
             model = changed or model
         changes = self._given("epochs", "batch_size", "noise", "loss", "precision")
-        if self.model in ("pt", "pt-readme") and preset.trainer.precision == "float32":
+        is_wide, own = self.model in ("pt", "pt-readme"), "precision" in keep
+        if is_wide and preset.trainer.precision == "float32" and not own:
             changes.setdefault("precision", fast_precision())
         preset = RewardPreset(model, replace(preset.trainer, **changes), preset.held_out)
         if self.members is not None and (self.members != 1 or _with(model, members=1)):

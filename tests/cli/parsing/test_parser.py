@@ -31,6 +31,12 @@ def test_options_change_what_names_choose():
     assert online("--algorithm.n_steps=64").run.algorithm == PPOConfig(n_steps=64)
 
 
+def test_the_last_of_repeated_options_counts():
+    run = online("--steps=5000", "--steps", "6000", "--algorithm", "sac", "--algorithm=ppo").run
+    assert (run.steps, run.algorithm) == (6000, PPOConfig())
+    assert online("--algorithm=ppo", "--algorithm", "sac").run.algorithm == SACConfig()
+
+
 def test_parts_that_may_be_left_out():
     config = online("--trainer.schedule.warmup", "0.2", "--trainer.epochs", "3")
     assert config.run.trainer.schedule == CosineSchedule(warmup=0.2)

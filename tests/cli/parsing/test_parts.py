@@ -31,7 +31,8 @@ def started(*words, cls=OnlineRunConfig, **options):
     [
         ("--env A", ["A"]),
         ("--env=A", ["A"]),
-        ("--env= --env B", ["B", ""]),
+        ("--env= --env B", ["", "B"]),
+        ("--env A --env=B", ["A", "B"]),
         ("--environments 3 --env-id=A", []),
         ("--other --env", []),
         ("--env a=b --env=c=d", ["a=b", "c=d"]),

@@ -31,7 +31,8 @@ def parse(cls: type[Any], words: Sequence[str], *, prog: str, default: Any = Non
 
     Args:
         cls: of the config.
-        words: of the command line, after the command. `--help` prints all options and exits.
+        words: of the command line, after the command, with options as help shows them. `--help`
+            prints all options and exits.
         prog: the command, as a person types it.
         default: the config that a preset or file made; None is that of `cls`.
 
@@ -39,7 +40,6 @@ def parse(cls: type[Any], words: Sequence[str], *, prog: str, default: Any = Non
         UsageError: an option that the command does not have, or a value that one cannot take.
         ConfigError: settings that do not go together.
     """
-    words = [_with_hyphens(word) for word in words]
     start = starting_config(cls, words, default, every_part=bool(HELP & set(words)))
     _require_no_old_choice(cls, words, start)
     rest = without_choices(words, cls, start)
@@ -70,7 +70,7 @@ def known_options(cls: type[Any], start: Any) -> dict[str, str]:
         elif slot.part is None and slot.kinds:  # a part that may be left out
             inside = all_slots(slot.kinds[0], None, slot.prefix)
             found |= {f"--{inner.path}": "" for inner in inside if inner.part is None}
-        elif slot.part is None and not _is_positional(slot):
+        elif slot.part is None and not _is_no_option(slot):
             found |= dict.fromkeys(_spellings(slot), "")
     return found
 
@@ -81,8 +81,9 @@ def _of_another_kind(things: Registry, name: str, prefix: str | None) -> Iterato
         yield from (inner.path for inner in slots(things.config(name), None, prefix))
 
 
-def _is_positional(slot: Slot) -> bool:
-    return tyro.conf.Positional in getattr(slot.hint, "__metadata__", ())
+def _is_no_option(slot: Slot) -> bool:
+    marks = getattr(slot.hint, "__metadata__", ())
+    return tyro.conf.Positional in marks or tyro.conf.Suppress in marks
 
 
 def _spellings(slot: Slot) -> tuple[str, ...]:
@@ -90,12 +91,6 @@ def _spellings(slot: Slot) -> tuple[str, ...]:
     *_, last = slot.path.split(".")
     opposite = f"--{slot.path.removesuffix(last)}no-{last}"
     return (f"--{slot.path}", opposite) if slot.hint is bool else (f"--{slot.path}",)
-
-
-def _with_hyphens(word: str) -> str:
-    """An option as it is shown, for `--n_steps` is taken as `--n-steps`."""
-    name, equals, value = word.partition("=")
-    return name.replace("_", "-") + equals + value if word.startswith("--") else word
 
 
 def _require_no_old_choice(cls: type[Any], words: Sequence[str], start: Any) -> None:

@@ -5,9 +5,9 @@ fields of each part before it reads their options, so `starting_config` looks at
 """
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from itertools import pairwise
+from itertools import zip_longest
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import tyro
@@ -151,11 +151,8 @@ def _chosen(slot: Slot, words: tuple[str, ...], beside: dict[str, Any]) -> Slot:
 
     text = texts[-1]
     if text.lstrip().startswith("{"):
-        return slot._replace(value=decoded(slot.hint, _settings(text, slot.path), slot.path))
-    if text not in names_of(things):
-        expected = f"one of {', '.join(names_of(things))}"
-        fix = nearest(text, names_of(things)) or OF_YOUR_OWN
-        raise UsageError.mismatch(f"--{slot.path}", expected=expected, got=repr(text), fix=fix)
+        return slot._replace(value=decoded(slot.hint, settings_in(text, slot.path), slot.path))
+    require_name(text, names_of(things), slot.path, fix=OF_YOUR_OWN)
     if things is TEACHERS:
         return slot._replace(value=decoded(slot.hint, text, slot.path))
     if things is not REWARD_MODELS:
@@ -167,12 +164,19 @@ def _chosen(slot: Slot, words: tuple[str, ...], beside: dict[str, Any]) -> Slot:
     return slot._replace(value=reward_preset(text, length=length).model)
 
 
+def require_name(text: str, names: Collection[str], path: str, *, fix: str = "") -> None:
+    """Raise `UsageError` with the nearest name, or else `fix`, unless an option takes the text."""
+    what, expected = f"--{path}", f"one of {', '.join(names)}"
+    UsageError.check(text in names, what, expected, repr(text), nearest(text, names) or fix)
+
+
 def name_of(things: Registry, thing: Any) -> str | None:
     """The name of a thing, by the class of its settings; None for one that is not registered."""
     return things.name_of(thing) if things.has_config(type(thing)) else None
 
 
-def _settings(text: str, path: str) -> Any:
+def settings_in(text: str, path: str) -> Any:
+    """What an option was given, as a file would hold it: a name, or settings by name."""
     import yaml
 
     try:
@@ -206,7 +210,10 @@ def without_choices(words: Sequence[str], cls: type[Any], default: Any) -> list[
 
 
 def options_of(words: Sequence[str], name: str) -> list[str]:
-    """All values that an option is given."""
-    after = (value for word, value in pairwise(words) if word == name)
-    joined = (word.partition("=")[2] for word in words if word.startswith(f"{name}="))
-    return [*after, *joined]
+    """All values that an option is given, in the order of the words: the last one counts."""
+    found: list[str] = []
+    for word, following in zip_longest(words, words[1:]):
+        option, equals, value = word.partition("=")
+        if option == name and (equals or following is not None):
+            found.append(value if equals else following)
+    return found

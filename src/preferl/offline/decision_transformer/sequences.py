@@ -7,7 +7,6 @@ gather per array.
 import math
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import index
@@ -21,6 +20,7 @@ from torch import Tensor
 from preferl.data.episodes import Episodes
 from preferl.data.on_disk import concatenate_rows
 from preferl.errors import ConfigError, DataError, SpaceError, require_in
+from preferl.offline.learner_configs import parsed_target
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
@@ -73,18 +73,13 @@ class InputStatistics:
 
     def target_return(self, target: float | str) -> float:
         """A number as it is, or `"q0.9"` as that quantile of the recorded returns."""
-        text, number, expected = str(target), math.nan, "a number, or a quantile such as q0.95"
-        with suppress(ValueError):
-            number = float(text.removeprefix("q"))
-        if math.isfinite(number):
-            if not text.startswith("q"):
-                return number
-            require_in(f"quantile {text}", number, 0, 1)
-            if self.quantiles:
-                shares = np.linspace(0, 1, len(self.quantiles))
-                return float(np.interp(number, shares, self.quantiles))
-            expected = "a number, since recorded returns are not known"
-        raise ConfigError.mismatch("target return", expected=expected, got=target)
+        number, is_quantile = parsed_target(target)
+        if not is_quantile:
+            return number
+        expected = "a number, since recorded returns are not known"
+        ConfigError.check(self.quantiles, "target return", expected, target)
+        shares = np.linspace(0, 1, len(self.quantiles))
+        return float(np.interp(number, shares, self.quantiles))
 
 
 @final

@@ -9,10 +9,10 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.data.tasks import Task, normalised_score
-from preferl.errors import DataError
+from preferl.errors import SEED_LIMIT, DataError
 from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.step_rewards import Reward, control_rewards, oracle, random, step_rewards
-from preferl.offline.experiment.config import SEED_LIMIT, OfflineConfig, require_seeds
+from preferl.offline.experiment.config import OfflineConfig, require_seeds
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray

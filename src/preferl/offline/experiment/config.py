@@ -9,13 +9,18 @@ from typing import Annotated, Any, Final, final
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
 from preferl.envs.config import EnvConfig, EnvSource
-from preferl.errors import ConfigError, require_one_of
-from preferl.offline.learner_configs import DTConfig, IQLConfig, LearnerConfig, require_ranges
+from preferl.errors import SEED_LIMIT, ConfigError, require_one_of
+from preferl.offline.learner_configs import (
+    DTConfig,
+    IQLConfig,
+    LearnerConfig,
+    parsed_target,
+    require_ranges,
+)
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.training.reward_presets import RewardSettings, model_names
 
 TRUE_REWARD: Final = "true"  # in place of the run of a fitted one
-SEED_LIMIT: Final = 2**32  # of seeds; those of condition `k` are this many times `k` higher
 
 
 @final
@@ -108,6 +113,8 @@ class OfflineConfig(RewardSettings, EnvConfig):
             kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]
             expected = f"a policy with one, {' or '.join(kinds)}"
             raise ConfigError.mismatch("target_return", expected=expected, got=self.policy)
+        if self.target_return is not None:
+            parsed_target(self.target_return)
         known = not self.episodes or self.env_id is not None
         got = f"none, and task {self.task!r} names none"
         fix = "Set `env`, or `episodes` to 0 to train without evaluation."

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import final
 
 from preferl.configs import takes_old_names
-from preferl.errors import ConfigError, require_in, require_share
+from preferl.errors import ConfigError, require_in, require_seed, require_share
 from preferl.store.quality.combine import CombineMethod
 from preferl.threads import half_of_the_cores
 from preferl.training.reward_presets import RewardSettings
@@ -80,6 +80,7 @@ class ServiceConfig:
         for name in ("poll_seconds", "beat_seconds", "stuck_after"):
             require_in(name, getattr(self, name), 0.001, 86_400)
         require_share("validation", self.validation)
+        require_seed(self.seed)
         deviation = self.reward_deviation
         ConfigError.check(0 < deviation < inf, "reward_deviation", "above 0", deviation)
         # What does not go together is refused now and not after the first answers.

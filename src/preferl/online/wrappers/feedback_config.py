@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, final
 from preferl.configs import current_names, takes_old_names
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Short, windows_of
-from preferl.errors import ConfigError, DataError, require_in, require_one_of
+from preferl.errors import ConfigError, DataError, require_in, require_one_of, require_seed
 from preferl.registry import ACQUISITIONS, SAMPLERS
 
 LOGGER = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class QueryConfig:
         require_one_of("acquisition", self.acquisition, ACQUISITIONS.names())
         require_one_of("short", self.short, Short)
         require_one_of("variable_length", self.variable_length, VariableLength)
+        require_seed(self.seed)
 
 
 @takes_old_names

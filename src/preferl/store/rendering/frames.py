@@ -29,7 +29,7 @@ from preferl.store.stages import (
     no_graphics,
     picture_of,
 )
-from preferl.trust import admitted, resolve
+from preferl.trust import admitted, named_object
 
 End = Literal["last", "first"]
 Colours = Literal[1, 3, 4]
@@ -167,8 +167,7 @@ def function_frames(path: str) -> FrameSource:
     Raises:
         ConfigError: there is no such function.
     """
-    module = path.partition(":")[0]
-    function = resolve(path, what="frames", source="the operator", trust=[module])
+    function = named_object(path, "frames")
     if callable(function):
         return cast("FrameSource", function)
     got = f"{path!r}, a {type(function)}"
