@@ -123,19 +123,30 @@ def observe(model: RewardModel, segments: Segments, steps: np.ndarray) -> None:
     )
 
 
-def test_each_member_is_trained_as_if_alone_on_its_bootstrap(comparisons):
+@pytest.mark.parametrize("places", [None, np.arange(20) * 3], ids=["in-order", "others-are-gone"])
+def test_each_member_is_trained_as_if_alone_on_its_bootstrap(comparisons, places):
     together = mlp(members=3)
     members = [mlp() for _ in range(3)]
     for i, member in enumerate(members):
         for alone, shared in zip(member.parameters(), together.parameters(), strict=True):
             alone.data.copy_(shared.data[i : i + 1])
     trainer = RewardTrainer(together, replace(FEW, penalty=PENALTY), seed=4)
-    counts = trainer.bootstrap(20)
-    trainer.fit(comparisons)
+    counts = trainer.bootstrap(20) if places is None else trainer.bootstrap(58)[:, places]
+    trainer.fit(comparisons, places=places)
     for i, member in enumerate(members):
         train_alone(member, comparisons, counts[i], seed=4, epochs=3)
         for alone, shared in zip(member.parameters(), together.parameters(), strict=True):
             torch.testing.assert_close(shared[i : i + 1], alone, atol=1e-5, rtol=1e-4)
+
+
+def test_declined_answers_have_places_as_well(comparisons):
+    others, places, fitted = np.arange(20) != 3, np.arange(20), []
+    declined = answered(comparisons, np.where(others, comparisons.preference, NAN))
+    for train, own in ((declined, places), (comparisons[others], places[others])):
+        trainer = RewardTrainer(mlp(members=3), FEW, seed=4)
+        trainer.fit(train, places=own)
+        fitted.append(weights(trainer.model))
+    torch.testing.assert_close(*fitted)
 
 
 def test_a_single_network_and_members_without_bootstrap_see_every_answer():

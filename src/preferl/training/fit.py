@@ -24,7 +24,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.errors import require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
-from preferl.shapes import FloatArray
+from preferl.shapes import FloatArray, IntArray
 from preferl.statistics import share_in_words, wilson_interval
 from preferl.training.batches import Answers, gather_windows, held_out
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
@@ -210,11 +210,13 @@ class Fit:
         train: Comparisons,
         validation: Comparisons | None,
         epochs: int,
+        places: IntArray | None = None,
     ) -> None:
         self._trainer, self._model, self._config = trainer, trainer.model, trainer.config
         self._epochs = epochs
         self._update, self._updates = 0, epochs * -(-len(train) // self._config.batch_size)
-        bootstrap, device = trainer.bootstrap(len(train)), self._model.device
+        places, device = np.arange(len(train)) if places is None else places, self._model.device
+        bootstrap = trainer.bootstrap(int(places.max()) + 1)[:, places]
         self._windows = gather_windows(self._model, train.segments, observe=True)
         self._answers = Answers.of(train, bootstrap, device)
         out_of_bag = (bootstrap == 0) * train.weight

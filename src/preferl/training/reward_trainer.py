@@ -25,7 +25,7 @@ from preferl.models.base import RewardModel
 from preferl.models.folder import require_finite
 from preferl.reading import read_object, reading
 from preferl.registry import LOSSES
-from preferl.shapes import FloatArray
+from preferl.shapes import FloatArray, IntArray
 from preferl.training.batches import Answers, AnyWindows, held_out
 from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
 from preferl.training.fit import (
@@ -83,6 +83,7 @@ class RewardTrainer:
         train: Comparisons,
         validation: Comparisons | None = None,
         *,
+        places: IntArray | None = None,
         epochs: int | None = None,
         on_epoch: OnEpoch | None = None,
         checkpoints: FitCheckpoints | None = None,
@@ -92,6 +93,8 @@ class RewardTrainer:
         Args:
             train: declined answers in it do not count.
             validation: held out, for early stopping and the choice of the best epoch.
+            places: `[P]`, the column of each answer in `bootstrap`, so that members keep their
+                resamples where other answers are withdrawn; the order in `train` if None.
             epochs: at least 1; those of the config if None.
             on_epoch: called with each epoch's number and metrics.
             checkpoints: keep the fit between epochs, and resume the one that is there.
@@ -106,6 +109,7 @@ class RewardTrainer:
         epochs = self.config.epochs if epochs is None else epochs
         require_in("epochs", epochs, 1, float("inf"))
         # The steps of other comparisons, such as held-out ones, stay out of input statistics.
+        places = None if places is None else places[train.answered]
         train = _answered("comparisons to train on", train)
         if validation is not None:
             validation = _answered("validation comparisons", validation)
@@ -124,7 +128,7 @@ class RewardTrainer:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             seed = int(torch.randint(2**31, (), generator=self._order))
             dropout_stream(device).manual_seed(seed)
-            return Fit(self, train, validation, epochs).run(on_epoch, checkpoints)
+            return Fit(self, train, validation, epochs, places).run(on_epoch, checkpoints)
 
     def evaluate(
         self, comparisons: Comparisons, likelihood: Likelihood | None = None

@@ -19,6 +19,7 @@ from preferl.store.feedback import Answered, StoredFeedback
 from preferl.threads import torch_threads
 from preferl.training.publish import PublishedReward, read_version, write_spaces
 from preferl.training.reward_presets import RewardSettings
+from preferl.training.reward_trainer import RewardTrainer
 
 
 @pytest.fixture
@@ -128,6 +129,27 @@ def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config):
         torch.testing.assert_close(stopped.reward.model.state_dict()[name], value)
     trained_on = sum(side[query] == TRAIN for query in answered.queries.tolist())
     assert stopped.metrics["trained_on"] == trained_on
+
+
+def test_a_withdrawn_answer_leaves_the_resamples_of_others_as_they_were(world, config, monkeypatch):
+    seen, fit = [], RewardTrainer.fit
+
+    def spy(self, train, **options):
+        weight = self.bootstrap(len(train) + 1)[:, options["places"]]
+        seen.append(dict(zip(train.preference.tolist(), weight.T.tolist(), strict=True)))
+        return fit(self, train, **options)
+
+    monkeypatch.setattr(RewardTrainer, "fit", spy)
+    world.ask_and_answer(12)
+    answered = StoredFeedback(world.store).answered()
+    named = np.linspace(0.1, 0.9, 12)  # tells which answer is which
+    comparisons = replace(answered.comparisons, preference=named)
+    fitting = OngoingFit(config, lambda: None)
+    for rows in (np.arange(12), np.delete(np.arange(12), 2)):
+        some = Answered(answered.queries[rows], comparisons[rows])
+        fitting.fit(some, np.full(len(rows), TRAIN), None)
+    before, after = seen
+    assert after == {name: counts for name, counts in before.items() if name != named[2]}
 
 
 @pytest.mark.parametrize("model", ["mr", "nmr", "pt"])

@@ -38,9 +38,9 @@ Fitted = tuple[RewardFunction, FitMetrics]
 class OngoingFit:
     """Fits a reward to all answers so far, each time from where the last fit ended.
 
-    Training answers keep the place in which they were first seen, so that each member of an
-    ensemble keeps its own resample of them. The validation set is never trained on, not even to
-    choose an epoch. What `on_epoch` raises ends a fit.
+    Training answers keep the place in which they were first seen, whatever becomes of others, so
+    that each member of an ensemble keeps its own resample of them. The validation set is never
+    trained on, not even to choose an epoch. What `on_epoch` raises ends a fit.
     """
 
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
@@ -64,12 +64,14 @@ class OngoingFit:
         length = config.context or comparisons.segments.length
         preset = config.reward.preset(length=length, answers=len(comparisons))
         trainer, first = self._trainer_for(preset, comparisons, agent)
-        train = comparisons[self._in_place(answered.queries, split)]
+        train, places = comparisons[split == TRAIN], self._places(answered.queries[split == TRAIN])
         epochs = preset.trainer.epochs
         if config.reward.epochs is None and config.reward.budget is None:
             epochs = min(epochs, 50)  # as `ServiceConfig.reward` promises
         epochs = max(epochs, config.initial_epochs) if first else epochs
-        report = trainer.fit(train, epochs=epochs, on_epoch=lambda *_: self._on_epoch())
+        report = trainer.fit(
+            train, places=places, epochs=epochs, on_epoch=lambda *_: self._on_epoch()
+        )
         combine = lower_bound(config.pessimism) if config.pessimism else mean
         reward = RewardFunction(trainer.model, combine=combine, likelihood=report.likelihood)
         target, clips = config.reward_deviation, comparisons.segments.episodes()
@@ -134,12 +136,10 @@ class OngoingFit:
         model = build_reward_model(preset.model, *own, seed=config.seed)
         return RewardTrainer(model, preset.trainer, seed=config.seed, device=config.device)
 
-    def _in_place(self, queries: IntArray, split: IntArray) -> IntArray:
-        """Rows of the training queries, those that were seen before in the order of then."""
-        rows = np.flatnonzero(split == TRAIN)
+    def _places(self, queries: IntArray) -> IntArray:
+        """When each of these training queries was first seen: the first one has place 0."""
         known = self._place
-        places = [known.setdefault(query, len(known)) for query in queries[rows].tolist()]
-        return np.asarray(rows[np.argsort(np.array(places, np.int64), kind="stable")])
+        return np.array([known.setdefault(query, len(known)) for query in queries.tolist()])
 
 
 def spaces_of(learned: RewardFunction | RewardModel) -> Spaces:
