@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from preferl.configs import changed, from_json, to_json
+from preferl.configs import changed, from_json, plain, to_json, without_password
 from preferl.errors import ConfigError
 from preferl.reporting import read_jsonl
 
@@ -166,3 +166,22 @@ def test_changed_settings_of_a_section():
 def test_a_kind_that_nobody_knows_differs_as_a_whole():
     section = {"kind": "Moon", "module": "moon", "craters": 3}
     assert changed(Fit, {"model": section}) == {"model": section}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:secret@host/labels", "postgresql://me:***@host/labels"),
+        ("postgresql+psycopg://me:se@cr:et@host:5432/a", "postgresql+psycopg://me:***@host:5432/a"),
+        ("postgresql://:se/cret@host/labels", "postgresql://:***@host/labels"),
+        ("postgresql://host/a?user=me&password=secret&x=1", "postgresql://host/a?user=me&password=***&x=1"),
+        ("from postgresql://a:b@c/d to http://e:f@g", "from postgresql://a:***@c/d to http://e:***@g"),
+        ("postgresql://me@host/labels", "postgresql://me@host/labels"),
+        ("http://localhost:8765/join/a:b", "http://localhost:8765/join/a:b"),
+        ("runs/labels: a@b", "runs/labels: a@b"),
+    ],
+    ids=["plain", "odd-letters", "slash", "option", "two", "none", "port", "folder"],
+)  # fmt: skip
+def test_nobody_reads_a_password(text, shown):
+    assert without_password(text) == shown
+    assert plain({"places": [text]}) == {"places": [shown]}

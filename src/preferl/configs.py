@@ -4,6 +4,7 @@ import collections.abc
 import functools
 import inspect
 import math
+import re
 import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -55,6 +56,26 @@ def current_names(cls: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def without_password(text: str) -> str:
+    """A text as people may read it: with `***` for the password of each URL in it.
+
+    Settings, titles, messages and reports show a database's URL in no other way.
+
+    >>> without_password("postgresql://me:secret@host/labels?sslpassword=secret")
+    'postgresql://me:***@host/labels?sslpassword=***'
+    """
+    if "://" not in text:
+        return text
+    return _PASSWORD.sub(
+        lambda found: f"{found['option']}***" if found["option"] else f"{found['user']}:***@", text
+    )
+
+
+_PASSWORD: Final = re.compile(
+    r"(?<=://)(?P<user>[^:/?#@\s]*):(?:[^/?#\s]*|[^@\s]*)@|(?P<option>[?&]\w*password=)[^&#\s]*"
+)
+
+
 def takes_old_names(cls: type[Config]) -> type[Config]:
     """Let a dataclass of `RENAMED` be made with the names that its fields once had."""
     made: Any = cls.__init__
@@ -72,6 +93,8 @@ def takes_old_names(cls: type[Config]) -> type[Config]:
 
 def to_json(config: object) -> dict[str, Any]:
     """A dataclass as JSON: nested ones recursively, functions by name, infinities as words.
+
+    Passwords of URLs are hidden, since people read settings (see `without_password`).
 
     Where a field's type names several dataclasses, `"kind"` names the one that is there.
 
@@ -226,7 +249,9 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
         return value.value
     if isinstance(value, float) and not math.isfinite(value):
         return infinite(value)
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, str):
+        return without_password(value)
+    if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Path):
         return str(value)

@@ -1,10 +1,12 @@
 """Options that several commands have."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from preferl.cli.options import AnswersConfig, StoreConfig, import_trusted, opened, require_store
+from preferl.configs import to_json
 from preferl.errors import ConfigError, StorageError
 
 
@@ -23,6 +25,12 @@ def test_answers_of_a_store_are_found_as_the_store_itself(tmp_path):
         opened(StoreConfig("")),
     ):
         pass
+
+
+def test_the_name_of_answers_in_a_database_has_no_password():
+    config = AnswersConfig(store="postgresql://me:secret@host/labels")
+    assert config.in_words == "postgresql://me:***@host/labels"
+    assert "secret" not in json.dumps(to_json(config))
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path):

@@ -179,6 +179,16 @@ def test_text_of_a_folder_does_not_command_the_terminal(tmp_path):
     assert read_run(path).subject == "Pendulum?[2J-v1"
 
 
+def test_settings_that_were_written_with_a_password_are_shown_without(tmp_path):
+    path = written_runs.online(tmp_path / "run")
+    about = json.loads((path / "config.json").read_text())
+    about["config"]["env"] = "postgresql://me:secret@host/labels"  # as older versions wrote stores
+    (path / "config.json").write_text(json.dumps(about))
+    run = read_run(path)
+    assert run.settings["env"] == "postgresql://me:***@host/labels"
+    assert "secret" not in json.dumps(run.to_json())
+
+
 def test_former_names_of_settings_are_read(tmp_path):
     path = written_runs.online(tmp_path / "run")
     about = json.loads((path / "config.json").read_text())

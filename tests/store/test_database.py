@@ -5,10 +5,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
+from sqlalchemy import select
 
-from preferl.errors import StorageError
+from preferl.errors import ConfigError, StorageError
+from preferl.store.database import Database, now
 from preferl.store.store import Store
 
 
@@ -89,3 +92,18 @@ def test_export_of_a_damaged_database_fails(filled, tmp_path):
     assert done.returncode == 1
     assert "a damaged one" in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_messages_about_a_database_hide_its_password(tmp_path):
+    pytest.importorskip("psycopg")
+    options = "connect_timeout=1&sslpassword=hidden"
+    with (
+        closing(Database(f"postgresql://me:hidden@127.0.0.1:1/labels?{options}")) as database,
+        pytest.raises(StorageError, match=r"me:\*\*\*@127") as caught,
+    ):
+        database.all(select(now()))
+    assert "hidden" not in str(caught.value)
+    for wrong in ("mysql://me:hidden@host/a", "postgresql://me:hidden@host:port/a"):
+        with pytest.raises(ConfigError, match=r"me:\*\*\*@host") as caught:
+            Database(wrong)
+        assert "hidden" not in str(caught.value)

@@ -12,6 +12,7 @@ import numpy as np
 from preferl import data, store
 from preferl.cli.console import echo
 from preferl.cli.options import FOLDER, NAME, StoreConfig, Trust, import_trusted
+from preferl.configs import without_password
 from preferl.data import sources
 from preferl.errors import (
     ConfigError,
@@ -122,11 +123,12 @@ def annotate_create(config: CreateConfig) -> None:
     place = StoreConfig(config.store, config.files).options()
     words = place if config.store != FOLDER else place[2:]
     words += ("--project", config.project) if several else ()
-    echo(
+    lines = (
         f"{len(pairs):,} pairs of {config.length} steps from {len(episodes):,} episodes wait in "
         f"{config.store}, and {config.known} with a known answer.\n"
         f"Answer them: {' '.join(('preferl annotate serve', *words, *trust_options(trust)))}"
     )
+    echo(without_password(lines))
 
 
 def _episodes(config: CreateConfig) -> "data.Episodes":

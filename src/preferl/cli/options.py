@@ -11,6 +11,7 @@ import tyro
 from preferl import data
 from preferl.cli.parsing.parts import OF_YOUR_OWN, options_of, require_name, settings_in
 from preferl.cli.parsing.rules import comma_separated
+from preferl.configs import without_password
 from preferl.data import sources
 from preferl.errors import ConfigError, DataError, StorageError, require_in, require_seed
 from preferl.registry import TEACHERS, imported
@@ -153,7 +154,7 @@ class AnswersConfig(StoreConfig):
             return f"scripted answers ({self.teacher})"
         if self.labels is not None:
             return self.labels.name
-        return f"{self.comparisons or self.project or self.store}"
+        return without_password(f"{self.comparisons or self.project or self.store}")
 
     def read(
         self, draws: int = 0xA5C

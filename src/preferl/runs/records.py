@@ -91,7 +91,7 @@ class RunRecord:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings by dotted name, under the names that they have now."""
-        return flat_settings(current_names(self.config_class, self.config))
+        return flat_settings(plain(current_names(self.config_class, self.config)))
 
     def to_json(self) -> dict[str, Any]:
         """Everything but curves and single values as numbers, text and lists."""

@@ -26,6 +26,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
 
 from preferl._optional import require
+from preferl.configs import without_password
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
 from preferl.reading import reading
@@ -161,10 +162,9 @@ def keep_private(file: Path) -> None:
 
 
 def _engine(location: str | URL) -> Engine:
-    got = str(location)
     try:
         url = make_url(location)
-        got, name = url.render_as_string(hide_password=True), url.get_backend_name()
+        name = url.get_backend_name()
         if name in ("postgres", "postgresql"):  # hosting services hand out the short one
             require("psycopg", extra="postgres")
             url = url.set(drivername="postgresql+psycopg")
@@ -173,11 +173,11 @@ def _engine(location: str | URL) -> Engine:
             raise ArgumentError("no file of SQLite")
         waiting = {"timeout": BUSY_SECONDS}
         engine = create_engine(url, pool_size=20, max_overflow=40, connect_args=waiting)
-    except (ArgumentError, NoSuchModuleError) as error:  # the latter for sqlite+something
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:  # sqlite+something, no port
         raise ConfigError.mismatch(
             "store",
             expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
-            got=repr(got),
+            got=repr(without_password(str(location))),
         ) from error
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -208,7 +208,7 @@ def _worded(url: URL) -> Iterator[None]:
     except SQLAlchemyError as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         _refuse_damage(f"{url.database}", reason)
-        what = f"store {url.render_as_string(hide_password=True)}"
+        what = f"store {without_password(str(url))}"
         expected = "a database that can be reached and written to"
         fix = "Check that it runs, that its disk has room, and try again: nothing was lost."
         raise StorageError.mismatch(what, expected=expected, got=reason, fix=fix) from error
