@@ -231,6 +231,58 @@ def test_answers_in_the_owners_name_are_refused_unless_somebody_is_named(
     assert {person.name for person in there.people.all(copy)} >= {"Olga"}
 
 
+def withdrawn(store):
+    """A project in which the admin Olga withdrew the answer of Ann, and its row of that."""
+    project, _ = with_one_answer(store)
+    olga = store.people.invite(project.id, "Olga", "admin").annotator.id
+    (given,) = store.answers.page(project.id).answers
+    store.answers.withdraw(project.id, given.answer.id, by=olga, key="withdrawn-by-olga")
+    return project, given.answer.key
+
+
+def test_who_withdrew_an_answer_has_a_name_in_every_store(store, elsewhere, tmp_path):
+    project, key = withdrawn(store)
+    one, two, clips = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / "clips"
+    export_answers(store, project.id, one)
+    export_segments(store, project.id, clips)
+    assert rows_of(one)[-1]["detail"] == {"by": "Olga", "withdraws": key}
+    there, copy = elsewhere
+    for name in ("Cleo", "Dan", "Eve"):
+        there.people.invite(copy, name)  # so that numbers of people are others
+    import_answers(there, copy, one, clips=clips)
+    (olga,) = (person.id for person in there.people.all(copy) if person.name == "Olga")
+    assert there.answers.page(copy).answers[0].answer.detail["by"] == olga
+    export_answers(there, copy, two)
+    assert one.read_bytes() == two.read_bytes()
+    export_answers(there, copy, two, anonymous=True)
+    assert "Olga" not in two.read_text("utf-8")
+    assert rows_of(two)[-1]["detail"]["by"].startswith("person-")
+
+
+def test_who_withdrew_an_answer_is_checked_as_who_answered(store, elsewhere, tmp_path):
+    project, _ = withdrawn(store)
+    out, clips, (there, copy) = tmp_path / "a.jsonl", tmp_path / "clips", elsewhere
+    export_answers(store, project.id, out)
+    export_segments(store, project.id, clips)
+    given, gone = rows_of(out)
+
+    def import_by(name, **more):
+        write(out, [given, gone | {"detail": gone["detail"] | {"by": name}}])
+        return import_answers(there, copy, out, clips=clips, **more)
+
+    with pytest.raises(DataError, match="row 2, column detail: expected the name of a person"):
+        import_by(" ")
+    with pytest.raises(DataError, match=r"row 2, column detail.*--owner NAME"):
+        import_by("owner")
+    assert import_by("owner", owner="Mia").new == 2
+    assert {person.name for person in there.people.all(copy)} >= {"Mia"}
+    write(out, [given, gone | {"detail": gone["detail"] | {"by": 3}}])  # as earlier versions wrote
+    with Store.open(tmp_path / "another") as another:
+        project = another.projects.create("dots").id
+        import_answers(another, project, out, clips=clips)
+        assert "by" not in another.answers.page(project).answers[0].answer.detail
+
+
 def test_files_that_are_none(tmp_path):
     with Store.open(tmp_path / "store") as store:
         project = store.projects.create("dots").id

@@ -74,6 +74,9 @@ PURPOSES: Final = ("ask", "known", "repeat")  # nobody answers examples
 EXPORTED_AS: Final = "exported_as"
 """Where the detail of a query from another store keeps the name that it had there."""
 
+BY: Final = "by"
+"""Where the detail of a retracted answer has who withdrew it."""
+
 QUERY_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LATEST_TIME: Final = 253_402_300_799.0
 """The end of the year 9999, after which there are no dates."""
@@ -109,6 +112,29 @@ def timestamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
+def exported_detail(answer: Answer, names: Mapping[int, str]) -> dict[str, Any] | None:
+    """The detail of an answer as files have it: with the name of who withdrew it, not the number.
+
+    Numbers of people differ between stores; their names do not, nor do the keys of answers.
+    """
+    detail = answer.detail
+    if answer.kind != "retract" or detail is None:
+        return detail
+    return {k: names.get(v) if k == BY else v for k, v in detail.items()}
+
+
+def imported_detail(row: Mapping[str, Any], people: Mapping[str, int]) -> dict[str, Any] | None:
+    """The detail of a row as the store has it: with the number of who withdrew the answer."""
+    _, *by = people_of(row)
+    return {**row["detail"], BY: people[by[0]]} if by else row["detail"]
+
+
+def people_of(row: Mapping[str, Any]) -> list[str]:
+    """The name of who answered, and of who withdrew that answer where it was somebody else."""
+    by = (row["detail"] or {}).get(BY) if row["kind"] == "retract" else None
+    return [row["annotator"], *([] if by is None else [by])]
+
+
 def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A row with every cell of its kind and the cells going together.
 
@@ -121,6 +147,9 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     for name in NEEDED:
         if row[name] is None:
             raise wrong_cell(where, name, "a value", "none")
+    detail = row["detail"] if row["kind"] == "retract" else None
+    if detail and not isinstance(detail.get(BY), str):  # a number in the store that it comes from
+        row["detail"] = {name: value for name, value in detail.items() if name != BY}
     preference = preference_of(row["kind"], row["swapped"])
     clips = row["first_clip"], row["second_clip"]
     left, right = clips[::-1] if row["swapped"] else clips
@@ -131,6 +160,7 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
         "first_clip": (CLIP_ID.fullmatch(clips[0]), "32 digits of hex"),
         "second_clip": (CLIP_ID.fullmatch(clips[1]), "32 digits of hex"),
         "annotator": (is_name(row["annotator"]), f"a name of 1 to {LONGEST_NAME} letters"),
+        "detail": (all(map(is_name, people_of(row)[1:])), f"the name of a person as `{BY}`"),
         "kind": (row["kind"] in KINDS, f"one of {', '.join(KINDS)}"),
         "preference": (row["preference"] == preference, f"{preference}, by kind and swapped"),
         "strength": (row["strength"] in (None, *STRENGTHS), f"one of {STRENGTHS}, or nothing"),
@@ -176,12 +206,13 @@ def read_answers(
                 continue
             fix = "Such answers hold nothing: leave them out, --without-same (without_same=True)."
             raise wrong_cell(where, "second_clip", "another clip than first_clip", "the same", fix)
-        if looks_like_owner(row["annotator"]):
+        for column, name in zip(("annotator", "detail"), people_of(row), strict=False):
+            if not looks_like_owner(name):
+                continue
             if owner is None:
                 fix = "Name whose answers they are: --owner NAME (owner=NAME)."
-                expected = "a name that is not the owner's"
-                raise wrong_cell(where, "annotator", expected, repr(row["annotator"]), fix)
-            row["annotator"] = owner
+                raise wrong_cell(where, column, "a name that is not the owner's", repr(name), fix)
+            row[column] = owner if column == "annotator" else {**row["detail"], BY: owner}
         if row["key"] in keys:
             raise wrong_cell(where, "key", "one for each answer", f"{row['key']} again")
         keys.add(row["key"])

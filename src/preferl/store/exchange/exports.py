@@ -112,7 +112,7 @@ def _row(
         answer.response_ms,
         *(table.timestamp(answer.granted_at), table.timestamp(answer.answered_at)),
         *(answer.granted_at, answer.answered_at, answer.key),
-        _sorted(answer.detail),
+        _sorted(table.exported_detail(answer, names)),
         *(again, query.known, query.quorum, query.priority),
         *(score, query.model_version, query.asked_at),
         _sorted(detail or None),
@@ -189,11 +189,12 @@ def import_answers(
                 raise wrong_cell(where, "key", expected, row["key"])
         new = [(where, row) for where, row in rows if row["key"] not in held]
         queries = table.queries_of(session, project, new)
-        people = table.people_named(session, project_id, (row["annotator"] for _, row in new))
+        named = (name for _, row in new for name in table.people_of(row))
+        people = table.people_named(session, project_id, named)
         answers = [
             {name: row[name] for name in table.OF_ANSWER}
             | {"query_id": queries[row["query"]], "annotator_id": people[row["annotator"]]}
-            | {"project_id": project_id}
+            | {"project_id": project_id, "detail": table.imported_detail(row, people)}
             for _, row in new
         ]
         table.add_answers(session, answers)
