@@ -171,6 +171,43 @@ def test_some_queries_may_stay_open_but_the_last(store):
     assert len(feedback.comparisons()) == 4, "no answer comes after the last fit"
 
 
+def test_nobody_is_waited_for_once_the_budget_is_spent(store):
+    project = store.projects.create("dots", repeat_share=0.0, budget=2)
+    told = []
+
+    def person(missing):
+        told.append(missing)
+        answer_everything(store, project)
+
+    feedback = StoredFeedback(store, patience=1.0, on_wait=person)
+    feedback.ask(example_segments(0), np.array([[0, 1], [2, 3], [4, 5]]))
+    assert told == [3], "nobody is asked about the third"
+    assert feedback.pending == 1
+
+
+def test_only_what_people_are_asked_counts_towards_the_budget(store):
+    project = store.projects.create("dots", repeat_share=0.0, budget=4)
+    segments, told = example_segments(0), []
+    old = store.questions.ask(project.id, segments, np.array([[0, 2], [1, 3]]), model_version=1)
+    assert store.questions.cancel(project.id, before_version=2) == len(old)
+    feedback = StoredFeedback(store, patience=0.1, ahead=2, on_wait=told.append)
+    feedback.ask(segments, np.array([[0, 1], [2, 3]]))
+    assert not told, "more are to come, so that nobody is waited for"
+    assert feedback.pending == 2
+
+
+def test_a_resumed_question_waits_once(store, monkeypatch):
+    store.projects.create("dots", repeat_share=0.0)
+    feedback, segments, waits = StoredFeedback(store, patience=60.0), example_segments(0), []
+    monkeypatch.setattr(StoredFeedback, "wait", lambda self, seconds, **_: waits.append(seconds))
+    pairs = np.array([[0, 1], [2, 3]])
+    feedback.ask(segments, pairs[:1])
+    feedback.ask_rest(segments, pairs, since=0)
+    feedback.ask_rest(segments, pairs, since=0)
+    assert waits == [60.0] * 3
+    assert feedback.pending == 2
+
+
 def test_clips_are_stored_once_and_named_by_what_they_hold(store):
     project = store.projects.create("dots")
     segments = example_segments(0)
@@ -236,10 +273,10 @@ def test_an_older_sqlite_file_is_copied_before_it_is_changed(tmp_path, monkeypat
     with Store.open(tmp_path) as store:
         store.projects.create("dots")
     known = "SELECT version_num FROM alembic_version"
-    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0004")
+    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0005")
     Store.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "labels.db.before-0003")) as kept:
-        assert kept.execute(known).fetchone() == ("0003",)
+    with closing(sqlite3.connect(tmp_path / "labels.db.before-0004")) as kept:
+        assert kept.execute(known).fetchone() == ("0004",)
         assert kept.execute("SELECT slug FROM project").fetchall() == [("dots",)]
 
 

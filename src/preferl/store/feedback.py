@@ -11,6 +11,7 @@ from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import IntArray
+from preferl.store.progress import Totals
 from preferl.store.quality.combine import CombineMethod, combine_answers
 from preferl.store.questions import QueryDetails, named_pairs
 from preferl.store.store import Store
@@ -36,6 +37,7 @@ class StoredFeedback:
             all of them.
         patience: seconds that `ask` waits for its questions to be answered; 0, the default, asks
             and goes on, infinity waits for all of them, as a loop without other experience does.
+            It never waits once the answers of the project's budget are given: nobody is asked then.
         ahead: queries that may still be open when a waiting `ask` returns, so that people always
             have some while an agent learns; their answers come with later ones. Once all queries
             of the project's budget were asked, it waits for every answer.
@@ -110,16 +112,19 @@ class StoredFeedback:
         Other programs may ask at the same time. Returns how many were asked; errors are those of
         `ask`.
         """
-        pairs = check_pairs(pairs, len(segments))
+        asked = self._put(most, segments, check_pairs(pairs, len(segments)))
+        if self.patience and asked:
+            self.wait(self.patience, open_at_most=self._left_open())
+        return asked
+
+    def _put(self, most: int | None, segments: Segments, pairs: IntArray) -> int:
+        """Ask about the pairs whose clips differ, and wait for nobody; returns how many."""
         differ = np.array([first != second for first, second in named_pairs(segments, pairs)], bool)
         differ |= pairs[:, 0] == pairs[:, 1]  # refused below
         version = self.model_version
         about: QueryDetails = {"priority": float(version or 0), "model_version": version}
         about["most"] = most
-        asked = self.store.questions.ask(self.project.id, segments, pairs[differ], **about)
-        if self.patience and asked:
-            self.wait(self.patience, open_at_most=self._left_open())
-        return len(asked)
+        return len(self.store.questions.ask(self.project.id, segments, pairs[differ], **about))
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
         """Ask those questions that are missing since a query; wait for all as `ask` does.
@@ -134,14 +139,19 @@ class StoredFeedback:
         if known := set(asked):
             fresh = [pair not in known for pair in named_pairs(segments, pairs)]
             pairs = pairs[np.array(fresh, bool)][: max(0, len(pairs) - len(asked))]
-        self.ask(segments, pairs)
-        if asked and self.patience:
+        put = self._put(None, segments, pairs)
+        if (put or asked) and self.patience:
             self.wait(self.patience, open_at_most=self._left_open())
 
     def wait(self, seconds: float, *, open_at_most: int = 0) -> int:
-        """Wait until no more queries are pending than this, at most so long; returns how many."""
+        """Wait until no more queries are pending than this, at most so long; returns how many.
+
+        Once the answers of the project's budget are given it ends, since nobody is asked any more.
+        """
         until = time.monotonic() + seconds
         while (pending := self.pending) > open_at_most and time.monotonic() < until:
+            if self._totals().given >= self._budget():
+                break
             if self.on_wait is not None:
                 self.on_wait(pending)
             time.sleep(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
@@ -149,10 +159,15 @@ class StoredFeedback:
 
     def _left_open(self) -> int:
         """How many queries may be left open: none after the last ones."""
-        if (budget := self.project.budget) is None or not self.ahead:
-            return self.ahead
-        asked = len(self.store.questions.asked(self.project.id))
-        return 0 if asked * self.project.quorum >= budget else self.ahead
+        return 0 if self._totals().wanted >= self._budget() else self.ahead
+
+    def _budget(self) -> float:
+        """The answers after which nothing is asked, as an admin has set them by now."""
+        budget = self.store.projects.get(self.project.id).budget
+        return float("inf") if budget is None else budget
+
+    def _totals(self) -> Totals:
+        return self.store.reports.totals(self.project.id)
 
     def comparisons(self) -> Comparisons:
         """All answers so far, oldest first; raises `FeedbackError` where there are none yet."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from sqlalchemy import Select, delete, insert, select
 
@@ -33,6 +33,14 @@ class Progress:
     revision: int  # grows with every answer, skips aside
     mine: int = 0  # this person's answers that count
     mine_per_hour: float | None = None  # by their last ten minutes; None below three answers
+
+
+class Totals(NamedTuple):
+    """Answers that count, answers that all queries so far want, and queries that need some."""
+
+    given: int
+    wanted: int
+    open: int
 
 
 @final
@@ -75,10 +83,16 @@ class Reports:
             pace = 3600.0 * (recent - 1) / (at - since)
         return {"mine": mine, "mine_per_hour": pace}
 
+    def totals(self, project_id: int) -> Totals:
+        """Counts of answers and of open queries, without the rest of `Progress`."""
+        ((given, wanted, unanswered),) = self._database.rows(
+            statements.TOTALS, project_id=project_id
+        )
+        return Totals(int(given), int(wanted), int(unanswered))
+
     def open(self, project_id: int) -> int:
         """How many queries still need answers; `Progress.open` alone."""
-        ((*_, unanswered),) = self._database.rows(statements.TOTALS, project_id=project_id)
-        return int(unanswered)
+        return self.totals(project_id).open
 
     def revision(self, project_id: int) -> int:
         """How many answers there are, skips aside: cheap, and grows with each."""
