@@ -44,6 +44,17 @@ def test_the_admin_invites_and_changes(study, owner, visitor):
         assert words in text
 
 
+@pytest.mark.parametrize("act", ["role", "end", "restore", "qualify"])
+def test_the_same_change_sent_twice_is_one_event(study, owner, act):
+    person = study.people["ann"][0].id
+    if act == "restore":
+        study.store.people.update(person, disabled=True)
+    for _ in range(2):
+        sent = form(owner, act=act, role="spectator")
+        assert owner.post(f"/admin/people/{person}", data=sent).status_code == 303
+    assert len(study.store.reports.latest_events(study.project.id)) == 1
+
+
 def test_what_an_admin_may_not_do(study, owner, store):
     assert owner.post("/admin/invite", data=form(owner, name="Owner")).status_code == 400
     assert owner.post("/admin/invite", data=form(owner, name=" ")).status_code == 400

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from helpers.page_requests import body, claim, form
+from preferl.store.schema import Query
 
 KEY = "0123456789abcdef0123456789abcdef"
 
@@ -63,7 +64,7 @@ def test_an_admin_withdraws_and_corrects(study, answered, owner):
     first = rows(owner.get("/admin/answers"))[0]
     page = owner.get(f"/admin/answers?at={first}")
     key = re.search(r'name="key" value="([0-9a-f]{32})"', page.text)[1]
-    back = "show=all&who=&page=1"
+    back = "show=all&who="
     sent = form(owner, act="withdraw", key=key, back=back)
     reply = owner.post(f"/admin/answers/{first}", data=sent)
     assert reply.status_code == 303
@@ -73,6 +74,7 @@ def test_an_admin_withdraws_and_corrects(study, answered, owner):
     assert len(study.answers()) == 7
     assert owner.post(f"/admin/answers/{first}", data=sent).status_code == 303, "sent twice"
     assert len(study.answers()) == 7
+    assert len(study.store.reports.latest_events(study.project.id)) == 1
     second = rows(owner.get("/admin/answers"))[1]
     reply = owner.post(f"/admin/answers/{second}", data=form(owner, act="equal", key=KEY))
     assert reply.status_code == 303
@@ -127,12 +129,42 @@ def test_pages_turn(study, owner, visitor):
     for count in range(30):
         held = claim(ann, 1)["questions"][0]
         ann.post("/api/answer", json=body(held["token"], f"{count:020d}"))
-    one, two = owner.get("/admin/answers"), owner.get("/admin/answers?page=2")
-    assert (len(rows(one)), len(rows(two))) == (25, 5)
-    assert "Page 1 of 2" in one.text
-    assert owner.get("/admin/answers?page=99").status_code == 200
+    one = owner.get("/admin/answers")
     last = owner.get(f"/admin/answers?at={rows(one)[-1]}")
-    assert re.search(r'id="after" href="[^"]*page=2#replay"', last.text)
+    follows = re.search(r'id="after" href="([^"]*)#replay">Next page', last.text)[1]
+    two = owner.get("/admin/answers" + follows.replace("&amp;", "&"))
+    assert (len(rows(one)), len(rows(two))) == (25, 5)
+    assert "All: 30 answers" in one.text
+    back = re.search(r'id="before" href="([^"]*)#replay">Previous page', two.text)[1]
+    again = owner.get("/admin/answers" + back.replace("&amp;", "&"))
+    assert rows(again) == rows(one)
+    assert "Previous page" not in again.text
+    assert "Next page" not in two.text
+    chosen = owner.get(f"/admin/answers{follows.replace('&amp;', '&')}&at={rows(two)[1]}")
+    assert rows(chosen) == rows(two)
+    assert f'name="back" value="{follows[1:]}"' in chosen.text, "a change leads back here"
+
+
+@pytest.mark.parametrize(
+    ("purpose", "quorum", "words"),
+    [
+        ("ask", 2, "the pair waits for another answer"),
+        ("ask", 1, "nobody is asked about the pair again"),
+        ("known", 0, "ann may be asked about the pair again"),
+    ],
+)
+def test_the_form_tells_what_becomes_of_the_pair(study, answered, owner, purpose, quorum, words):
+    first = study.store.answers.page(study.project.id, annotator_id=study.people["ann"][0].id)
+    made = first.answers[0]
+    with study.store.database.write() as session:
+        query = session.get_one(Query, made.query.id)
+        query.purpose, query.quorum = purpose, quorum
+    page = owner.get(f"/admin/answers?at={made.answer.id}")
+    assert f"it no longer counts, and {words}" in page.text
+    sent = form(owner, act="withdraw", key=KEY)
+    owner.post(f"/admin/answers/{made.answer.id}", data=sent)
+    with study.store.database.read() as session:
+        assert (session.get_one(Query, made.query.id).needed > 0) == ("waits" in words)
 
 
 def test_without_answers(owner):

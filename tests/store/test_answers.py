@@ -1,6 +1,7 @@
 """Answers page by page, and changes to them that lose nothing."""
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -67,13 +68,44 @@ def test_pages_go_back_in_time(study):
     made = study.answer(study.ann, True, True, False) + study.answer(study.ben, True, False)
     assert study.ids() == made[::-1]
     assert study.page().total == 5
-    assert study.ids(size=2, number=2) == made[::-1][2:4]
-    assert study.ids(size=2, number=4) == []
+    assert study.ids(size=2, after=made[3]) == made[::-1][2:4]
+    assert study.ids(size=2, after=made[0]) == []
     assert study.ids(annotator_id=study.ben) == made[:2:-1]
     first = study.page().answers[-1]
     assert (first.name, first.query.id, first.counts) == ("Ann", study.asked[0], True)
     ((one, two),) = study.store.questions.pairs(study.project.id, study.asked[:1])
     assert first.sides == ((two, one) if first.answer.swapped else (one, two))
+
+
+@pytest.mark.parametrize("show", ["all", "differing", "surprising"])
+def test_pages_lead_to_each_other_in_both_directions(study, show):
+    study.answer(study.ann, True, True, True), study.answer(study.ben, False, False, False)
+    predicted = dict(zip(study.asked, (0.9, 0.4, 0.4), strict=True))
+    study.store.reports.publish_reward(study.project.id, 1, answers=6, predicted=predicted)
+    listed = study.ids(show=show)
+    pages = [listed[start : start + 2] for start in range(0, len(listed), 2)]
+    assert len(pages) >= 2
+    lasts = [None, *(numbers[-1] for numbers in pages[:-1])]
+    for numbers, last in zip(pages, lasts, strict=True):
+        found = study.page(show=show, size=2, after=last)
+        assert [row.answer.id for row in found.answers] == numbers
+        assert (found.has_before, found.has_after) == (last is not None, numbers is not pages[-1])
+    for numbers, later in pairwise(pages):
+        found = study.page(show=show, size=2, before=later[0])
+        assert [row.answer.id for row in found.answers] == numbers
+        assert (found.has_before, found.has_after) == (numbers is not pages[0], True)
+
+
+def test_a_place_that_is_in_no_list_stands_for_the_first_page(study):
+    (made,) = study.answer(study.ann, True)
+    other = study.store.projects.create("other")
+    assert study.ids(after=999) == study.ids(before=999) == [made]
+    assert study.store.answers.page(other.id, after=made).answers == ()
+    predicted = {study.asked[0]: 0.0}
+    study.store.reports.publish_reward(study.project.id, 1, answers=1, predicted=predicted)
+    gone = study.store.answers.withdraw(study.project.id, made, by=study.owner, key=KEY)
+    study.answer(study.ben, True)
+    assert study.ids(show="surprising", after=gone) == study.ids(show="surprising")
 
 
 def test_skips_and_other_projects_are_not_there(study):
@@ -155,6 +187,62 @@ def test_a_corrected_answer_is_that_of_who_corrects(study):
     kinds = [row.kind for row in study.rows()]
     assert kinds == [shown.kind, "retract", wrong, "retract", "equal"]
     assert study.store.answers.get(study.project.id, third).name == "owner"
+    assert study.rows()[-1].detail == {"corrects": study.rows()[2].key}
+
+
+def test_of_several_corrections_of_an_answer_the_latest_stands(study):
+    study.answer(study.ann, True)
+    cleo = study.store.people.invite(study.project.id, "Cleo", "admin").annotator.id
+    changes = ((study.owner, "equal"), (study.owner, "cannot_tell"), (cleo, "equal"))
+    for count, (by, kind) in enumerate(changes):
+        latest = next(row for row in study.page().answers if row.name == "Ann").answer.id
+        about = {"by": by, "key": f"{KEY}-{count}", "kind": kind}
+        study.store.answers.correct(study.project.id, latest, **about)
+    assert study.votes() == [(study.asked[0], "Cleo", 0.5)]
+    rows = study.rows()
+    kinds = [row.kind for row in rows]
+    assert kinds[1:] == ["retract", "equal", "retract", "cannot_tell", "retract", "equal"]
+    corrected = [row.detail["corrects"] for row in rows if "corrects" in (row.detail or {})]
+    assert corrected == [rows[0].key] * 3, "not that of the row which withdrew the answer"
+    assert rows[-2].detail == {"withdraws": rows[-3].key, "by": cleo}
+    with study.store.database.read() as session:
+        assert session.get(Query, study.asked[0]).needed == 1
+
+
+def test_who_corrects_two_answers_to_a_query_has_one_answer_to_it(study):
+    (ann,), (ben,) = study.answer(study.ann, True), study.answer(study.ben, False)
+    for made, kind in ((ann, "equal"), (ben, "cannot_tell")):
+        about = {"by": study.owner, "key": f"{KEY}-{made}", "kind": kind}
+        study.store.answers.correct(study.project.id, made, **about)
+    ((_, name, preference),) = study.votes()
+    assert name == "owner"
+    assert np.isnan(preference)
+    with study.store.database.read() as session:
+        assert session.get(Query, study.asked[0]).needed == 1, "somebody else is asked"
+
+
+def test_an_undo_does_not_take_back_a_correction(study):
+    (own,) = study.answer(study.owner, True)
+    (_, made) = study.answer(study.ann, True, True)
+    study.store.answers.correct(study.project.id, made, by=study.owner, key=KEY, kind="equal")
+    undone = study.store.queue.undo(study.owner, "undo-of-the-owner")
+    assert undone.query_id == study.store.answers.get(study.project.id, own).query.id
+    assert study.store.queue.undo(study.owner, "undo-of-the-owner-2") is None
+    assert (study.asked[1], "owner", 0.5) in study.votes()
+
+
+def test_a_change_and_its_event_come_together_and_once(study):
+    one, two = study.answer(study.ann, True, True)
+    for _ in range(2):
+        study.store.answers.withdraw(study.project.id, one, by=study.owner, key=KEY)
+        about = {"by": study.owner, "key": f"{KEY}-2", "kind": "equal"}
+        study.store.answers.correct(study.project.id, two, **about)
+    with pytest.raises(FeedbackError):
+        study.store.answers.withdraw(study.project.id, one, by=study.owner, key=f"{KEY}-3")
+    latest, first = study.store.reports.latest_events(study.project.id)
+    assert (first.kind, latest.kind) == ("withdrew", "corrected")
+    assert first.annotator_id == study.owner
+    assert first.detail == {"name": "Ann", "query": study.asked[0], "answer": one}
 
 
 def test_an_own_answer_gives_way_to_a_correction(study):
@@ -227,7 +315,7 @@ def test_ten_thousand_answers_take_no_time(store):
     study = many(store, 10_000)
     assert study.page().total == 10_000
     for show in ("all", "differing", "surprising", "withdrawn"):
-        for more in ({}, {"annotator_id": study.ben}, {"number": 100}):
+        for more in ({}, {"annotator_id": study.ben}, {"after": 5_000}):
             began = time.process_time()  # others may use the machine
             study.page(show=show, **more)
             assert time.process_time() - began < 0.5, (show, more)

@@ -127,6 +127,60 @@ def test_undo_while_answering_ends_with_all_in_order(open_store):
     assert needed(stores[0]) == [1, 1]
 
 
+@pytest.mark.parametrize("kind", [None, "equal"])
+def test_one_change_of_an_answer_is_one_change(open_store, kind):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], ROUNDS)
+    ann = stores[0].people.invite(project, "ann").annotator.id
+    owner = stores[0].people.owner(project).annotator.id
+    for number in range(ROUNDS):
+        (question,) = stores[0].queue.claim(project, ann, 1).questions
+        made = stores[0].queue.answer(ann, question.token, f"the-key-{number}", "left").answer_id
+        about = {"by": owner, "key": f"change-{number}"} | ({"kind": kind} if kind else {})
+        stores[0].queue.release(ann, [question.token])
+        results = at_once(
+            *(
+                partial(
+                    getattr(stores[n % 2].answers, "correct" if kind else "withdraw"),
+                    *(project, made),
+                    **about,
+                )
+                for n in range(AT_ONCE)
+            )
+        )
+        assert len(set(results)) == 1, results
+        assert isinstance(results[0], int), results
+    assert len(stores[0].reports.latest_events(project)) == ROUNDS
+
+
+def test_corrections_by_several_at_once_leave_one(open_store):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], 1, quorum=3)
+    people = [stores[0].people.invite(project, f"admin {n}", "admin") for n in range(3)]
+    admins = [person.annotator.id for person in people]
+    ann = stores[0].people.invite(project, "ann").annotator.id
+    (question,) = stores[0].queue.claim(project, ann, 1).questions
+    made = stores[0].queue.answer(ann, question.token, "the-key-of-ann", "left").answer_id
+    for number in range(ROUNDS):
+        results = at_once(
+            *(
+                partial(
+                    stores[n % 2].answers.correct,
+                    *(project, made),
+                    by=admin,
+                    key=f"{number}-by-{admin}",
+                    kind="equal",
+                )
+                for n, admin in enumerate(admins)
+            )
+        )
+        refused = [result for result in results if not isinstance(result, int)]
+        assert all(isinstance(result, FeedbackError) for result in refused), results
+        assert stores[0].questions.votes(project).annotator.size == 1
+        rows = stores[0].answers.history(project, question.query_id)
+        made = max(row.answer.id for row in rows if row.answer.annotator_id == ann)
+
+
 @pytest.mark.parametrize("kind", ["left", "skip"])
 def test_two_people_cannot_share_a_key(open_store, kind):
     store = open_store()

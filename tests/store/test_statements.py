@@ -28,7 +28,8 @@ def give(store, project, person, query, *kinds):
         for kind in kinds:
             about = {"project_id": project, "annotator_id": person, "query_id": query}
             count = session.scalar(select(func.count(Answer.id)))
-            session.add(Answer(**about, kind=kind, key=f"{count}", swapped=False, answered_at=1e9))
+            about |= {"granted_at": 0.0, "answered_at": 1e9, "swapped": False}
+            session.add(Answer(**about, kind=kind, key=f"{count}"))
             session.flush()
 
 

@@ -105,6 +105,14 @@ def change_person(
     if other.id == person.id:
         raise HTTPException(400, "You cannot change yourself; another admin can.")
     kind, changes = ACTS[act]
+    is_so = {
+        "role": other.role == role,
+        "end": other.disabled_at is not None,
+        "restore": other.disabled_at is None,
+        "qualify": other.qualified_at is not None,
+    }
+    if is_so[act]:  # as when a browser sends the same form again
+        return RedirectResponse("/admin", 303)
     store.people.update(number, role=role if act == "role" else None, **changes)
     known = {"name": other.name, "role": role}
     store.reports.add_event(person.project_id, kind, annotator_id=person.id, detail=known)

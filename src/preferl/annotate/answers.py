@@ -11,15 +11,15 @@ from starlette.responses import Response
 
 from preferl.annotate.limits import limited
 from preferl.annotate.pages import page
-from preferl.annotate.progress import media_url
+from preferl.annotate.progress import media_url, plural
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
 from preferl.errors import FeedbackError
-from preferl.store.answers import PAGE, GivenAnswer, Show
+from preferl.store.answers import MOST_COUNTED, GivenAnswer, Show
+from preferl.store.schema import Query as StoredQuery
 from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin/answers")
 LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
-LARGEST_PAGE = 10**6
 
 SHOWN: Final[dict[Show, tuple[str, str]]] = {
     "all": ("All", "The latest answer of each person to each pair, the newest first."),
@@ -52,21 +52,25 @@ def browse(
     person: Watching,
     show: Show = "all",
     who: Annotated[str, Query(pattern=r"^[0-9]{0,9}$")] = "",
-    number: Annotated[int, Query(ge=1, le=LARGEST_PAGE, alias="page")] = 1,
+    before: Number | None = None,
+    after: Number | None = None,
     at: Number | None = None,
 ) -> HTMLResponse:
-    """A page of answers, and one of them with its clips: the one `at` a number, or the first."""
+    """A page of answers, and one of them with its clips: the one `at` a number, or the first.
+
+    The page ends `before` an answer or begins `after` one, by its number; without, it is the first.
+    """
     store, project_id = store_of(request), person.project_id
     annotator = int(who) if who.strip("0") else None
-    found = store.answers.page(project_id, show=show, annotator_id=annotator, number=number)
+    beside = {"before": before} if before else {"after": after} if after else {}
+    found = store.answers.page(project_id, show=show, annotator_id=annotator, **beside)
     chosen = next(iter(found.answers), None) if at is None else store.answers.get(project_id, at)
     if at is not None and chosen is None:
         raise HTTPException(404, "There is no answer of this number here.")
     people = store.people.all(project_id)
-    pages = max(1, -(-found.total // PAGE))
     numbers = [row.answer.id for row in found.answers]
-    place = numbers.index(chosen.answer.id) if chosen and chosen.answer.id in numbers else None
-    query = {"show": show, "who": annotator or "", "page": number}
+    row = numbers.index(chosen.answer.id) if chosen and chosen.answer.id in numbers else None
+    query = {"show": show, "who": annotator or ""}
     context = {
         "person": person,
         "project": store.projects.get(project_id),
@@ -76,15 +80,16 @@ def browse(
         "who": annotator,
         "people": people,
         "rows": [_view(row) for row in found.answers],
-        "total": found.total,
-        "number": number,
-        "pages": pages,
+        "total": _counted(found.total),
+        "page_before": numbers[0] if numbers and found.has_before else None,
+        "page_after": numbers[-1] if numbers and found.has_after else None,
         "chosen": None if chosen is None else _details(store, project_id, chosen, people),
-        "before": None if not place else numbers[place - 1],
+        "before": None if not row else numbers[row - 1],
         # One that has left the list, as a withdrawn one does, is followed by the list.
-        "after": next(iter(numbers if place is None else numbers[place + 1 :]), None),
+        "after": next(iter(numbers if row is None else numbers[row + 1 :]), None),
         "key": secrets.token_hex(16),
-        "link": lambda **more: f"?{urlencode({**query, **more})}",
+        "here": urlencode(query | beside),
+        "link": lambda **more: f"?{urlencode(query | more)}",
     }
     return page(request, "answers.html", context)
 
@@ -100,8 +105,7 @@ def change(
 ) -> Response:
     """Withdraw an answer, or correct it in the name of who does."""
     store, project_id = store_of(request), person.project_id
-    before = store.answers.get(project_id, number)
-    if before is None:
+    if store.answers.get(project_id, number) is None:
         raise HTTPException(404, "There is no answer of this number here.")
     try:
         if act == "withdraw":
@@ -113,9 +117,6 @@ def change(
     except FeedbackError as error:
         words = "This answer has changed since, or cannot be changed. Look at it again."
         raise HTTPException(409, words) from error
-    kind = "withdrew" if act == "withdraw" else "corrected"
-    known = {"name": before.name, "query": before.query.id, "answer": number}
-    store.reports.add_event(project_id, kind, annotator_id=person.id, detail=known)
     return RedirectResponse(f"/admin/answers?{back}&at={made}", 303)
 
 
@@ -140,6 +141,15 @@ def _view(row: GivenAnswer) -> dict[str, Any]:
     }
 
 
+def _counted(total: int) -> str:
+    """How many answers a list has, in words.
+
+    >>> _counted(1), _counted(10_001)
+    ('1 answer', 'more than 10,000 answers')
+    """
+    return f"more than {plural(MOST_COUNTED)}" if total > MOST_COUNTED else plural(total)
+
+
 def _predicted(left: float) -> str:
     """What the reward predicts, as the side that it expects and how surely.
 
@@ -150,6 +160,14 @@ def _predicted(left: float) -> str:
     return f"{side}, {100 * share:.0f} %"
 
 
+def _then(query: StoredQuery, name: str, counted: int) -> str:
+    """What becomes of a query of which one of the answers that count is withdrawn."""
+    if query.purpose == "known":
+        return f"{name} may be asked about the pair again"
+    waits = query.purpose == "ask" and query.cancelled_at is None and counted <= query.quorum
+    return "the pair waits for another answer" if waits else "nobody is asked about the pair again"
+
+
 def _details(
     store: Store, project_id: int, chosen: GivenAnswer, people: list[Any]
 ) -> dict[str, Any]:
@@ -157,7 +175,7 @@ def _details(
     names = {person.id: person.name for person in people}
     given = store.answers.history(project_id, chosen.query.id)
     latest = {row.answer.annotator_id: row.answer.id for row in given}
-    history = []
+    history: list[dict[str, Any]] = []
     for row in given:
         detail = row.answer.detail or {}
         # Sides are those of the answer that is looked at, however this person saw them.
@@ -177,6 +195,7 @@ def _details(
         "sides": [media_url(clip) for clip in chosen.sides],
         "drawn": chosen.query.ready,
         "history": history,
+        "then": _then(chosen.query, chosen.name, sum(row["counts"] for row in history)),
         "current": current,
         "may_withdraw": current and chosen.counts,
         "may_correct": current and chosen.query.purpose != "repeat",

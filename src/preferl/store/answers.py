@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
-from sqlalchemy import Select, and_, exists, func, select
+from sqlalchemy import ColumnElement, Select, and_, exists, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from preferl.errors import FeedbackError, require_one_of
@@ -15,6 +15,7 @@ from preferl.store.schema import (
     COUNTED,
     Annotator,
     Answer,
+    Event,
     Prediction,
     Query,
     RewardVersion,
@@ -27,6 +28,7 @@ Show = Literal["all", "differing", "surprising", "withdrawn"]
 reward predicts otherwise, the most surprising first; those that were withdrawn or undone."""
 
 PAGE: Final = 25  # answers on a page
+MOST_COUNTED: Final = 10_000  # answers of a list; those of a longer one are not counted to its end
 
 
 @final
@@ -62,10 +64,15 @@ class GivenAnswer:
 @final
 @dataclass(frozen=True)
 class AnswerPage:
-    """Some of the answers that were asked for, and how many there are in all."""
+    """Some of the answers of a list, whether there are more on either side, and how many in all.
+
+    A `total` above `MOST_COUNTED` stands for more than that.
+    """
 
     answers: tuple[GivenAnswer, ...]
     total: int
+    has_before: bool = False
+    has_after: bool = False
 
 
 @final
@@ -81,18 +88,22 @@ class GivenAnswers:
         *,
         show: Show = "all",
         annotator_id: int | None = None,
-        number: int = 1,
+        before: int | None = None,
+        after: int | None = None,
         size: int = PAGE,
     ) -> AnswerPage:
         """A page of the latest answers of people about queries, skips left out.
 
-        The database filters, sorts and cuts: a page of 10,000 answers costs some milliseconds.
+        The database filters, sorts and cuts. A page begins beside an answer of the page before, so
+        that a page far down costs what the first one does. An answer that has no place in the order
+        of the list stands for the first page.
 
         Args:
             project_id: the project.
             show: which answers, and in which order.
             annotator_id: of one person only; None of everybody.
-            number: of the page, from 1.
+            before: number of an answer that the page ends before; None where `after` is given.
+            after: number of an answer that the page begins after; None for the first page.
             size: answers on a page.
 
         Raises:
@@ -102,11 +113,24 @@ class GivenAnswers:
         chosen = _chosen(project_id, show).where(LATEST)
         if annotator_id is not None:
             chosen = chosen.where(Answer.annotator_id == annotator_id)
-        some = chosen.order_by(*_ORDER[show]).offset((max(number, 1) - 1) * size).limit(size)
-        count = select(func.count()).select_from(chosen.with_only_columns(Answer.id).subquery())
+        counted = chosen.with_only_columns(Answer.id).limit(MOST_COUNTED + 1)
+        keys, beside = _KEYS[show], before if after is None else after
+        anchor = _rows(project_id).with_only_columns(*keys).where(Answer.id == beside)
         with self._database.read() as session:
-            answers = tuple(_given(*row) for row in session.execute(some))
-            return AnswerPage(answers, int(session.scalar(count) or 0))
+            total = int(session.scalar(select(func.count()).select_from(counted.subquery())) or 0)
+            known = None if beside is None else session.execute(anchor).first()
+            begins = known is not None and None not in known
+            backwards = begins and after is None
+            if known is not None and begins:
+                place = tuple_(*keys)
+                chosen = chosen.where(place > tuple(known) if backwards else place < tuple(known))
+            order = (key.asc() if backwards else key.desc() for key in keys)
+            rows = session.execute(chosen.order_by(*order).limit(size + 1)).all()
+        answers = tuple(_given(*row) for row in rows[:size])
+        more = len(rows) > size
+        if backwards:
+            return AnswerPage(answers[::-1], total, has_before=more, has_after=True)
+        return AnswerPage(answers, total, has_before=begins, has_after=more)
 
     def get(self, project_id: int, answer_id: int) -> GivenAnswer | None:
         """One answer of a project by its number, whether or not it counts; None without it."""
@@ -121,7 +145,7 @@ class GivenAnswers:
             return [_given(*row) for row in session.execute(given)]
 
     def withdraw(self, project_id: int, answer_id: int, *, by: int, key: str) -> int:
-        """Let an answer no longer count; its query waits for one again.
+        """Let an answer no longer count; a query that now has too few waits for one again.
 
         The answer stays, and a row of the kind `"retract"` follows it, with the number of
         who withdrew it. Sending the same `key` again changes nothing.
@@ -138,20 +162,15 @@ class GivenAnswers:
         Raises:
             FeedbackError: no such answer, or one that does not count now; nothing is changed then.
         """
-        with self._database.write() as session:
-            if (known := _by_key(session, project_id, key)) is not None:
-                return known
-            answer = _standing(session, project_id, answer_id, by)
-            counts, got = answer.kind in COUNTED, "one that was withdrawn"
-            FeedbackError.check(counts, "answer", "one that counts", got)
-            return _retract(session, answer, by, key)
+        return self._change(project_id, answer_id, by, key, None)
 
     def correct(self, project_id: int, answer_id: int, *, by: int, key: str, kind: str) -> int:
         """Withdraw an answer and record another one in the name of who corrects it.
 
-        So nobody has an answer in their name that they did not give. What the person had answered
-        to the query before is withdrawn, too. An answer that was withdrawn is only followed by the
-        new one.
+        So nobody has an answer in their name that they did not give. An earlier correction of the
+        same answer is withdrawn, whoever made it, and so is what `by` has answered to the query
+        before: the latest correction stands, and each person has one answer to a query. All rows
+        stay. An answer that was withdrawn is only followed by the new one.
 
         Args:
             project_id: the project.
@@ -169,28 +188,50 @@ class GivenAnswers:
                 only its person can answer, or an unknown kind; nothing is changed then.
         """
         FeedbackError.check(kind in COUNTED, "answer", f"one of {COUNTED}", repr(kind))
+        return self._change(project_id, answer_id, by, key, kind)
+
+    def _change(self, project_id: int, answer_id: int, by: int, key: str, kind: str | None) -> int:
+        """Correct an answer, or withdraw it where `kind` is None, and log the event with it."""
+        FeedbackError.check(8 <= len(key) <= 90, "key", "8 to 90 letters", len(key))
         with self._database.write() as session:
+            answer, query = _alone(session, project_id, answer_id, by)
             if (known := _by_key(session, project_id, key)) is not None:
                 return known
-            answer = _standing(session, project_id, answer_id, by)
-            query = session.get_one(Query, answer.query_id, with_for_update=True)
-            own = query.for_annotator in (None, by)
-            FeedbackError.check(own, "answer", "one to a query of everybody", "a repeat")
-            if answer.kind in COUNTED:
-                _retract(session, answer, by, f"{key}-1")
-            mine = _latest(session, query.id, by)
-            if mine is not None and mine.kind in COUNTED:
-                _retract(session, mine, by, f"{key}-2")
-            made = record_answer(
-                *(session, query, answer),
+            given = list(session.scalars(_TO_QUERY, {"query_id": query.id}))
+            standing = {row.annotator_id: row for row in given}
+            same, got = standing[answer.annotator_id] is answer, "one that has changed since"
+            FeedbackError.check(same, "answer", "the latest of its person", got)
+            if kind is None:
+                counts, got = answer.kind in COUNTED, "one that was withdrawn"
+                FeedbackError.check(counts, "answer", "one that counts", got)
+                made = _retract(session, query, answer, by, key)
+            else:
+                own = query.for_annotator in (None, by)
+                FeedbackError.check(own, "answer", "one to a query of everybody", "a repeat")
+                corrected = _counted_before(answer, given).key
+                for count, row in enumerate(standing.values()):
+                    earlier = (row.detail or {}).get("corrects") == corrected
+                    if row.kind in COUNTED and (row is answer or row.annotator_id == by or earlier):
+                        _retract(session, query, row, by, f"{key}-{count}")
+                made = record_answer(
+                    *(session, query, answer),
+                    annotator_id=by,
+                    granted_at=None,
+                    key=key,
+                    kind=kind,
+                    preference=preference_of(kind, answer.swapped),
+                    answered_at=clock(session),
+                    detail={"corrects": corrected},
+                )
+            name = session.get_one(Annotator, answer.annotator_id).name
+            event = Event(
+                project_id=project_id,
                 annotator_id=by,
-                granted_at=None,
-                key=key,
-                kind=kind,
-                preference=preference_of(kind, answer.swapped),
-                answered_at=clock(session),
-                detail={"corrects": answer.key},
+                kind="withdrew" if kind is None else "corrected",
+                at=clock(session),
+                detail={"name": name, "query": query.id, "answer": answer_id},
             )
+            session.add(event)
             return made.id
 
 
@@ -238,13 +279,15 @@ def _differing(project_id: int) -> Select[int]:
     )
 
 
-_NEWEST: Final = (Answer.id.desc(),)
-_ORDER: Final[dict[Show, tuple[Any, ...]]] = {
-    "all": _NEWEST,
-    "withdrawn": _NEWEST,
-    "differing": (Answer.query_id.desc(), Answer.id.desc()),
-    "surprising": (func.abs(Answer.preference - Prediction.preference).desc(), Answer.id.desc()),
+_KEYS: Final[dict[Show, tuple[ColumnElement[Any], ...]]] = {
+    "all": (Answer.id.expression,),
+    "withdrawn": (Answer.id.expression,),
+    "differing": (Answer.query_id.expression, Answer.id.expression),
+    "surprising": (func.abs(Answer.preference - Prediction.preference), Answer.id.expression),
 }
+"""By which lists are in order, the greatest first; no two answers have the same."""
+
+_TO_QUERY: Final = select(Answer).where(Answer.query_id == statements.QUERY).order_by(Answer.id)
 
 
 def _given(answer: Answer, query: Query, name: str, first: float | None) -> GivenAnswer:
@@ -254,37 +297,35 @@ def _given(answer: Answer, query: Query, name: str, first: float | None) -> Give
 
 def _by_key(session: Session, project_id: int, key: str) -> int | None:
     """The row that a change with this key has made before."""
-    FeedbackError.check(8 <= len(key) <= 90, "key", "8 to 90 letters", len(key))
     found = session.scalar(statements.BY_KEY, {"key": key})
     ours = found is None or found.project_id == project_id
     FeedbackError.check(ours, "key", "one of this project", "another's")
     return None if found is None else found.id
 
 
-def _standing(session: Session, project_id: int, answer_id: int, by: int) -> Answer:
-    """An answer that is the latest of its person about its query.
+def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[Answer, Query]:
+    """An answer and its query, for this transaction alone.
 
-    Other requests of that person, and of who changes it, wait until this transaction is over.
+    Other requests of whoever changes it, and of all who have answered the query, wait until the
+    transaction is over. People are locked before the query, as the queue does.
     """
     answer = session.get(Answer, answer_id)
     if answer is None or answer.project_id != project_id or answer.kind == "skip":
         got = f"number {answer_id}"
         raise FeedbackError.mismatch("answer", expected="one of this project", got=got)
-    for person in sorted({answer.annotator_id, by}):
+    given = session.scalars(_TO_QUERY, {"query_id": answer.query_id})
+    for person in sorted({by, *(row.annotator_id for row in given)}):
         session.scalar(statements.ALONE, {"annotator_id": person})
-    latest = _latest(session, answer.query_id, answer.annotator_id)
-    same = latest is not None and latest.id == answer_id
-    FeedbackError.check(same, "answer", "the latest of its person", "one that has changed since")
-    return answer
+    return answer, session.get_one(Query, answer.query_id, with_for_update=True)
 
 
-def _latest(session: Session, query_id: int, annotator_id: int) -> Answer | None:
-    of_them = (Answer.query_id == query_id, Answer.annotator_id == annotator_id)
-    return session.scalar(select(Answer).where(*of_them).order_by(Answer.id.desc()).limit(1))
+def _counted_before(answer: Answer, given: Sequence[Answer]) -> Answer:
+    """The answer itself, or the one that it withdrew; `given` is all that was answered."""
+    own = [row for row in given if row.annotator_id == answer.annotator_id and row.kind in COUNTED]
+    return own[-1] if own else answer
 
 
-def _retract(session: Session, answer: Answer, by: int, key: str) -> int:
-    query = session.get_one(Query, answer.query_id, with_for_update=True)
+def _retract(session: Session, query: Query, answer: Answer, by: int, key: str) -> Answer:
     detail = {"withdraws": answer.key, "by": by}
     about = {"key": key, "kind": "retract", "answered_at": clock(session), "detail": detail}
-    return record_answer(session, query, answer, **about).id
+    return record_answer(session, query, answer, **about)

@@ -167,7 +167,7 @@ class Queue:
                 query_id=query.id, annotator_id=annotator_id, token=secrets.token_urlsafe(16)
             )
             # It goes before whatever else they hold, as it did when they first had it.
-            lease.granted_at = at if latest.granted_at is None else latest.granted_at
+            lease.granted_at = latest.granted_at or at
             lease.swapped, lease.renewed_at, lease.expires_at = latest.swapped, at, at + seconds
             session.add(lease)
             record_answer(session, query, latest, key=key, kind="retract", answered_at=at)

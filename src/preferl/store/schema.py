@@ -231,6 +231,7 @@ class Answer(Base):
     __table_args__ = (
         _one_of("kind", KINDS),
         _probability("preference"),
+        Index(None, "project_id", "id"),
         Index(None, "project_id", "annotator_id"),
         Index(None, "query_id", "annotator_id"),
     )

@@ -168,6 +168,10 @@ MINE_SINCE: Final = select(func.count(Answer.id), func.min(Answer.answered_at)).
 LAST_ANSWER: Final = (
     select(Answer)
     .where(Answer.annotator_id == PERSON, Answer.kind != "retract", LATEST)
+    .where(Answer.granted_at.is_not(None))
     .order_by(Answer.id.desc())
     .limit(1)
 )
+"""What a person can undo: their latest answer to what the queue gave them.
+
+Corrections and imported answers are none; the page of answers changes those."""
