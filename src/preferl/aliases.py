@@ -56,7 +56,9 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         **_moved("preferl.online.service.reward_service", "serve_reward"),
         **_moved("preferl.online.service.service_config", "ServiceConfig"),
         **_moved("preferl.online.service.supervisor", "SuperviseConfig Supervisor"),
-        **_moved("preferl.online.wrappers.exploration", "Predictor random_actions"),
+        **_moved(
+            "preferl.online.wrappers.exploration", "ExplorationPolicy Predictor random_actions"
+        ),
         **_moved("preferl.online.wrappers.feedback_config", "BeforeFirstReward"),
         **_moved("preferl.online.wrappers.feedback_config", "VariableLengthWarning"),
         **_moved("preferl.online.wrappers.feedback_core", "FeedbackCore"),

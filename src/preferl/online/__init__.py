@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from preferl.online.run import run_online as run_online
     from preferl.online.run import train_on_true_reward as train_on_true_reward
     from preferl.online.supervise import launch as launch
-    from preferl.online.wrappers.exploration import ExplorationPolicy as ExplorationPolicy
     from preferl.online.wrappers.feedback_config import FeedbackConfig as FeedbackConfig
     from preferl.online.wrappers.feedback_env import FeedbackVecEnv as FeedbackVecEnv
     from preferl.online.wrappers.feedback_env import RecordsStates as RecordsStates

@@ -5,8 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
-from preferl.online import ExplorationPolicy
-from preferl.online.wrappers.exploration import random_actions
+from preferl.online.wrappers.exploration import ExplorationPolicy, random_actions
 
 BOX = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
