@@ -1,5 +1,6 @@
 """The site, built once for all tests of it."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 def site() -> Path:
     """The folder of the built site; any warning of the generator is an error."""
     out = ROOT / "docs/_build/html"
+    shutil.rmtree(out, ignore_errors=True)  # pages of an earlier build may be in no contents now
     strictly = ["-E", "-W", "--keep-going", "-q"]
     folders = ["-d", "docs/_build/doctrees", "docs", str(out)]
     command = [sys.executable, "-m", "sphinx", *strictly, "-b", "html", *folders]
