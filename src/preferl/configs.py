@@ -13,8 +13,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 from preferl.errors import ConfigError, nearest, require_one_of
 from preferl.registry import Registry, config_beside, things_of
 from preferl.trust import resolve
@@ -240,8 +238,8 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
         return {"kind": cls.__name__, **encoded} if named else encoded
     if isinstance(value, Mapping):
         return {str(key): _encode(item, Any, infinite) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
+    if callable(as_lists := getattr(value, "tolist", None)):  # an array, whose package stays out
+        value = as_lists()
     if isinstance(value, list | tuple | set | frozenset):
         inner = next(iter(get_args(hint)), Any)
         return [_encode(item, inner, infinite) for item in value]

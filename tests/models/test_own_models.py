@@ -53,6 +53,7 @@ def module(tmp_path, monkeypatch):
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "own_tilts.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path / "path")
+    monkeypatch.setattr("preferl.registry._TRUSTED", set())
     yield __import__("own_tilts")
     forget()
 

@@ -80,7 +80,9 @@ def test_diagnostics_of_each_algorithm_are_logged_by_environment_steps(kind: Any
 def test_each_update_is_logged_once() -> None:
     subject, sink = learner(PPO), Kept()
     subject.report_to(sink)
-    subject.learn(36 + 64)  # 10 steps of exploration, two whole rollouts and one of 26 steps
+    subject.learn(36 + 64)  # 10 to explore, two whole rollouts; the rest waits
+    assert len(sink.of("train/loss")) == 2
+    subject.learn(6)
     assert len(sink.of("train/loss")) == 3
 
 

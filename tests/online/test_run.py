@@ -116,7 +116,7 @@ def test_report_is_one_page_without_requests(run):
     page = (folder / "report.html").read_text()
     assert page.count("data:video/mp4;base64,") == 2
     assert "<svg" in page
-    assert "Evaluations while learning, without exploring" in page
+    assert "Evaluations of taught while learning, without exploring" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
     assert "writing the report" in stages

@@ -430,7 +430,7 @@ def test_agents_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
     assert not (tmp_path / "run/reward").exists()
     told = read_run(tmp_path / "run")
     assert told.score.mean == pytest.approx(result["arms"]["true"]["return"]["mean"])
-    assert "Evaluated return of the true reward" in [curve.title for curve in told.curves]
+    assert "Evaluated return while learning" in [curve.title for curve in told.curves]
 
 
 def test_a_reward_folder_called_true_is_reached_by_its_path(finished, data, tmp_path, monkeypatch):
