@@ -9,12 +9,12 @@ import pytest
 from gymnasium.spaces import Box
 
 from preferl.data import Comparisons, Segments, concatenate, save_comparisons, save_episodes
+from preferl.data.validation import UNUSED, VALIDATION, validation_split
 from preferl.errors import DataError
 from preferl.feedback import InstantFeedback, Likelihood, ScriptedTeacher
 from preferl.online import OnlineConfig
 from preferl.online.answers import LearningSet, load_fixed, query_metrics
 from preferl.online.configs import WarmStartConfig
-from preferl.online.service.ongoing_fit import UNUSED, VALIDATION, validation_split
 from preferl.store.clips import clip_ids
 from preferl.testing import make_comparisons, make_episodes
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from preferl.data.validation import VALIDATION, validation_split
 from preferl.errors import ConfigError
 from preferl.feedback import ScriptedTeacher
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
-from preferl.online.service.ongoing_fit import VALIDATION, validation_split
 from preferl.store.clips import clip_ids
 from preferl.training import AdaptivePenalty, RewardTrainer, RewardTrainerConfig
 

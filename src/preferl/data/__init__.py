@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from preferl.data.arrays import save_episodes as save_episodes
     from preferl.data.comparisons import Comparisons as Comparisons
     from preferl.data.comparisons import concatenate as concatenate
-    from preferl.data.comparisons import folds as folds
-    from preferl.data.comparisons import split as split
-    from preferl.data.comparisons import split_off_episodes as split_off_episodes
     from preferl.data.episodes import Episodes as Episodes
     from preferl.data.episodes import join as join
     from preferl.data.segments import Clips as Clips
@@ -27,6 +24,9 @@ if TYPE_CHECKING:
     from preferl.data.tasks import find_task as find_task
     from preferl.data.tasks import normalised_score as normalised_score
     from preferl.data.to_minari import save_minari as save_minari
+    from preferl.data.validation import folds as folds
+    from preferl.data.validation import split as split
+    from preferl.data.validation import split_off_episodes as split_off_episodes
     from preferl.data.windows import History as History
     from preferl.data.windows import window_indices as window_indices
     from preferl.reading import allow_large as allow_large

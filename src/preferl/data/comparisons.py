@@ -1,16 +1,16 @@
-"""Comparisons: pairs of segments and how likely the first of each is preferred; their splits."""
+"""Comparisons: pairs of segments and how likely the first of each is preferred."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Self, final
+from typing import Final, Self, final
 
 import numpy as np
 
 from preferl.data.columns import check, require_shape
 from preferl.data.episodes import join_columns, take_columns
 from preferl.data.segments import Segments, join_segments
-from preferl.errors import ConfigError, DataError
-from preferl.shapes import Array, BoolArray, FloatArray, IntArray, leaves
+from preferl.errors import DataError
+from preferl.shapes import BoolArray, FloatArray, IntArray
 
 _ANSWERS: Final = ("preference", "weight", "annotator")
 
@@ -144,103 +144,3 @@ def check_preference(preference: FloatArray, count: int) -> None:
         expected = "the probability in [0, 1] that the first is preferred, NaN if declined"
         fix = "Labels of other projects are converted by preferl.data.sources.labels."
         check(False, "preference", expected, f"{preference[pair]:g} for pair {pair}", fix)
-
-
-def split(
-    comparisons: Comparisons,
-    rng: np.random.Generator,
-    *,
-    validation: float = 0.2,
-    by: Literal["pair", "episode"] = "pair",
-) -> tuple[Comparisons, Comparisons]:
-    """Split comparisons into `(train, validation)` with nothing in both.
-
-    Args:
-        comparisons: pairs that hold the same two segments, in either order, stay together.
-        rng: which pairs or episodes are held out.
-        validation: share held out, in (0, 1); 0.2 as the DRLHP re-implementations do.
-        by: `"pair"` holds out pairs, whose segments may share steps with training pairs;
-            `"episode"` holds out episodes, trains on pairs without a step of them and validates
-            on pairs wholly in them, so that no step is in both. Pairs between the two are left
-            out. Needs segments whose `origin` is known.
-
-    Raises:
-        ConfigError: a share outside (0, 1).
-        DataError: too few pairs or episodes to have both parts.
-    """
-    ConfigError.check(0 < validation < 1, "validation share", "in (0, 1)", validation)
-    if by == "episode":
-        episodes = np.unique(np.concatenate(_episode_span(comparisons), axis=None))
-        held = max(1, round(len(episodes) * validation))
-        return split_off_episodes(comparisons, rng.permutation(episodes)[:held])
-    group, groups = _equal_pairs(comparisons)
-    held = round(groups * validation)
-    expected = f"enough for a validation share of {validation:g} and the rest"
-    fix = "Send more queries or change the share."
-    check(0 < held < groups, "comparisons to split", expected, f"{groups} different pairs", fix)
-    inside = np.isin(group, rng.permutation(groups)[:held])
-    return comparisons[~inside], comparisons[inside]
-
-
-def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> IntArray:
-    """`[P]` the fold in 0...count-1 of each comparison; equal pairs share a fold.
-
-    Raises:
-        DataError: fewer different pairs than folds.
-    """
-    group, groups = _equal_pairs(comparisons)
-    check(2 <= count <= groups, "folds", f"2 to {groups} (pairs)", count)
-    return rng.permutation(np.arange(groups) % count)[group]
-
-
-def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
-    """`[P]` a number for each pair of windows, the same for either order; and how many there are.
-
-    The same clip, asked about in two rounds, is stored twice.
-    """
-
-    def content(rows: Array) -> Array:  # [N, ...] numbers to [N, bytes]
-        return np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
-
-    segments = comparisons.segments
-    ends = np.stack([segments.start, segments.start + segments.real - 1], axis=1)
-    held = [content(column[ends]) for column in [*leaves(segments.observations), segments.actions]]
-    key = np.concatenate([*held, content(segments.real[:, None])], axis=1)
-    window = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-    pairs = np.sort(window[comparisons.pairs], axis=1)
-    different, group = np.unique(pairs, axis=0, return_inverse=True)
-    return group.reshape(-1), len(different)
-
-
-def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Comparisons, Comparisons]:
-    """Train on pairs without a step of the held episodes; validate on pairs wholly in them.
-
-    Episodes are numbered as `origin` counts them.
-
-    Raises:
-        DataError: one of the parts would be empty.
-    """
-    first, last = _episode_span(comparisons)
-    episodes = int(last.max(initial=-1)) + 1
-    held_before = np.append(0, np.cumsum(np.isin(np.arange(episodes), held)))
-    # A window over short episodes may also hold whole ones between its first and its last.
-    touched = held_before[last + 1] - held_before[first]  # [P, 2] held episodes in each window
-    train: BoolArray = (touched == 0).all(axis=1)
-    validate: BoolArray = (touched == last - first + 1).all(axis=1)
-    expected = "pairs wholly inside and wholly outside the held episodes"
-    got = f"{int(train.sum())} outside and {int(validate.sum())} inside"
-    fix = "Hold out more or fewer episodes, or split by pair."
-    there = train.any() and validate.any()
-    check(there, "comparisons to split by episode", expected, got, fix)
-    return comparisons[train], comparisons[validate]
-
-
-def _episode_span(comparisons: Comparisons) -> tuple[IntArray, IntArray]:
-    """`[P, 2]` twice: the episodes in which each segment of each pair begins and ends."""
-    origin = comparisons.segments.origin
-    if origin is None:
-        raise DataError(
-            "These segments do not know which episode they come from, so they cannot be split by "
-            "episode. Cut them with `cut` or `sample_segments`, or split by pair."
-        )
-    return origin[comparisons.pairs, 0], origin[comparisons.pairs, 2]

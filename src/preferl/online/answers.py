@@ -12,12 +12,12 @@ from preferl.data.episodes import STEPS, Episodes, join, take_columns
 from preferl.data.segments import Segments
 from preferl.data.sources.kinds import load_source
 from preferl.data.sources.labels import load_labels
+from preferl.data.validation import TRAIN, VALIDATION, validation_split
 from preferl.errors import FeedbackError
 from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.protocols import Feedback
 from preferl.feedback.sampling import entropy, logit_variance
 from preferl.online.configs import OnlineConfig
-from preferl.online.service.ongoing_fit import TRAIN, VALIDATION, validation_split
 from preferl.shapes import Array, IntArray
 from preferl.store.clips import clip_ids
 from preferl.training.reward_function import RewardFunction

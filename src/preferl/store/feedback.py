@@ -12,7 +12,7 @@ from preferl.errors import FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import IntArray
 from preferl.store.progress import Totals
-from preferl.store.quality.combine import CombineMethod, combine_answers
+from preferl.store.quality.aggregation import CombineMethod, combine_answers
 from preferl.store.questions import QueryDetails, named_pairs
 from preferl.store.store import Store
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self, final
 
 import numpy as np
 
-from preferl.data.comparisons import Comparisons, split
+from preferl.data.comparisons import Comparisons
+from preferl.data.validation import split
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.models.configs import (
     CNNRewardConfig,

@@ -11,8 +11,9 @@ from gymnasium import spaces
 
 from helpers.serving_rewards import QUICK, Serving, quick_service, serve_once, state
 from helpers.waiting import wait_until
+from preferl.data.validation import TRAIN, validation_split
 from preferl.errors import ConfigError, FeedbackError
-from preferl.online.service.ongoing_fit import TRAIN, OngoingFit, validation_split
+from preferl.online.service.ongoing_fit import OngoingFit
 from preferl.online.service.reward_service import serve_reward
 from preferl.reporting import read_jsonl
 from preferl.store.feedback import Answered, StoredFeedback

@@ -1,9 +1,8 @@
 """One reward that is fitted again and again as answers arrive, across restarts of its program."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, final
 
@@ -12,6 +11,7 @@ from gymnasium import spaces
 
 from preferl.configs import plain
 from preferl.data.comparisons import Comparisons
+from preferl.data.validation import TRAIN, UNUSED, VALIDATION
 from preferl.errors import CheckpointError, DataError, SpaceError
 from preferl.functional.preference import lower_bound, mean
 from preferl.models.base import RewardModel
@@ -26,8 +26,6 @@ from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
 
 LOGGER = logging.getLogger(__name__)
-
-TRAIN, VALIDATION, UNUSED = 0, 1, -1
 
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
@@ -157,30 +155,3 @@ def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | Non
         check_spaces(*own, segments.observations, segments.actions)
         return not 1 < model.context < segments.length
     return False
-
-
-def validation_split(
-    pairs: Iterable[tuple[str, str]], share: float, of_clip: dict[str, int] | None = None
-) -> list[int]:
-    """`TRAIN`, `VALIDATION` or `UNUSED` for each query, so that no clip is in both sets.
-
-    Chance is drawn from the names of clips, which are digests of what they hold, so that every
-    program on every machine comes to the same. Two clips that were never asked about are drawn as
-    one. A clip that was keeps its set: a new one beside a training clip joins it, and beside a
-    validation clip it is drawn for itself, so that clips which are asked about often do not
-    draw all others after them. A query with a clip of either set is unused. Pairs are those of all
-    queries ever put, oldest first, answered or not; more never change the sets of those before.
-    `of_clip` keeps the set of each clip between calls, for pairs of which the oldest are forgotten.
-    """
-    of_clip = {} if of_clip is None else of_clip
-    split = []
-    for pair in pairs:
-        known = {of_clip[clip] for clip in pair if clip in of_clip}
-        fresh, drawn = sorted(clip for clip in pair if clip not in of_clip), TRAIN
-        if len(fresh) == 2 or known == {VALIDATION}:
-            digest = blake2b("\n".join(fresh).encode(), digest_size=7).digest()
-            drawn = VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN
-        of_clip |= dict.fromkeys(fresh, drawn)
-        first, second = (of_clip[clip] for clip in pair)
-        split.append(first if first == second else UNUSED)
-    return split

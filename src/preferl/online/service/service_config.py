@@ -7,7 +7,7 @@ from typing import final
 
 from preferl.configs import takes_old_names
 from preferl.errors import ConfigError, require_in, require_seed, require_share
-from preferl.store.quality.combine import CombineMethod
+from preferl.store.quality.aggregation import CombineMethod
 from preferl.threads import half_of_the_cores
 from preferl.training.reward_presets import RewardSettings
 

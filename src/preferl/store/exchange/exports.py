@@ -31,7 +31,7 @@ from preferl.store.exchange import answer_table as table
 from preferl.store.exchange.tables import BATCH, writing_table, wrong_cell
 from preferl.store.feedback import StoredFeedback
 from preferl.store.people import require_name
-from preferl.store.quality.combine import CombineMethod
+from preferl.store.quality.aggregation import CombineMethod
 from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
 from preferl.store.statements import LATEST
 from preferl.store.store import Store

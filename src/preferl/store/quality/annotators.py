@@ -15,7 +15,7 @@ import numpy as np
 
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 from preferl.statistics import sign_test, wilson_interval
-from preferl.store.quality.combine import fit_dawid_skene
+from preferl.store.quality.aggregation import fit_dawid_skene
 from preferl.store.quality.votes import EQUAL, Votes
 
 RANDOM_MISS = 0.5  # how far a random answer is from any preference, on average

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.data import Comparisons, Episodes, cut, folds, sample_segments, split
-from preferl.data.comparisons import split_off_episodes
+from preferl.data.validation import split_off_episodes
 from preferl.errors import ConfigError, DataError
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.store.quality.combine import combine_answers
+from preferl.store.quality.aggregation import combine_answers
 from preferl.store.quality.votes import Votes
 
 NAN = np.nan

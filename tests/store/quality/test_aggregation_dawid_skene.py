@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.errors import ConfigError
-from preferl.store.quality.combine import DawidSkeneConfig, combine_answers, fit_dawid_skene
+from preferl.store.quality.aggregation import DawidSkeneConfig, combine_answers, fit_dawid_skene
 from preferl.store.quality.votes import Votes
 from preferl.testing import CrowdConfig, simulate_crowd
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from preferl.online.service.ongoing_fit import TRAIN, UNUSED, VALIDATION, validation_split
+from preferl.data.validation import TRAIN, UNUSED, VALIDATION, validation_split
 
 
 def pairs_of(rng, clips, count):
