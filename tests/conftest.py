@@ -1,6 +1,7 @@
 """Fixtures that every test may use."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
@@ -11,6 +12,10 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has pytest in the background. Programs that tests start would ignore Ctrl-C, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
