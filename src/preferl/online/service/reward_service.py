@@ -11,17 +11,11 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from preferl.data.validation import TRAIN, validation_split
 from preferl.errors import FeedbackError, PreferlError
 from preferl.evaluation.reward_report import predicted_preferences
 from preferl.online.service.heartbeat import Heartbeat
-from preferl.online.service.ongoing_fit import (
-    TRAIN,
-    Fitted,
-    OngoingFit,
-    Spaces,
-    spaces_of,
-    validation_split,
-)
+from preferl.online.service.ongoing_fit import Fitted, OngoingFit, Spaces, spaces_of
 from preferl.online.service.service_config import ServiceConfig
 from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.statistics import share_in_words
