@@ -139,10 +139,11 @@ def test_concatenate_keeps_the_order():
     np.testing.assert_array_equal(both.preference[8:], [1.0])
 
 
-def test_concatenate_keeps_annotators_only_if_all_are_known():
+def test_concatenate_keeps_annotators_and_fills_in_nobody_in_particular():
     known, unknown = _comparisons(annotator=np.arange(4)), _comparisons()
     assert concatenate([known, known]).annotator.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
-    assert concatenate([known, unknown]).annotator is None
+    assert concatenate([unknown, known]).annotator.tolist() == [-1] * 4 + [0, 1, 2, 3]
+    assert concatenate([unknown, unknown]).annotator is None
 
 
 def test_concatenate_refuses_nothing_and_other_shapes():

@@ -5,6 +5,7 @@ It ends with -9 after so many epochs of this program, when it touches its checkp
 """
 
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -35,6 +36,7 @@ CONFIGS = {
     "held out": RewardTrainerConfig(
         epochs=12, schedule=CosineSchedule(), batch_size=8, patience=10
     ),
+    "trust": RewardTrainerConfig(epochs=12, noise=0.1, batch_size=8, trust=True),
 }
 
 
@@ -42,7 +44,9 @@ def parts(kind: str) -> tuple[RewardModel, Comparisons, Comparisons | None]:
     """The model and the answers of a fit; both models drop units."""
     rng = np.random.default_rng(0)
     comparisons = make_comparisons(rng, pairs=60)
-    if kind == "ensemble":
+    if kind == "trust":
+        comparisons = replace(comparisons, annotator=np.arange(60) % 4)
+    if kind != "held out":
         config = MLPRewardConfig((16,), 3, dropout=0.2)
         return MLPReward(POINT_SPACE, PUSH_SPACE, config, seed=0), comparisons, None
     model = LSTMReward(POINT_SPACE, PUSH_SPACE, LSTMRewardConfig(8, dropout=0.2), seed=0)

@@ -8,7 +8,7 @@ import pytest
 
 from preferl.online.reports import IterationReport
 from preferl.statistics import wilson_interval
-from preferl.training.fit import FitReport, Validation
+from preferl.training.fit_report import FitReport, Validation
 
 
 def fit(**changes: Any) -> FitReport:

@@ -121,6 +121,13 @@ def test_rows_and_parts_keep_what_belongs_together(answers):
     assert parts[1].preference.tolist() == [1.0, 0.0]
 
 
+def test_rows_and_parts_keep_their_annotators(answers):
+    known = replace(answers, annotator=torch.tensor([3, 1, -1, 0, 2]))
+    mixed = known[torch.tensor([4, 0, 3, 1, 2])]
+    assert [part.annotator.tolist() for part in mixed.split(2)] == [[2, 3], [0, 1], [-1]]
+    assert all(part.annotator is None for part in answers.split(2))
+
+
 def test_floats_become_single_and_integers_stay(rng):
     assert to_tensor(np.zeros(2), "cpu").dtype == torch.float32
     assert to_tensor(np.zeros(2, np.uint8), "cpu").dtype == torch.uint8

@@ -26,7 +26,8 @@ class Comparisons:
         preference: `[P]` in [0, 1], the probability that the first is preferred; 0.5 is a tie,
             NaN an answer that was declined.
         weight: `[P]` how much each answer counts, at least 0; `of` fills in ones.
-        annotator: `[P]` row of a table of people, or None for one teacher.
+        annotator: `[P]` row of a table of people, -1 for nobody in particular; or None for one
+            teacher.
 
     Raises:
         DataError: shapes that do not agree, preferences outside [0, 1], negative weights, pairs
@@ -116,6 +117,8 @@ class Comparisons:
 def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
     """All comparisons of all parts, oldest first.
 
+    Where some parts know their annotators, answers of the others are of nobody in particular: -1.
+
     Raises:
         DataError: nothing to concatenate, or parts of different shapes or keys.
     """
@@ -123,12 +126,19 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
         raise DataError("There are no comparisons to concatenate. Send at least one query.")
     if len(parts) == 1:
         return parts[0]
+    if any(part.annotator is not None for part in parts):
+        parts = [_with_annotator(part) for part in parts]
     offsets = np.cumsum([0] + [len(part.segments) for part in parts[:-1]])
     return Comparisons(
         join_segments([part.segments for part in parts]),
         np.concatenate([part.pairs + o for part, o in zip(parts, offsets, strict=True)]),
         **join_columns(parts, "{} to concatenate", _ANSWERS),
     )
+
+
+def _with_annotator(part: Comparisons) -> Comparisons:
+    nobody = np.full(len(part), -1)
+    return part if part.annotator is not None else replace(part, annotator=nobody)
 
 
 def _require_rows(pairs: IntArray, segments: int) -> None:

@@ -10,7 +10,7 @@ from preferl.evaluation.filming import FilmedEpisode
 from preferl.evaluation.report import Fact, Report, Section, decimal, percent, percent_range
 from preferl.evaluation.reward_report import RewardReport
 from preferl.evaluation.summary import accuracy_figure, reward_figure, rewards_section
-from preferl.training.fit import FitReport
+from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 
 

@@ -48,7 +48,7 @@ from preferl.training.checkpoint_folder import (
     write_checkpoint,
 )
 from preferl.training.configs import needs_validation
-from preferl.training.fit import FitReport, Validation
+from preferl.training.fit_report import FitReport, Validation
 from preferl.training.generators import global_generators, restore_generators
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer

@@ -9,7 +9,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.evaluation.curve import Evaluation
 from preferl.statistics import share_in_words
-from preferl.training.fit import FitReport, Validation
+from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction
 
 

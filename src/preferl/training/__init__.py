@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from preferl.training.configs import CosineSchedule as CosineSchedule
     from preferl.training.configs import RewardTrainerConfig as RewardTrainerConfig
     from preferl.training.fit import FitCheckpoints as FitCheckpoints
-    from preferl.training.fit import FitReport as FitReport
+    from preferl.training.fit_report import FitReport as FitReport
     from preferl.training.publish import PublishedReward as PublishedReward
     from preferl.training.publish import Publisher as Publisher
     from preferl.training.reward_function import RewardFunction as RewardFunction
@@ -25,5 +25,7 @@ if TYPE_CHECKING:
     from preferl.training.reward_trainer import RewardTrainer as RewardTrainer
     from preferl.training.scaling import RewardScaler as RewardScaler
     from preferl.training.scaling import scale_by_return_range as scale_by_return_range
+    from preferl.training.trust import Trust as Trust
+    from preferl.training.trust import fit_trust as fit_trust
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Self, final
 
 import numpy as np
@@ -110,29 +111,38 @@ AnyWindows = Windows | LateWindows
 class Answers:
     """Pairs `[P, 2]`, preferences `[P]` and weights `[E, P]` on a device.
 
-    Weights are those of the answers times each member's bootstrap counts.
+    Weights are those of the answers times each member's bootstrap counts. Annotators are `[P]` rows
+    of a table of people, or None where they are unknown.
     """
 
     pairs: Tensor
     preference: Tensor
     weight: Tensor
+    annotator: Tensor | None = None
 
     @classmethod
     def of(cls, comparisons: Comparisons, bootstrap: Array, device: torch.device | str) -> Self:
         """Make those of comparisons, with bootstrap counts `[E, P]`."""
-        columns = comparisons.pairs, comparisons.preference, bootstrap * comparisons.weight
-        return cls(*(to_tensor(column, device) for column in columns))
+        by = comparisons.annotator
+        return cls(
+            to_tensor(comparisons.pairs, device),
+            to_tensor(comparisons.preference, device),
+            to_tensor(bootstrap * comparisons.weight, device),
+            None if by is None else to_tensor(np.asarray(by, np.int64), device),
+        )
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def __getitem__(self, rows: Tensor) -> Self:
-        return type(self)(self.pairs[rows], self.preference[rows], self.weight[:, rows])
+        annotator = None if self.annotator is None else self.annotator[rows]
+        return type(self)(self.pairs[rows], self.preference[rows], self.weight[:, rows], annotator)
 
     def split(self, size: int) -> Iterator[Self]:
         """Parts of at most `size` answers, one after another, without copies."""
         parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))
-        return (type(self)(*part) for part in zip(*parts, strict=True))
+        by = repeat(None) if self.annotator is None else self.annotator.split(size)
+        return (type(self)(*part) for part in zip(*parts, by, strict=False))
 
 
 def held_out(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:

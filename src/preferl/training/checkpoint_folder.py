@@ -64,12 +64,13 @@ DATA: Final = {
     "Comparisons": "preferl.data.comparisons",
     "Episodes": "preferl.data.episodes",
     "Evaluation": "preferl.evaluation.curve",
-    "FitReport": "preferl.training.fit",
+    "FitReport": "preferl.training.fit_report",
     "IterationReport": "preferl.online.reports",
     "Likelihood": "preferl.feedback.likelihood",
     "PolicyReport": "preferl.evaluation.policy",
     "Segments": "preferl.data.segments",
-    "Validation": "preferl.training.fit",
+    "Trust": "preferl.training.trust",
+    "Validation": "preferl.training.fit_report",
 }
 """Structs that a state may hold, and the modules they are in; no file names any other."""
 

@@ -148,6 +148,10 @@ class RewardTrainerConfig:
         calibrate: whether the noise and scale of probabilities are fitted, after the weights, to
             out-of-bag answers, or else to held-out ones. Without either, and if not,
             probabilities are those of `noise`.
+        trust: whether a number is fitted for each annotator that multiplies the log-odds of that
+            person's answers: near 0 for somebody who answers at random, negative for somebody who
+            answers the opposite. Switch it on where several people answer and not all of them are
+            careful. It needs answers that tell who gave them, `Comparisons.annotator`.
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive, of any norm or a function of yours.
         patience: epochs without a better validation loss after which to stop; None never stops
@@ -173,6 +177,7 @@ class RewardTrainerConfig:
     loss: FunctionName = "cross_entropy"
     noise: float = 0.0
     calibrate: bool = True
+    trust: bool = False
     bootstrap: bool = True
     penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
     patience: int | None = None

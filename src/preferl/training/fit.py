@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -24,10 +23,11 @@ from preferl.data.comparisons import Comparisons
 from preferl.errors import require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
-from preferl.shapes import FloatArray, IntArray
-from preferl.statistics import share_in_words, wilson_interval
+from preferl.shapes import IntArray
 from preferl.training.batches import Answers, gather_windows, held_out
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
+from preferl.training.fit_report import FitReport
+from preferl.training.trust import Trust, fit_trust
 
 if TYPE_CHECKING:
     from preferl.training.reward_trainer import RewardTrainer
@@ -50,122 +50,6 @@ PRIOR_DEVIATION: Final = 1.0
 
 UNKNOWN_NOISE: Final = 0.05
 """Where the search for noise begins if none is configured; at 0 there would be no gradient."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FitReport:
-    """The outcome of a fit; losses are means per answer, cross-entropies in natural logarithms.
-
-    Attributes:
-        pairs: comparisons trained on.
-        members: `E`.
-        epochs: passes made.
-        best_epoch: the epoch whose state remains, from 1.
-        train_loss: `[epochs]` mean over members, on their own bootstraps.
-        train_accuracy: `[epochs]` on decided answers.
-        validation_loss: `[epochs]` mean over members on held-out comparisons, or else on each
-            member's out-of-bag answers; NaN where there are neither.
-        validation_accuracy: `[epochs]` of the same.
-        judged: decided answers behind that accuracy.
-        validated_on: which answers those are: a "validation" set, or "out-of-bag" ones; None
-            without either.
-        penalty: strength of the weight penalty at the end.
-        seconds: wall time.
-        likelihood: noise and scale under which the model's probabilities fit answers that it was
-            not trained on; pass it to a `RewardFunction` of the model.
-    """
-
-    pairs: int
-    members: int
-    epochs: int
-    best_epoch: int
-    train_loss: FloatArray
-    train_accuracy: FloatArray
-    validation_loss: FloatArray
-    validation_accuracy: FloatArray
-    judged: int
-    penalty: float
-    seconds: float
-    likelihood: Likelihood = field(default_factory=Likelihood)
-    validated_on: Literal["validation", "out-of-bag"] | None = None
-
-    @property
-    def trained_accuracy(self) -> float:
-        """Training accuracy of the epoch whose state remains."""
-        return float(self.train_accuracy[self.best_epoch - 1])
-
-    @property
-    def held_out_accuracy(self) -> float | None:
-        """Validation accuracy of the epoch whose state remains; None without any."""
-        return float(self.validation_accuracy[self.best_epoch - 1]) if self.judged else None
-
-    @property
-    def held_out_interval(self) -> tuple[float, float] | None:
-        """Its 95 % Wilson interval."""
-        accuracy = self.held_out_accuracy
-        if accuracy is None:
-            return None
-        right = round(2 * accuracy * self.judged) / 2  # an undecided reward is half right
-        return wilson_interval(right, self.judged)
-
-    @property
-    def held_out_in_words(self) -> str:
-        """The accuracy on answers that were left out, which and how many, and its interval."""
-        accuracy, interval = self.held_out_accuracy, self.held_out_interval
-        if accuracy is None or interval is None:
-            return "unknown, since no decided answer was left out"
-        return share_in_words(accuracy, interval, self.judged, f"{self.validated_on} answers")
-
-    def metrics(self) -> dict[str, float]:
-        """Numbers of the state that remains, for a metric sink.
-
-        The names tell which answers they are about: `reward/train_accuracy`, and either
-        `reward/validation_accuracy` or `reward/out_of_bag_accuracy`.
-        """
-        kept = self.best_epoch - 1
-        values = {"train_loss": self.train_loss[kept], "train_accuracy": self.train_accuracy[kept]}
-        if self.validated_on is not None:
-            low, high = self.held_out_interval or (float("nan"), float("nan"))
-            named = {"loss": self.validation_loss[kept], "accuracy": self.validation_accuracy[kept]}
-            named |= {"accuracy_low": low, "accuracy_high": high, "answers": self.judged}
-            of = self.validated_on.replace("-", "_")
-            values |= {f"{of}_{name}": value for name, value in named.items()}
-        values["seconds"] = self.seconds
-        return {f"reward/{name}": float(value) for name, value in values.items()}
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as numbers, lists and None, for files."""
-        about = asdict(self)
-        for name, value in about.items():
-            if isinstance(value, np.ndarray):
-                about[name] = [round(float(v), 6) if np.isfinite(v) else None for v in value]
-        return about
-
-
-@final
-@dataclass(frozen=True)
-class Validation:
-    """How a fitted reward does on answers that were held out of the fit.
-
-    Attributes:
-        answers: how many those are, ties included.
-        judged: decided ones among them.
-        accuracy: share of the decided ones that the members' mean expects; None without any.
-        loss: their cross-entropy under the fitted likelihood, per answer; None without any.
-    """
-
-    answers: int
-    judged: int
-    accuracy: float | None = None
-    loss: float | None = None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The accuracy's 95 % Wilson interval."""
-        if self.accuracy is None:
-            return None
-        return wilson_interval(self.accuracy * self.judged, self.judged)
 
 
 @final
@@ -229,10 +113,11 @@ class Fit:
         self._validated_on: Literal["validation", "out-of-bag"] | None = None
         if self._validated:
             self._validated_on = "out-of-bag" if validation is None else "validation"
+        trainer.trust.begin(train.annotator, self._model.members, wanted=self._config.trust)
         self._digest = _digest(train, validation)
         self._history: list[dict[str, float]] = []
         self._best, self._best_epoch = np.inf, 0
-        self._best_state: dict[str, Tensor] | None = None
+        self._best_state: tuple[dict[str, Tensor], dict[str, Any]] | None = None
         self._over, self._seconds = False, 0.0
 
     def run(self, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None = None) -> FitReport:
@@ -247,11 +132,12 @@ class Fit:
             if checkpoints is not None:
                 checkpoints.offer(self)
         if self._best_state is not None:
-            self._model.load_state_dict(self._best_state)
+            self._model.load_state_dict(self._best_state[0])
+            self._trainer.trust.restore(self._best_state[1])
         else:
             self._best_epoch = self.epoch
         self._model.eval()
-        rows = self._history
+        rows, likelihood = self._history, self._likelihood()
         return FitReport(
             pairs=len(self._answers),
             members=self._model.members,
@@ -259,7 +145,8 @@ class Fit:
             best_epoch=self._best_epoch,
             judged=self._decided,
             penalty=self._trainer._penalty.strength,
-            likelihood=self._likelihood(),
+            likelihood=likelihood,
+            trust=self._trust(likelihood),
             validated_on=self._validated_on,
             seconds=time.perf_counter() - began,
             **{name: np.array([row[name] for row in rows]) for name in rows[0]},
@@ -300,7 +187,8 @@ class Fit:
         if not self._validated or loss < self._best:
             self._best, self._best_epoch = loss, self.epoch
             if self._held_out is not None and config.keep_best:
-                self._best_state = deepcopy(self._model.state_dict())
+                state = self._model.state_dict(), trainer.trust.snapshot()
+                self._best_state = deepcopy(state)
         waited = self.epoch - self._best_epoch
         self._over = (config.patience is not None and waited >= config.patience) or (
             config.stop_accuracy is not None and metrics["train_accuracy"] >= config.stop_accuracy
@@ -316,6 +204,7 @@ class Fit:
             losses.append(loss * len(batch))
             logits.append(batch_logits)
         loss = torch.stack(losses).sum(0)
+        self._trainer.trust.normalise()
         return self._metrics(loss, torch.cat(logits, dim=1), answers.preference, order)
 
     def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
@@ -331,7 +220,8 @@ class Fit:
         logits = []
         for part in batch.split(config.minibatch_size or len(batch)):
             features, mask = self._windows(part.pairs.flatten())
-            loss, part_logits = trainer._loss(features, mask, part.preference, part.weight)
+            trust = trainer.trust.of(part.annotator)
+            loss, part_logits = trainer._loss(features, mask, part.preference, part.weight, trust)
             share = len(part) / len(batch)
             (loss.sum() * share).backward()
             total = total + loss.detach() * share
@@ -340,6 +230,7 @@ class Fit:
         if isinstance(penalty, Tensor):
             penalty.backward()
         optimiser.step()
+        trainer.trust.step()
         return total, torch.cat(logits, dim=1)
 
     def _metrics(
@@ -381,6 +272,18 @@ class Fit:
         votes = self._out_of_bag > 0 if bagged else torch.ones_like(logits, dtype=torch.bool)
         weight = self._out_of_bag.amax(0) if bagged else answers.weight[0]
         return fit_likelihood(logits, answers.preference, weight, votes, noise=config.noise)
+
+    def _trust(self, likelihood: Likelihood) -> tuple[Trust, ...]:
+        """Trust in annotators by out-of-bag answers, or else by held-out ones."""
+        bagged = bool(self._out_of_bag.any())
+        part = (self._windows, self._answers) if bagged else self._held_out
+        annotator = None if part is None else part[1].annotator
+        if part is None or annotator is None:
+            return ()
+        logits, answers = self._trainer._logits(*part, with_trust=False), part[1]
+        votes = self._out_of_bag > 0 if bagged else answers.weight > 0
+        scaled = likelihood.scale * logits
+        return fit_trust(scaled, answers.preference, votes, annotator)
 
 
 def fit_likelihood(
@@ -442,6 +345,7 @@ def _digest(*parts: Comparisons | None) -> str:
     found = blake2b(digest_size=16)
     for part in parts:
         if part is not None:
-            for column in (part.pairs, part.preference, part.weight, part.segments.start):
+            by = () if part.annotator is None else (part.annotator,)
+            for column in (part.pairs, part.preference, part.weight, part.segments.start, *by):
                 found.update(np.ascontiguousarray(column).tobytes())
     return found.hexdigest()

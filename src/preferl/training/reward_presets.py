@@ -34,7 +34,8 @@ from preferl.training.configs import (
 
 if TYPE_CHECKING:
     from preferl.models.base import RewardModel
-    from preferl.training.fit import FitCheckpoints, FitReport, OnEpoch
+    from preferl.training.fit import FitCheckpoints, OnEpoch
+    from preferl.training.fit_report import FitReport
 
 
 @final
@@ -126,6 +127,8 @@ class RewardSettings:
             models take them as they are.
         use_actions: whether "mlp", "mr" and "cnn" see actions beside observations. Where states
             show how good a clip is, a reward of states alone is harder to fool.
+        annotator_trust: whether the trust in each annotator is fitted, see
+            `RewardTrainerConfig.trust`.
         precision: of the products in training. None takes bfloat16 for the wide "pt" where the
             processor or GPU multiplies in it, which is about twice as fast, and else float32.
     """
@@ -140,6 +143,7 @@ class RewardSettings:
     loss: str | None = None
     normalise: bool | None = None
     use_actions: bool | None = None
+    annotator_trust: bool | None = None
     precision: Precision | None = None
 
     def preset(
@@ -173,6 +177,8 @@ class RewardSettings:
             ConfigError.check(changed, name, f"only with {expected}", self.model)
             model = changed or model
         changes = self._given("epochs", "batch_size", "noise", "loss", "precision")
+        if self.annotator_trust is not None:
+            changes["trust"] = self.annotator_trust
         is_wide, own = self.model in ("pt", "pt-readme"), "precision" in keep
         if is_wide and preset.trainer.precision == "float32" and not own:
             changes.setdefault("precision", fast_precision())

@@ -31,16 +31,17 @@ from preferl.training.configs import RewardTrainerConfig, require_validation, us
 from preferl.training.fit import (
     Fit,
     FitCheckpoints,
-    FitReport,
     OnEpoch,
-    Validation,
     dropout_stream,
 )
+from preferl.training.fit_report import FitReport, Validation
+from preferl.training.trust import AnnotatorTrust
 
 TENSORS: Final = "trainer.safetensors"
 """Moments of the optimiser and the stream that orders pairs."""
 STATE: Final = "trainer.json"
 ORDER: Final = "order"
+TRUST: Final = "trust"
 
 
 @final
@@ -74,6 +75,7 @@ class RewardTrainer:
         self._order = torch.Generator().manual_seed(seed)
         self._initial = deepcopy(model.state_dict()) if self.config.restart else None
         self._optimiser = self._fresh_optimiser()
+        self.trust = AnnotatorTrust(self.model.device)
         self._penalty = self.config.penalty
         self._answer_loss = LOSSES.bound(str(self.config.loss), noise=self.config.noise)
         self._loss = torch.compile(self._batch_loss) if self.config.compile else self._batch_loss
@@ -122,6 +124,7 @@ class RewardTrainer:
         if self._initial is not None:
             self.model.load_state_dict(self._initial)
             self._optimiser = self._fresh_optimiser()
+            self.trust = AnnotatorTrust(self.model.device)
             self._penalty = self.config.penalty
         # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
         device = self.model.device
@@ -171,6 +174,7 @@ class RewardTrainer:
             "moments": self._optimiser.state_dict()["state"],
             "order": self._order.get_state(),
             "penalty": self._penalty.strength,
+            "trust": self.trust.snapshot(),
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -179,15 +183,17 @@ class RewardTrainer:
         groups = self._optimiser.state_dict()["param_groups"]
         self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
         self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
+        self.trust.restore(snapshot.get("trust", {}))
 
     def _batch_loss(
-        self, features: Any, mask: Tensor, preference: Tensor, weight: Tensor
+        self, features: Any, mask: Tensor, preference: Tensor, weight: Tensor, trust: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Each member's loss `[E]` and logits `[E, B]` of one minibatch of pairs."""
         halved = self.config.precision == "bfloat16"
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=halved):
             scores = self.model.judge(features, mask).scores.float()
         logits = preference_logits(scores.unflatten(1, (-1, 2)))  # [E, B * 2] to [E, B, 2]
+        logits = logits if trust is None else logits * trust
         return self._mean_loss(logits, preference, weight), logits
 
     def _mean_loss(self, logits: Tensor, preference: Tensor, weight: Tensor) -> Tensor:
@@ -209,14 +215,16 @@ class RewardTrainer:
         return float((loss / total).mean()), float(accuracy)
 
     @torch.no_grad()
-    def _logits(self, windows: AnyWindows, answers: Answers) -> Tensor:
-        """`[E, P]` as the model is used: without dropout."""
+    def _logits(self, windows: AnyWindows, answers: Answers, *, with_trust: bool = True) -> Tensor:
+        """`[E, P]` as the model is used: without dropout, and of these annotators."""
         training = self.model.training
         self.model.eval()
         pairs = answers.pairs.split(max(1, windows.at_once // 2))
         scores = [self.model.judge(*windows(some.flatten())).scores for some in pairs]
         self.model.train(training)
-        return preference_logits(torch.cat(scores, dim=1).unflatten(1, (-1, 2)))
+        logits = preference_logits(torch.cat(scores, dim=1).unflatten(1, (-1, 2)))
+        trust = self.trust.of(answers.annotator) if with_trust else None
+        return logits if trust is None else logits * trust
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
         rate, decay = self.config.learning_rate, self.config.weight_decay
@@ -231,7 +239,7 @@ def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) ->
         for number, moments in state["moments"].items()
         for name, value in moments.items()
     }
-    tensors[ORDER] = state["order"]
+    tensors |= {ORDER: state["order"], TRUST: state["trust"]["value"].cpu()}
     save_file(tensors, folder / TENSORS)
     about = {"penalty": state["penalty"], "notes": notes}
     (folder / STATE).write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
@@ -247,7 +255,9 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
         about = read_object(folder / STATE)
         tensors = load_file(folder / TENSORS)
         penalty, notes = float(about["penalty"]), dict(about["notes"])
-        order = tensors.pop(ORDER)
+        order, trust = tensors.pop(ORDER), tensors.pop(TRUST, torch.ones(0))
+        if trust.ndim != 1 or not trust.is_floating_point():
+            raise ValueError(f"trust of {trust.dtype} and shape {tuple(trust.shape)}")
         parameters = list(trainer.model.parameters())
         moments: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
@@ -258,10 +268,11 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
             if not tensor.is_floating_point():
                 raise ValueError(f"{key} of {tensor.dtype}")
             moments.setdefault(int(number), {})[name] = tensor
-        require_finite(folder / TENSORS, tensors)
+        require_finite(folder / TENSORS, tensors | {TRUST: trust})
         torch.Generator().set_state(order)  # a damaged one must not be found out half way
         trainer.model.load_state_dict(model.state_dict())
-    trainer.restore({"moments": moments, "order": order, "penalty": penalty})
+    state = {"moments": moments, "order": order, "penalty": penalty}
+    trainer.restore(state | {"trust": {"value": trust}})
     return notes
 
 

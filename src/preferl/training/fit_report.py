@@ -1,0 +1,130 @@
+"""What a fit of a reward came to: its curves, and how it does on answers it was not fitted to."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, final
+
+import numpy as np
+
+from preferl.feedback.likelihood import Likelihood
+from preferl.shapes import FloatArray
+from preferl.statistics import share_in_words, wilson_interval
+from preferl.training.trust import Trust
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FitReport:
+    """The outcome of a fit; losses are means per answer, cross-entropies in natural logarithms.
+
+    Attributes:
+        pairs: comparisons trained on.
+        members: `E`.
+        epochs: passes made.
+        best_epoch: the epoch whose state remains, from 1.
+        train_loss: `[epochs]` mean over members, on their own bootstraps.
+        train_accuracy: `[epochs]` on decided answers.
+        validation_loss: `[epochs]` mean over members on held-out comparisons, or else on each
+            member's out-of-bag answers; NaN where there are neither.
+        validation_accuracy: `[epochs]` of the same.
+        judged: decided answers behind that accuracy.
+        validated_on: which answers those are: a "validation" set, or "out-of-bag" ones; None
+            without either.
+        penalty: strength of the weight penalty at the end.
+        seconds: wall time.
+        likelihood: noise and scale under which the model's probabilities fit answers that it was
+            not trained on; pass it to a `RewardFunction` of the model.
+        trust: in each annotator, by the same answers and with that scale; empty where it is unknown
+            who answered.
+    """
+
+    pairs: int
+    members: int
+    epochs: int
+    best_epoch: int
+    train_loss: FloatArray
+    train_accuracy: FloatArray
+    validation_loss: FloatArray
+    validation_accuracy: FloatArray
+    judged: int
+    penalty: float
+    seconds: float
+    likelihood: Likelihood = field(default_factory=Likelihood)
+    validated_on: Literal["validation", "out-of-bag"] | None = None
+    trust: tuple[Trust, ...] = ()
+
+    @property
+    def trained_accuracy(self) -> float:
+        """Training accuracy of the epoch whose state remains."""
+        return float(self.train_accuracy[self.best_epoch - 1])
+
+    @property
+    def held_out_accuracy(self) -> float | None:
+        """Validation accuracy of the epoch whose state remains; None without any."""
+        return float(self.validation_accuracy[self.best_epoch - 1]) if self.judged else None
+
+    @property
+    def held_out_interval(self) -> tuple[float, float] | None:
+        """Its 95 % Wilson interval."""
+        accuracy = self.held_out_accuracy
+        if accuracy is None:
+            return None
+        right = round(2 * accuracy * self.judged) / 2  # an undecided reward is half right
+        return wilson_interval(right, self.judged)
+
+    @property
+    def held_out_in_words(self) -> str:
+        """The accuracy on answers that were left out, which and how many, and its interval."""
+        accuracy, interval = self.held_out_accuracy, self.held_out_interval
+        if accuracy is None or interval is None:
+            return "unknown, since no decided answer was left out"
+        return share_in_words(accuracy, interval, self.judged, f"{self.validated_on} answers")
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of the state that remains, for a metric sink.
+
+        The names tell which answers they are about: `reward/train_accuracy`, and either
+        `reward/validation_accuracy` or `reward/out_of_bag_accuracy`.
+        """
+        kept = self.best_epoch - 1
+        values = {"train_loss": self.train_loss[kept], "train_accuracy": self.train_accuracy[kept]}
+        if self.validated_on is not None:
+            low, high = self.held_out_interval or (float("nan"), float("nan"))
+            named = {"loss": self.validation_loss[kept], "accuracy": self.validation_accuracy[kept]}
+            named |= {"accuracy_low": low, "accuracy_high": high, "answers": self.judged}
+            of = self.validated_on.replace("-", "_")
+            values |= {f"{of}_{name}": value for name, value in named.items()}
+        values["seconds"] = self.seconds
+        return {f"reward/{name}": float(value) for name, value in values.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as numbers, lists and None, for files."""
+        about = asdict(self)
+        for name, value in about.items():
+            if isinstance(value, np.ndarray):
+                about[name] = [round(float(v), 6) if np.isfinite(v) else None for v in value]
+        return about
+
+
+@final
+@dataclass(frozen=True)
+class Validation:
+    """How a fitted reward does on answers that were held out of the fit.
+
+    Attributes:
+        answers: how many those are, ties included.
+        judged: decided ones among them.
+        accuracy: share of the decided ones that the members' mean expects; None without any.
+        loss: their cross-entropy under the fitted likelihood, per answer; None without any.
+    """
+
+    answers: int
+    judged: int
+    accuracy: float | None = None
+    loss: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The accuracy's 95 % Wilson interval."""
+        if self.accuracy is None:
+            return None
+        return wilson_interval(self.accuracy * self.judged, self.judged)

@@ -1,0 +1,217 @@
+"""Trust in each annotator: one number that multiplies the model's log-odds of a person's answers.
+
+Hosseini et al. 2026, "Trust, Don't Trust, or Flip: Robust Preference-Based Reinforcement Learning
+with Multi-Expert Feedback" (TriTrust-PBRL, TTP) fit such numbers together with the reward.
+"""
+
+import logging
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from preferl.errors import require_in
+from preferl.shapes import FloatArray, IntArray
+
+LOGGER = logging.getLogger(__name__)
+
+NOBODY: Final = -1
+"""Row of an answer whose annotator is unknown, such as a fixed comparison: its trust is 1."""
+
+LEARNING_RATE: Final = 1e-2
+"""Of Adam for trust, ten times that of weights, since there are few numbers and none decays."""
+
+PRIOR_DEVIATION: Final = 1.0
+"""Of the normal prior of each number around 1: people mean what they answer."""
+
+QUANTILE: Final = 1.959964
+"""Deviations to either end of a 95 % interval."""
+
+LIMIT: Final = 1e6
+"""Numbers beyond are not looked for: without a prior, somebody always right has none."""
+
+
+@final
+@dataclass(frozen=True)
+class Trust:
+    """How much an annotator's answers say, by answers that the reward was not fitted to.
+
+    Attributes:
+        annotator: row of the table of people, see `Comparisons.annotator`.
+        value: 1 answers as the reward's probabilities expect, 0 at random, and a negative number
+            means the opposite.
+        low: lower end of the 95 % interval.
+        high: its upper end.
+        answers: decided answers behind the value; without any it is the prior's.
+    """
+
+    annotator: int
+    value: float
+    low: float
+    high: float
+    answers: int
+
+
+@final
+class AnnotatorTrust:
+    """The trust that is fitted beside a reward, shared by all members.
+
+    An answer of annotator `k` to a pair whose scores differ by `d` prefers the first clip with
+    probability `ε/2 + (1 - ε) sigmoid(a_k d)`. Each `a_k` begins at 1 and has a normal prior around
+    it. The scale of the scores is free, so the mean of `|a|` is brought back to 1 after each epoch,
+    unless answers of nobody in particular, whose trust stays 1, fix it. The sign is that of the
+    majority's answers, because everybody begins at 1.
+
+    With answers of fewer than two annotators, nothing is fitted and no number changes.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._assign(torch.ones(0, device=device))
+        self._rows: Tensor | None = None  # annotators of this fit; None if nothing is fitted
+        self._prior, self._anchored = 0.0, False
+
+    @property
+    def value(self) -> FloatArray:
+        """`[K]` by row of the table of people; empty before two of them have answered."""
+        return np.asarray(self._value.detach().cpu(), np.float64)
+
+    def begin(self, annotator: IntArray | None, members: int, *, wanted: bool = True) -> None:
+        """Prepare for a fit to answers by annotators `[P]`; new ones begin at 1."""
+        self._rows = None
+        if not wanted:
+            return
+        if annotator is None:
+            LOGGER.warning(
+                "No trust is fitted: the answers do not tell who gave them. Read them from a store "
+                'with combine="each", or fit without trust.'
+            )
+            return
+        rows = np.unique(annotator)
+        people = rows[rows > NOBODY]
+        if len(people) < 2:
+            return
+        missing = max(0, int(people[-1]) + 1 - len(self._value))
+        self._assign(torch.cat([self._value.detach(), self._value.new_ones(missing)]))
+        self._rows = torch.from_numpy(people).to(self._value.device)
+        self._anchored = len(people) < len(rows)
+        # As a batch's loss is a mean over answers and a sum over members, so is its prior.
+        self._prior = members / (len(annotator) * PRIOR_DEVIATION**2)
+
+    def of(self, annotator: Tensor | None) -> Tensor | None:
+        """The trust `[B]` in each answer's annotator, `[B]`; None where none was ever fitted."""
+        if annotator is None or not len(self._value):
+            return None
+        known = (annotator > NOBODY) & (annotator < len(self._value))
+        return torch.where(known, self._value[torch.where(known, annotator, 0)], 1.0)
+
+    def step(self) -> None:
+        """One step along the gradients of a batch and of the prior, which are cleared."""
+        if self._rows is not None and self._value.grad is not None:
+            self._value.grad += self._prior * (self._value.detach() - 1)
+            self._optimiser.step()
+        self._value.grad = None
+
+    def normalise(self) -> None:
+        """Bring the mean of `|a|` over this fit's annotators back to 1."""
+        if self._rows is not None and not self._anchored:
+            size = self._value.detach()[self._rows].abs().mean().clamp(min=1 / LIMIT)
+            with torch.no_grad():
+                self._value[self._rows] /= size
+
+    def snapshot(self) -> dict[str, Any]:
+        """The numbers, and the moments that a fit under way goes on with."""
+        moments = self._optimiser.state_dict()["state"]
+        return {"value": self._value.detach().clone(), "moments": moments}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Restore a snapshot; what it lacks is as in the beginning."""
+        value = snapshot.get("value", torch.ones(0))
+        self._assign(value.to(self._value.device, self._value.dtype))
+        state = self._optimiser.state_dict() | {"state": snapshot.get("moments", {})}
+        self._optimiser.load_state_dict(state)
+
+    def _assign(self, value: Tensor) -> None:
+        self._value = value.detach().clone().requires_grad_()
+        self._optimiser = torch.optim.Adam([self._value], lr=LEARNING_RATE)
+
+
+def fit_trust(
+    logits: Tensor,
+    preference: Tensor,
+    votes: Tensor,
+    annotator: Tensor,
+    *,
+    deviation: float = PRIOR_DEVIATION,
+) -> tuple[Trust, ...]:
+    """Fit the trust in each annotator to answers that the model was not fitted to.
+
+    Each number maximises the likelihood of the annotator's decided answers times the prior, a
+    normal distribution around 1. The interval is that of the information at the maximum.
+
+    Args:
+        logits: `[E, P]` log-odds that the first is preferred.
+        preference: `[P]`; ties and declined answers do not count.
+        votes: `[E, P]` true for members that did not see an answer; their mean logit counts.
+        annotator: `[P]` rows of the table of people; -1 for nobody in particular, not fitted.
+        deviation: of the prior, above 0; infinity has none.
+
+    Returns:
+        One for each annotator of any answer, by rising row.
+
+    Raises:
+        ConfigError: a negative deviation.
+
+    >>> logits, votes = torch.ones(1, 4), torch.ones(1, 4, dtype=torch.bool)
+    >>> answers, by = torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.zeros(4, dtype=torch.int64)
+    >>> (ann,) = fit_trust(logits, answers, votes, by, deviation=math.inf)
+    >>> round(ann.value, 4), round(ann.high - ann.value, 3), ann.answers  # ln 3, and 1.96 / √0.75
+    (1.0986, 2.263, 4)
+    """
+    require_in("deviation", deviation, 1e-12, math.inf)
+    people = torch.unique(annotator[annotator > NOBODY]).cpu().numpy()
+    counts = votes.any(0) & (preference != 0.5) & ~preference.isnan() & (annotator > NOBODY)
+    shown = logits[:, counts].detach().double()
+    seen = votes[:, counts].expand_as(shown).double()
+    difference = ((shown * seen).sum(0) / seen.sum(0)).cpu().numpy()  # [P]
+    target = preference[counts].double().cpu().numpy()
+    person = np.searchsorted(people, annotator[counts].cpu().numpy())
+    prior = deviation**-2
+
+    def total(of_answers: FloatArray) -> FloatArray:
+        return np.asarray(np.bincount(person, of_answers, len(people)), np.float64)
+
+    def slopes(value: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """First derivatives of the log posteriors at `[K]` values, and minus the second ones."""
+        share = (1 + np.tanh(value[person] * difference / 2)) / 2
+        first = total(difference * (target - share)) - prior * (value - 1)
+        return first, total(difference**2 * share * (1 - share)) + prior
+
+    low, value = np.full(len(people), -LIMIT), np.full(len(people), LIMIT)
+    for _ in range(80):  # halves, since Newton's steps may go to and fro where people contradict
+        middle = (low + value) / 2
+        rises = slopes(middle)[0] > 0
+        low, value = np.where(rises, middle, low), np.where(rises, value, middle)
+    half = QUANTILE / np.sqrt(np.maximum(slopes(value)[1], 1e-300))
+    columns = people, value, value - half, value + half, np.bincount(person, minlength=len(people))
+    return tuple(
+        Trust(int(row), float(a), float(least), float(most), int(count))
+        for row, a, least, most, count in zip(*columns, strict=True)
+    )
+
+
+def trust_by_name(
+    trust: Iterable[Trust], names: Sequence[str]
+) -> dict[str, dict[str, float]] | None:
+    """The numbers of each annotator by the names of the table of people; None without names.
+
+    >>> trust_by_name([Trust(1, 0.9, 0.5, 1.3, 40)], ["Ann", "Bo"])
+    {'Bo': {'value': 0.9, 'low': 0.5, 'high': 1.3, 'answers': 40}}
+    """
+    shown = ("value", "low", "high", "answers")
+    if not names:
+        return None
+    return {names[one.annotator]: {name: getattr(one, name) for name in shown} for one in trust}

@@ -1,0 +1,268 @@
+"""Trust in annotators: by hand, beside a reward, and where there is nothing to fit."""
+
+import logging
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from preferl.data import Comparisons
+from preferl.errors import CheckpointError, ConfigError
+from preferl.functional import preference_loss
+from preferl.models import MLPReward, MLPRewardConfig
+from preferl.testing import make_comparisons, make_episodes
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import FitReport, RewardTrainer, RewardTrainerConfig
+from preferl.training.reward_trainer import TENSORS, load_trainer, save_trainer
+from preferl.training.trust import AnnotatorTrust, Trust, fit_trust, trust_by_name
+
+CPU = torch.device("cpu")
+FEW = RewardTrainerConfig(epochs=4, batch_size=8, learning_rate=1e-2, trust=True)
+CAREFUL, OPPOSITE, RANDOM = (0, 1), 2, 3
+
+
+def rows(*numbers: int) -> torch.Tensor:
+    return torch.tensor(numbers)
+
+
+def fitted_by(
+    logits: list[float], preference: list[float], by: list[int], **options: float
+) -> tuple[Trust, ...]:
+    """Trust by one member that saw no answer."""
+    shown = torch.tensor([logits])
+    votes = torch.ones_like(shown, dtype=torch.bool)
+    return fit_trust(shown, torch.tensor(preference), votes, torch.tensor(by), **options)
+
+
+def test_three_right_and_one_wrong_by_hand():
+    (ann,) = fitted_by([1, 1, -1, 1], [1, 1, 0, 0], [0] * 4, deviation=math.inf)
+    assert ann.value == pytest.approx(math.log(3))
+    assert ann.high - ann.value == pytest.approx(1.96 / math.sqrt(0.75), abs=1e-4)
+    assert ann.value - ann.low == pytest.approx(2.263, abs=1e-3)
+    assert (ann.annotator, ann.answers) == (0, 4)
+
+
+def test_the_prior_keeps_few_answers_near_one():
+    right, wrong = fitted_by([2, 2], [1, 0], [3, 8])
+    # By hand: the slope 2 (1 - sigmoid(2 a)) - (a - 1) is 0 where a = 1.1743.
+    assert right.value == pytest.approx(1.1743, abs=1e-4)
+    assert wrong.value < right.value < 1.2
+    assert (right.annotator, wrong.annotator) == (3, 8)
+
+
+def test_somebody_without_an_answer_that_counts_has_the_prior():
+    ann, bo = fitted_by([1, 1, 1, 1], [0.5, math.nan, 1, 1], [0, 0, 1, -1])
+    assert (ann.low, ann.value, ann.high) == pytest.approx((-0.96, 1, 2.96), abs=1e-4)
+    assert (ann.annotator, ann.answers) == (0, 0)
+    assert (bo.annotator, bo.answers) == (1, 1), "nobody in particular is not fitted"
+
+
+def test_only_members_that_did_not_see_an_answer_are_asked():
+    logits = torch.tensor([[9.0, 1.0], [1.0, -9.0], [3.0, 1.0]])
+    votes = torch.tensor([[False, True], [True, False], [True, True]])
+    answers, by = torch.ones(2), torch.zeros(2, dtype=torch.int64)
+    found = fit_trust(logits, answers, votes, by)
+    assert found == fitted_by([2, 1], [1, 1], [0, 0])
+    assert fit_trust(logits, answers, torch.zeros(3, 2, dtype=torch.bool), by)[0].answers == 0
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 40.0, 1e4])
+def test_differences_of_any_size_have_a_maximum(size):
+    differences = [size, size / 7, 3 * size, -size] * 5
+    opposite = [float(d < 0) for d in differences]
+    agreeing, opposed = fitted_by(
+        differences * 2, [1 - y for y in opposite] + opposite, [0] * 20 + [1] * 20
+    )
+    for found in (agreeing, opposed):
+        d = torch.tensor(differences, dtype=torch.float64)
+        y = torch.tensor(opposite if found is opposed else [1 - y for y in opposite]).double()
+        slope = (d * (y - torch.sigmoid(found.value * d))).sum() - (found.value - 1)
+        assert abs(float(slope)) < 1e-6 * max(1.0, size)
+    if size >= 1:
+        assert opposed.value < 0 < 1 <= agreeing.value
+
+
+def test_the_interval_covers_what_is_true(rng):
+    true, inside = np.array([1.5, 0.0, -1.0]), 0
+    for _ in range(40):
+        d = rng.normal(0, 1.5, 300)
+        by = np.arange(300) % 3
+        answers = rng.random(300) < 1 / (1 + np.exp(-true[by] * d))
+        found = fitted_by(d.tolist(), answers.astype(float).tolist(), by.tolist())
+        inside += sum(one.low <= a <= one.high for one, a in zip(found, true, strict=True))
+    assert 0.88 <= inside / 120 <= 1
+
+
+def test_a_negative_deviation_is_refused():
+    with pytest.raises(ConfigError, match="deviation"):
+        fitted_by([1], [1], [0], deviation=-1)
+
+
+def begun(*annotators: int) -> AnnotatorTrust:
+    trust = AnnotatorTrust(CPU)
+    trust.begin(np.array(annotators), 1)
+    return trust
+
+
+def test_trust_multiplies_log_odds_and_gets_their_gradient():
+    trust = begun(0, 1)
+    trust.restore({"value": torch.tensor([-2.0, 0.5])})
+    by = trust.of(rows(1, -1, 0, 7))
+    assert by.tolist() == [0.5, 1, -2, 1], "nobody in particular and newcomers have 1"
+    preference_loss(trust.of(rows(0)), torch.ones(1)).backward()
+    assert trust._value.grad.tolist() == pytest.approx([-0.8808, 0], abs=1e-4)
+
+
+def test_a_step_follows_the_answers_and_the_prior():
+    trust = begun(0, 1, 1)
+    trust.restore({"value": torch.tensor([3.0, 1.0])})
+    (trust.of(rows(0, 1)) * torch.tensor([0.0, 1.0])).sum().backward()
+    trust.step()  # Adam's first step has the size of its rate
+    assert trust.value == pytest.approx([2.99, 0.99], abs=1e-5)
+    trust.step()
+    assert trust.value == pytest.approx([2.99, 0.99], abs=1e-5), "no gradients, no step"
+
+
+def test_the_scale_is_that_of_those_who_answer():
+    trust = begun(0, 1, 3)
+    trust.restore({"value": torch.tensor([3.0, -1.0, 9.0, 0.5])})
+    trust.normalise()
+    assert trust.value == pytest.approx([2, -2 / 3, 9, 1 / 3])
+    anchored = begun(0, 1, -1)
+    anchored.restore({"value": torch.tensor([3.0, -1.0])})
+    anchored.normalise()
+    assert anchored.value.tolist() == [3, -1], "answers of nobody in particular fix the scale"
+
+
+def test_newcomers_begin_at_one_beside_those_who_are_known():
+    trust = begun(0, 1)
+    trust.restore({"value": torch.tensor([1.5, -0.5])})
+    trust.begin(np.array([0, 1, 3]), 1)
+    assert trust.value.tolist() == [1.5, -0.5, 1, 1]
+
+
+def test_without_annotators_nothing_is_fitted_and_that_is_logged(caplog):
+    trust = AnnotatorTrust(CPU)
+    with caplog.at_level(logging.WARNING):
+        trust.begin(None, 1)
+    assert 'combine="each"' in caplog.text
+    assert trust.of(rows(0)) is None
+    assert trust.of(None) is None
+    trust.step()
+    trust.normalise()
+    assert not len(trust.value)
+
+
+def test_names_of_people():
+    ann = Trust(1, 0.5, 0.0, 1.0, 3)
+    about = {"value": 0.5, "low": 0.0, "high": 1.0, "answers": 3}
+    assert trust_by_name([ann], ["Bo", "Ann"]) == {"Ann": about}
+    assert trust_by_name([], ()) is None
+
+
+def crowd(rng: np.random.Generator, pairs: int) -> Comparisons:
+    """True preferences of a linear reward, given by four people; one lies and one guesses."""
+    asked = make_comparisons(rng, pairs, episodes=make_episodes(rng, [40] * 10))
+    by = np.arange(pairs) % 4
+    given = np.where(by == OPPOSITE, 1 - asked.preference, asked.preference)
+    given = np.where(by == RANDOM, rng.integers(0, 2, pairs), given)
+    return replace(asked, preference=given, annotator=by)
+
+
+def trainer(config: RewardTrainerConfig, members: int = 3) -> RewardTrainer:
+    model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((16,), members), seed=0)
+    return RewardTrainer(model, config, seed=0)
+
+
+def weights(of: RewardTrainer) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in of.model.parameters()])
+
+
+def fitted(asked: Comparisons, config: RewardTrainerConfig) -> tuple[RewardTrainer, FitReport]:
+    own = trainer(config)
+    return own, own.fit(asked)
+
+
+def test_a_liar_is_turned_round_and_a_guesser_ignored(rng):
+    asked, unseen = crowd(rng, 240), make_comparisons(rng, 300)
+    config = replace(FEW, epochs=30, batch_size=32)
+    with_trust, report = fitted(asked, config)
+    without, _ = fitted(asked, replace(config, trust=False))
+    right, wrong = (own.evaluate(unseen)[1] for own in (with_trust, without))
+    assert right > 0.9
+    assert right > wrong + 0.03
+    a = with_trust.trust.value
+    assert a[OPPOSITE] < -0.3
+    assert abs(a[RANDOM]) < min(a[list(CAREFUL)])
+    assert np.abs(a).mean() == pytest.approx(1)
+    assert [one.annotator for one in report.trust] == [0, 1, 2, 3]
+    assert sum(one.answers for one in report.trust) == report.judged
+    assert report.trust[OPPOSITE].high < 0 < report.trust[0].low
+    assert report.trust[RANDOM].high < report.trust[0].value
+    assert report.held_out_accuracy > 0.7, "a lie that was expected counts as right"
+    assert report.to_json()["trust"][OPPOSITE]["value"] == report.trust[OPPOSITE].value
+
+
+@pytest.mark.parametrize("annotator", [None, np.zeros(40, np.int64), np.full(40, -1)])
+def test_with_one_annotator_nothing_changes(rng, annotator):
+    asked = replace(make_comparisons(rng, 40), annotator=annotator)
+    own, report = fitted(asked, FEW)
+    plain, said = fitted(replace(asked, annotator=None), replace(FEW, trust=False))
+    assert torch.equal(weights(own), weights(plain))
+    np.testing.assert_array_equal(report.train_loss, said.train_loss)
+    np.testing.assert_array_equal(report.validation_loss, said.validation_loss)
+    assert report.likelihood == said.likelihood
+    assert said.trust == ()
+
+
+def test_trust_that_is_off_changes_nothing_and_is_reported(rng):
+    asked, config = crowd(rng, 40), replace(FEW, trust=False)
+    own, report = fitted(asked, config)
+    plain, said = fitted(replace(asked, annotator=None), config)
+    assert torch.equal(weights(own), weights(plain))
+    assert report.likelihood == said.likelihood
+    assert len(report.trust) == 4
+
+
+def test_the_next_fit_of_a_saved_trainer_is_that_of_the_original(rng, tmp_path):
+    asked = crowd(rng, 60)
+    own, _ = fitted(asked[:40], FEW)
+    save_trainer(tmp_path, own, {})
+    other = trainer(FEW)
+    load_trainer(tmp_path, other, own.model)
+    assert other.trust.value.tolist() == own.trust.value.tolist() != [1, 1, 1, 1]
+    for each in (own, other):
+        each.fit(asked)
+    assert torch.equal(weights(own), weights(other))
+    assert other.trust.value.tolist() == own.trust.value.tolist()
+
+
+def test_a_trainer_saved_without_trust_has_none(rng, tmp_path):
+    own, _ = fitted(make_comparisons(rng, 20), replace(FEW, trust=False))
+    save_trainer(tmp_path, own, {})
+    tensors = (tmp_path / TENSORS).read_bytes()
+    other = trainer(FEW)
+    load_trainer(tmp_path, other, own.model)
+    assert b'"trust"' in tensors
+    assert not len(other.trust.value)
+
+
+def test_damaged_trust_is_refused(rng, tmp_path):
+    own, _ = fitted(crowd(rng, 20), FEW)
+    own.trust.restore({"value": torch.tensor([1.0, math.nan])})
+    save_trainer(tmp_path, own, {})
+    other = trainer(FEW)
+    with pytest.raises(CheckpointError):
+        load_trainer(tmp_path, other, own.model)
+    assert not len(other.trust.value)
+
+
+def test_each_fit_begins_at_one_where_fits_begin_anew(rng):
+    asked, config = crowd(rng, 40), replace(FEW, restart=True)
+    own, _ = fitted(asked, config)
+    again = own.trust.value
+    own.fit(make_comparisons(rng, 20))
+    assert len(again) == 4
+    assert not len(own.trust.value)
