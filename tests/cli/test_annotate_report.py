@@ -9,6 +9,7 @@ from preferl.cli.annotate_report import LabelReportConfig, annotate_report, peop
 from preferl.cli.console import print_table
 from preferl.cli.options import StoreConfig
 from preferl.errors import ConfigError
+from preferl.store.status import FitMetrics, to_json
 from preferl.store.store import Store
 
 
@@ -60,6 +61,33 @@ def test_shares_are_shown_with_what_they_are_of():
     assert cells[:2] == ["Ann", "1,234"]
     assert cells[3:] == ["25%", "50%", "75% of 4", "100% of 1,200", "0% of 3"]
     assert check == "one side, fast"
+
+
+def test_trust_is_shown_where_a_reward_was_fitted_with_who_answered():
+    person = {
+        "name": "Ann", "answers": 3, "median_ms": None, "tie_rate": None, "left_rate": None,
+        "agreement": None, "overlap": 0, "known_accuracy": None, "known": 0, "consistency": None,
+        "repeats": 0, "reasons": [],
+    }  # fmt: skip
+    ann = person | {"trust": {"value": -1.234, "low": -1.634, "high": -0.834, "answers": 30.0}}
+    _, rows, heads = people_table({"people": [ann, person | {"name": "Bo", "trust": None}]})
+    assert heads[-1] == "trust"
+    assert [row[-1] for row in rows] == ["-1.23 ± 0.40", "–"]
+
+
+def test_trust_is_that_of_the_newest_reward(labels, tmp_path):
+    about = {"value": 0.5, "low": 0.25, "high": 0.75, "answers": 12}
+    with Store.open(labels[1]) as store:
+        project = store.projects.only()
+        for name in ("Ann", "Bo"):
+            store.people.invite(project.id, name)
+        for version, trust in ((1, None), (2, {"Ann": about})):
+            store.reports.publish_reward(
+                project.id, version, answers=12, detail=to_json(FitMetrics(12, trust=trust))
+            )
+    assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
+    people = json.loads((tmp_path / "r.json").read_text())["people"]
+    assert {one["name"]: one["trust"] for one in people} == {"Ann": about, "Bo": None}
 
 
 def test_numbers_of_a_file_are_those_of_the_answers(labels, tmp_path):

@@ -95,6 +95,31 @@ def test_clips_of_two_lengths_are_learned_from_together(store, rng):
         np.testing.assert_array_equal(clips, segments[np.array([0, 1])].observations)
 
 
+def test_who_gave_each_answer_is_handed_through(store):
+    project = store.projects.create("dots", repeat_share=0.0, quorum=2)
+    mean, each = StoredFeedback(store), StoredFeedback(store, combine="each")
+    mean.ask(example_segments(0), np.array([[0, 1], [2, 3]]))
+    store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
+    kinds = {"Ann": ("left", "equal"), "Bo": ("right", "cannot_tell")}
+    for name, answers in kinds.items():
+        person = store.people.invite(project.id, name).annotator.id
+        for question in store.queue.claim(project.id, person, 2).questions:
+            key, kind = f"{name}'s to {question.query_id}", answers[question.query_id - 1]
+            store.queue.answer(person, question.token, key, kind)
+    queries, comparisons, names = each.answered()
+    given = [names[row] for row in comparisons.annotator]
+    assert sorted(zip(queries.tolist(), given, strict=True)) == [(1, "Ann"), (1, "Bo"), (2, "Ann")]
+    assert queries.tolist() == [1, 1, 2], "answers to one query lie together"
+    assert comparisons.weight.tolist() == [1, 1, 1]
+    assert sorted(comparisons.preference[:2]) in ([0, 1], [0, 0], [1, 1])
+    assert comparisons.preference[2] == 0.5
+    assert len(comparisons.segments) == 4, "each clip once"
+    joined = mean.answered()
+    assert joined.names == ()
+    assert joined.comparisons.annotator is None
+    assert joined.comparisons.preference[0] == comparisons.preference[:2].mean()
+
+
 def test_no_file_of_clips_stays_open(store, rng):
     files = Path("/proc/self/fd")
     if not files.is_dir():

@@ -71,6 +71,8 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
     answers = {name: int((asked.preference == value).sum()) for name, value in kinds.items()}
     shown = ("version", "accuracy", "low", "high", "answers")
     rewards = store.reports.rewards(project.id)
+    trust = (rewards[-1].metrics.trust if rewards else None) or {}
+    people = annotator_report(votes).rows()
     return plain(
         {
             "project": {name: getattr(project, name) for name in ("slug", "title", "question")},
@@ -78,7 +80,7 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
             "answers": answers | {"cannot tell": int(np.isnan(asked.preference).sum())},
             "checks": len(votes) - len(asked),
             "agreement": agreement_report(votes, np.random.default_rng(seed)),
-            "people": annotator_report(votes).rows(),
+            "people": [person | {"trust": trust.get(str(person["name"]))} for person in people],
             "rewards": [{name: getattr(reward, name) for name in shown} for reward in rewards],
         }
     )
@@ -116,8 +118,9 @@ def _agreement(numbers: dict[str, Any]) -> Grid:
 
 
 def people_table(numbers: dict[str, Any]) -> Grid:
-    """How everybody answers, with a last column where somebody's answers should be checked."""
-    heads = ("name", "answers", "seconds", "equal", "left", "others", "known", "repeats")
+    """How everybody answers; the last columns are there where they say something of somebody."""
+    shares = ("equal", "left", "others", "known", "repeats")
+    heads = ("name", "answers", "seconds", *shares, "trust", "check")
     rows = [
         (
             str(person["name"]),
@@ -128,13 +131,24 @@ def people_table(numbers: dict[str, Any]) -> Grid:
             _percent(person["agreement"], person["overlap"]),
             _percent(person["known_accuracy"], person["known"]),
             _percent(person["consistency"], person["repeats"]),
+            _with_interval(person.get("trust")),
             ", ".join(person["reasons"]),
         )
         for person in numbers["people"]
     ]
-    if any(row[-1] for row in rows):
-        return "People", tuple(rows), (*heads, "check")
-    return "People", tuple(row[:-1] for row in rows), heads
+    empty = {"trust": "–", "check": ""}
+    kept = [
+        column
+        for column, head in enumerate(heads)
+        if head not in empty or any(row[column] != empty[head] for row in rows)
+    ]
+    shown, *cells = (tuple(row[column] for column in kept) for row in (heads, *rows))
+    return "People", tuple(cells), shown
+
+
+def _with_interval(trust: dict[str, float] | None) -> str:
+    """A number and how far its 95 % interval reaches to either side."""
+    return "–" if trust is None else f"{trust['value']:.2f} ± {trust['high'] - trust['value']:.2f}"
 
 
 def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:

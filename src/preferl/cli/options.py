@@ -124,8 +124,9 @@ class AnswersConfig(StoreConfig):
     # asked about them. A reward is scaled over them, or else over the clips that were compared.
     demonstrations: Path | None = None
     labels: Path | None = None  # a folder of Uni-RLHF or Preference Transformer labels for them.
-    # how several people's answers to one query become one.
-    combine: Literal["mean", "majority", "dawid_skene"] = "mean"
+    # how several people's answers to one query become one; each leaves them apart, with who gave
+    # them.
+    combine: Literal["mean", "majority", "dawid_skene", "each"] = "mean"
     # or a run of `preferl online run`, or another folder of comparisons written by preferl.
     comparisons: Path | None = None
     # a scripted teacher that answers by the recorded rewards: a name such as oracle or mistake, or

@@ -137,6 +137,7 @@ def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> N
     """Show people the accuracy of the reward that learned from their answers."""
     from preferl.evaluation.reward_report import predicted_preferences
     from preferl.store import StoredFeedback
+    from preferl.training.trust import trust_by_name
 
     with opened(config) as (store, project):
         before = store.reports.rewards(project.id)
@@ -149,7 +150,7 @@ def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> N
             answers=report.pairs,
             accuracy=report.held_out_accuracy,
             interval=report.held_out_interval,
-            detail={"reward": str(reward)},
+            detail={"reward": str(reward), "trust": trust_by_name(report.trust, answered.names)},
             predicted=dict(zip(answered.queries.tolist(), shares.tolist(), strict=True)),
         )
 

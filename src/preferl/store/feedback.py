@@ -20,10 +20,17 @@ POLL_SECONDS = 0.5
 
 
 class Answered(NamedTuple):
-    """All answers so far; `queries` is `[P]`, the number of each comparison's query."""
+    """All answers so far.
+
+    Attributes:
+        queries: `[P]`, the number of each comparison's query.
+        comparisons: the answers.
+        names: of the people whose rows are `comparisons.annotator`; empty where it is None.
+    """
 
     queries: IntArray
     comparisons: Comparisons
+    names: tuple[str, ...] = ()
 
 
 @final
@@ -34,7 +41,8 @@ class StoredFeedback:
         store: keeps queries and answers.
         project: number or name of its project; may be left out where there is only one.
         combine: how several answers to one query become one preference and weight; `mean` keeps
-            all of them.
+            all of them. `each` gives one comparison per answer and tells who gave it, which
+            `RewardTrainerConfig.trust` needs.
         patience: seconds that `ask` waits for its questions to be answered; 0, the default, asks
             and goes on, infinity waits for all of them, as a loop without other experience does.
             It never waits once the answers of the project's budget are given: nobody is asked then.
@@ -193,6 +201,8 @@ class StoredFeedback:
         votes = self.store.questions.votes(self.project.id, purposes=["ask"])
         queries, preference, weight = combine_answers(votes, self.combine)
         decided = ~np.isnan(preference)
+        each = self.combine == "each"
+        annotator = votes.annotator[~votes.is_repeat][decided] if each else None
         queries, preference, weight = queries[decided], preference[decided], weight[decided]
         if not len(queries):
             raise FeedbackError(
@@ -209,5 +219,6 @@ class StoredFeedback:
             rows.reshape(-1, 2),
             preference[order],
             weight[order],
+            None if annotator is None else annotator[order],
         )
-        return Answered(queries[order], comparisons)
+        return Answered(queries[order], comparisons, votes.names if each else ())

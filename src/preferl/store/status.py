@@ -79,6 +79,7 @@ class FitMetrics:
     loss: float | None = None  # cross-entropy of the held-out answers, in nats
     revision: int = 0  # of the answers when the fit began
     data: str | None = None  # digest of the answers
+    trust: dict[str, dict[str, float]] | None = None  # in each annotator, by name
 
 
 @final

@@ -53,6 +53,31 @@ def test_answers_become_versions(world, config):
     assert abs(paid.mean()) < 1e-3, "the scale is that of the clips that were answered"
 
 
+def test_trust_in_people_is_published_where_it_is_known_who_answered(world, config):
+    world.ask_and_answer(40)
+    ((_, metrics),) = serve_once(replace(config, combine="each"), world)
+    (about,) = metrics["trust"].values()
+    assert about["low"] < about["value"] < about["high"]
+    assert world.store.reports.rewards(world.project.id)[0].metrics.trust == metrics["trust"]
+    answered = StoredFeedback(world.store, combine="each").answered()
+    assert set(metrics["trust"]) == {answered.names[row] for row in answered.comparisons.annotator}
+
+
+def test_trust_in_people_is_fitted_where_that_is_wanted(world, config):
+    world.ask_and_answer(40)
+    queries, comparisons, _ = StoredFeedback(world.store).answered()
+    by, flipped = np.arange(40) % 4, comparisons.preference.copy()
+    flipped[by == 3] = 1 - flipped[by == 3]
+    known = replace(comparisons, annotator=by, preference=flipped)
+    told = Answered(queries, known, ("Ann", "Bo", "Cy", "Di"))
+    reward = replace(QUICK, annotator_trust=True, epochs=40)
+    fitting = OngoingFit(replace(config, reward=reward), lambda: None)
+    _, metrics = fitting.fit(told, np.full(40, TRAIN), None)
+    value = fitting._trainer.trust.value
+    assert value[3] < min(value[:3])
+    assert set(metrics.trust) == set(told.names)
+
+
 def test_members_keep_their_deviation(world, config):
     world.ask_and_answer(20)
     serve_once(replace(config, reward_deviation=0.05, reward=replace(QUICK, members=1)), world)

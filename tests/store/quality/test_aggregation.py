@@ -69,6 +69,15 @@ def test_no_votes(method: str) -> None:
     assert [len(part) for part in combine_answers(Votes.of([], [], []), method)] == [0, 0, 0]
 
 
+def test_each_answer_by_itself() -> None:
+    answers = [4, 0, 4, 5, 0], [0, 1, 1, 0, 0], [1, 0, 0.5, 1, NAN]
+    votes = Votes.of(*answers, repeat_of=np.array([-1, -1, -1, 4, -1]))
+    query, preference, weight = combine_answers(votes, "each")
+    assert query.tolist() == [4, 0, 4, 0]
+    np.testing.assert_array_equal(preference, [1, 0, 0.5, NAN])
+    assert weight.tolist() == [1, 1, 1, 0]
+
+
 def test_an_unknown_method() -> None:
     with pytest.raises(ConfigError, match="method: expected one of mean, majority, dawid_skene"):
         combine_answers(Votes.of([], [], []), "median")

@@ -24,6 +24,7 @@ from preferl.store.status import FitMetrics
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
+from preferl.training.trust import trust_by_name
 
 LOGGER = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class OngoingFit:
             "low": low,
             "high": high,
             "loss": held_out.loss,
+            "trust": trust_by_name(report.trust, answered.names),
         }
         return reward, FitMetrics(**plain(found))
 

@@ -28,7 +28,8 @@ class ServiceConfig:
         min_new_answers: after which the next fit begins.
         max_wait: seconds after which a single new answer is enough.
         validation: share of the queries whose answers are held out of training, to validate.
-        combine: how several people's answers to one query become one.
+        combine: how several people's answers to one query become one; "each" leaves them apart,
+            so that `reward.annotator_trust` knows who gave them.
         pessimism: deviations between members that are taken off their mean; 0 is the mean.
         reward_deviation: over the clips that were answered; the DRLHP paper has 1 for states and
             0.05 for pixels.

@@ -162,8 +162,9 @@ def _normalised(logits: FloatArray) -> FloatArray:
     return np.asarray(odds / odds.sum(-1, keepdims=True))
 
 
-CombineMethod = Literal["mean", "majority", "dawid_skene"]
-"""`mean`: every answer counts. `majority`: one answer a query. `dawid_skene`: by reliability."""
+CombineMethod = Literal["mean", "majority", "dawid_skene", "each"]
+"""`mean`: every answer counts. `majority`: one answer a query. `dawid_skene`: by reliability.
+`each`: every answer by itself, so that it is known who gave it."""
 
 
 def combine_answers(
@@ -183,9 +184,11 @@ def combine_answers(
     - `dawid_skene` is the probability of a better first clip once annotators are weighed by how
       often they are right (see `fit_dawid_skene`). Its weight is 1, since it is about one truth,
       however many answers found it. A known right answer overrules those given.
+    - `each` combines nothing: a query comes up once for each answer to it, with weight 1.
 
     Returns:
-        `(query, preference, weight)`, each `[Q]`, by rising number of the query.
+        `(query, preference, weight)`, each `[Q]`, by rising number of the query; of `each`, all are
+        `[R]`, in the order of the answers that are no repeats.
 
     Raises:
         ConfigError: an unknown method.
@@ -197,6 +200,8 @@ def combine_answers(
     """
     require_one_of("method", method, CombineMethod)
     votes = votes[~votes.is_repeat]
+    if method == "each":
+        return votes.query, votes.preference, votes.counts.astype(np.float64)
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
     counts = value_counts(unit, votes.category % 4, 4)[:, :3]  # -1 is that nobody could tell
     answers = counts.sum(1)
