@@ -39,7 +39,7 @@ class Registry:
         what: one of the things, for messages.
         entries: by name.
 
-    >>> SAMPLERS.names()
+    >>> SAMPLERS.names()[:3]
     ('uniform', 'informative', 'covering')
     >>> SAMPLERS.load("uniform").__name__
     'UniformPairs'
@@ -216,6 +216,11 @@ SAMPLERS = Registry(
         "uniform": Entry("preferl.feedback.sampling:UniformPairs"),
         "informative": Entry("preferl.feedback.sampling:InformativePairs"),
         "covering": Entry("preferl.feedback.sampling:CoveringPairs"),
+        "disagreement": Entry("preferl.feedback.named_samplers:disagreement"),
+        "entropy": Entry("preferl.feedback.named_samplers:entropy"),
+        "k_center": Entry("preferl.feedback.sampling:CoveringPairs"),
+        "k_center_disagreement": Entry("preferl.feedback.named_samplers:k_center_disagreement"),
+        "k_center_entropy": Entry("preferl.feedback.named_samplers:k_center_entropy"),
     },
 )
 """Called with segments, a count and a generator; built from `scorer`, `likelihood`, `acquisition`,

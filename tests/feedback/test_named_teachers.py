@@ -77,6 +77,8 @@ def run(*words):
         ("noisy", ScriptedTeacher.noisy()),
         ({"kind": "noisy", "scale": "length"}, ScriptedTeacher.noisy(scale="length")),
         ({"kind": "skip", "typical": 20}, ScriptedTeacher.skip(20)),
+        ("skip", ScriptedTeacher.skip()),
+        ({"kind": "equal", "margin": 0.2}, ScriptedTeacher.equal(margin=0.2)),
         ({"kind": "equal", "typical": 20, "margin": 0.2}, ScriptedTeacher.equal(20, 0.2)),
         ("myopic", ScriptedTeacher.myopic()),
     ],
@@ -93,7 +95,7 @@ def test_files_name_them_with_their_settings(settings, expected):
     [
         ("nobody", "teacher: expected one of scripted, oracle.*got 'nobody'"),
         (7, "teacher: expected a name or settings, got 7"),
-        ("skip", r"keys of teacher: expected \['typical'\]"),
+        ({"kind": "skip", "margin": 2}, "skip_margin: expected in"),
         ({"kind": "mistake", "rat": 1}, r"keys of teacher: expected some of \['rate'\]"),
         ({"kind": "mistake", "rate": "often"}, "teacher.rate: expected float"),
         ({"kind": "mistake", "rate": 2}, "error_rate: expected in"),

@@ -50,7 +50,7 @@ def test_weights_out_of_range_are_refused(weights: list[float]) -> None:
     steps=st.integers(0, 10**12),
     queries=st.integers(0, 10**6),
     iterations=st.integers(1, 40),
-    schedule=st.sampled_from(["constant", "hyperbolic", "inverse_quadratic", lambda t: 2 - t]),
+    schedule=st.sampled_from([*SCHEDULES, lambda t: 2 - t]),
     initial_fraction=st.floats(0, 1),
     initial_share=st.floats(0, 1),
     oversampling=st.floats(1, 50),
@@ -142,6 +142,23 @@ def test_schedules_are_their_formulas() -> None:
     assert [SCHEDULES["constant"](t) for t in (0.0, 0.5, 1.0)] == [1, 1, 1]
     assert [SCHEDULES["hyperbolic"](t) for t in (0.0, 0.25, 1.0)] == [1, 0.8, 0.5]
     assert [SCHEDULES["inverse_quadratic"](t) for t in (0.0, 0.5, 1.0)] == [1, 0.8, 0.5]
+    assert [SCHEDULES["linear_decay"](t) for t in (0.0, 0.25, 1.0)] == [1, 0.75, 0]
+    increase = [SCHEDULES["increase"](t) for t in (0.01, 0.51, 1.0)]
+    assert increase == pytest.approx([1, 2, 100])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        # At 1/4, 1/2 and 3/4 the weights are 0.75, 0.5 and 0.25 of 1.5 in all.
+        ("linear_decay", [30, 20, 10]),
+        # 1/0.76, 1/0.51 and 1/0.26 of 7.12 in all: shares of 11.08, 16.52 and 32.40.
+        ("increase", [11, 17, 32]),
+    ],
+)
+def test_queries_become_fewer_or_more(schedule: str, expected: list[int]) -> None:
+    planned = plan(steps=40, queries=60, iterations=4, schedule=schedule, initial_fraction=0)
+    assert [one.queries for one in planned] == [0, *expected, 0]
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,52 @@ def test_margins_are_used_once() -> None:
     assert ScriptedTeacher.equal(typical=50.0).equal_within == pytest.approx(5.0)
 
 
+def test_thresholds_follow_the_policy() -> None:
+    # Ten episodes of 1,000 steps return 800 on average, that is 40 in 50 steps; a tenth is 4.
+    skip = ScriptedTeacher.skip().adapted(40.0)
+    shown = of_returns([3.9, 4.1, 4.0], [2.0, 0.0, 0.0])
+    np.testing.assert_array_equal(answers(skip, shown), [NAN, 1.0, NAN])
+    equal = ScriptedTeacher.equal().adapted(40.0)
+    assert answers(equal, of_returns([8.0, 8.0], [4.5, 4.0])) == [0.5, 1.0]
+    # A better policy is asked more of, and the margin is used once, however often it is renewed.
+    assert answers(skip.adapted(80.0), of_returns([7.9, 8.1], [0.0, 0.0]))[1] == 1.0
+    assert math.isnan(answers(skip.adapted(80.0), of_returns([7.9], [0.0]))[0])
+    assert skip.adapted(40.0) == skip
+
+
+def test_thresholds_follow_a_policy_whose_returns_are_negative() -> None:
+    shown = of_returns([-96.0, -94.0, -60.0], [-99.0, -98.0, -64.0])
+    skip = ScriptedTeacher.skip().adapted(-50.0, worst=-100.0)  # at or below -95
+    np.testing.assert_array_equal(answers(skip, shown), [NAN, 1.0, 1.0])
+    equal = ScriptedTeacher.equal().adapted(-50.0, worst=-100.0)  # less than 5 apart
+    assert answers(equal, shown) == [0.5, 0.5, 0.5]
+    assert answers(equal, of_returns([-50.0], [-55.0])) == [1.0]
+
+
+@pytest.mark.parametrize("typical", [0.0, -1.0])
+def test_nothing_is_skipped_or_equal_while_the_policy_shows_nothing(typical: float) -> None:
+    shown = of_returns([0.0, -2.0], [0.0, -1.0])
+    for teacher in (ScriptedTeacher.skip(), ScriptedTeacher.equal()):
+        assert answers(teacher.adapted(typical), shown) == [0.5, 0.0]
+
+
+def test_margins_can_be_joined_with_other_settings() -> None:
+    teacher = ScriptedTeacher(temperature=0, skip_margin=0.1, equal_margin=0.2, error_rate=1)
+    shown = of_returns([0.9, 2.0, 9.0], [0.0, 1.0, 0.0])  # 1 is little, less than 2 is equal
+    np.testing.assert_array_equal(answers(teacher.adapted(10.0), shown), [NAN, 0.5, 0.0])
+
+
+def test_a_threshold_that_follows_an_unknown_policy_is_refused() -> None:
+    for teacher in (ScriptedTeacher.skip(), ScriptedTeacher.equal()):
+        with pytest.raises(FeedbackError, match=r"typical: expected a number.*got None.*adapted"):
+            answers(teacher, of_returns([1.0], [0.0]))
+
+
+def test_thresholds_that_were_given_stay() -> None:
+    for teacher in (ScriptedTeacher.skip(typical=20), ScriptedTeacher.equal(20), ScriptedTeacher()):
+        assert teacher.adapted(7.0, -3.0) is teacher
+
+
 def test_equal_overwrites_mistakes_and_looks_at_plain_returns() -> None:
     shown = clips([[[4, 0], [0, 3]], [[9, 0], [0, 0]]])
     teacher = ScriptedTeacher(temperature=0, recency=0.5, error_rate=1, equal_within=2)
@@ -237,6 +283,8 @@ def test_scaled_to_equal_segments_does_not_divide_by_nothing() -> None:
         ("error_rate", NAN),
         ("skip_below", NAN),
         ("equal_within", -1.0),
+        ("skip_margin", 1.1),
+        ("equal_margin", -0.1),
         ("largest_logit", 0.0),
     ],
 )

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import stable_baselines3
+import yaml
 
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
+from preferl.feedback import ScriptedTeacher
 from preferl.models import EnsembleConfig, LSTMRewardConfig, MLPRewardConfig
 from preferl.online import DatasetConfig, OnlineConfig, PPOConfig, SACConfig
 from preferl.online.configs import EvaluationConfig, WarmStartConfig
@@ -25,6 +27,11 @@ def test_judging_by_nothing_is_refused(wrong):
     ("changes", "match"),
     [
         ({"sampler": "informative"}, r"sampler.*several members.*one network.*entropy"),
+        (
+            {"sampler": "disagreement"},
+            r'sampler.*"disagreement" with several.*entropy',
+        ),
+        ({"sampler": "k_center_disagreement"}, r"sampler.*several members.*one network"),
         ({"trainer": RewardTrainerConfig(patience=3)}, "patience needs validation"),
         (
             {"trainer": RewardTrainerConfig(penalty=AdaptivePenalty(1e-4, band=(1.1, 1.5)))},
@@ -41,6 +48,15 @@ def test_what_needs_several_members_is_refused_at_once(changes, match):
 
 def test_entropy_needs_one_member_only():
     OnlineConfig(model=MLPRewardConfig(), sampler="informative", acquisition="entropy")
+    for sampler in ("entropy", "k_center", "k_center_entropy"):
+        OnlineConfig(model=MLPRewardConfig(), sampler=sampler)
+
+
+def test_files_name_samplers_teachers_and_schedules_of_b_pref():
+    text = "{sampler: k_center_entropy, schedule: increase, teacher: {kind: equal, margin: 0.2}}"
+    config = from_json(OnlineConfig, yaml.safe_load(text))
+    assert (config.sampler, config.schedule) == ("k_center_entropy", "increase")
+    assert config.teacher == ScriptedTeacher.equal(margin=0.2)
 
 
 def test_bootstraps_are_what_leaves_answers_out():

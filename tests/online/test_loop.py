@@ -12,6 +12,7 @@ from preferl.errors import ConfigError, DataError
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
+from preferl.online.loop import PreferenceLoop
 from preferl.online.wrappers.feedback_config import VariableLengthWarning
 from preferl.training import RewardTrainerConfig
 
@@ -115,6 +116,14 @@ def test_informative_sampler_and_sac_relabel():
 def test_every_acquisition_runs(acquisition):
     config = replace(TINY, sampler="informative", acquisition=acquisition, iterations=2)
     assert len(learn_from_preferences(config).comparisons) == 17
+
+
+@pytest.mark.parametrize("sampler", ["k_center", "k_center_entropy", "covering"])
+def test_a_sampler_knows_what_was_asked(sampler):
+    loop = PreferenceLoop(replace(TINY, sampler=sampler, iterations=2))
+    assert loop.sampler.asked() is None
+    loop.through()
+    assert len(loop.sampler.asked()) == 17
 
 
 def test_interrupt_keeps_answers_and_says_so():

@@ -39,6 +39,13 @@ CONFIGS = {
         pessimism=0.5,
     ),
     "gsde": replace(TINY, algorithm=replace(TINY.algorithm, use_sde=True)),
+    "b-pref": replace(
+        TINY,
+        sampler="k_center_disagreement",
+        oversampling=4,
+        schedule="increase",
+        teacher=ScriptedTeacher(temperature=0, skip_margin=0.4, equal_margin=0.1),
+    ),
     "lstm": replace(TINY, env="CartPole-v1", model=LSTMRewardConfig(width=32), short="pad"),
 }
 

@@ -10,7 +10,13 @@ from preferl.data.comparisons import Comparisons, check_preference, concatenate
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Clips, Segments, Short, sample_segments
 from preferl.errors import DataError, FeedbackError, require_in
-from preferl.feedback.protocols import FeedbackInterrupted, InputEndedError, SingleAnswers, Teacher
+from preferl.feedback.protocols import (
+    Adapts,
+    FeedbackInterrupted,
+    InputEndedError,
+    SingleAnswers,
+    Teacher,
+)
 from preferl.feedback.sampling import UniformPairs
 from preferl.shapes import FloatArray, IntArray
 
@@ -197,9 +203,15 @@ def ask(
 ) -> Comparisons:
     """Ask a teacher about pairs `[P, 2]` of segments; what it declines is left out.
 
+    A teacher whose thresholds follow a policy (`Adapts`) takes the mean and the least return of
+    these segments for the policy's.
+
     Raises:
         FeedbackError: the teacher declines every pair, or breaks its contract.
     """
+    if isinstance(teacher, Adapts) and len(segments):
+        returns = segments.returns()
+        teacher = teacher.adapted(float(returns.mean()), min(float(returns.min()), 0.0))
     feedback = InstantFeedback(teacher, rng)
     feedback.ask(segments, pairs)
     return feedback.comparisons()

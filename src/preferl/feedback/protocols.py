@@ -1,4 +1,4 @@
-"""The extension points of asking and answering; plain functions implement the first three.
+"""The extension points of asking and answering; a plain function is a sampler or a teacher.
 
 Beside them are the two ways in which a teacher stops half-way without losing the answers it has.
 """
@@ -37,6 +37,18 @@ class Teacher(Protocol):
 
     def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
         """`[P, 2, L]` clips to `[P]` probabilities that the first is preferred; NaN = declined."""
+        ...
+
+
+@runtime_checkable
+class Adapts(Protocol):
+    """A teacher who asks more of a better policy; the loop takes its `adapted` for each round."""
+
+    def adapted(self, typical: float, worst: float) -> Teacher:
+        """Give the teacher for a policy whose segments return `typical` on average.
+
+        `worst` is the least return of a segment that was seen, or 0 if that is less.
+        """
         ...
 
 

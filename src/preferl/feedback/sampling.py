@@ -211,8 +211,8 @@ class CoveringPairs:
         oversampling: candidate pairs for each one asked, at least 1; 10 as in B-Pref.
         features: `[N, F]` numbers per segment; the mean observation by default. Choose
             others for pixels, whose mean says little.
-        asked: comparisons to keep away from, too, such as `feedback.comparisons`; until that has
-            any, and by default, the first candidate is the first pair.
+        asked: comparisons to keep away from, too, such as `feedback.comparisons`; as long as there
+            are none, and by default, the first candidate is the first pair.
 
     Raises:
         ConfigError: oversampling below 1.
@@ -221,7 +221,7 @@ class CoveringPairs:
     candidates: PairSampler = field(default_factory=UniformPairs)
     oversampling: float = 10
     features: Callable[[Segments], FloatArray] = mean_observation
-    asked: Callable[[], Comparisons] | None = None
+    asked: Callable[[], Comparisons | None] | None = None
 
     def __post_init__(self) -> None:
         require_in("oversampling", self.oversampling, 1, MOST_OVERSAMPLING)

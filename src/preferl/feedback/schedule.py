@@ -1,7 +1,8 @@
 """How many queries when: a plan whose steps and queries add up to what was asked for.
 
-The schedules are those of imitation's preference comparisons; the hyperbola follows Christiano et
-al., "Deep RL from human preferences" (2017), appendix A.
+`constant`, `hyperbolic` and `inverse_quadratic` are those of imitation's preference comparisons.
+The hyperbola follows Christiano et al., "Deep RL from human preferences" (2017), appendix A.
+`linear_decay` and `increase` are B-Pref's (Lee et al. 2021).
 """
 
 import operator
@@ -22,7 +23,7 @@ from preferl.shapes import FloatArray, IntArray
 Schedule = Callable[[float], float]
 """The elapsed share of training, in [0, 1], to a weight of at least 0: how densely to ask then."""
 
-ScheduleName = Literal["constant", "hyperbolic", "inverse_quadratic"]
+ScheduleName = Literal["constant", "hyperbolic", "inverse_quadratic", "linear_decay", "increase"]
 
 
 def constant(_: float) -> float:
@@ -40,8 +41,19 @@ def inverse_quadratic(elapsed: float) -> float:
     return 1 / (1 + elapsed**2)
 
 
+def linear_decay(elapsed: float) -> float:
+    """Ask less and less often, and not at all at the end."""
+    return 1 - elapsed
+
+
+def increase(elapsed: float) -> float:
+    """Ask more and more often: twice as often half-way, a hundred times as often at the end."""
+    return 1 / (1.01 - elapsed)
+
+
 SCHEDULES: Final[Mapping[str, Schedule]] = {
-    each.__name__: each for each in (constant, hyperbolic, inverse_quadratic)
+    each.__name__: each
+    for each in (constant, hyperbolic, inverse_quadratic, linear_decay, increase)
 }
 
 

@@ -48,6 +48,12 @@ class ScriptedTeacher:
             sharp. B-Pref's mistakes.
         skip_below: decline where both plain returns are at most this; None never declines.
         equal_within: call a pair equal where its plain returns differ by less than this.
+        skip_margin: in place of `skip_below`, the share in [0, 1] of the way from `worst` to
+            `typical` at which that threshold is, so that it follows the policy; see `adapted`.
+        equal_margin: in place of `equal_within`, the share of that way.
+        typical: mean return of a segment of the policy; the loop renews it before each round of
+            queries. None is not known yet.
+        worst: return of a segment that shows nothing, below `typical`.
         largest_logit: bound on the Boltzmann logit, beyond which the exponential would overflow.
 
     Raises:
@@ -72,12 +78,19 @@ class ScriptedTeacher:
     skip_below: float | None = None
     equal_within: float = 0.0
     largest_logit: float = 50.0
+    skip_margin: float | None = None
+    equal_margin: float | None = None
+    typical: float | None = None
+    worst: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("temperature", "equal_within"):
             require_in(name, getattr(self, name), 0, inf)
         for name in ("discount", "recency", "guess_rate", "error_rate"):
             require_in(name, getattr(self, name), 0, 1)
+        for name in ("skip_margin", "equal_margin"):
+            if getattr(self, name) is not None:
+                require_in(name, getattr(self, name), 0, 1)
         scale = self.scale if self.scale not in (None, "deviation", "length") else 1.0
         valid = scale is not None and not isinstance(scale, str) and 0 < scale < inf
         expected = '"deviation", "length", a positive number or None'
@@ -109,28 +122,44 @@ class ScriptedTeacher:
         return cls(temperature=1 / rationality, scale=scale)
 
     @classmethod
-    def skip(cls, typical: float, margin: float = 0.1, worst: float = 0.0) -> Self:
+    def skip(cls, typical: float | None = None, margin: float = 0.1, worst: float = 0.0) -> Self:
         """B-Pref's: declines pairs that both show next to nothing of the task.
 
         Args:
-            typical: mean return of a segment, say `segments.returns().mean()`; B-Pref takes the
-                mean return of the last ten episodes by the share of an episode in a segment, and
-                renews it as the policy learns.
+            typical: mean return of a segment, say `segments.returns().mean()`, for a threshold that
+                stays. None lets it follow the policy, as in B-Pref; see `adapted`.
             margin: share in [0, 1] of the way from `worst` to `typical` at which the threshold is.
             worst: return of a segment that shows nothing; below `typical`. B-Pref has 0, which
-                turns its skipping off where returns are negative.
+                turns its skipping off where returns are negative. A threshold that follows the
+                policy begins at the least return of a segment that was seen, if that is less.
         """
+        if typical is None:
+            return cls(temperature=0, skip_margin=margin, worst=worst)
         return cls(temperature=0, skip_below=worst + _margin(typical, margin, worst))
 
     @classmethod
-    def equal(cls, typical: float, margin: float = 0.1, worst: float = 0.0) -> Self:
+    def equal(cls, typical: float | None = None, margin: float = 0.1, worst: float = 0.0) -> Self:
         """B-Pref's: calls returns equal that differ by less than a margin; see `skip`."""
+        if typical is None:
+            return cls(temperature=0, equal_margin=margin, worst=worst)
         return cls(temperature=0, equal_within=_margin(typical, margin, worst))
 
     @classmethod
     def myopic(cls, recency: float = 0.9) -> Self:
         """B-Pref's: remembers the end of a clip better than its beginning."""
         return cls(temperature=0, recency=recency)
+
+    def adapted(self, typical: float, worst: float = 0.0) -> Self:
+        """The same with margins taken of what the policy's segments return now.
+
+        Before each round of queries, the loop passes the mean return of the last ten whole episodes
+        times the share of an episode in a segment, and the least return of a segment seen, or 0 if
+        that is less. Where no reward is negative, thresholds are thus B-Pref's: the margin times
+        the mean. As long as `typical` is not above `worst`, nothing is skipped or called equal.
+        """
+        if self.skip_margin is None and self.equal_margin is None:
+            return self
+        return replace(self, typical=typical, worst=min(self.worst, worst))
 
     def scaled_to(self, segments: Segments) -> Self:
         """The same with `scale` fixed to these segments' returns, however pairs are shown later.
@@ -161,7 +190,8 @@ class ScriptedTeacher:
         returns = (rewards * shown.mask).sum(-1)  # [P, 2]
         weighted = (rewards * self._weights(shown.mask)).sum(-1)  # [P, 2]
         difference = weighted[:, 0] - weighted[:, 1]
-        equal = np.abs(returns[:, 0] - returns[:, 1]) < self.equal_within
+        skip_below, equal_within = self._thresholds()
+        equal = np.abs(returns[:, 0] - returns[:, 1]) < equal_within
         if self.temperature == 0:
             equal |= difference == 0
             chance = 0.5 * (1 + np.sign(difference))
@@ -173,10 +203,25 @@ class ScriptedTeacher:
         chance = (1 - self.guess_rate) * chance + self.guess_rate / 2
         chance = (1 - self.error_rate) * chance + self.error_rate * (1 - chance)
         chance = np.where(equal, 0.5, chance)
-        if self.skip_below is None:
+        if skip_below is None:
             return chance, equal
-        declined = returns.max(-1) <= self.skip_below
+        declined = returns.max(-1) <= skip_below
         return np.where(declined, np.nan, chance), equal | declined
+
+    def _thresholds(self) -> tuple[float | None, float]:
+        """`skip_below` and `equal_within`, or what the margins come to for the policy."""
+        skip, equal = self.skip_margin, self.equal_margin
+        if skip is None and equal is None:
+            return self.skip_below, self.equal_within
+        what, fix = "typical", "Name it, the mean return of a segment, or take `adapted(typical)`."
+        expected = "a number, as thresholds follow the policy"
+        FeedbackError.check(self.typical is not None, what, expected, None, fix)
+        way = max((self.typical or 0.0) - self.worst, 0.0)
+        below = None if skip is None or way == 0 else self.worst + skip * way
+        return (
+            self.skip_below if skip is None else below,
+            self.equal_within if equal is None else equal * way,
+        )
 
     def _weights(self, mask: BoolArray) -> FloatArray:
         """`[..., L]` how much each step counts; 0 where padded."""

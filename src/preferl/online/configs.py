@@ -220,9 +220,9 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         require_share("validation", self.validation)
         require_one_of("reference", self.reference, Reference)
         members = members_of(self.model)
-        blind = self.sampler == "informative" and self.acquisition != "entropy" and members < 2
-        expected = '"informative" with several members, which disagree'
-        fix = 'Give the model several members, ask by acquisition="entropy", or "uniform".'
+        blind = self.needs_members and members < 2
+        expected = f'"{self.sampler}" with several members, which disagree'
+        fix = 'Give the model several members, or choose sampler="entropy" or "uniform".'
         ConfigError.check(not blind, "sampler", expected, "one network", fix)
         require_validation(self.trainer, members=members, held_out=self.validation > 0)
 

@@ -12,11 +12,10 @@ from preferl.aliases import accepts_former_names, present_method
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import sample_segments
 from preferl.envs.config import EnvSource
 from preferl.envs.factory import env_factory
 from preferl.errors import CheckpointError, ConfigError, DataError, require_in
-from preferl.feedback.instant import InstantFeedback, check_pairs
+from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
 from preferl.feedback.schedule import PlannedIteration, Schedule, plan
@@ -28,12 +27,12 @@ from preferl.online.answers import (
     QueryMetrics,
     latest,
     load_fixed,
-    query_metrics,
 )
 from preferl.online.checkpoints.answer_journal import AnswerJournal
 from preferl.online.configs import OnlineConfig
 from preferl.online.evaluations import AgentEvaluations, OnEvaluation
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
+from preferl.online.methods.asking import QueryRounds
 from preferl.online.reports import IterationReport, OnlineReport
 from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
@@ -57,7 +56,7 @@ from preferl.versioned import version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
 
 OnIteration = Callable[[IterationReport], None]
@@ -167,7 +166,9 @@ class PreferenceLoop:
         given = config.warm_start.given or data[0] is not None
         fix = "Ask at least one query, or give comparisons to learn from."
         require_in("comparisons", config.comparisons, 0 if given else 1, float("inf"), fix=fix)
-        self.sampler = sampler or build_sampler(config, lambda: self.reward)
+        self.sampler = sampler or build_sampler(
+            config, lambda: self.reward, lambda: self.learning.comparisons()
+        )
         self.plan = plan(
             steps=config.steps,
             queries=config.comparisons,
@@ -185,6 +186,7 @@ class PreferenceLoop:
         self.feedback = feedback or InstantFeedback(
             teacher or config.teacher, answering, max_comparisons=config.max_comparisons
         )
+        self.rounds = QueryRounds(config, self.feedback, self.sampler)
         self.learning = LearningSet(self.feedback, config.validation)
         self.fixed: FixedData | None = None
         where = env_factory(config) if eval_env is None and learner is None else eval_env
@@ -201,8 +203,6 @@ class PreferenceLoop:
         self.answers = 0
         self.seconds = 0.0  # of what was resumed
         self.journal: AnswerJournal | None = None  # beside the checkpoints
-        self.given = 0  # answers of the iteration under way, before the interruption
-        self.newest: int | None = None  # query of a lasting feedback when the iteration began
 
     def keep_in(self, folder: Path) -> None:
         """Save after each iteration, and go on from what is there."""
@@ -221,13 +221,10 @@ class PreferenceLoop:
         self.journal = journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
         self.fixed = FixedData(**journal.fixed(lambda: self.load()._asdict()))
         if isinstance(feedback, InstantFeedback):
-            before = feedback.asked
-            for answers, feedback.rng in journal.read():  # that came after the last checkpoint
-                feedback.remember(answers)
-            self.given = feedback.asked - before
+            self.rounds.given.extend(journal.read())  # that came after the last checkpoint
             feedback.on_answers = lambda new: journal.add(new, feedback.rng)
         elif isinstance(feedback, LastingFeedback) and not self.iterations:
-            self.newest = journal.begun(feedback.newest)
+            self.rounds.newest = journal.begun(feedback.newest)
 
     def load(self) -> FixedData:
         """Read the data of a warm start, once; raises as `load_fixed`, and `SpaceError`."""
@@ -257,6 +254,7 @@ class PreferenceLoop:
                 self._save(time.perf_counter() - began)
         except KeyboardInterrupt:
             interrupted = True
+            self.rounds.remember()
         return OnlineReport(
             iterations=tuple(self.iterations),
             reward=self.reward,
@@ -282,6 +280,7 @@ class PreferenceLoop:
             "lengths": {"shortest": self.shortest, "longest": self.longest},
             "warned": self.guard.warned,
             "experience": self.experience,
+            "policy": self.rounds.snapshot(),
             "rng": self.rng,
             "learner": self.learner.snapshot(),
             "feedback": feedback.snapshot() if isinstance(feedback, InstantFeedback) else None,
@@ -313,7 +312,8 @@ class PreferenceLoop:
         self.learner.restore(state["learner"], self.reward)
         if isinstance(self.feedback, InstantFeedback):
             self.feedback.restore(state["feedback"])
-        self.newest = state["newest"]
+        self.rounds.newest = state["newest"]
+        self.rounds.restore(state["policy"])
         restore_generators(state["generators"])
 
     def _iterate(self, number: int, planned: PlannedIteration) -> None:
@@ -324,12 +324,13 @@ class PreferenceLoop:
             fit, validation = self._fit(self.learning.fixed)
         episodes = (self.learner.learn if number else self.learner.explore)(planned.steps)
         self._remember(episodes)
+        cut = episodes.truncated[episodes.ends - 1]  # by a time limit, or while under way
+        whole = ~cut | (episodes.lengths >= self.longest)
+        self.rounds.see(episodes, whole)
         self.evaluations.offer(over=number == len(self.plan) - 1)
         if planned.queries:
             metrics = self._ask(number, planned)
             fit, validation = self._fit(self.learning.comparisons())
-        cut = episodes.truncated[episodes.ends - 1]  # by a time limit, or while under way
-        whole = ~cut | (episodes.lengths >= self.longest)
         report = IterationReport(
             iteration=number,
             iterations=len(self.plan) - 1,
@@ -350,7 +351,7 @@ class PreferenceLoop:
 
     def _ask(self, number: int, planned: PlannedIteration) -> QueryMetrics:
         """Put the queries of an iteration; what the reward in use expects of their answers."""
-        config, experience = self.config, self.experience
+        experience = self.experience
         if experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
         recorded = self.fixed.episodes if self.fixed else None
@@ -359,21 +360,10 @@ class PreferenceLoop:
             asked=sum(one.queries for one in self.plan[: number + 1]),
             steps=self.learner.steps + (recorded.steps if recorded else 0),
         )
-        segments = sample_segments(
-            experience, planned.candidates, config.segment_length, self.rng, short=config.short
-        )
-        pairs = self.sampler(segments, planned.queries, self.rng)
-        pairs = check_pairs(pairs, len(segments))[: planned.queries]
-        metrics = query_metrics(self.reward, segments, pairs)
-        try:  # what was asked before an interruption in the same iteration is not asked again
-            if self.newest is not None and isinstance(self.feedback, LastingFeedback):
-                self.feedback.ask_rest(segments, pairs, since=self.newest)
-            else:
-                self.feedback.ask(segments, pairs[self.given :])
-            self.newest, self.given = None, 0
+        try:
+            return self.rounds.put(experience, planned.queries, self.rng, self.reward)
         finally:  # a person who stops half-way keeps what they answered
             self._keep_answers()
-        return metrics
 
     def _keep_answers(self) -> None:
         comparisons = self.learning.comparisons()

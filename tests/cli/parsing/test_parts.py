@@ -76,8 +76,8 @@ def test_a_teacher_is_a_name_or_settings():
     assert mistaken == started("--teacher={kind: mistake}").run.teacher
     skipping = started("--teacher", "{kind: skip, typical: 20}").run.teacher
     assert skipping == started("--teacher={typical: 20, kind: skip}").run.teacher
-    with pytest.raises(ConfigError, match="typical"):
-        started("--teacher", "skip")
+    following = started("--teacher", "skip", "--sampler", "disagreement").run
+    assert following.teacher.skip_margin == 0.1
     with pytest.raises(UsageError, match="--teacher: expected a name, or settings"):
         started("--teacher", "{kind: skip")
 

@@ -356,6 +356,14 @@ def test_disagreement_of_the_reward_in_use_chooses(feedback: StoredFeedback) -> 
         assert [row[0] for row in versions] == [3, 3]
 
 
+def test_k_center_keeps_away_from_what_people_answered(feedback: StoredFeedback) -> None:
+    config = FeedbackConfig(segment_length=5, ask_every=10, sampler="k_center")
+    worker = handed(feedback, config, teacher=ScriptedTeacher.oracle())
+    worker.close()
+    asked = worker._sampler.asked()  # type: ignore[attr-defined]
+    assert len(asked) == worker.counts.answered == 6
+
+
 def test_the_latest_episode_is_kept_whole(feedback: StoredFeedback) -> None:
     worker = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, episode_every=0.0))
     worker.close()

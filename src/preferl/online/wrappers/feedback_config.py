@@ -43,11 +43,15 @@ class QueryConfig:
     Attributes:
         segment_length: steps of a clip. 50 are one or two seconds of most tasks; the DRLHP paper
             shows that long.
-        sampler: "uniform" pairs, or "informative" ones, about which members of the reward in use
-            disagree most, as in DRLHP.
+        sampler: "uniform" pairs, "informative" ones, about which members of the reward in use
+            disagree most, as in DRLHP, or another name of `preferl.registry.SAMPLERS`.
+            B-Pref's six are "uniform", "disagreement", "entropy", "k_center" (pairs that lie far
+            apart and from those asked before; also called "covering"), and
+            "k_center_disagreement" and "k_center_entropy", of the more informative half.
         acquisition: what "informative" means: most variance over members of the pair's "logit",
             "probability" (the DRLHP paper's) or "label", or most "entropy" of their answers.
-        oversampling: candidate pairs for each query: for the informative sampler, and for one of
+            B-Pref's names do not look at it.
+        oversampling: candidate pairs for each query: for all samplers but "uniform", and for one of
             your own that does not say how many segments it wants. 10 as in B-Pref.
         short: episodes with fewer steps than a clip are left out ("drop") or padded ("pad").
         variable_length: "allow" episodes of different length, with one warning, or "refuse".
@@ -79,6 +83,12 @@ class QueryConfig:
         require_one_of("short", self.short, Short)
         require_one_of("variable_length", self.variable_length, VariableLength)
         require_seed(self.seed)
+
+    @property
+    def needs_members(self) -> bool:
+        """Whether the sampler asks where members disagree, which takes several."""
+        by_variance = self.sampler == "informative" and self.acquisition != "entropy"
+        return by_variance or self.sampler in ("disagreement", "k_center_disagreement")
 
 
 @takes_old_names

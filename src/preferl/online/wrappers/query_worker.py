@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Segments, cut, sample_segments
 from preferl.errors import StorageError, mismatch
@@ -159,7 +160,7 @@ class QueryWorker:
         self._feedback = feedback
         self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
         self._sampler = sampler or build_sampler(
-            self.config, lambda: self.core and self.core.computer.reward
+            self.config, lambda: self.core and self.core.computer.reward, feedback.comparisons
         )
         self._script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
         self._buffer = ExperienceBuffer(
@@ -384,8 +385,15 @@ class QueryWorker:
         self._shown_at, self._latest = time.monotonic(), None
 
 
-def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler:
-    """The sampler that a config names, with `scores` and `likelihood` of the reward in use."""
+def build_sampler(
+    config: QueryConfig,
+    in_use: Callable[[], Any],
+    asked: Callable[[], Comparisons | None] | None = None,
+) -> PairSampler:
+    """The sampler that a config names, with `scores` and `likelihood` of the reward in use.
+
+    `asked` gives the comparisons that a sampler may keep away from.
+    """
 
     def scores(segments: Segments) -> FloatArray | None:
         reward = in_use()
@@ -399,5 +407,6 @@ def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler
         acquisition=ACQUISITIONS.load(config.acquisition),
         oversampling=config.oversampling,
         likelihood=lambda: likelihood_of(in_use()),
+        asked=asked,
     )
     return sampler

@@ -1,0 +1,1 @@
+"""What published methods of learning from preferences add to the online loop."""

@@ -1,0 +1,223 @@
+"""Rounds of queries: thresholds that follow the policy, others for what a script declines."""
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.resumable_runs import assert_same, everything
+from preferl.data import Episodes
+from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
+from preferl.models import MLPRewardConfig
+from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
+from preferl.online.methods.asking import ATTEMPTS, QueryRounds, window_returns
+from preferl.online.reports import OnlineReport
+from preferl.online.wrappers.feedback_config import QueryConfig
+from preferl.training import RewardTrainerConfig
+
+TINY = OnlineConfig(
+    environments=2,
+    steps=1_000,
+    comparisons=13,
+    iterations=3,
+    segment_length=10,
+    initial_steps=300,
+    algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=2),
+    model=MLPRewardConfig(hidden=(8,), members=2),
+    trainer=RewardTrainerConfig(epochs=2),
+    teacher=ScriptedTeacher.skip(margin=0.6),
+    sampler="k_center_disagreement",
+    oversampling=4,
+    max_comparisons=8,
+)
+
+
+class KilledError(BaseException):
+    """Stands for a program that ends here."""
+
+
+@dataclass
+class Noting:
+    """A teacher that notes its queries and the policy, and ends the program at one of its calls."""
+
+    teacher: ScriptedTeacher = field(default_factory=ScriptedTeacher.oracle)
+    until: float = float("inf")
+    asked: list[int] = field(default_factory=list)
+    policies: list[tuple[float, float]] = field(default_factory=list)
+    answers: list[float] = field(default_factory=list)
+
+    def __call__(self, shown: Any, rng: np.random.Generator) -> Any:
+        if len(self.asked) == self.until:
+            raise KilledError
+        self.asked.append(len(shown))
+        given = self.teacher(shown, rng)
+        self.answers.extend(given[~np.isnan(given)].tolist())
+        return given
+
+    def adapted(self, typical: float, worst: float) -> "Noting":
+        self.policies.append((typical, worst))
+        return replace(self, teacher=self.teacher.adapted(typical, worst))
+
+
+def episodes(*rewards: float, length: int = 1_000) -> Episodes:
+    """An episode for each reward, which every step of it has."""
+    count = length * len(rewards)
+    block, ends = np.zeros((count, 1)), np.arange(1, len(rewards) + 1) * length - 1
+    terminated = np.zeros(count, bool)
+    terminated[ends] = True
+    final, lengths = np.zeros((len(rewards), 1)), np.full(len(rewards), length)
+    return Episodes(block, block, np.repeat(rewards, length), terminated, final, lengths)
+
+
+def rounds(teacher: Any, length: int = 50) -> QueryRounds:
+    config = QueryConfig(segment_length=length)
+    return QueryRounds(config, InstantFeedback(teacher, 0), UniformPairs())
+
+
+def test_thresholds_are_those_of_the_last_ten_whole_episodes():
+    # Of twelve whole episodes, the last ten return 700 and 900: 800 in 1,000 steps are 40 in 50.
+    # An episode that is not whole does not count among them.
+    seen, teacher = episodes(9, 9, *[0.7, 0.9] * 5, 9), Noting()
+    asking = rounds(teacher)
+    whole = np.arange(len(seen)) < 12
+    asking.see(seen, whole)
+    asking.put(seen, 2, np.random.default_rng(0))
+    assert teacher.policies == [(pytest.approx(40.0), 0.0)]
+
+
+def test_thresholds_are_renewed_before_each_round_and_the_worst_is_remembered():
+    teacher = Noting()
+    asking = rounds(teacher)
+    for reward in (-2.0, -1.0, -1.0):
+        seen = episodes(reward)
+        asking.see(seen, np.ones(1, bool))
+        asking.put(seen, 2, np.random.default_rng(0))
+    # Means of -2, -1.5 and -4/3 a step, 50 steps, and -100 in the very first segment.
+    means = [-100.0, -75.0, -200 / 3]
+    assert teacher.policies == [(pytest.approx(mean), pytest.approx(-100.0)) for mean in means]
+
+
+def test_what_was_seen_of_the_policy_is_saved():
+    teacher = Noting()
+    before, after = rounds(Noting()), rounds(teacher)
+    before.see(episodes(-2, 1), np.ones(2, bool))
+    after.restore(before.snapshot())
+    after.put(episodes(7), 2, np.random.default_rng(0))
+    assert teacher.policies == [(pytest.approx(-25.0), pytest.approx(-100.0))]
+
+
+def test_a_segment_is_no_more_than_an_episode():
+    teacher = Noting()
+    asking = QueryRounds(
+        QueryConfig(segment_length=50, short="pad"), InstantFeedback(teacher, 0), UniformPairs()
+    )
+    seen = episodes(1, -1, length=20)
+    asking.see(seen[:1], np.ones(1, bool))
+    asking.put(seen, 1, np.random.default_rng(0))
+    asking.see(seen[1:], np.ones(1, bool))
+    asking.put(seen, 1, np.random.default_rng(0))
+    assert teacher.policies == [(20.0, 0.0), (0.0, -20.0)]
+
+
+@pytest.mark.parametrize("short", ["drop", "pad"])
+def test_returns_of_windows_are_those_of_segments(short):
+    one, other = episodes(1, 2, length=3), episodes(4, length=1)
+    steps = np.concatenate([one.rewards, other.rewards])
+    block = np.zeros((7, 1))
+    seen = Episodes(block, block, steps, np.zeros(7, bool), np.zeros((3, 1)), np.array([3, 3, 1]))
+    expected = [2.0, 2, 4, 4] + ([4.0] if short == "pad" else [])
+    assert window_returns(seen, 2, short).tolist() == expected
+    assert window_returns(seen, 4, "drop").tolist() == []
+
+
+def test_others_are_asked_for_what_a_script_declines():
+    declines = iter([3, 1, 0])
+
+    def teacher(shown: Any, rng: np.random.Generator) -> Any:
+        count = next(declines)
+        return np.where(np.arange(len(shown)) < count, np.nan, 1.0)
+
+    asking = rounds(teacher)
+    feedback: Any = asking._feedback
+    asking.put(episodes(1, 2), 5, np.random.default_rng(0))
+    # Five queries, three of which are declined; three others, one declined; one other.
+    assert (feedback.asked, feedback.declined) == (9, 4)
+    assert len(feedback.comparisons()) == 5
+
+
+def test_a_script_that_declines_everything_is_asked_five_times_more():
+    calls = []
+
+    def silent(shown: Any, rng: np.random.Generator) -> Any:
+        calls.append(len(shown))
+        return np.full(len(shown), np.nan)
+
+    rounds(silent).put(episodes(1, 2), 4, np.random.default_rng(0))
+    assert calls == [4] * (1 + ATTEMPTS) == [4] * 6
+
+
+def test_attempts_choose_among_as_many_candidates_as_the_sampler_wants():
+    seen = []
+
+    def sampler(segments: Any, count: int, rng: np.random.Generator) -> Any:
+        seen.append((len(segments), count))
+        return UniformPairs()(segments, count, rng)
+
+    answers = iter([np.array([np.nan, 1.0, 1.0]), np.array([0.0])])
+    feedback = InstantFeedback(lambda shown, rng: next(answers), 0)
+    asking = QueryRounds(QueryConfig(oversampling=4), feedback, sampler)
+    asking.put(episodes(1, 2), 3, np.random.default_rng(0))
+    assert seen == [(24, 3), (8, 1)]
+
+
+def test_a_run_delivers_the_labels_that_it_was_asked_for():
+    given: list[int] = []
+    noting = Noting(TINY.teacher)
+    config = replace(TINY, max_comparisons=None)
+    report = learn_from_preferences(
+        config, teacher=noting, on_answers=lambda answers: given.append(len(answers))
+    )
+    assert len(report.comparisons) == TINY.comparisons
+    assert sum(noting.asked) > TINY.comparisons
+    assert len(noting.policies) == len(given) == 3
+    assert given == sorted(set(given))
+
+
+@cache
+def undisturbed() -> tuple[OnlineReport, Noting, dict[str, Any]]:
+    noting = Noting(TINY.teacher)
+    report = learn_from_preferences(TINY, teacher=noting)
+    return report, noting, everything(report.learner.algorithm)
+
+
+@pytest.mark.parametrize("until", range(1, 7))
+def test_a_run_that_was_killed_between_attempts_comes_to_the_same(tmp_path, until):
+    expected, noting, numbers = undisturbed()
+    assert len(noting.asked) > 6  # so some of the kills are within a round
+    first, second = Noting(TINY.teacher, until), Noting(TINY.teacher)
+    with pytest.raises(KilledError):
+        learn_from_preferences(TINY, teacher=first, checkpoints=tmp_path)
+    report = learn_from_preferences(TINY, teacher=second, checkpoints=tmp_path)
+    assert first.asked + second.asked == noting.asked
+    assert_same(everything(report.learner.algorithm), numbers)
+    np.testing.assert_array_equal(report.comparisons.preference, expected.comparisons.preference)
+    np.testing.assert_array_equal(
+        report.comparisons.segments.observations, expected.comparisons.segments.observations
+    )
+
+
+@pytest.mark.parametrize("until", [1, 2, 3])
+def test_an_interrupted_run_reports_answers_that_it_had_not_come_to_again(tmp_path, until):
+    config = replace(TINY, max_comparisons=None)
+    noting = Noting(TINY.teacher, until)
+    with pytest.raises(KilledError):
+        learn_from_preferences(config, teacher=noting, checkpoints=tmp_path)
+
+    def interrupting(segments: Any, count: int, rng: np.random.Generator) -> Any:
+        raise KeyboardInterrupt
+
+    report = learn_from_preferences(config, sampler=interrupting, checkpoints=tmp_path)
+    assert report.interrupted
+    assert report.comparisons.preference.tolist() == noting.answers
