@@ -1,6 +1,7 @@
 """Environments of one's own on the command line, and what is wrong with them in one line."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from helpers import gardens
 from helpers.command_line import run
+from preferl.registry import TEACHERS
 from preferl.store import Store
 
 TINY = [
@@ -50,6 +52,69 @@ def test_a_class_of_the_current_folder_is_taught(here, capsys):
     assert "--trust garden" in capsys.readouterr().err
     assert not Path("again").exists()
     assert online(*again, "--trust", "garden") == 0
+
+
+HIDDEN = """
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+
+from preferl.registry import TEACHERS
+
+
+class Hidden(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.at = 0, self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self.at, {}
+
+    def step(self, action):
+        self.steps += 1
+        self.at = np.clip(self.at + 0.1 * action, -1, 1).astype(np.float32)
+        return self.at, 0.0, False, self.steps == 20, {"success": True}
+
+
+@dataclass(frozen=True)
+class Rightmost:
+    def __call__(self, shown, rng):
+        ends = shown.observations[..., -1, 0]
+        return (ends[:, 0] > ends[:, 1]).astype(float)
+
+
+TEACHERS.register("rightmost", Rightmost, Rightmost)
+"""
+
+
+def test_a_run_without_rewards_shows_success_and_the_accuracy_of_its_fits(here, capsys):
+    Path("hidden.py").write_text(HIDDEN)
+    asked = ("--comparisons", "20", "--judge.clip-steps", "0", "--report-to", "jsonl")
+    taught = ("--env", "hidden:Hidden", "--teacher", "rightmost", "--trust", "hidden")
+    try:
+        assert run("online", "run", "--out", "run", *TINY, *taught, *asked) == 0
+    finally:
+        TEACHERS.remove("rightmost")
+        sys.modules.pop("hidden", None)
+    said = capsys.readouterr()
+    assert "20 comparisons answered by the teacher rightmost" in said.out + said.err
+    rows = [line for line in said.out.splitlines() if "taught by 20" in line]
+    assert rows[-1].rstrip().endswith("100 %")
+    of_result = json.loads(Path("run/result.json").read_text())["reward"]
+    assert (of_result["log_loss"], of_result["calibration"]["error"]) == (None, None)
+    page = Path("run/report.html").read_text()
+    assert "Held-out accuracy" not in page
+    assert re.search(r"<dd class=\"note\">of \d+ out-of-bag answers \(95", page)
+    assert "answers by the teacher rightmost to the question" in page
+    assert "Success" in page
+    assert run("runs", "show", "run") == 0
+    shown = capsys.readouterr().out
+    assert "out-of-bag answers" in shown
+    assert "success, random" in shown
+    assert "log loss" not in shown
+    assert "calibration" not in shown
 
 
 def test_wrappers_that_a_file_names_are_trusted_or_typed(here, capsys):

@@ -175,6 +175,41 @@ def test_run_report_leaves_out_what_is_not_there(rng: np.random.Generator) -> No
         run_report("Run", policies=policies(rng), taught="learned", reward=reward_report())
 
 
+def test_where_no_held_out_answer_is_decided_the_last_fit_is_the_headline(
+    rng: np.random.Generator,
+) -> None:
+    def facts(decided: int, left_out: str) -> tuple[Fact, str]:
+        reward = reward_report(0.8 if decided else None, decided)
+        about = {"policies": policies(rng), "taught": "taught", "reward": reward}
+        report = run_report("Run", **about, left_out=left_out)
+        return report.facts[1], " ".join(report.sections[1].text)
+
+    words = "91 % of 151 out-of-bag answers (95 % interval 85 to 94 %)"
+    fact, text = facts(0, words)
+    assert fact == Fact("Accuracy", "91 %", words.removeprefix("91 % "))
+    assert f"predicted {words}." in text
+    fact, text = facts(30, words)
+    assert (fact.label, fact.value) == ("Held-out accuracy", "80 %")
+    assert f"predicted {words}." in text
+    unknown = "unknown, since no decided answer was left out"
+    fact, text = facts(0, unknown)
+    assert fact == Fact("Accuracy", "–", unknown)
+    assert "predicted" not in text
+
+
+def test_success_is_shown_where_an_environment_tells_of_it(rng: np.random.Generator) -> None:
+    known = policies(rng)
+    known["taught"] = PolicyReport(np.zeros(4), np.full(4, 9), np.array([1, 1, 1, 0], bool))
+    report = run_report("Run", policies=known, taught="taught", reward=reward_report())
+    table = report.sections[0].tables[0]
+    column = table.columns.index("success")
+    assert [row[column] for row in table.rows] == ["–", "75 %", "–"]
+    assert report.facts[1] == Fact("Success", "75 %", "random\u00a0– · oracle\u00a0–")
+    report = run_report("Run", policies=policies(rng), taught="taught", reward=reward_report())
+    assert "success" not in report.sections[0].tables[0].columns
+    assert "Success" not in [fact.label for fact in report.facts]
+
+
 def test_importing_evaluation_is_cheap() -> None:
     heavy = {"torch", "matplotlib", "av", "jinja2", "stable_baselines3"}
     code = f"import sys, preferl.evaluation; print(sorted({heavy} & set(sys.modules)))"

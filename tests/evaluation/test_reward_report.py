@@ -63,8 +63,10 @@ def test_log_loss_is_of_the_mean_probability_in_nats() -> None:
     table = np.array([[logit(0.9), 0.0], [logit(0.5), 0.0]])
     report = evaluate_reward(Scored(table), comparisons([1.0], count=2))
     assert report.log_loss == pytest.approx(-math.log(0.7))
-    tie = evaluate_reward(Scored(table), comparisons([0.5], count=2))
-    assert tie.log_loss == pytest.approx(-0.5 * math.log(0.7) - 0.5 * math.log(0.3))
+    with_tie = np.array([[0.0, 0.0, logit(0.9)], [0.0, 0.0, logit(0.5)]])
+    tie = evaluate_reward(Scored(with_tie), comparisons([1.0, 0.5], count=3))
+    losses = math.log(2), -0.5 * math.log(0.7) - 0.5 * math.log(0.3)
+    assert tie.log_loss == pytest.approx(sum(losses) / 2)
 
 
 def test_log_loss_of_the_absurd_is_exact_and_finite() -> None:
@@ -122,6 +124,14 @@ def test_without_answers_nothing_is_claimed() -> None:
     assert (report.accuracy, report.log_loss, report.calibration.error) == (None, None, None)
     assert report.interval == (0.0, 1.0)
     assert "no episodes" in report.notes[0]
+
+
+def test_ties_alone_tell_nothing_about_a_reward() -> None:
+    report = evaluate_reward(oracle(), comparisons([0.5, 0.5]))
+    assert (report.decided, report.ties) == (0, 2)
+    assert (report.accuracy, report.log_loss, report.calibration.error) == (None, None, None)
+    assert report.calibration.count == ()
+    assert "no answer is decided" in report.notes[-1]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from preferl.feedback import (
     PromptTeacher,
     ScriptedTeacher,
 )
-from preferl.feedback.instant import ask, sample_comparisons
+from preferl.feedback.instant import ask, sample_comparisons, teacher_in_words
 from preferl.shapes import FloatArray
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.feedback_contracts import check_feedback
@@ -63,6 +63,12 @@ def test_a_teacher_of_the_wrong_shape_is_found_before_it_is_asked(teacher, fits)
         with pytest.raises(FeedbackError, match="The teacher's answers cannot be used"):
             feedback.require_shape(none)
     assert feedback.asked == 0
+
+
+def test_teachers_are_named():
+    assert teacher_in_words(ScriptedTeacher.mistake()) == "a scripted teacher"
+    assert teacher_in_words(PromptTeacher()) == "a person"
+    assert teacher_in_words(Saying()) == "the teacher Saying"
 
 
 class Saying:

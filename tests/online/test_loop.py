@@ -41,6 +41,11 @@ def test_asks_what_was_asked_for(report):
     assert not report.interrupted
 
 
+def test_the_last_iteration_that_fitted_is_found(report):
+    assert report.last_fitted is report.iterations[-2]
+    assert replace(report, iterations=report.iterations[-1:]).last_fitted is None
+
+
 SMALL_SAC = SACConfig(learning_starts=50, batch_size=16, hidden=(8,), train_freq=3)
 
 

@@ -122,6 +122,17 @@ def test_report_is_one_page_without_requests(run):
     assert "writing the report" in stages
 
 
+def first_is_better(shown, rng):
+    return np.ones(len(shown))
+
+
+def test_a_teacher_that_is_given_takes_the_place_of_the_configs_in_the_report(tmp_path):
+    judge = EvaluationConfig(episodes=2, questions=4, clip_steps=0, oracle=False)
+    run_online(TINY, tmp_path / "run", judge=judge, teacher=first_is_better)
+    page = (tmp_path / "run/report.html").read_text()
+    assert "answers by the teacher first_is_better to the question" in page
+
+
 def test_nothing_is_pickled(run):
     folder, _, _ = run
     endings = {file.suffix for file in folder.rglob("*") if file.is_file()}

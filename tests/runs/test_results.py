@@ -118,3 +118,14 @@ def test_a_data_set_is_about_its_expert(tmp_path):
     assert (run.score.mean, run.score.count) == (-140, 2)
     assert run.beside["random"].mean == -1200
     assert run.accuracy is None
+
+
+def test_policies_have_their_success_where_it_is_known(tmp_path):
+    path = written_runs.online(tmp_path / "run")
+    assert read_run(path).score.success is None
+    result = json.loads((path / "result.json").read_text())
+    result["policies"]["taught"]["success_rate"] = 0.75
+    (path / "result.json").write_text(json.dumps(result))
+    run = read_run(path)
+    assert (run.score.success, run.beside["random"].success) == (0.75, None)
+    assert run.to_json()["score"]["success"] == 0.75

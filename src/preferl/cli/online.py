@@ -16,6 +16,7 @@ from preferl.configs import from_json
 from preferl.envs.config import EnvConfig
 from preferl.errors import ConfigError
 from preferl.feedback import Feedback, PromptTeacher
+from preferl.feedback.instant import teacher_in_words
 from preferl.online import OnlineConfig
 from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset, preset_names
@@ -111,6 +112,8 @@ def run_with_progress(
     """
     online.use_threads(1)
     who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
+    if not (feedback or ask):
+        who = teacher_in_words(run.teacher)
     note(
         f"Teaching {run.env_name} from {run.comparisons} comparisons answered by {who}"
         f"{' and those of the warm start' if run.warm_start.given else ''}: "
@@ -166,19 +169,18 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
     taught = f"taught by {result['comparisons']} comparisons"
     names = {"random": "random policy", "taught": taught, "oracle": "trained on the true reward"}
     policies = result["policies"]
-    rows = [
-        (
-            names[name],
-            f"{policy['mean']:,.0f}",
-            f"{policy['interval'][0]:,.0f} to {policy['interval'][1]:,.0f}",
-            f"{min(policy['returns']):,.0f}",
-        )
-        for name, policy in policies.items()
-    ]
+    cells: dict[str, Callable[[Any], str]] = {
+        "mean": lambda policy: f"{policy['mean']:,.0f}",
+        "95 % interval": lambda policy: "{:,.0f} to {:,.0f}".format(*policy["interval"]),
+        "worst": lambda policy: f"{min(policy['returns']):,.0f}",
+    }
+    if any(policy["success_rate"] is not None for policy in policies.values()):
+        cells["success"] = lambda policy: _share(policy["success_rate"])
+    rows = [(names[n], *(cell(one) for cell in cells.values())) for n, one in policies.items()]
     print_table(
         f"True return of {result['env']}, {policies['taught']['episodes']} episodes each",
         rows,
-        ("agent", "mean", "95 % interval", "worst"),
+        ("agent", *cells),
         bold=list(policies).index("taught"),
     )
     reward = result["reward"] or {}
@@ -188,6 +190,10 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
         words = (reward["interval"], reward["decided"], "held-out answers about new experience")
         echo(f"The reward model predicts {share_in_words(reward['accuracy'], *words)}.")
     echo(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.0f} %"
 
 
 def _entries(value: Any, known: dict[int, int]) -> int:

@@ -181,6 +181,8 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
         "answers": _count(run.answers),
         run.unit: score,
         **{f"{run.unit}, {name}": _number(one) for name, one in run.beside.items()},
+        "success": _success(run.score),
+        **{f"success, {name}": _success(one) for name, one in run.beside.items()},
         "accuracy of the reward": _accuracy(run) + _of_answers(run.accuracy),
         **{name.replace("_", " "): f"{value:.3f}" for name, value in run.reward.items()},
     }
@@ -212,6 +214,12 @@ def _count(value: int | None) -> str:
 
 def _number(estimate: "Estimate | None") -> str:
     return "–" if estimate is None else f"{estimate.mean:,.1f}"
+
+
+def _success(estimate: "Estimate | None") -> str:
+    """The share of episodes that succeeded."""
+    share = None if estimate is None else estimate.success
+    return "–" if share is None else f"{share:.0%}"
 
 
 def _interval(estimate: "Estimate | None") -> str:

@@ -66,17 +66,19 @@ class Evaluation:
 
     @property
     def in_words(self) -> str:
-        """The mean return, its interval, and of how many episodes.
+        """The mean return, its interval, of how many episodes, and how many succeed where known.
 
         >>> report = PolicyReport(np.array([-15.0, -13.0, -11.0]), np.array([5, 5, 5]))
         >>> Evaluation(100, report).in_words
         'return -13.0 (95 % interval -15.0 to -11.0, 3 episodes)'
         """
-        returned, count = self.report.mean, f"{self.report.episodes:,} episodes"
+        returned, rate = self.report.mean, self.report.success_rate
+        success = "" if rate is None else f", success {100 * rate:.0f} %"
+        count = f"{self.report.episodes:,} episodes"
         count += f" of {len(self.means)} agents" if len(self.means) > 1 else ""
         digits = 1 if abs(returned) >= 10 else 2
         mean, low, high = (f"{each:,.{digits}f}" for each in (returned, *self.interval))
-        return f"return {mean} (95 % interval {low} to {high}, {count})"
+        return f"return {mean} (95 % interval {low} to {high}, {count}){success}"
 
     def to_json(self) -> dict[str, Any]:
         """Step, summary and episodes as plain numbers and lists."""

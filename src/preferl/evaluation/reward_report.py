@@ -77,8 +77,10 @@ class RewardReport:
         ties: answers that preferred neither; they do not count for `accuracy`.
         declined: questions that were not answered.
         interval: 95 % interval of `accuracy` (Wilson 1927).
-        log_loss: mean of `-log p(answer)` in nats, ties included; `log 2` = 0.693 is chance.
-        calibration: of the probability that the first is preferred.
+        log_loss: mean of `-log p(answer)` in nats, ties included; `log 2` = 0.693 is chance. None
+            without decided answers: ties alone, such as those of clips without rewards, tell
+            nothing about a reward.
+        calibration: of the probability that the first is preferred; of no answers likewise.
         spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
         epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
             1 opposite.
@@ -138,23 +140,26 @@ def evaluate_reward(
     reward = as_reward(reward)
     likelihood = likelihood_of(reward) if likelihood is None else likelihood
     first, second = _log_probabilities(reward, comparisons, likelihood)
-    answered = comparisons.answered
-    target = comparisons.preference[answered]
-    losses = -(target * first[answered] + (1 - target) * second[answered])
+    counted = comparisons.answered & comparisons.decided.any()
+    target = comparisons.preference[counted]
+    losses = -(target * first[counted] + (1 - target) * second[counted])
     # Exact zero is no opinion; rounding of a mean over members must not be one either.
     lead = np.where(np.abs(first - second) < 1e-12, 0, first - second)[comparisons.decided]
     wanted, decided = np.sign(comparisons.preference[comparisons.decided] - 0.5), len(lead)
     accuracy = float((1 + np.sign(lead) * wanted).mean() / 2) if decided else None
+    against = _against_truth(reward, episodes, true_reward, discount, seed)
+    if not decided:
+        against["notes"] += ("accuracy, log loss and calibration: no answer is decided.",)
     return RewardReport(
         accuracy=accuracy,
         decided=decided,
         ties=int((comparisons.preference == 0.5).sum()),
-        declined=int((~answered).sum()),
+        declined=int((~comparisons.answered).sum()),
         interval=wilson_interval((accuracy or 0.0) * decided, decided),
         log_loss=float(losses.mean()) if len(losses) else None,
-        calibration=calibration(np.exp(first), comparisons.preference, bins=bins),
+        calibration=calibration(np.exp(first[counted]), target, bins=bins),
         likelihood=likelihood,
-        **_against_truth(reward, episodes, true_reward, discount, seed),
+        **against,
     )
 
 

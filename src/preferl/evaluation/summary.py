@@ -38,6 +38,7 @@ def run_report(
     curves: Sequence[plots.Curve] = (),
     clips: Sequence[Video] = (),
     reward_figures: Sequence[Figure] = (),
+    left_out: str = "",
     lead: str = "",
     facts: Sequence[Fact] = (),
     details: Mapping[str, Mapping[str, Any]] | None = None,
@@ -49,6 +50,9 @@ def run_report(
     answers; `reward_figures` are more drawings of it. The `curves` are evaluations over environment
     steps. The `facts` stand beside return and accuracy, and `details` are settings, folded away.
 
+    `left_out` is the accuracy on answers that were left out of the last fit, in words as
+    `IterationReport.accuracy_in_words` has them; the headline where no held-out answer is decided.
+
     Raises:
         DataError: `taught` is not one of the policies.
     """
@@ -59,14 +63,19 @@ def run_report(
     sections += [_learning(others, curves)] if curves else []
     rewards = {"learned": reward, **(controls or {})}
     unseen = ", none of which were used for fitting"
-    sections += [rewards_section(rewards, about=unseen, figures=reward_figures)]
-    beside = " · ".join(f"{name}\u00a0{number(mean)}" for name, mean in others.items())
-    decided = f"of {reward.decided:,} held-out answers; 95 % interval "
-    decided += percent_range(reward.interval)
-    known = (
-        Fact("Return", number(policies[taught].mean), beside),
-        Fact("Held-out accuracy", percent(reward.accuracy), decided),
+    words = (
+        f"After its last fit, the learned reward predicted {left_out}."
+        if " of " in left_out
+        else ""
     )
+    sections += [rewards_section(rewards, about=unseen, words=words, figures=reward_figures)]
+    beside = " · ".join(f"{name}\u00a0{number(mean)}" for name, mean in others.items())
+    known = [Fact("Return", number(policies[taught].mean), beside)]
+    if (rate := policies[taught].success_rate) is not None:
+        rates = {name: policies[name].success_rate for name in others}
+        beside = " · ".join(f"{name}\u00a0{percent(of)}" for name, of in rates.items())
+        known.append(Fact("Success", percent(rate), beside))
+    known.append(_accuracy_fact(reward, left_out))
     return Report(title, lead, (*known, *facts), tuple(sections), details or {})
 
 
@@ -115,18 +124,28 @@ def rewards_table(
     return ReportTable(caption, ("reward", *columns), tuple(rows), 0)
 
 
+def _accuracy_fact(reward: RewardReport, left_out: str) -> Fact:
+    """The accuracy on held-out answers, or where none is decided, on those left out of a fit."""
+    if reward.decided:
+        between = f"95 % interval {percent_range(reward.interval)}"
+        note = f"of {reward.decided:,} held-out answers; {between}"
+        return Fact("Held-out accuracy", percent(reward.accuracy), note)
+    share, _, of = left_out.partition(" of ")
+    return Fact("Accuracy", share, f"of {of}") if of else Fact("Accuracy", MISSING, left_out)
+
+
 def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
-    rows = tuple(
-        (
-            name,
-            number(report.mean),
-            f"{number(report.interval[0])} to {number(report.interval[1])}",
-            *(number(value) for value in (report.median, report.std, report.lengths.mean())),
-            str(report.episodes),
-        )
-        for name, report in policies.items()
-    )
-    heads = ("policy", "mean", "95 % interval", "median", "deviation", "steps", "episodes")
+    cells: dict[str, Callable[[PolicyReport], str]] = {
+        "mean": lambda r: number(r.mean),
+        "95 % interval": lambda r: f"{number(r.interval[0])} to {number(r.interval[1])}",
+        "median": lambda r: number(r.median),
+        "deviation": lambda r: number(r.std),
+        "steps": lambda r: number(r.lengths.mean()),
+    }
+    if any(report.success is not None for report in policies.values()):
+        cells["success"] = lambda r: percent(r.success_rate)
+    cells["episodes"] = lambda r: str(r.episodes)
+    rows = tuple((name, *(cell(r) for cell in cells.values())) for name, r in policies.items())
     means = ", ".join(f"{name} {number(report.mean)}" for name, report in policies.items())
     returns = {name: report.returns for name, report in policies.items()}
     drawing = Figure(
@@ -135,7 +154,7 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
         "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
     )
     caption, text = "Returns of whole episodes", "Evaluated by the environment's own reward."
-    table = ReportTable(caption, heads, rows, list(policies).index(taught))
+    table = ReportTable(caption, ("policy", *cells), rows, list(policies).index(taught))
     return Section("What the policy earns", (text,), tables=(table,), figures=(drawing,))
 
 
@@ -152,12 +171,16 @@ def _learning(references: Mapping[str, float], curves: Sequence[plots.Curve]) ->
 
 
 def rewards_section(
-    reports: Mapping[str, RewardReport], *, about: str = "", figures: Sequence[Figure] = ()
+    reports: Mapping[str, RewardReport],
+    *,
+    about: str = "",
+    words: str = "",
+    figures: Sequence[Figure] = (),
 ) -> Section:
     """How good a reward, the `learned` one of the reports, is beside its controls.
 
-    All were evaluated on the same answers; `about` ends the sentence that counts them. The
-    `figures` are more drawings of the reward.
+    All were evaluated on the same answers; `about` ends the sentence that counts them, and further
+    `words` follow it. The `figures` are more drawings of the reward.
     """
     reward = reports["learned"]
     columns: dict[str, Callable[[RewardReport], str]] = {
@@ -174,7 +197,7 @@ def rewards_section(
     )
     return Section(
         "How good the reward is",
-        (counts, *reward.notes),
+        (counts, *([words] if words else []), *reward.notes),
         tables=(rewards_table("Rewards on the same answers", reports, columns),),
         figures=(*_reward_figures(reports), *figures),
     )

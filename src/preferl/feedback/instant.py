@@ -18,7 +18,23 @@ from preferl.feedback.protocols import (
     Teacher,
 )
 from preferl.feedback.sampling import UniformPairs
+from preferl.registry import TEACHERS
 from preferl.shapes import FloatArray, IntArray
+
+
+def teacher_in_words(teacher: Teacher) -> str:
+    """Who answers, by the name that settings have for the teacher, or else by its own.
+
+    >>> def lazy(shown, rng): ...
+    >>> teacher_in_words(lazy)
+    'the teacher lazy'
+    """
+    if isinstance(teacher, SingleAnswers):
+        return "a person"
+    kind = type(teacher)
+    known = TEACHERS.name_of(kind) if TEACHERS.has_config(kind) else kind.__name__
+    name = getattr(teacher, "__name__", known)
+    return "a scripted teacher" if name == "scripted" else f"the teacher {name}"
 
 
 @final

@@ -102,4 +102,12 @@ class OnlineReport:
     experience: Episodes | None
     evaluations: tuple[Evaluation, ...] = ()
 
+    @property
+    def last_fitted(self) -> IterationReport | None:
+        """The last iteration that fitted the reward; None without one.
+
+        It is seldom the last of all, which by default asks nothing.
+        """
+        return next((one for one in reversed(self.iterations) if one.fit is not None), None)
+
     turns = property(attrgetter("iterations"), doc="Former name of `iterations`.")

@@ -23,7 +23,7 @@ from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.evaluation.reward_report import RewardReport, TransitionReward, evaluate_reward
-from preferl.feedback.instant import InstantFeedback, sample_comparisons
+from preferl.feedback.instant import InstantFeedback, sample_comparisons, teacher_in_words
 from preferl.feedback.protocols import Feedback, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
@@ -129,7 +129,9 @@ def run_online(
                 "interrupted": report.interrupted,
                 "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
             }
-            about, page = (config, judge, report, true_reward), folder.path("report.html")
+            page, asked = folder.path("report.html"), loop.feedback
+            by = teacher_in_words(asked.teacher) if isinstance(asked, InstantFeedback) else ""
+            about = config, judge, report, true_reward, by
             try:
                 if not report.interrupted:
                     result |= _evaluate(*about, on_stage or (lambda _: None), page)
@@ -166,6 +168,7 @@ def _evaluate(
     judge: EvaluationConfig,
     report: OnlineReport,
     true_reward: TransitionReward | None,
+    answered_by: str,
     on_stage: OnStage,
     page: Path,
 ) -> dict[str, Any]:
@@ -195,7 +198,8 @@ def _evaluate(
             for name, reward in learned_and_controls.items()
         }
     on_stage("writing the report")
-    _write_report(page, config, report, reports, rewards, fresh[len(fresh) - 1 :], clips)
+    last = fresh[len(fresh) - 1 :]
+    _write_report(page, config, report, answered_by, reports, rewards, last, clips)
     found = {name: one.to_json() for name, one in rewards.items()}
     return {name: round(one.mean, 3) for name, one in reports.items()} | {
         "policies": {name: one.to_json() for name, one in reports.items()},
@@ -239,6 +243,7 @@ def _write_report(
     path: Path,
     config: OnlineConfig,
     report: OnlineReport,
+    answered_by: str,
     policies: dict[str, PolicyReport],
     rewards: dict[str, RewardReport],
     last: Episodes,
@@ -253,6 +258,7 @@ def _write_report(
         sections = (Section("No answers", ("Nothing was learned.",)),)
         write_report(path, Report(title, sections=sections))
         return
+    by = f" by {answered_by}" if answered_by else ""
     curves = [evaluation_curve("taught", [report.evaluations])] if report.evaluations else []
     figure = reward_figure(
         report.reward,
@@ -273,8 +279,9 @@ def _write_report(
             for when, mp4 in clips.items()
         ],
         reward_figures=[figure],
+        left_out="" if (fitted := report.last_fitted) is None else fitted.accuracy_in_words,
         lead="The agent never saw the environment's reward: its rewards came from a model of "
-        "answers to the question which of two clips is better.",
+        f"answers{by} to the question which of two clips is better.",
         facts=(
             Fact("Comparisons", f"{answers:,}", f"{config.segment_length} steps each"),
             Fact("Environment steps", f"{report.env_steps:,}", learning),

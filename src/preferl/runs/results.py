@@ -30,6 +30,7 @@ class Estimate:
         of: what they are: "episodes", "seeds", or "answers", with a word for which these are.
         interval: 95 % interval; None where nobody knows it.
         values: the single ones, where they were kept.
+        success: share of the episodes that succeeded; None where that is not known.
     """
 
     mean: float
@@ -37,6 +38,7 @@ class Estimate:
     of: str = ""
     interval: tuple[float, float] | None = None
     values: tuple[float, ...] = field(default=(), repr=False)
+    success: float | None = None
 
 
 UNSEEN: Final = {"held_out": "held-out", "validation": "left-out", "out_of_bag": "out-of-bag"}
@@ -293,6 +295,7 @@ def _episodes(policy: Mapping[str, Any]) -> Estimate:
         "episodes",
         (float(low), float(high)),
         tuple(returns.tolist()),
+        _number(policy.get("success_rate")),
     )
 
 
