@@ -159,14 +159,17 @@ class Registry:
         known = self._known
         if name in known:
             return self._entries[known[name]]
-        module = f"{name.partition(':')[0]}."
-        if ":" not in name or not any(module.startswith(f"{one}.") for one in _TRUSTED):
-            raise self._unknown(self._what, repr(name))
-        return Entry(name)
+        module = name.partition(":")[0]
+        if ":" in name and any(f"{module}.".startswith(f"{one}.") for one in _TRUSTED):
+            return Entry(name)
+        fix = f"If you know the code of {module} and trust it, pass --trust {module}."
+        if module == "__main__":
+            fix = "Nothing can import what a script defines: move it to a module of its own."
+        raise self._unknown(self._what, repr(name), fix if ":" in name else "")
 
-    def _unknown(self, what: str, got: str) -> ConfigError:
+    def _unknown(self, what: str, got: str, fix: str = "") -> ConfigError:
         own = "One of your own is known once the module that registers it is imported."
-        fix = nearest(got.strip("'"), self._entries) or own
+        fix = fix or nearest(got.strip("'"), self._entries) or own
         expected = f"one of {', '.join(self._entries)}"
         return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
 

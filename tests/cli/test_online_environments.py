@@ -129,6 +129,7 @@ def test_wrappers_that_a_file_names_are_trusted_or_typed(here, capsys):
 
 
 WRONG = {
+    ("--env", ""): "environment ''",
     ("--env", "Pendulum-v2"): "Pendulum-v1",
     ("--env", "Pendulumm"): "Did you mean Pendulum-v1",
     ("--env", "nowhere:Garden"): "module that can be imported",
@@ -158,6 +159,7 @@ def test_wrong_environments_are_one_line_and_move_nothing(here, capsys, words):
     assert len(lines) == 1
     assert WRONG[words] in lines[0]
     assert "Traceback" not in out + err
+    assert "Teaching" not in out + err
     assert [path.name for path in here.glob("run*")] == ["run"]
     assert Path("run/config.json").read_text() == "{}"
 

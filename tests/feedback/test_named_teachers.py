@@ -9,6 +9,7 @@ import pytest
 
 from preferl.cli.main import main
 from preferl.configs import from_json, to_json
+from preferl.data import load_comparisons
 from preferl.errors import ConfigError
 from preferl.feedback import ScriptedTeacher
 from preferl.online import OnlineConfig
@@ -35,6 +36,10 @@ class Constant:
 class Twice:
     def __call__(self, segments, count, rng):
         return UniformPairs()(segments, count, rng)
+
+
+def halves(shown, rng):
+    return np.full(len(shown), 0.5)
 
 
 TEACHERS.register("constant", Constant, Constant)
@@ -100,6 +105,8 @@ def test_files_name_them_with_their_settings(settings, expected):
         ({"kind": "mistake", "rate": "often"}, "teacher.rate: expected float"),
         ({"kind": "mistake", "rate": 2}, "error_rate: expected in"),
         ({"temper": 1}, "keys of teacher: expected some of"),
+        ("unknown:halves", "got 'unknown:halves'.*pass --trust unknown"),
+        ("__main__:halves", "move it to a module of its own"),
     ],
 )
 def test_others_are_refused(settings, message):
@@ -125,6 +132,18 @@ def test_a_command_names_one_and_its_module(somebodys, tmp_path, capsys):
     saved = json.loads((tmp_path / "run/config.json").read_text())["config"]
     assert saved["teacher"] == {"kind": "Constant", "answer": 0.25}
     assert saved["sampler"] == "twice"
+
+
+def test_a_run_of_a_function_starts_again_from_its_settings(somebodys, tmp_path, capsys):
+    function = __import__(somebodys).halves
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(to_json(OnlineConfig(teacher=function))), encoding="utf-8")
+    words = ("online", "run", *SHORT, "--config", file, "--out", tmp_path / "run")
+    assert run(*words, "--trust", somebodys) == 0
+    assert f"{somebodys}:halves" in (tmp_path / "run/config.json").read_text()
+    comparisons = load_comparisons(tmp_path / "run/comparisons")
+    assert set(comparisons.preference.tolist()) == {0.5}
+    assert run(*words, "--teacher", "oracle") == 0  # in place of the function
 
 
 def test_a_command_refuses_what_is_no_yaml(capsys):

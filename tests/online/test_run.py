@@ -1,5 +1,6 @@
 """A whole run in a folder: everything that came of it is there and can be used again."""
 
+import io
 import json
 import os
 import shutil
@@ -11,10 +12,12 @@ import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 
 from helpers.folder_contents import contents
+from preferl.configs import to_json
 from preferl.data import load_comparisons
 from preferl.data.sources import load_source
 from preferl.errors import ConfigError, ResumeError, StorageError
 from preferl.evaluation import RandomPolicy
+from preferl.feedback import PromptTeacher, ScriptedTeacher
 from preferl.models import MLPRewardConfig
 from preferl.online import (
     OnlineConfig,
@@ -44,6 +47,7 @@ TINY = OnlineConfig(
     model=MLPRewardConfig(hidden=(8,), members=2),
     trainer=RewardTrainerConfig(epochs=1),
 )
+PERSON = "preferl.feedback.prompt:PromptTeacher"
 JUDGE = EvaluationConfig(episodes=2, questions=20, clip_steps=4)
 
 
@@ -151,6 +155,33 @@ def test_interrupt_leaves_a_usable_folder(tmp_path):
     assert load_policy(tmp_path / "run/policy").predict(np.zeros((1, 3)))[0].shape == (1, 1)
     assert len(load_comparisons(tmp_path / "run/comparisons")) == result["comparisons"] > 0
     load_reward(tmp_path / "run/reward")
+
+
+def ties(shown, rng):
+    return np.full(len(shown), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "written"),
+    [
+        (ties, f"{__name__}:ties"),
+        (PromptTeacher(ask=lambda _: "e", output=io.StringIO()), PERSON),
+        (ScriptedTeacher(error_rate=0.5), None),
+    ],
+    ids=["function", "person", "scripted"],
+)
+def test_the_settings_name_who_answered(tmp_path, teacher, written):
+    def stop(turn):
+        raise KeyboardInterrupt
+
+    few, out = replace(TINY, comparisons=4, steps=600, iterations=1), tmp_path / "run"
+    judge = EvaluationConfig(episodes=1, oracle=False, questions=5, clip_steps=0)
+    run_online(few, out, judge=judge, on_iteration=stop, teacher=teacher)
+    saved = json.loads((out / "config.json").read_text())["config"]["teacher"]
+    assert saved == (written or to_json(teacher))
+    with pytest.raises(ConfigError, match=r"of the run in .* to go on with: expected teacher"):
+        run_online(few, out, judge=judge, resume=True)
+    assert run_online(few, out, judge=judge, teacher=teacher, resume=True)["comparisons"] == 4
 
 
 def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):

@@ -177,6 +177,16 @@ def test_asking_waits_for_people_where_it_is_told_to(store):
     assert set(told[1:]) == {1}
 
 
+def test_the_first_wait_logs_how_to_open_the_page(store, caplog):
+    store.projects.create("dots", repeat_share=0.0)
+    feedback = StoredFeedback(store, patience=0.01)
+    for pair in ([0, 1], [1, 2]):
+        feedback.ask(example_segments(0), np.array([pair]))
+    (line,) = caplog.messages
+    assert line.startswith("Queries wait for people. Open their page: preferl annotate serve")
+    assert line.endswith(f"{store.files} --project dots")
+
+
 def test_some_queries_may_stay_open_but_the_last(store):
     project = store.projects.create("dots", repeat_share=0.0, budget=4)
     told = []

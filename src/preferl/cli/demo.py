@@ -148,7 +148,12 @@ def people_in_a_browser(
         with Supervisor([page], folder / "logs", on_message=write_to_terminal), beats:
             beats.report("healthy", steps=0, reward_version=0)
             ahead = min(PEOPLE_AHEAD, questions // 4)
-            feedback = store.StoredFeedback(labels, project.id, patience=inf, ahead=ahead)
+            feedback = store.StoredFeedback(
+                *(labels, project.id),
+                patience=inf,
+                ahead=ahead,
+                on_wait=lambda _: None,  # the page is open
+            )
             yield feedback, partial(_show_agent, labels, project.id, beats)
 
 

@@ -1,7 +1,7 @@
 """`preferl online`: learn from comparisons while acting."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,6 +73,8 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         for name in from_json(EnvConfig, named).modules:
             admitted(name, source=file, trust=options_of(arguments, "--trust"))
     import_trusted(arguments)
+    if "--ask" in arguments or options_of(arguments, "--teacher"):  # instead of a function
+        settings = {k: v for k, v in settings.items() if k != "teacher" or isinstance(v, Mapping)}
     return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
 
 
@@ -110,7 +112,11 @@ def run_with_progress(
     sparklines. `resume` is None where a command cannot continue the run in the folder.
     The other arguments are those of `preferl.online.run_online`.
     """
+    from preferl.envs.checks import require_usable
+    from preferl.envs.factory import env_factory
+
     online.use_threads(1)
+    require_usable(env_factory(run), f"environment {run.env_name}")  # before anything is announced
     who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
     if not (feedback or ask):
         who = teacher_in_words(run.teacher)

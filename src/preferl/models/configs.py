@@ -25,15 +25,17 @@ class MLPRewardConfig:
 
     Attributes:
         hidden: units of each hidden layer; empty for a linear reward.
-        members: `E` networks that differ by their initialisation and their bootstrap; 1 cannot
-            measure its own uncertainty, 3 is DRLHP's choice.
+        members: `E` networks that differ by their initialisation and their bootstrap. One cannot
+            measure its own uncertainty; online runs take 3 unless told otherwise, as DRLHP does.
         activation: between layers; leaky ReLU as in the DRLHP paper.
         dropout: share of hidden units dropped in training, in [0, 1).
         pooling: a segment's score is the "sum" (DRLHP) or "mean" of its rewards; the mean takes
             length out of the comparison where episodes differ in length.
         discount: weight of each step in the score relative to the one before, in (0, 1].
         bounded: squash rewards into (-1, 1) with tanh, as PEBBLE does.
-        use_actions: whether the reward sees the action.
+        use_actions: whether the reward sees the action. In Python, change it by
+            `replace(OnlineConfig().model, use_actions=False)`: an `MLPRewardConfig` that is made
+            anew has one member.
         normalise: whether inputs are normalised by the training set's statistics.
     """
 

@@ -315,8 +315,8 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
             LOGGER.warning(
                 "An iteration has %d steps to learn from, and a rollout takes %d (n_steps * "
                 "environments), so rollouts shrink to fit. An iteration with less than a minibatch "
-                "(batch_size, %d) leaves its steps to the next. Take more steps, fewer iterations "
-                "or shorter rollouts.",
+                "(batch_size, %d) leaves its steps to the next. Take a smaller n_steps, fewer "
+                "iterations or more steps.",
                 learning / config.iterations,
                 rollout,
                 config.algorithm.batch_size,

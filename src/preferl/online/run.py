@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -36,6 +36,7 @@ from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.reports import OnlineReport
 from preferl.online.rollouts import learn_within
 from preferl.online.wrappers.recording import zeros_of
+from preferl.registry import TEACHERS
 from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
 from preferl.training.reward_function import save_reward
@@ -75,7 +76,7 @@ def run_online(
         config: of learning.
         out: the folder; an older run there moves aside, unless it is resumed.
         judge: how it is evaluated; the defaults if None.
-        teacher: answers instead of the config's scripted one.
+        teacher: answers instead of the config's scripted one; `config.json` then names it.
         feedback: takes queries, as people do who answer in a browser.
         comparisons: that exist already, as for `learn_from_preferences`.
         episodes: likewise.
@@ -100,6 +101,7 @@ def run_online(
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
     judge, out, places = judge or EvaluationConfig(), Path(out), tuple(report_to)
+    config = config if teacher is None else replace(config, teacher=_recorded(teacher))
     require_places(places)
     require_openable(out, resume=resume)  # before what takes long
     loop = PreferenceLoop(config, teacher, feedback, data=(comparisons, episodes))
@@ -141,6 +143,12 @@ def run_online(
             if not result["interrupted"]:  # only now is there nothing left to resume
                 shutil.rmtree(checkpoints, ignore_errors=True)
     return result
+
+
+def _recorded(teacher: Teacher) -> Teacher:
+    """What settings hold of a teacher: all of a registered one, and the name of another."""
+    named = hasattr(teacher, "__qualname__") or TEACHERS.has_config(type(teacher))
+    return teacher if named else cast("Teacher", type(teacher))
 
 
 def _require_answers_of_shape(loop: PreferenceLoop) -> None:

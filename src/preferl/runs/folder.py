@@ -160,7 +160,11 @@ def _begin(path: Path, config: object, seed: int, data: Mapping[str, Any] | None
 
 
 def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collection[str]) -> None:
-    old, new = flat_settings(to_json(folder.config(type(config)))), flat_settings(to_json(config))
+    try:
+        written = to_json(folder.config(type(config)))
+    except ConfigError:  # such as of a function, which code alone names
+        written = _read(folder.path("config.json"))["config"]
+    old, new = flat_settings(written), flat_settings(to_json(config))
     different = [
         name for name in {**old, **new} if old.get(name) != new.get(name) and name not in may_differ
     ]

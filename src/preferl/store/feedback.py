@@ -1,5 +1,7 @@
 """Feedback by people: questions go into the store, answers come out of it when they are there."""
 
+import logging
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, final
@@ -15,6 +17,8 @@ from preferl.store.progress import Totals
 from preferl.store.quality.aggregation import CombineMethod, combine_answers
 from preferl.store.questions import QueryDetails, named_pairs
 from preferl.store.store import Store
+
+LOGGER = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 
@@ -49,7 +53,8 @@ class StoredFeedback:
         ahead: queries that may still be open when a waiting `ask` returns, so that people always
             have some while an agent learns; their answers come with later ones. Once all queries
             of the project's budget were asked, it waits for every answer.
-        on_wait: called with the number of missing answers about twice a second while waiting.
+        on_wait: called with the number of missing answers about twice a second while waiting. By
+            default, the first wait logs how to open the annotation page.
         model_version: of the reward that chooses questions, written beside them; may be changed.
 
     >>> import tempfile
@@ -84,6 +89,7 @@ class StoredFeedback:
         self.on_wait = on_wait
         self.model_version = model_version
         self._known: tuple[int, Answered] | None = None
+        self._announced = False
 
     @property
     def revision(self) -> int:
@@ -160,10 +166,18 @@ class StoredFeedback:
         while (pending := self.pending) > open_at_most and time.monotonic() < until:
             if self._totals().given >= self._budget():
                 break
-            if self.on_wait is not None:
-                self.on_wait(pending)
+            (self.on_wait or self._announce)(pending)
             time.sleep(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
         return pending
+
+    def _announce(self, _: int) -> None:
+        """Log once that queries wait, and how people come to them."""
+        if self._announced:
+            return
+        self._announced, database, files = True, self.store.database, str(self.store.files)
+        where = [files] if database.is_sqlite else [str(database.url), "--files", files]
+        words = ("preferl", "annotate", "serve", "--store", *where, "--project", self.project.slug)
+        LOGGER.warning("Queries wait for people. Open their page: %s", shlex.join(words))
 
     def _left_open(self) -> int:
         """How many queries may be left open: none after the last ones."""

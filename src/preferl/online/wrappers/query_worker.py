@@ -123,14 +123,25 @@ def _megabytes(episodes: Episodes) -> float:
 @final
 @dataclass(frozen=True)
 class QueryCounts:
-    """What became of experience so far."""
+    """What became of experience so far.
 
-    asked: int  # queries by this program
-    answered: int  # by a script in this program, repeats included; people use the annotation page
-    dropped_episodes: int  # that left the buffer before any query was drawn with them in it
-    dropped_segments: int  # whole clips in those, end to end
-    waiting_steps: int  # steps in the buffer
-    problem: str | None  # why nothing can be asked now; None if all is well
+    Attributes:
+        asked: queries by this program, over all copies of the environment; each counts once.
+        answered: answers of a script in this program; people use the annotation page. The script
+            also answers repeats, which the project puts now and then (`repeat_share`, one in
+            twenty), and what others asked in the same project: there can be more than `asked`.
+        dropped_episodes: that left the buffer before any query was drawn with them in it.
+        dropped_segments: whole clips in those, end to end.
+        waiting_steps: steps in the buffer.
+        problem: why nothing can be asked now; None if all is well.
+    """
+
+    asked: int
+    answered: int
+    dropped_episodes: int
+    dropped_segments: int
+    waiting_steps: int
+    problem: str | None
 
 
 @final
