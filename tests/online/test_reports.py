@@ -1,13 +1,25 @@
 """What iterations report: numbers under names that tell which answers they are about, and words."""
 
+import logging
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from preferl.online.reports import IterationReport
+from preferl.evaluation.curve import Evaluation
+from preferl.evaluation.policy import PolicyReport
+from preferl.feedback.likelihood import Likelihood
+from preferl.online import OnlineConfig
+from preferl.online.reports import (
+    FindingLog,
+    IterationReport,
+    OnlineReport,
+    Stopwatch,
+    course_of,
+)
 from preferl.statistics import wilson_interval
+from preferl.training import RewardTrainerConfig
 from preferl.training.fit_report import FitReport, Validation
 
 
@@ -71,3 +83,105 @@ def test_held_out_answers_come_with_their_interval() -> None:
     assert found["reward/held_out_accuracy_low"] == pytest.approx(low)
     assert found["reward/held_out_accuracy_high"] == pytest.approx(high)
     assert found["reward/held_out_answers"] == 4
+
+
+def test_seconds_are_metrics_and_do_not_tell_reports_apart() -> None:
+    timed = report(seconds={"acting": 2.5, "fitting": 0.5})
+    assert timed.metrics().items() >= {"time/acting": 2.5, "time/fitting": 0.5}.items()
+    assert timed == report()
+
+
+def test_a_part_within_a_part_counts_as_its_own() -> None:
+    clock = iter([0.0, 1.0, 4.0, 10.0, 11.0, 13.0])  # relabelling from 1 to 4, fitting to 10
+    stopwatch = Stopwatch(lambda: next(clock))
+
+    def fit(times: int) -> int:
+        return stopwatch("relabelling", lambda: 2 * times)
+
+    def fail() -> None:
+        raise KeyError
+
+    assert stopwatch("fitting", fit, 3) == 6
+    with pytest.raises(KeyError):
+        stopwatch("asking", fail)
+    assert stopwatch.take() == {"acting": 0, "fitting": 7, "relabelling": 3, "asking": 2}
+    assert set(stopwatch.take().values()) == {0}
+
+
+def run(*iterations: IterationReport, seconds: float = 0.0) -> OnlineReport:
+    return OnlineReport(
+        iterations,
+        reward=None,
+        comparisons=None,
+        env_steps=0,
+        seconds=seconds,
+        interrupted=False,
+        learner=None,
+        experience=None,
+    )
+
+
+def test_the_reward_has_a_share_of_the_time() -> None:
+    first = report(seconds={"acting": 80.0, "fitting": 5.0, "relabelling": 1.0, "asking": 2.0})
+    second = report(seconds={"acting": 100.0, "fitting": 3.0})
+    found = run(first, second, report(), seconds=200.0)
+    assert found.part_seconds == {"acting": 180, "fitting": 8, "relabelling": 1, "asking": 2}
+    assert found.time_in_words == "200 s, 4 % of them for fits and relabelling"  # 9 of 200
+    assert run().time_in_words == "0 s, 0 % of them for fits and relabelling"
+
+
+def test_the_accuracy_of_more_unseen_answers_counts() -> None:
+    assert report(fit=fit()).unseen_accuracy == (0.8, 10)
+    few, many = Validation(5, 4, 0.5), Validation(30, 20, 0.55)
+    assert report(fit=fit(), validation=few).unseen_accuracy == (0.8, 10)
+    assert report(fit=fit(), validation=many).unseen_accuracy == (0.55, 20)
+    nothing = report(fit=fit(judged=0), validation=Validation(3, 0)).unseen_accuracy
+    np.testing.assert_array_equal(nothing, (np.nan, 0))
+
+
+def evaluation(step: int, *returns: float) -> Evaluation:
+    return Evaluation(step, PolicyReport(np.array(returns), np.full(len(returns), 5)))
+
+
+def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> None:
+    trainer = RewardTrainerConfig(noise=0.1)
+    config = OnlineConfig(steps=900, initial_steps=100, max_comparisons=60, trainer=trainer)
+    first, again = evaluation(300, -9.0, -7.0), evaluation(300, -9.0, -7.0)  # a resumed run's copy
+    found = course_of(
+        [
+            report(env_steps=300, evaluation=first, fit=fit(likelihood=Likelihood(0.1))),
+            report(evaluation=again, comparisons=59, fit=fit(likelihood=Likelihood(0.4))),
+            report(env_steps=900, evaluation=evaluation(700, -3.0), comparisons=60, ties=0.2),
+        ],
+        config,
+    )
+    np.testing.assert_array_equal(found.steps, [300, 600, 900])
+    np.testing.assert_array_equal(found.true_return, [-8.0, np.nan, -3.0])
+    np.testing.assert_array_equal(found.low, [first.interval[0], np.nan, -3.0])
+    np.testing.assert_array_equal(found.high, [first.interval[1], np.nan, -3.0])
+    np.testing.assert_array_equal(found.answers, [20, 59, np.nan])  # from 60 on the oldest go
+    np.testing.assert_array_equal(found.accuracy, [0.8, 0.8, np.nan])
+    np.testing.assert_array_equal(found.judged, [10, 10, 0])
+    np.testing.assert_array_equal(found.ties, [np.nan, np.nan, 0.2])
+    np.testing.assert_array_equal(found.noise, [np.nan, 0.4, np.nan])  # 0.1 was configured
+    assert found.total == 900
+    assert course_of([], config).steps.shape == (0,)
+
+
+def test_each_finding_is_logged_once_also_where_a_run_is_resumed(caplog) -> None:
+    caplog.set_level(logging.WARNING)
+    config = OnlineConfig(steps=900, initial_steps=100)
+    steps = (300, 400, 700, 800)
+    iterations = [report(env_steps=at, comparisons=20) for at in steps]
+    log = FindingLog(config)
+    for count, logged in enumerate([0, 0, 1, 1], start=1):  # first after 400 without an answer
+        log.check(iterations[:count])
+        assert len(caplog.records) == logged
+    assert caplog.messages[0].startswith("exhausted: There are no new answers since step 300")
+    assert "What to try: (1)" in caplog.messages[0]
+    caplog.clear()
+    FindingLog(config).check(iterations)  # resumed after the third iteration
+    assert caplog.messages == []
+    FindingLog(config).check(iterations[:3])  # resumed before
+    assert len(caplog.messages) == 1
+    assert [one.name for one in log.found(iterations)] == ["exhausted"]

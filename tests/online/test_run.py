@@ -115,6 +115,22 @@ def test_metrics_are_columns(run):
     assert list((folder / "tensorboard").glob("events*"))
 
 
+def test_result_and_report_tell_where_the_time_went(run):
+    folder, result, _ = run
+    assert list(result["time"]) == ["acting", "fitting", "relabelling", "asking"]
+    assert 0 < sum(result["time"].values()) <= result["seconds"] + 0.04  # rounded
+    assert "% of them for fits and relabelling" in (folder / "report.html").read_text()
+
+
+def test_result_and_report_tell_what_is_wrong(tmp_path):
+    judge = replace(JUDGE, oracle=False, clip_steps=0)
+    result = run_online(replace(TINY, iterations=1), tmp_path / "run", judge=judge)
+    assert [one["name"] for one in result["findings"]] == ["exhausted"]
+    page = (tmp_path / "run/report.html").read_text()
+    assert "What to look at" in page
+    assert "There are no new answers since step 400" in page
+
+
 def test_report_is_one_page_without_requests(run):
     folder, _, stages = run
     page = (folder / "report.html").read_text()

@@ -12,11 +12,12 @@ import tyro
 
 from preferl.cli.console import columns_that_fit, echo, print_table
 from preferl.configs import changed
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, StorageError
+from preferl.reading import reading
 from preferl.registry import imported
 from preferl.runs import RunRecord, find_runs, read_run
 from preferl.runs.folder import flat_settings
-from preferl.runs.records import CONTENTS, NOT_SETTINGS, printable
+from preferl.runs.records import CONTENTS, NOT_SETTINGS, printable, read_file
 
 if TYPE_CHECKING:
     from preferl.runs.results import Estimate
@@ -81,11 +82,13 @@ def runs_list(config: RunsListConfig) -> None:
 def runs_show(config: RunsShowConfig) -> None:
     """Print what is known of a run."""
     record = read_run(config.run)
-    differs = changed_settings(record)
+    differs, findings = changed_settings(record), _findings(record)
     if config.json:
-        _print_json(record.to_json() | {"changed": differs})
+        _print_json(record.to_json() | {"changed": differs, "findings": findings})
         return
     print_table(f"{printable(str(config.run))}", _facts(record))
+    if findings:
+        print_table("What to look at", [(one["name"], _in_words(one)) for one in findings])
     shown = {name: value for name, value in differs.items() if name not in NOT_SETTINGS}
     print_table("Settings that differ from the defaults", _cells(shown))
     versions = flat_settings(record.versions)
@@ -187,6 +190,28 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
         **{name.replace("_", " "): f"{value:.3f}" for name, value in run.reward.items()},
     }
     return [(name, text) for name, text in facts.items() if text != "–"]
+
+
+def _findings(run: RunRecord) -> list[dict[str, Any]]:
+    """What the result of a run says is wrong with it; nothing of a run that has gone on since."""
+    path = run.path / "result.json"
+    if run.state not in ("finished", "interrupted") or not path.is_file():
+        return []
+    fix = "A file in it is damaged."
+    with reading(run.path, expected="the folder of a run", fix=fix, error=StorageError):
+        return [
+            {
+                "name": printable(str(one["name"])),
+                "text": printable(str(one["text"])),
+                "tries": [printable(str(words)) for words in one["tries"]],
+            }
+            for one in read_file(path).get("findings", ())
+        ]
+
+
+def _in_words(finding: Mapping[str, Any]) -> str:
+    """The text of a finding, and a line for each thing to try."""
+    return "\n".join([finding["text"], *(f"- {words}" for words in finding["tries"])])
 
 
 def _cells(values: Mapping[str, Any]) -> Sequence[tuple[str, str]]:

@@ -10,6 +10,7 @@ from preferl.evaluation.rollout import rollout as rollout
 
 if TYPE_CHECKING:
     from preferl.evaluation.filming import film as film
+    from preferl.evaluation.findings import Finding as Finding
     from preferl.evaluation.policies import Policy as Policy
     from preferl.evaluation.policies import RandomPolicy as RandomPolicy
     from preferl.evaluation.policies import ReturnConditionedPolicy as ReturnConditionedPolicy

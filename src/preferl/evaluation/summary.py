@@ -9,6 +9,7 @@ from preferl.data.columns import check
 from preferl.data.episodes import Episodes
 from preferl.evaluation import plots
 from preferl.evaluation.curve import Evaluation, in_step
+from preferl.evaluation.findings import Finding
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.report import (
     MISSING,
@@ -35,6 +36,7 @@ def run_report(
     taught: str,
     reward: RewardReport,
     controls: Mapping[str, RewardReport] | None = None,
+    findings: Sequence[Finding] = (),
     curves: Sequence[plots.Curve] = (),
     clips: Sequence[Video] = (),
     reward_figures: Sequence[Figure] = (),
@@ -47,8 +49,9 @@ def run_report(
 
     It shows the `policies` in their order, such as random, taught, oracle, and is about the
     `taught` one. The learned `reward` and the `controls` were evaluated on the same held-out
-    answers; `reward_figures` are more drawings of it. The `curves` are evaluations over environment
-    steps. The `facts` stand beside return and accuracy, and `details` are settings, folded away.
+    answers; `reward_figures` are more drawings of it. The `findings` come first, if there are any.
+    The `curves` are evaluations over environment steps. The `facts` stand beside return and
+    accuracy, and `details` are settings, folded away.
 
     `left_out` is the accuracy on answers that were left out of the last fit, in words as
     `IterationReport.accuracy_in_words` has them; the headline where no held-out answer is decided.
@@ -58,7 +61,7 @@ def run_report(
     """
     check(taught in policies, "taught policy", f"one of {list(policies)}", taught)
     others = {name: report.mean for name, report in policies.items() if name != taught}
-    sections = [_behaviour(policies, taught)]
+    sections = [*findings_sections(findings), _behaviour(policies, taught)]
     sections += [Section("How it behaves", clips=tuple(clips))] if clips else []
     sections += [_learning(others, curves)] if curves else []
     rewards = {"learned": reward, **(controls or {})}
@@ -77,6 +80,12 @@ def run_report(
         known.append(Fact("Success", percent(rate), beside))
     known.append(_accuracy_fact(reward, left_out))
     return Report(title, lead, (*known, *facts), tuple(sections), details or {})
+
+
+def findings_sections(findings: Sequence[Finding]) -> tuple[Section, ...]:
+    """A section that says what is wrong with the run; none where nothing was found."""
+    text = tuple(f"{one.name}: {one.in_words}" for one in findings)
+    return (Section("What to look at", text),) if text else ()
 
 
 def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: str) -> Figure:

@@ -15,6 +15,7 @@ from preferl.data.episodes import Episodes, join
 from preferl.envs.config import EnvSource
 from preferl.envs.factory import env_factory
 from preferl.errors import CheckpointError, ConfigError, DataError, require_in
+from preferl.evaluation.findings import ties_and_contradictions
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
@@ -33,7 +34,7 @@ from preferl.online.configs import OnlineConfig
 from preferl.online.evaluations import AgentEvaluations, OnEvaluation
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
 from preferl.online.methods.asking import QueryRounds
-from preferl.online.reports import IterationReport, OnlineReport
+from preferl.online.reports import FindingLog, IterationReport, OnlineReport, Stopwatch
 from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
 from preferl.reading import read_object, reading
@@ -198,6 +199,7 @@ class PreferenceLoop:
         self.experience: Episodes | None = None
         self.iterations: list[IterationReport] = []
         self.guard, self.repetitions = LengthGuard(config.variable_length), RepetitionGuard(config)
+        self.timed, self.findings = Stopwatch(), FindingLog(config)
         self.shortest: int | None = None  # of episodes that ended, and of any
         self.longest = 0
         self.answers = 0
@@ -265,6 +267,7 @@ class PreferenceLoop:
             learner=self.learner,
             experience=self.experience,
             evaluations=tuple(self.evaluations.made),
+            findings=self.findings.found(self.iterations),
         )
 
     def _save(self, seconds: float) -> None:
@@ -319,18 +322,22 @@ class PreferenceLoop:
     def _iterate(self, number: int, planned: PlannedIteration) -> None:
         """One round of act, ask and fit; a warm start is learned from before."""
         fit, validation, metrics = None, None, QueryMetrics()
+        ties = contradicted = float("nan")
         if number == 0 and self.learning.fixed is not None:
             self._keep_answers()
-            fit, validation = self._fit(self.learning.fixed)
-        episodes = (self.learner.learn if number else self.learner.explore)(planned.steps)
+            fit, validation = self.timed("fitting", self._fit, self.learning.fixed)
+        act = self.learner.learn if number else self.learner.explore
+        episodes = self.timed("acting", act, planned.steps)
         self._remember(episodes)
         cut = episodes.truncated[episodes.ends - 1]  # by a time limit, or while under way
         whole = ~cut | (episodes.lengths >= self.longest)
         self.rounds.see(episodes, whole)
         self.evaluations.offer(over=number == len(self.plan) - 1)
         if planned.queries:
-            metrics = self._ask(number, planned)
-            fit, validation = self._fit(self.learning.comparisons())
+            metrics = self.timed("asking", self._ask, number, planned)
+            comparisons = self.learning.comparisons()
+            ties, contradicted = ties_and_contradictions(comparisons)
+            fit, validation = self.timed("fitting", self._fit, comparisons)
         report = IterationReport(
             iteration=number,
             iterations=len(self.plan) - 1,
@@ -343,9 +350,13 @@ class PreferenceLoop:
             query_entropy=metrics.entropy,
             query_deviation=metrics.deviation,
             evaluation=self.evaluations.latest,
+            ties=ties,
+            contradicted=contradicted,
+            seconds=self.timed.take(),
         )
         self.iterations.append(report)
         self.sink.log(report.metrics(), report.env_steps)
+        self.findings.check(self.iterations)
         if self.on_iteration:
             self.on_iteration(report)
 
@@ -393,7 +404,7 @@ class PreferenceLoop:
             target=config.reward_deviation,
             centre=config.centre,
         )
-        present_method(self.learner, "set_reward")(self.reward)
+        self.timed("relabelling", present_method(self.learner, "set_reward"), self.reward)
         if not config.validation:
             return report, None
         return report, self.trainer.validate(held_out, report.likelihood)

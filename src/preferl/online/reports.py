@@ -1,16 +1,30 @@
-"""What an iteration of the loop did, and what a run came to."""
+"""What an iteration of the loop did, what a run came to, and what its numbers say is wrong."""
 
+import logging
 import math
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, final
+from typing import Any, Final, TypeVar, final
+
+import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.evaluation.curve import Evaluation
+from preferl.evaluation.findings import Course, Finding, findings
+from preferl.online.configs import OnlineConfig
 from preferl.statistics import share_in_words
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction
+
+LOGGER = logging.getLogger(__name__)
+
+PARTS: Final = ("acting", "fitting", "relabelling", "asking")
+"""Of an iteration, as its seconds name them."""
+
+Result = TypeVar("Result")
 
 
 @final
@@ -34,6 +48,12 @@ class IterationReport:
         query_deviation: of the members' log-odds of these answers, mean over the queries; NaN
             likewise, and with one member.
         evaluation: the latest one of the policy, without exploring; None before the first.
+        ties: share of ties among the answers so far; NaN without queries.
+        contradicted: share of the pairs with several answers that were answered both ways; NaN
+            likewise, and without such pairs.
+        seconds: wall time of each of `PARTS`: acting and learning, evaluations and the learned
+            rewards of its steps included; fitting the reward; relabelling experience with it;
+            choosing queries and having them answered. They do not count in comparisons of reports.
     """
 
     iteration: int
@@ -47,6 +67,9 @@ class IterationReport:
     query_entropy: float = float("nan")
     query_deviation: float = float("nan")
     evaluation: Evaluation | None = None
+    ties: float = float("nan")
+    contradicted: float = float("nan")
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     turn = property(attrgetter("iteration"), doc="Former name of `iteration`.")
 
@@ -58,6 +81,18 @@ class IterationReport:
             shown = held_out.accuracy, held_out.interval, held_out.judged
             return share_in_words(*shown, "held-out answers")
         return "unknown" if self.fit is None else self.fit.held_out_in_words
+
+    @property
+    def unseen_accuracy(self) -> tuple[float, int]:
+        """Of the reward on decided answers that it was not fitted to, and how many these are.
+
+        Of held-out and out-of-bag answers, those that are more; NaN and 0 without any.
+        """
+        known = [] if self.fit is None else [(self.fit.judged, self.fit.held_out_accuracy)]
+        known += [] if (one := self.validation) is None else [(one.judged, one.accuracy)]
+        shares = [(judged, share) for judged, share in known if share is not None]
+        judged, share = max(shares, default=(0, math.nan))
+        return share, judged
 
     def metrics(self) -> dict[str, float]:
         """The numbers of this iteration for a metric sink."""
@@ -72,7 +107,7 @@ class IterationReport:
         for name in ("entropy", "deviation"):
             if not math.isnan(value := getattr(self, f"query_{name}")):
                 values[f"feedback/{name}"] = value
-        return values
+        return values | {f"time/{part}": seconds for part, seconds in self.seconds.items()}
 
 
 @final
@@ -90,6 +125,7 @@ class OnlineReport:
         learner: the agent that learned.
         experience: the latest episodes, as far as `buffer_steps` reaches.
         evaluations: of the policy while it learned, in their order.
+        findings: what is wrong by the numbers of the iterations.
     """
 
     iterations: tuple[IterationReport, ...]
@@ -101,6 +137,7 @@ class OnlineReport:
     learner: Any
     experience: Episodes | None
     evaluations: tuple[Evaluation, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def last_fitted(self) -> IterationReport | None:
@@ -111,3 +148,91 @@ class OnlineReport:
         return next((one for one in reversed(self.iterations) if one.fit is not None), None)
 
     turns = property(attrgetter("iterations"), doc="Former name of `iterations`.")
+
+    @property
+    def part_seconds(self) -> dict[str, float]:
+        """Wall time of each of `PARTS`, over all iterations."""
+        return {part: sum(one.seconds.get(part, 0.0) for one in self.iterations) for part in PARTS}
+
+    @property
+    def time_in_words(self) -> str:
+        """The wall time, and how much of it the reward took."""
+        of = self.part_seconds
+        share = (of["fitting"] + of["relabelling"]) / self.seconds if self.seconds else 0.0
+        return f"{self.seconds:,.0f} s, {100 * share:.0f} % of them for fits and relabelling"
+
+
+@final
+class Stopwatch:
+    """Adds up the seconds of each of `PARTS`; a part within another one counts once, as its own.
+
+    Args:
+        clock: gives the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock, self._seconds = clock, dict.fromkeys(PARTS, 0.0)
+
+    def __call__(self, part: str, do: Callable[..., Result], *arguments: Any) -> Result:
+        """What `do` returns; its time is that of the part, also where it raises."""
+        began, others = self._clock(), sum(self._seconds.values())
+        try:
+            return do(*arguments)
+        finally:
+            within = sum(self._seconds.values()) - others
+            self._seconds[part] += self._clock() - began - within
+
+    def take(self) -> dict[str, float]:
+        """The seconds so far; it begins again at 0."""
+        taken, self._seconds = self._seconds, dict.fromkeys(PARTS, 0.0)
+        return taken
+
+
+def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Course:
+    """The numbers of iterations in which `findings` looks for what is wrong.
+
+    Unknown are the number of answers once the oldest are dropped (`max_comparisons`), and a noise
+    that was not fitted.
+    """
+    rows, before, most = [], None, config.max_comparisons or math.inf
+    for one in iterations:
+        known = one.comparisons if one.comparisons < most else math.nan
+        evaluated = math.nan, math.nan, math.nan
+        if one.evaluation is not None and one.evaluation.step != before:
+            before = one.evaluation.step
+            evaluated = one.evaluation.report.mean, *one.evaluation.interval
+        noise = math.nan
+        if one.fit is not None and one.fit.likelihood.noise != config.trainer.noise:
+            noise = one.fit.likelihood.noise
+        queries = one.query_entropy, one.query_deviation, one.ties, one.contradicted
+        rows.append((one.env_steps, known, *one.unseen_accuracy, *evaluated, noise, *queries))
+    columns = np.array(rows, float).reshape(-1, len(Course._fields) - 1).T
+    return Course._make([*columns, config.steps])
+
+
+@final
+class FindingLog:
+    """Logs each finding about a run once, also where the run is resumed.
+
+    Args:
+        config: of the run.
+    """
+
+    def __init__(self, config: OnlineConfig) -> None:
+        self._config, self._seen, self._looked = config, set[str](), 0
+
+    def found(self, iterations: Sequence[IterationReport]) -> tuple[Finding, ...]:
+        """What is wrong by the numbers of these iterations."""
+        return findings(course_of(iterations, self._config))
+
+    def check(self, iterations: Sequence[IterationReport]) -> None:
+        """Log what is new after the last iteration.
+
+        What was new after an earlier one, which another program may have made, was logged then.
+        """
+        for count in range(self._looked + 1, len(iterations) + 1):
+            for one in self.found(iterations[:count]):
+                if one.name not in self._seen and count == len(iterations):
+                    LOGGER.warning("%s: %s", one.name, one.in_words)
+                self._seen.add(one.name)
+        self._looked = len(iterations)

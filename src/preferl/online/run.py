@@ -129,7 +129,9 @@ def run_online(
                 "env_steps": report.env_steps,
                 "seconds": round(report.seconds, 2),
                 "interrupted": report.interrupted,
+                "time": {part: round(of, 2) for part, of in report.part_seconds.items()},
                 "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
+                "findings": [one.to_json() for one in report.findings],
             }
             page, asked = folder.path("report.html"), loop.feedback
             by = teacher_in_words(asked.teacher) if isinstance(asked, InstantFeedback) else ""
@@ -258,12 +260,18 @@ def _write_report(
     clips: dict[str, bytes],
 ) -> None:
     from preferl.evaluation.report import Fact, Report, Section, Video, write_report
-    from preferl.evaluation.summary import evaluation_curve, reward_figure, run_report
+    from preferl.evaluation.summary import (
+        evaluation_curve,
+        findings_sections,
+        reward_figure,
+        run_report,
+    )
 
     answers = 0 if report.comparisons is None else len(report.comparisons)
     title = f"{config.env_name}, taught by {answers} comparisons"
     if report.reward is None:
-        sections = (Section("No answers", ("Nothing was learned.",)),)
+        nothing = Section("No answers", ("Nothing was learned.",))
+        sections = (nothing, *findings_sections(report.findings))
         write_report(path, Report(title, sections=sections))
         return
     by = f" by {answered_by}" if answered_by else ""
@@ -274,13 +282,13 @@ def _write_report(
         "The learned reward of each step of an episode beside the true one.",
         "One episode of the taught agent; the band is the range of the members.",
     )
-    learning = f"{report.seconds:.0f} s of learning"
     page = run_report(
         title,
         policies=policies,
         taught="taught",
         reward=rewards["learned"],
         controls={name: one for name, one in rewards.items() if name != "learned"},
+        findings=report.findings,
         curves=curves,
         clips=[
             Video(mp4, when.capitalize(), f"{config.env_name}: the agent {when} it was taught.")
@@ -292,7 +300,7 @@ def _write_report(
         f"answers{by} to the question which of two clips is better.",
         facts=(
             Fact("Comparisons", f"{answers:,}", f"{config.segment_length} steps each"),
-            Fact("Environment steps", f"{report.env_steps:,}", learning),
+            Fact("Environment steps", f"{report.env_steps:,}", report.time_in_words),
         ),
         details={"Settings": to_json(config), "Versions": versions()},
     )

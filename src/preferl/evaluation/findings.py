@@ -1,0 +1,304 @@
+"""What the numbers of a run say is wrong, why it matters, and what to try, in words."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.shapes import FloatArray
+from preferl.statistics import share_in_words, wilson_interval
+
+LEAST_JUDGED: Final = 60
+"""Decided unseen answers before an accuracy counts as chance: the interval of 60 has 25 points."""
+
+ACCURATE: Final = 0.85
+"""Accuracy from which on a reward is right about most clips."""
+
+NOISY: Final = 0.3
+"""Fitted noise that is much: 15 % of answers are wrong."""
+
+CONTRADICTED: Final = 0.25
+"""Share of pairs answered both ways that is much: two answers under that noise differ as often."""
+
+UNSURE: Final = 0.6
+"""Entropy of predicted answers in nats: 0.69 is guessing, 0.6 a probability of 70 %."""
+
+LEAST_ANSWERS: Final = 20
+"""Before the share of ties counts."""
+
+AGREED: Final = 0.3
+"""Deviation of members' log-odds that is little: 7 points of probability at most."""
+
+LEAST_EVALUATIONS: Final = 4
+"""Before a flat curve counts."""
+
+
+class Course(NamedTuple):
+    """A run's numbers after each of its `I` iterations, `[I]` each; NaN where nobody knows.
+
+    Attributes:
+        steps: environment steps so far.
+        answers: kept so far.
+        accuracy: of the fit, on decided answers that it did not see.
+        judged: how many answers those are.
+        true_return: of an evaluation in the iteration, by the environment's reward.
+        low, high: the ends of its 95 % interval.
+        noise: share of random answers, as fitted to answers that the fit did not see.
+        query_entropy, query_deviation: of new queries, see `IterationReport`.
+        ties: share of ties among the answers.
+        contradicted: share of the pairs with several answers that were answered both ways.
+        total: a number, the environment steps of the whole run.
+    """
+
+    steps: FloatArray
+    answers: FloatArray
+    accuracy: FloatArray
+    judged: FloatArray
+    true_return: FloatArray
+    low: FloatArray
+    high: FloatArray
+    noise: FloatArray
+    query_entropy: FloatArray
+    query_deviation: FloatArray
+    ties: FloatArray
+    contradicted: FloatArray
+    total: float
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """Something that is probably wrong with a run.
+
+    Attributes:
+        name: under which the page "Is it working?" explains it.
+        text: what was seen, in numbers, and why it matters.
+        tries: what to try, the likeliest first.
+    """
+
+    name: str
+    text: str
+    tries: tuple[str, ...]
+
+    @property
+    def in_words(self) -> str:
+        """The text, and what to try.
+
+        >>> Finding("at_chance", "It guesses.", ("ask somebody else", "ask more")).in_words
+        'It guesses. What to try: (1) ask somebody else; (2) ask more.'
+        """
+        numbered = (f"({number}) {one}" for number, one in enumerate(self.tries, start=1))
+        return f"{self.text} What to try: {'; '.join(numbered)}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Name, text and tries, for files."""
+        return {"name": self.name, "text": self.text, "tries": list(self.tries)}
+
+
+def findings(course: Course) -> tuple[Finding, ...]:
+    """List what is wrong by the newest numbers of a run; empty where nothing was found."""
+    found = (look(course) for look in LOOKS)
+    return tuple(one for one in found if one is not None)
+
+
+def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, float]:
+    """Shares of ties among answers, and of pairs with several answers that went both ways.
+
+    Pairs are the same if they compare the same rows of `segments`, in either order. A share of
+    nothing is NaN.
+
+    >>> from preferl.data.segments import Segments
+    >>> steps = np.zeros((2, 1))
+    >>> clips = Segments(steps, steps, np.zeros(2), np.arange(2), np.ones(2, int), 1)
+    >>> pairs, preference = np.array([[0, 1], [1, 0], [0, 1]]), np.array([1.0, 1.0, 0.5])
+    >>> ties, contradicted = ties_and_contradictions(Comparisons.of(clips, pairs, preference))
+    >>> round(ties, 2), contradicted
+    (0.33, 1.0)
+    """
+    if comparisons is None or not comparisons.answered.any():
+        return np.nan, np.nan
+    decided, preference = comparisons.decided, comparisons.preference
+    ties = float((preference[comparisons.answered] == 0.5).mean())
+    pairs, first = comparisons.pairs[decided], preference[decided] > 0.5
+    of_pair = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    lower = (pairs[:, 0] < pairs[:, 1]) == first  # which of the two, in whatever order
+    count, for_lower = np.bincount(of_pair), np.bincount(of_pair, lower)
+    several = count > 1
+    both = several & (for_lower > 0) & (for_lower < count)
+    return ties, float(both.sum() / several.sum()) if several.any() else np.nan
+
+
+def _at_chance(course: Course) -> Finding | None:
+    fitted = np.flatnonzero(~np.isnan(course.accuracy + course.judged))
+    if len(fitted) < 2:
+        return None
+    share, judged = float(course.accuracy[fitted[-1]]), int(course.judged[fitted[-1]])
+    # An undecided reward is half right.
+    low, high = interval = wilson_interval(round(2 * share * judged) / 2, judged)
+    if judged < LEAST_JUDGED or not low <= 0.5 <= high:
+        return None
+    words = share_in_words(share, interval, judged, "answers that it was not fitted to")
+    return Finding(
+        "at_chance",
+        f"The reward predicts {words}, as if it guessed. An agent that learns from such a reward "
+        "does not learn what the answers say.",
+        (
+            "answer twenty pairs yourself and compare: the teacher may answer at random, or the "
+            "wrong way round",
+            "show longer clips (segment_length): these may be too short to tell apart",
+            "give the reward what people see: the observations may lack it",
+            "fit more strongly: more epochs, a larger learning rate, a wider model",
+        ),
+    )
+
+
+def _parting(course: Course) -> Finding | None:
+    rows = np.flatnonzero(~np.isnan(course.true_return))
+    if len(rows) < 3:
+        return None
+    returns, low, high, steps = (
+        column[rows] for column in (course.true_return, course.low, course.high, course.steps)
+    )
+    accurate = _carried(course.accuracy)[rows] >= ACCURATE
+    fell = (returns[:-2] > returns[1:-1]) & (returns[1:-1] > returns[2:])
+    fell &= accurate[1:-1] & accurate[2:]
+    # By more than the intervals, and the agent has not come back since.
+    fell &= (high[2:] < low[:-2]) & (returns[-1] < low[:-2])
+    if not fell.any():
+        return None
+    before = int(fell.argmax())
+    return Finding(
+        "parting",
+        f"The true return fell from {_number(returns[before])} at {steps[before]:,.0f} steps to "
+        f"{_number(returns[before + 2])} at {steps[before + 2]:,.0f} steps, and is "
+        f"{_number(returns[-1])} now, while the reward predicts "
+        f"{100 * _last(course.accuracy):.0f} % of unseen answers. The agent earns learned reward "
+        "by something that the answers do not mean, or that none of them was about.",
+        (
+            "watch the clips: the agent may exploit an error of the reward, or answers may be "
+            "reversed",
+            'ask more about what the agent does now (more iterations, schedule="constant", a '
+            "smaller buffer_steps)",
+            "take actions out of the reward (use_actions=False)",
+            "be careful where members disagree (several members with pessimism)",
+        ),
+    )
+
+
+def _exhausted(course: Course) -> Finding | None:
+    if not len(course.steps) or np.isnan(course.answers[-1]):
+        return None
+    came = np.flatnonzero(np.diff(course.answers, prepend=0) > 0)
+    since = float(course.steps[came[-1]]) if len(came) else 0.0
+    if 3 * (course.steps[-1] - since) < course.total:
+        return None
+    return Finding(
+        "exhausted",
+        f"There are no new answers since step {since:,.0f}; the run has {course.total:,.0f}, and "
+        f"{course.answers[-1]:,.0f} answers in all. The agent has changed since, and nothing tells "
+        "the reward about what it does now.",
+        (
+            "spread the same answers over the run: more iterations, a smaller initial_fraction, "
+            'schedule="constant"',
+            "ask for more answers (comparisons)",
+            "where people answer: see whether they still do, and for how long",
+        ),
+    )
+
+
+def _contradictory(course: Course) -> Finding | None:
+    noise, contradicted = _last(course.noise), _last(course.contradicted)
+    seen = []
+    if noise > NOISY:
+        seen.append(f"the fit takes {100 * noise:.0f} % of the answers to be random")
+    if contradicted > CONTRADICTED:
+        seen.append(
+            f"{100 * contradicted:.0f} % of the pairs with several answers were answered both ways"
+        )
+    if not seen:
+        return None
+    return Finding(
+        "contradictory",
+        f"Answers contradict one another: {', and '.join(seen)}. The reward then needs several "
+        "times as many answers for the same accuracy.",
+        (
+            "read the question again: it may be understood in two ways",
+            "compare people with one another (preferl annotate report), and leave out who guesses",
+            "let people decline, or call a tie, where they cannot tell",
+            "ask for more answers, and let more than one person answer a pair",
+        ),
+    )
+
+
+def _too_alike(course: Course) -> Finding | None:
+    entropy, noise, ties = (
+        _last(column) for column in (course.query_entropy, course.noise, course.ties)
+    )
+    if ties > 0.5 and not _last(course.answers) < LEAST_ANSWERS:
+        seen = f"{100 * ties:.0f} % of the answers are ties"
+    elif entropy > UNSURE and noise > NOISY:
+        seen = f"the predicted answers to new queries have an entropy of {entropy:.2f} nats, where "
+        seen += f"guessing has 0.69, and the fit takes {100 * noise:.0f} % of the answers to be "
+        seen += "random"
+    else:
+        return None
+    return Finding(
+        "too_alike",
+        f"The clips of a pair differ too little to prefer one: {seen}. Such answers hardly teach "
+        "the reward anything.",
+        (
+            "show longer clips (segment_length)",
+            "compare clips of more different behaviour: more exploration (exploration_fraction, "
+            "initial_steps), a larger buffer_steps",
+            'choose pairs that differ (sampler="informative", or "covering")',
+        ),
+    )
+
+
+def _stuck(course: Course) -> Finding | None:
+    known = ~np.isnan(course.true_return)
+    returns, low, high = (c[known] for c in (course.true_return, course.low, course.high))
+    deviation = _last(course.query_deviation)
+    # A return that is always 0 is that of an environment without a reward.
+    if len(returns) < LEAST_EVALUATIONS or not returns.any() or not deviation < AGREED:
+        return None
+    if not ((low[1:] <= high[0]) & (high[1:] >= low[0])).all():
+        return None
+    return Finding(
+        "stuck",
+        f"The agent is where it began: {len(returns)} evaluations, from {_number(returns[0])} to "
+        f"{_number(returns[-1])}, do not differ by more than their intervals, and the members "
+        f"agree on new queries (their log-odds deviate by {deviation:.2f}). More answers about the "
+        "same behaviour teach the reward nothing new.",
+        (
+            "train an agent on the true reward with the same settings; if it is stuck as well, "
+            "change the algorithm or take more steps",
+            "explore more (exploration_fraction, initial_steps), so that clips show something else",
+            "show longer clips (segment_length)",
+        ),
+    )
+
+
+LOOKS: Final[tuple[Callable[[Course], Finding | None], ...]] = (
+    *(_at_chance, _parting, _exhausted),
+    *(_contradictory, _too_alike, _stuck),
+)
+"""One for each finding, in the order in which they are listed."""
+
+
+def _carried(column: FloatArray) -> FloatArray:
+    """`[I]` newest known value at or before each iteration; NaN before the first."""
+    rows = np.maximum.accumulate(np.where(np.isnan(column), 0, np.arange(len(column))))
+    return np.asarray(column[rows])
+
+
+def _last(column: FloatArray) -> float:
+    """The newest known value; NaN without any."""
+    known = column[~np.isnan(column)]
+    return float(known[-1]) if len(known) else np.nan
+
+
+def _number(value: float) -> str:
+    return f"{value:,.{1 if abs(value) >= 10 else 2}f}"

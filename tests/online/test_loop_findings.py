@@ -1,0 +1,72 @@
+"""The loop measures its parts, and says what is wrong while it runs and in the end."""
+
+from dataclasses import replace
+
+import pytest
+
+from preferl.feedback import ScriptedTeacher
+from preferl.models import MLPRewardConfig
+from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
+from preferl.online.reports import PARTS, IterationReport
+from preferl.training import RewardTrainerConfig
+
+TINY = OnlineConfig(
+    environments=2,
+    steps=800,
+    comparisons=200,
+    iterations=2,
+    segment_length=5,
+    initial_steps=300,
+    initial_fraction=0.5,
+    eval_every=0,
+    algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
+    model=MLPRewardConfig(hidden=(8,), members=3),
+    trainer=RewardTrainerConfig(epochs=2),
+)
+
+
+def test_a_teacher_who_guesses_is_found_and_logged_once(caplog):
+    report = learn_from_preferences(replace(TINY, teacher=ScriptedTeacher(guess_rate=1.0)))
+    assert "at_chance" in [one.name for one in report.findings]
+    assert sum(message.startswith("at_chance: ") for message in caplog.messages) == 1
+
+
+def test_ties_are_found():
+    report = learn_from_preferences(replace(TINY, teacher=ScriptedTeacher(equal_within=1e9)))
+    assert [one.ties for one in report.iterations[:2]] == [1, 1]
+    assert "too_alike" in [one.name for one in report.findings]
+
+
+def test_each_iteration_has_the_seconds_of_its_parts():
+    report = learn_from_preferences(TINY)
+    *asked, last = report.iterations
+    for one in asked:
+        assert list(one.seconds) == list(PARTS)
+        assert min(one.seconds.values()) > 0
+        assert one.metrics()["time/fitting"] == one.seconds["fitting"] > one.fit.seconds * 0.9
+    assert last.seconds["acting"] > 0
+    assert last.seconds["fitting"] == last.seconds["relabelling"] == last.seconds["asking"] == 0
+    assert sum(report.part_seconds.values()) <= report.seconds
+
+
+class KilledError(Exception):
+    """Stands for a program that ends here."""
+
+
+def test_a_resumed_run_keeps_seconds_and_finds_the_same(tmp_path, caplog):
+    config = replace(TINY, teacher=ScriptedTeacher(guess_rate=1.0), iterations=3)
+    whole = learn_from_preferences(config)
+    caplog.clear()
+    first: list[IterationReport] = []
+
+    def end(report: IterationReport) -> None:
+        first.append(report)
+        if report.iteration == 3:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        learn_from_preferences(config, on_iteration=end, checkpoints=tmp_path)
+    report = learn_from_preferences(config, checkpoints=tmp_path)
+    assert sum(message.startswith("at_chance: ") for message in caplog.messages) == 1
+    assert report.findings == whole.findings
+    assert [one.seconds for one in report.iterations[:3]] == [one.seconds for one in first[:3]]
