@@ -26,7 +26,12 @@ def torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def usable_cores() -> int:
+    """Processor cores that this program may use; at least 1."""
+    mine = hasattr(os, "sched_getaffinity")  # not everywhere, and fewer than there are in jobs
+    return max(1, len(os.sched_getaffinity(0)) if mine else os.cpu_count() or 1)
+
+
 def half_of_the_cores() -> int:
     """Threads for heavy work beside another program that is as busy; at least 1."""
-    mine = hasattr(os, "sched_getaffinity")  # not everywhere, and fewer than there are in jobs
-    return max(1, (len(os.sched_getaffinity(0)) if mine else os.cpu_count() or 1) // 2)
+    return max(1, usable_cores() // 2)

@@ -1,0 +1,228 @@
+"""Units of work in processes of their own: each is done once, whatever is killed on the way.
+
+A unit is done when its folder holds `done.json`, and is then not run again. One that was killed has
+none: the next start runs it again, and its work goes on from the checkpoints that it keeps in the
+folder. Units and folders are all that processes share, so that a cluster with a common disk needs
+another `Executor` alone, whose machines call `perform`.
+"""
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final, Protocol, final
+
+from preferl.configs import plain
+from preferl.errors import ConfigError, StorageError, require_in
+from preferl.files import write_json
+from preferl.reading import read_object, reading
+from preferl.runs.lock import FolderLock
+from preferl.threads import usable_cores
+from preferl.trust import named_object, safe_children
+
+LOGGER = logging.getLogger(__name__)
+
+UNIT, DONE, LOG = "unit.json", "done.json", "log.txt"
+"""Files of a unit's folder: its work and settings, what came of it, and all that it printed."""
+
+SHOWN: Final = 5
+"""Last lines of a failed unit's log in messages; a traceback ends with the error."""
+
+PATIENCE: Final = 30.0
+"""Seconds that interrupted units have to keep what they came to, before they are killed."""
+
+OnDone = Callable[["Unit", Any], None]
+"""Called with a unit and what its work returned; also at once for those that were done before."""
+
+
+@final
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work that depends on no other one.
+
+    Attributes:
+        name: in messages; no two units have the same.
+        work: `module:function`, which is called with the settings and the folder, and returns what
+            JSON can hold.
+        settings: what JSON can hold; all that decides what the unit comes to.
+        folder: of this unit alone; its work keeps there what it goes on from after a kill.
+    """
+
+    name: str
+    work: str
+    settings: Mapping[str, Any]
+    folder: Path
+
+
+class Executor(Protocol):
+    """Whatever has units done."""
+
+    def __call__(self, units: Sequence[Unit], on_done: OnDone = ...) -> Mapping[str, str]:
+        """Do all that are not done yet; the units that failed, with the last lines of why."""
+
+
+def run_units(
+    units: Sequence[Unit],
+    on_done: OnDone = lambda *_: None,
+    *,
+    processes: int | None = None,
+) -> dict[str, str]:
+    """Do units on this machine, each in a process of its own with one processor thread.
+
+    A unit that fails or is killed is logged, and the others go on. Ctrl-C interrupts the units
+    under way as it would interrupt a program, and is raised again once they have ended. If this
+    program is killed, their processes end, too. Scripts need `if __name__ == "__main__":`.
+
+    Args:
+        units: in the order in which they begin.
+        on_done: called here, with one unit at a time.
+        processes: at a time; None takes one for each processor core.
+
+    Returns:
+        The units that failed, by name: the last lines of their logs. The next start runs them
+        again.
+
+    Raises:
+        ConfigError: two units of the same name or folder, or a folder in which a unit with other
+            settings was begun; nothing was run then.
+        StorageError: a folder that cannot be read or written.
+    """
+    limit = usable_cores() if processes is None else processes
+    require_in("processes", limit, 1, float("inf"))
+    _require_distinct(units)
+    for unit in units:
+        _begin(unit)
+    waiting, failed = deque[Unit](), dict[str, str]()
+    running: dict[int, tuple[SpawnProcess, Unit]] = {}  # by sentinel
+    for unit in units:
+        if (unit.folder / DONE).is_file():
+            on_done(unit, _result(unit))
+        else:
+            waiting.append(unit)
+    try:
+        while waiting or running:
+            while waiting and len(running) < limit:
+                process = _started(waiting[0])
+                running[process.sentinel] = process, waiting.popleft()
+            for sentinel in connection.wait([*running]):
+                process, unit = running.pop(int(sentinel))  # type: ignore[arg-type]  # all are ours
+                process.join()
+                if (unit.folder / DONE).is_file():
+                    on_done(unit, _result(unit))
+                else:
+                    failed[unit.name] = _why(unit, process.exitcode or 0)
+                    LOGGER.error("%s failed: %s", unit.name, failed[unit.name])
+    finally:
+        _end([process for process, _ in running.values()])
+    return {unit.name: failed[unit.name] for unit in units if unit.name in failed}
+
+
+def perform(unit: Unit) -> None:
+    """Do a unit in this process, unless it is done.
+
+    Raises:
+        ConfigError: work that is not there.
+        StorageError: another process is at work on the unit, or its folder cannot be written to.
+    """
+    with FolderLock(unit.folder, "unit.lock", "unit"):
+        if (unit.folder / DONE).is_file():
+            return
+        began, work = time.perf_counter(), named_object(unit.work, f"work of {unit.name}")
+        result = work(unit.settings, unit.folder)
+        seconds = round(time.perf_counter() - began, 2)
+        write_json(unit.folder / DONE, plain({"seconds": seconds, "result": result}))
+
+
+def _require_distinct(units: Sequence[Unit]) -> None:
+    for what, found in {
+        "names": [unit.name for unit in units],
+        "folders": [str(unit.folder.resolve()) for unit in units],
+    }.items():
+        twice = sorted({one for one in found if found.count(one) > 1})
+        ConfigError.check(not twice, f"{what} of units", "one for each", f"{twice} several times")
+
+
+def _begin(unit: Unit) -> None:
+    """Make a unit's folder, or check that it is the one of this unit."""
+    about, file = plain({"work": unit.work, "settings": unit.settings}), unit.folder / UNIT
+    if not file.is_file():
+        write_json(file, about)
+    with reading(file, expected="the work and settings of a unit", error=StorageError):
+        begun = read_object(file)
+    what, fix = f"settings of {unit.name} in {unit.folder}", "Choose another folder, or remove it."
+    ConfigError.check(begun == about, what, f"those it was begun with, {begun}", about, fix)
+
+
+def _result(unit: Unit) -> Any:
+    with reading(unit.folder / DONE, expected="the result of a unit", error=StorageError):
+        return read_object(unit.folder / DONE)["result"]
+
+
+def _why(unit: Unit, code: int) -> str:
+    """The last lines that a unit left, and what ended it if that was a signal."""
+    text = (unit.folder / LOG).read_text("utf-8", "replace") if (unit.folder / LOG).exists() else ""
+    ended = [f"ended by {signal.Signals(-code).name}"] if code < 0 else []
+    return "\n".join([*text.splitlines()[-SHOWN:], *ended]) or f"ended with {code}"
+
+
+def _started(unit: Unit) -> SpawnProcess:
+    # A fork of a process that has used torch's threads can hang.
+    process = get_context("spawn").Process(target=_work, args=(unit,), name=unit.name)
+    with safe_children(), _one_thread():
+        process.start()
+    return process
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let programs that are started in the block use one thread; numpy and torch read it early."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("OMP_NUM_THREADS")
+        os.environ.update({} if before is None else {"OMP_NUM_THREADS": before})
+
+
+def _work(unit: Unit) -> None:
+    """What the process of a unit does."""
+    # A terminal sends Ctrl-C to all processes; only the first passes it on, and only once.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    Thread(target=_end_with_the_first, daemon=True).start()
+    with (unit.folder / LOG).open("ab") as log:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(log.fileno(), stream.fileno())
+    perform(unit)
+
+
+def _end_with_the_first() -> None:
+    """End this process once the one that started it has ended, by whatever."""
+    first = parent_process()
+    if first is not None:
+        first.join()
+        os._exit(1)
+
+
+def _end(processes: Iterable[SpawnProcess]) -> None:
+    """Interrupt processes, and kill those that go on for too long, or when Ctrl-C comes again."""
+    until = time.monotonic() + PATIENCE
+    for process in processes:
+        process.terminate()
+    try:
+        for process in processes:
+            process.join(max(0.0, until - time.monotonic()))
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()

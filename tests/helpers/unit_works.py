@@ -1,0 +1,45 @@
+"""Works of units, which processes of their own import."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+
+def square(settings: dict[str, Any], folder: Path) -> int:
+    """The square of a number; a line in the folder for each call."""
+    with (folder / "calls").open("a") as calls:
+        calls.write("called\n")
+    return settings["number"] ** 2
+
+
+def killed_once(settings: dict[str, Any], folder: Path) -> int:
+    """Get halfway and be killed; go on from there at the next call."""
+    halfway = folder / "halfway"
+    if not halfway.exists():
+        halfway.write_text(str(settings["number"]))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(halfway.read_text()) ** 2
+
+
+def fail(settings: dict[str, Any], folder: Path) -> None:
+    """Raise an error that names the number."""
+    raise ValueError(f"number {settings['number']} cannot be done")
+
+
+def wait(settings: dict[str, Any], folder: Path) -> None:
+    """Say that it has begun, and wait for a file in vain; note an interruption."""
+    (folder / "begun").write_text(str(os.getpid()))
+    try:
+        while not (folder / "go").exists():
+            time.sleep(0.01)
+    except KeyboardInterrupt:
+        (folder / "interrupted").touch()
+        raise
+
+
+def threads(settings: dict[str, Any], folder: Path) -> str:
+    """How many processor threads numpy and torch are to take."""
+    os.write(1, b"printed into the log\n")
+    return os.environ["OMP_NUM_THREADS"]
