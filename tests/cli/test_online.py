@@ -109,7 +109,10 @@ def test_online_run_with_bad_settings(words, text, tmp_path, capsys):
 
 def test_the_last_preset_counts(capsys):
     assert run("online", "run", "--preset", "pendulum", "--preset", "moon", "--resume") == 2
-    assert "--preset: expected one of moving_dot, pendulum, got 'moon'" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "--preset: expected one of ant, " in message
+    assert "pendulum" in message
+    assert "got 'moon'" in message
     assert starting_point(["--preset", "moon", "--preset=pendulum"]).preset == "pendulum"
 
 

@@ -37,6 +37,12 @@ def test_a_missing_package_names_the_extra(monkeypatch):
         make_registered("AdroitHandDoor-v1")
 
 
+def test_the_control_suite_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dm_control", None)
+    with pytest.raises(MissingExtraError, match=r"preferl\[dmc\]"):
+        make_registered("shimmy:dm_control/walker-walk-v0")
+
+
 def test_importing_the_package_prints_nothing():
     pytest.importorskip("gymnasium_robotics")
     code = "from preferl.envs import simulators\nsimulators.make_registered('AdroitHandDoor-v1')"

@@ -61,7 +61,8 @@ def make_registered(env_id: str, **options: Any) -> Environment:
 
     Args:
         env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`); after `module:`
-            also a class or function of that module.
+            also a class or function of that module. `shimmy:dm_control/walker-walk-v0` and its like
+            are of the DeepMind Control Suite (extra `dmc`).
         **options: passed to `gymnasium.make`, such as `render_mode`.
 
     Raises:
@@ -149,6 +150,9 @@ def is_mujoco(env: Environment) -> bool:
 def _register(env_id: str) -> None:
     """Let the package of an id, or else gymnasium-robotics where it is installed, register."""
     register_worlds()
+    if env_id.startswith("shimmy:dm_control/"):
+        require("dm_control", extra="dmc")  # without it, shimmy registers none of these
+        require("shimmy", extra="dmc")
     known = env_id in gymnasium.registry or ":" in env_id
     if env_id not in ROBOTS and (known or not find_spec("gymnasium_robotics")):
         return

@@ -1,5 +1,9 @@
-"""Settings that are known to work, per environment, as data."""
+"""Settings of online runs, per environment, as data.
 
+A preset that names another one under `from` has its settings, but for those that it names itself.
+"""
+
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -11,8 +15,8 @@ from preferl.errors import require_one_of
 def preset_names() -> tuple[str, ...]:
     """Names of all presets.
 
-    >>> preset_names()
-    ('moving_dot', 'pendulum')
+    >>> {"moving_dot", "pendulum"} <= set(preset_names())
+    True
     """
     names = (file.name for file in files(__name__).iterdir())
     return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
@@ -30,4 +34,24 @@ def load_preset(name: str) -> dict[str, Any]:
     require_one_of("preset", name, preset_names())
     text = (files(__name__) / f"{name}.yaml").read_text(encoding="utf-8")
     settings: dict[str, Any] = yaml.safe_load(text)
-    return settings
+    base = settings.pop("from", None)
+    return settings if base is None else with_changes(load_preset(base), settings)
+
+
+def with_changes(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with some changed; of a section, such as `model`, only what the changes name.
+
+    A section of another `kind` takes the place of the whole section.
+
+    >>> with_changes({"steps": 9, "model": {"members": 3}}, {"model": {"hidden": [8]}})
+    {'steps': 9, 'model': {'members': 3, 'hidden': [8]}}
+    """
+    changed = dict(settings)
+    for name, value in changes.items():
+        old = settings.get(name)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            same = value.get("kind", old.get("kind")) == old.get("kind")
+            changed[name] = with_changes(old, value) if same else dict(value)
+        else:
+            changed[name] = value
+    return changed

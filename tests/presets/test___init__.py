@@ -1,0 +1,90 @@
+"""Presets are settings that make runs, of environments that can be made and take steps."""
+
+from contextlib import closing
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from preferl.configs import from_json
+from preferl.envs.factory import env_factory
+from preferl.errors import ConfigError
+from preferl.online.configs import OnlineConfig, SACConfig
+from preferl.presets import load_preset, preset_names, with_changes
+
+PACKAGES = {"shimmy": "dm_control", "Pendulum": "pygame", "CartPole": "pygame", "preferl": "numpy"}
+"""What an environment needs by the beginning of its id; all others need mujoco."""
+
+FIXED = ("halfcheetah", "hopper", "walker2d", "ant", "reacher", "walker-walk", "cheetah-run")
+
+
+def config_of(name: str) -> OnlineConfig:
+    return from_json(OnlineConfig, load_preset(name))
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_makes_a_run_of_its_own_steps_and_queries(name):
+    settings, config = load_preset(name), config_of(name)
+    assert "from" not in settings
+    assert {"env", "steps", "comparisons", "algorithm", "model", "teacher"} <= settings.keys()
+    assert (config.steps, config.comparisons) == (settings["steps"], settings["comparisons"])
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_environments_can_be_made_and_take_steps(name):
+    config = config_of(name)
+    package = PACKAGES.get(config.env_name.split(":")[0].split("/")[0].split("-")[0], "mujoco")
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    with closing(env_factory(config)()) as env:
+        observation, _ = env.reset(seed=0)
+        assert env.observation_space.contains(observation)
+        env.action_space.seed(0)
+        _, reward, *_ = env.step(env.action_space.sample())
+        assert np.isfinite(reward)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_locomotion_is_learned_by_half_an_update_for_each_step_and_exact_answers(name):
+    config = config_of(name)
+    assert isinstance(config.algorithm, SACConfig)
+    assert (config.environments, config.algorithm.gradient_steps) == (4, 2)
+    assert config.teacher.temperature == 0
+    assert config.variable_length == "refuse"
+
+
+@pytest.mark.parametrize("name", ["hopper", "walker2d", "ant"])
+def test_a_fall_ends_episodes_of_terminating_presets_alone(name):
+    pytest.importorskip("mujoco", reason="the extra preferl[mujoco] is not installed")
+    assert [ends_early(one) for one in (name, f"{name}-terminating")] == [False, True]
+
+
+def ends_early(name: str) -> bool:
+    """Whether an episode of random actions terminates within 300 steps."""
+    with closing(env_factory(config_of(name))()) as env:
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        return any(env.step(env.action_space.sample())[2] for _ in range(300))
+
+
+def test_a_preset_has_the_settings_of_the_one_it_comes_from_but_its_own():
+    base, own = load_preset("halfcheetah"), load_preset("reacher")
+    differ = {name for name in own if own[name] != base.get(name)}
+    assert differ == {
+        *("env", "steps", "comparisons", "segment_length", "initial_steps", "algorithm")
+    }
+    assert own["algorithm"] == base["algorithm"] | {"buffer_size": 100_000}
+
+
+def test_changes_of_a_section_leave_the_rest_unless_it_is_of_another_kind():
+    settings = {"steps": 9, "algorithm": {"kind": "SACConfig", "tau": 0.1, "gamma": 0.9}}
+    same = with_changes(settings, {"algorithm": {"gamma": 0.5}})
+    other = with_changes(settings, {"algorithm": {"kind": "PPOConfig", "gamma": 0.5}})
+    assert same == {"steps": 9, "algorithm": {"kind": "SACConfig", "tau": 0.1, "gamma": 0.5}}
+    assert other == {"steps": 9, "algorithm": {"kind": "PPOConfig", "gamma": 0.5}}
+    assert settings["algorithm"]["gamma"] == 0.9
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigError, match=r"expected one of ant, .* pendulum"):
+        load_preset("moon")
