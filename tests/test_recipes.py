@@ -1,12 +1,16 @@
 """Every recipe runs, in a short form that learns nothing."""
 
+import csv
 import os
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").glob("*.py"))
@@ -50,3 +54,56 @@ def test_runs(recipe, request, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def table(folder: Path) -> list[str]:
+    """The command of a small table with its folders and files in one folder."""
+    command = [sys.executable, str(ROOT / "recipes/online_table.py"), "--tasks", "pendulum"]
+    command += ["--conditions", "learned", "true", "random", "--seeds", "1", "--steps", "3000"]
+    command += ["--comparisons", "20", "--processes", "2", "--runs", str(folder / "runs")]
+    return [*command, "--out", str(folder / "table.csv")]
+
+
+@pytest.mark.slow
+def test_a_table_that_was_killed_comes_to_the_same_rows(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(table(whole), check=True, capture_output=True)
+    with subprocess.Popen(table(killed), stdout=subprocess.DEVNULL) as program:
+        learned, true = (
+            killed / f"runs/pendulum/{name}/1/rows.csv" for name in ("learned", "true")
+        )
+        wait_until(lambda: len(lines(learned)) > 3 and len(lines(true)) > 1)
+        program.send_signal(signal.SIGKILL)
+    assert len(lines(killed / "table.csv")) < len(lines(whole / "table.csv"))
+    for _ in range(2):  # the second time all is done
+        subprocess.run(table(killed), check=True, capture_output=True)
+        assert lines(killed / "table.csv") == lines(whole / "table.csv")
+    rows = [*csv.DictReader(lines(killed / "table.csv"))]
+    assert [*rows[0]] == ["task", "condition", "seed", "answers", "steps", "return"]
+    keys = [(row["condition"], row["seed"], row["steps"]) for row in rows]
+    assert len(keys) == len(set(keys)) > 10
+    learned = [int(row["answers"]) for row in rows if row["condition"] == "learned"]
+    assert (learned[0], learned[-1]) == (0, 20)
+    assert learned == sorted(learned)
+    costs = [*csv.DictReader(lines(killed / "table_costs.csv"))]
+    assert [row["condition"] for row in costs] == ["learned", "random", "true"]
+    assert all(float(row["minutes"]) >= 0 for row in costs)
+
+
+@pytest.mark.slow
+def test_stored_rows_are_shared_out_and_drawn(tmp_path):
+    rows = ["task,condition,seed,answers,steps,return", "dot,random,0,0,0,-10"]
+    for seed in range(4):
+        for steps in (0, 100):
+            of = {"learned": steps / 10 + seed, "true": steps / 5 + seed}
+            rows += [f"dot,{name},{seed},{steps},{steps},{value}" for name, value in of.items()]
+    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
+    options = ["--out", str(tmp_path / "table.csv"), "--pictures", str(tmp_path)]
+    command = [sys.executable, str(ROOT / "recipes/online_table.py"), "--share", "--draw", *options]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "learned: 11.5 (4), share 0.683" in done.stdout  # (11.5 + 10) / (21.5 + 10)
+    assert "</svg>" in (tmp_path / "online-table-dot.svg").read_text()
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []

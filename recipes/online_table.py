@@ -1,0 +1,383 @@
+"""Agents that learn from comparisons beside controls: tasks, conditions and seeds, on all cores.
+
+Each unit is one agent: a preset, a condition and a seed, in a process of its own with one thread.
+"learned" learns from the preset's comparisons; "true" is the same algorithm on the true reward for
+as many steps; "random" never learns. Of "random_answers" every answer is a guess, and of "negated"
+every answer is turned round. Further conditions change settings, see `CONDITIONS` and `--more`.
+After a kill, the same command goes on: agents from their last checkpoints.
+
+    python recipes/online_table.py --tasks halfcheetah --seeds 0 1 2 3 4
+    python recipes/online_table.py --tasks walker-walk --conditions learned true --steps 300000
+    python recipes/online_table.py --share    # (learned - random) / (true - random), of all tasks
+    python recipes/online_table.py --draw     # a picture of each task, from the stored numbers
+"""
+
+import argparse
+import csv
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from stable_baselines3.common.callbacks import BaseCallback
+
+from preferl.configs import from_json
+from preferl.envs.factory import env_factory
+from preferl.errors import ConfigError
+from preferl.evaluation import evaluate_policy
+from preferl.evaluation.curve import Evaluation, Evaluator, often
+from preferl.evaluation.plots import Curve, learning_curves
+from preferl.evaluation.policies import RandomPolicy
+from preferl.files import writing
+from preferl.online import (
+    OnlineConfig,
+    SaveRunCallback,
+    has_run,
+    make_environments,
+    resume_run,
+    run_online,
+    use_threads,
+)
+from preferl.online.algorithms import build_algorithm
+from preferl.online.configs import EvaluationConfig
+from preferl.online.evaluations import FIRST_EPISODE
+from preferl.online.rollouts import learn_within
+from preferl.presets import load_preset, preset_names, with_changes
+from preferl.reporting import read_jsonl, series
+from preferl.runs import RunFolder
+from preferl.runs.executor import DONE, Unit, run_units
+
+RESULTS = Path(__file__).parent / "results"
+PICTURES = Path(__file__).parents[1] / "docs/images"
+COLUMNS = ("task", "condition", "seed", "answers", "steps", "return")
+KEY = ("task", "condition", "seed", "steps")
+CONDITIONS: dict[str, Mapping[str, Any]] = {
+    "learned": {},
+    "true": {},
+    "random": {},
+    "random_answers": {"teacher": {"guess_rate": 1.0}},
+    "negated": {"teacher": {"error_rate": 1.0}},
+    "errors": {"teacher": {"error_rate": 0.3}},
+    "with_actions": {"model": {"use_actions": True}},
+    "informative": {"sampler": "informative"},
+}
+"""By name: what changes in the settings of the preset."""
+FIRST = ("learned", "true", "random", "random_answers", "negated")
+Row = dict[str, str]
+Add = Callable[[int, int, float], None]
+"""Keeps an evaluation: answers, steps, mean return."""
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a CSV file; none without a file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def keep(path: Path, rows: Iterable[Row], key: tuple[str, ...]) -> None:
+    """Add rows to a CSV file, whole or not at all, in place of those of the same key."""
+    known = {tuple(row[name] for name in key): row for row in [*read(path), *rows]}
+    if not known:
+        return
+    with writing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, next(iter(known.values())), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(known[one] for one in sorted(known, key=_ranked))
+
+
+def _ranked(values: tuple[str, ...]) -> list[str]:
+    """What brings texts into order by the alphabet, and numbers by their size."""
+    return [value.zfill(9) if value.isdigit() else value for value in values]
+
+
+def answers_before(run: Path, step: int) -> int:
+    """Answers that an agent had learned from at a step, by the metrics of its run."""
+    metrics = read_jsonl(run / "metrics.jsonl")
+    if "feedback/answers" not in metrics:
+        return 0
+    steps, answers = series(metrics, "feedback/answers")
+    return int(max(answers[steps < step], default=0))
+
+
+def by_comparisons(config: OnlineConfig, folder: Path, add: Add) -> None:
+    """An agent that learns from comparisons; its run is kept in the folder."""
+    run = RunFolder(folder / "run")
+
+    def evaluated(one: Evaluation) -> None:
+        add(answers_before(run.folder, one.step), one.step, one.report.mean)
+
+    if not run.finished:
+        result = run_online(
+            config,
+            run.folder,
+            judge=EvaluationConfig(oracle=False, episodes=config.eval_episodes, clip_steps=0),
+            on_evaluation=evaluated,
+            report_to=("jsonl",),
+            resume=(run.folder / "config.json").is_file(),
+        )
+        if result["interrupted"]:
+            raise KeyboardInterrupt
+
+
+def by_true_reward(config: OnlineConfig, folder: Path, add: Add) -> None:
+    """The same algorithm on the environment's own reward, for as many steps."""
+    make, checkpoints = env_factory(config), folder / "checkpoints"
+    env = make_environments(make, config.environments, seed=config.seed, vec_env=config.vec_env)
+    with closing(env):
+        agent = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
+        if has_run(checkpoints):
+            resume_run(checkpoints, agent)
+        done = [int(row["steps"]) for row in read(folder / "rows.csv")]
+        evaluates = Evaluates(agent, config, max(done, default=None), add)
+        saves = SaveRunCallback(checkpoints, every=max(1, config.steps // 10))
+        learn_within(agent, config.steps - agent.num_timesteps, callback=[saves, evaluates])
+        evaluates.offer(over=True)
+
+
+class Evaluates(BaseCallback):
+    """Evaluates between rollouts, as often as a run from comparisons does, and by its episodes."""
+
+    def __init__(self, agent: Any, config: OnlineConfig, last: int | None, add: Add) -> None:
+        super().__init__()
+        self._agent, self._last, self._add = agent, last, add
+        self._evaluator = Evaluator(
+            env_factory(config),
+            every=often(config.eval_every, config.steps),
+            episodes=config.eval_episodes,
+            seed=config.seed + FIRST_EPISODE,
+        )
+
+    def offer(self, *, over: bool = False) -> None:
+        """Evaluate the agent as it is now if it is time to; `over` at its end."""
+        step = self._agent.num_timesteps
+        if self._evaluator.due(step, self._last, over=over):
+            self._add(0, step, self._evaluator(self._agent).mean)
+            self._last = step
+
+    def _on_rollout_start(self) -> None:
+        self.offer()
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def at_random(config: OnlineConfig, _: Path, add: Add) -> None:
+    """A policy that acts at random."""
+    make, seed = env_factory(config), config.seed + FIRST_EPISODE
+    with closing(make()) as env:
+        policy = RandomPolicy(env.action_space, config.seed)
+    add(0, 0, evaluate_policy(policy, make, episodes=config.eval_episodes, seed=seed).mean)
+
+
+def work(settings: Mapping[str, Any], folder: Path) -> None:
+    """Train one agent, the work of a unit; each evaluation is a row of `rows.csv` in its folder."""
+    use_threads(1)
+    rows, began = folder / "rows.csv", time.perf_counter()
+    before = max((float(row["minutes"]) for row in read(rows)), default=0.0)
+
+    def add(answers: int, steps: int, mean: float) -> None:
+        minutes = f"{before + (time.perf_counter() - began) / 60:.2f}"
+        values = {"answers": answers, "steps": steps, "return": round(mean, 2), "minutes": minutes}
+        keep(rows, [{name: str(value) for name, value in values.items()}], ("steps",))
+        print(values, flush=True)
+
+    config = from_json(OnlineConfig, settings["config"])
+    by = {"true": by_true_reward, "random": at_random}.get(settings["condition"], by_comparisons)
+    by(config, folder, add)
+
+
+def units_of(options: argparse.Namespace) -> list[Unit]:
+    """All agents that are asked for; raises `ConfigError` for settings that do not go together."""
+    conditions, units = CONDITIONS | more_conditions(options.more), []
+    for task in options.tasks:
+        for condition in options.conditions:
+            known, expected = condition in conditions, f"one of {', '.join(conditions)}"
+            ConfigError.check(known, "condition", expected, condition)
+            settings = with_changes(shortened(load_preset(task), options), conditions[condition])
+            for seed in options.seeds:
+                config = settings | {"seed": seed}
+                from_json(OnlineConfig, config)
+                about = {"task": task, "condition": condition, "config": config}
+                name, folder = f"{task}, {condition}, seed {seed}", Path(task, condition, str(seed))
+                place = f"{Path(__file__).stem}:{work.__name__}"
+                units.append(Unit(name, place, about, options.runs / folder))
+    return units
+
+
+def more_conditions(file: Path | None) -> dict[str, Mapping[str, Any]]:
+    return {} if file is None else yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def shortened(settings: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Settings with the steps and comparisons that are asked for; the first steps in proportion."""
+    if options.steps is not None:
+        first = round(settings["initial_steps"] * options.steps / settings["steps"])
+        settings |= {"steps": options.steps, "initial_steps": max(first, settings["environments"])}
+    if options.comparisons is not None:
+        settings["comparisons"] = options.comparisons
+    return settings
+
+
+def collect(units: list[Unit], out: Path) -> None:
+    """Bring rows of agents into the table, and into that of costs the agents that are done."""
+    for unit in units:
+        rows, about = read(unit.folder / "rows.csv"), unit.settings
+        agent_is = {"task": about["task"], "condition": about["condition"]}
+        agent_is["seed"] = str(about["config"]["seed"])
+        table = [agent_is | row for row in rows]
+        keep(out, ({name: row[name] for name in COLUMNS} for row in table), KEY)
+        if rows and (unit.folder / DONE).is_file():
+            cost = agent_is | {"minutes": max((row["minutes"] for row in rows), key=float)}
+            keep(out.with_name(f"{out.stem}_costs.csv"), [cost], KEY[:3])
+
+
+def curves_of(rows: list[Row], task: str) -> dict[str, dict[int, list[float]]]:
+    """By condition and step: the returns of all seeds."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        if row["task"] == task:
+            at = found.setdefault(row["condition"], {}).setdefault(int(row["steps"]), [])
+            at.append(float(row["return"]))
+    return found
+
+
+def finals(rows: list[Row], task: str) -> dict[str, list[float]]:
+    """By condition: the return of each seed in its last evaluation."""
+    last: dict[tuple[str, str], Row] = {}
+    for row in sorted((one for one in rows if one["task"] == task), key=lambda r: int(r["steps"])):
+        last[row["condition"], row["seed"]] = row
+    found: dict[str, list[float]] = {}
+    for (condition, _), row in last.items():
+        found.setdefault(condition, []).append(float(row["return"]))
+    return found
+
+
+def tasks_of(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(row["task"] for row in rows))
+
+
+def share(rows: list[Row]) -> None:
+    """Print how much of what the true reward brings the answers bring, by task and condition."""
+    for task in tasks_of(rows):
+        means = {name: float(np.mean(each)) for name, each in finals(rows, task).items()}
+        counts = {name: len(each) for name, each in finals(rows, task).items()}
+        if not {"true", "random"} <= means.keys():
+            print(f"{task}: no share without the conditions true and random")
+            continue
+        print(
+            f"{task}: random {means['random']:,.1f}, true {means['true']:,.1f} ({counts['true']})"
+        )
+        for name in [one for one in means if one not in ("true", "random")]:
+            of_true = (means[name] - means["random"]) / (means["true"] - means["random"])
+            print(f"  {name}: {means[name]:,.1f} ({counts[name]}), share {of_true:.3f}")
+
+
+def interval_of(values: np.ndarray) -> tuple[float, float]:
+    """95 % bootstrap interval of the interquartile mean; of a single value, twice that value."""
+    from scipy.stats import bootstrap, trim_mean
+
+    if len(values) == 1:
+        return values[0], values[0]
+    mean = partial(trim_mean, proportiontocut=0.25)
+    drawn = np.random.default_rng(0)
+    found = bootstrap((values,), mean, n_resamples=2_000, method="percentile", random_state=drawn)
+    return found.confidence_interval
+
+
+def draw(rows: list[Row], folder: Path) -> None:
+    """A picture of each task: interquartile means over seeds, with their bootstrap intervals."""
+    from scipy.stats import trim_mean
+
+    for task in tasks_of(rows):
+        found = curves_of(rows, task)
+        acted = [mean for each in found.pop("random", {}).values() for mean in each]
+        random = {"random": float(np.mean(acted))} if acted else {}
+        curves = []
+        for condition, by_step in found.items():
+            seeds = max(map(len, by_step.values()))
+            steps = sorted(step for step, each in by_step.items() if len(each) == seeds)
+            values = np.array([by_step[step] for step in steps])  # [n, S]
+            band = np.array([interval_of(each) for each in values]).T
+            label = f"{condition} ({seeds})"
+            curves.append(Curve(label, np.array(steps), trim_mean(values, 0.25, axis=1), band))
+        if curves:
+            write(folder / f"online-table-{task}.svg", learning_curves(curves, references=random))
+
+
+def write(path: Path, svg: str) -> None:
+    """Write a chart as a file of its own, on white paper."""
+    head, _, rest = svg.partition(">")
+    paper = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    path.write_text(f"{head}>{paper}{rest}\n", "utf-8")
+    print(path)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", choices=preset_names(), default=["halfcheetah"])
+    parser.add_argument("--conditions", nargs="+", default=FIRST, help=", ".join(CONDITIONS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--steps", type=int, help="instead of the preset's")
+    parser.add_argument("--comparisons", type=int, help="instead of the preset's")
+    parser.add_argument("--more", type=Path, help="YAML: further conditions, changes by name")
+    parser.add_argument("--processes", type=int, help="at a time; one for each core by default")
+    parser.add_argument("--runs", type=Path, default=Path("runs/online_table"), help="of agents")
+    parser.add_argument("--out", type=Path, default=RESULTS / "online_table.csv")
+    parser.add_argument("--share", action="store_true", help="print shares, run nothing")
+    parser.add_argument("--draw", action="store_true", help="draw what is stored, run nothing")
+    parser.add_argument("--pictures", type=Path, default=PICTURES, help="where drawings go")
+    parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
+    return parser.parse_args()
+
+
+def table(options: argparse.Namespace) -> int:
+    """Run all that is not done; 1 if something failed."""
+    units = units_of(options)
+
+    def done(unit: Unit, _: object) -> None:
+        collect([unit], options.out)
+        print(f"done: {unit.name}", flush=True)
+
+    collect(units, options.out)
+    try:
+        failed = run_units(units, done, processes=options.processes)
+    except KeyboardInterrupt:
+        print("Interrupted: the same command goes on.", file=sys.stderr)
+        return 130
+    finally:
+        collect(units, options.out)
+    for name, why in failed.items():
+        print(f"FAILED: {name}\n{why}", file=sys.stderr)
+    return int(bool(failed))
+
+
+def main() -> int:
+    options = parsed()
+    if options.smoke:
+        with tempfile.TemporaryDirectory(prefix="preferl-table-") as name:
+            options.runs, options.out = Path(name) / "runs", Path(name) / "table.csv"
+            options.tasks, options.seeds, options.conditions = ["pendulum"], [0], FIRST[:3]
+            options.steps, options.comparisons = 2_000, 20
+            code = table(options)
+            share(read(options.out))
+            return code
+    if options.share or options.draw:
+        rows = read(options.out)
+        if options.share:
+            share(rows)
+        if options.draw:
+            draw(rows, options.pictures)
+        return 0
+    return table(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
