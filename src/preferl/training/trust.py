@@ -22,8 +22,9 @@ LOGGER = logging.getLogger(__name__)
 NOBODY: Final = -1
 """Row of an answer whose annotator is unknown, such as a fixed comparison: its trust is 1."""
 
-LEARNING_RATE: Final = 1e-2
-"""Of Adam for trust, ten times that of weights, since there are few numbers and none decays."""
+LEARNING_RATE: Final = 3e-2
+"""Of Adam for trust. With 1e-2, fits of 15 epochs end before somebody who answers the opposite is
+turned round: accuracy 0.87 on unseen pairs, and 0.93 with this (`recipes/annotators_trust.py`)."""
 
 PRIOR_DEVIATION: Final = 1.0
 """Of the normal prior of each number around 1: people mean what they answer."""
@@ -191,7 +192,7 @@ def fit_trust(
         return first, total(difference**2 * share * (1 - share)) + prior
 
     low, value = np.full(len(people), -LIMIT), np.full(len(people), LIMIT)
-    for _ in range(80):  # halves, since Newton's steps may go to and fro where people contradict
+    for _ in range(80):  # halves, since Newton's steps may never settle where people contradict
         middle = (low + value) / 2
         rises = slopes(middle)[0] > 0
         low, value = np.where(rises, middle, low), np.where(rises, value, middle)
