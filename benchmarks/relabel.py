@@ -1,8 +1,11 @@
-"""Times relabelling of whole episodes, beside a window per step.
+"""Times relabelling of whole episodes and of a replay buffer, beside a window per step.
 
     python benchmarks/relabel.py                                both models with history
     python benchmarks/relabel.py lstm --context 50 --threads 1
     python benchmarks/relabel.py transformer --steps 2000000 --sample 0 --repetitions 1
+    python benchmarks/relabel.py replay --steps 1000000 --threads 1 --repetitions 3
+
+"replay" is a replay buffer of stable-baselines3 and three perceptrons of 64 x 64 units.
 
 The two ways take turns on the same data, the plain one on a sample of its steps, since it is much
 slower. Rates are medians, with the best beside; the table also gives how far the two are apart, and
@@ -23,16 +26,21 @@ from gymnasium import spaces
 from rich.console import Console
 from rich.table import Table
 from run import HERE, machine
+from stable_baselines3.common.buffers import ReplayBuffer
 
 from preferl.data import Episodes
+from preferl.data.windows import window_indices
 from preferl.models import (
     LSTMReward,
     LSTMRewardConfig,
+    MLPReward,
+    MLPRewardConfig,
     PreferenceTransformer,
     PreferenceTransformerConfig,
     RewardModel,
 )
 from preferl.models.base import trace_windows
+from preferl.online.wrappers.replay import relabel_replay
 from preferl.training import RewardFunction, relabel
 
 OBSERVATION, ACTION = 11, 3  # as Hopper
@@ -79,6 +87,27 @@ def experience(steps: int, length: int) -> Episodes:
     )
 
 
+def measure_replay(
+    steps: int, length: int, sample: np.ndarray, repetitions: int
+) -> tuple[list[float], list[float], float]:
+    """As `measure`, of a full replay buffer whose rewards look at single steps."""
+    reward = RewardFunction(MLPReward(*SPACES, MLPRewardConfig(members=3), seed=0))
+    data = experience(steps, length)
+    buffer = ReplayBuffer(data.steps, *SPACES, device="cpu")
+    buffer.observations[:, 0], buffer.actions[:, 0] = data.observations, data.actions
+    buffer.full = True
+
+    def relabelled() -> np.ndarray:
+        relabel_replay(buffer, reward)
+        return buffer.rewards[:, 0]
+
+    def plain() -> np.ndarray:
+        rows, mask = window_indices(np.repeat(data.starts, data.lengths), reward.context, sample)
+        return reward(data.observations[rows], data.actions[rows], mask)
+
+    return in_turns(relabelled, plain, sample, repetitions)
+
+
 def timed(work: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
     """What it makes, and how many of them a second."""
     began = time.perf_counter()
@@ -97,9 +126,19 @@ def measure(
         features = model.encoder(*map(torch.from_numpy, (data.observations, data.actions)))
         return trace_windows(model, features, lengths, rows)[0].numpy()
 
+    return in_turns(lambda: relabel(data, reward).rewards, plain, sample, repetitions)
+
+
+def in_turns(
+    whole: Callable[[], np.ndarray],
+    plain: Callable[[], np.ndarray],
+    sample: np.ndarray,
+    repetitions: int,
+) -> tuple[list[float], list[float], float]:
+    """Steps per second of two ways in turns, and how far their rewards are apart at most."""
     fast, slow, apart = [], [], 0.0
     for _ in range(repetitions):
-        rewards, rate = timed(lambda: relabel(data, reward).rewards)
+        rewards, rate = timed(whole)
         fast.append(rate)
         if len(sample):
             expected, rate = timed(plain)
@@ -121,8 +160,12 @@ def main() -> None:
         out.add_column(heading, justify="left" if heading == "model" else "right")
     found = {}
     for name in asked.models:
-        model = build(name, asked.context, asked.layers).eval()
-        fast, slow, apart = measure(model, data, sample, asked.repetitions)
+        if name == "replay":
+            rates_and_gap = measure_replay(asked.steps, asked.length, sample, asked.repetitions)
+        else:
+            model = build(name, asked.context, asked.layers).eval()
+            rates_and_gap = measure(model, data, sample, asked.repetitions)
+        fast, slow, apart = rates_and_gap
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         rates = (f"{value:,.0f}" for value in (median(fast), max(fast), median(slow)))
         out.add_row(name, *rates, f"{apart:.1e}", f"{peak:.2f} GiB")

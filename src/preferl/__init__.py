@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from preferl.online import load_policy as load_policy
     from preferl.online import run_online as run_online
     from preferl.online import save_policy as save_policy
+    from preferl.online.methods.algorithm_configs import SB3Config as SB3Config
     from preferl.store import Store as Store
     from preferl.store import StoredFeedback as StoredFeedback
     from preferl.training import RewardFunction as RewardFunction

@@ -282,14 +282,18 @@ PENALTIES = Registry("penalty", {"power": Entry("preferl.functional.penalty:powe
 """Functions of a reward model's parameters to their size; they get the configured `norm` if they
 take it."""
 
+_CONFIGS = "preferl.online.methods.algorithm_configs"
+
 ALGORITHMS = Registry(
     "algorithm",
     {
-        "ppo": Entry("stable_baselines3:PPO", "preferl.online.configs:PPOConfig"),
-        "sac": Entry("stable_baselines3:SAC", "preferl.online.configs:SACConfig"),
+        "ppo": Entry("stable_baselines3:PPO", f"{_CONFIGS}:PPOConfig"),
+        "sac": Entry("stable_baselines3:SAC", f"{_CONFIGS}:SACConfig"),
+        "sb3": Entry("preferl.online.algorithms:any_algorithm", f"{_CONFIGS}:SB3Config"),
     },
 )
-"""Algorithms of stable-baselines3; called as these are, with the settings by name."""
+"""Algorithms of stable-baselines3; called as these are, with the settings by name. "sb3" is any
+class of it or of the packages around it."""
 
 OFFLINE_LEARNERS = Registry(
     "offline learner",

@@ -40,7 +40,7 @@ def completed(script, *words):
         (("preferl", "an"), {"annotate"}),
         (("preferl", "annotate", ""), {"serve", "invite", "create"}),
         (("preferl", "online", "run", "--ste"), {"--steps"}),
-        (("preferl", "online", "run", "--algorithm", ""), {"ppo", "sac"}),
+        (("preferl", "online", "run", "--algorithm", ""), {"ppo", "sac", "sb3"}),
         (("preferl", "online", "run", "--algorithm."), {"--algorithm.n-steps"}),
         (("preferl", "offline", "run", "--iql.e"), {"--iql.expectile"}),
         (("preferl", "reward", "fit", "--model", "p"), {"pt", "pt-readme"}),

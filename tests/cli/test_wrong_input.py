@@ -36,7 +36,7 @@ OPTIONS = {
     "online run --algorithm.tau 0.1": r"nearest is --algorithm\.tau, with --algorithm sac\.",
     "online run --steps many": "--steps: expected INT, got 'many'",
     "online run --steps": "--steps: expected INT, got none",
-    "online run --algorithm pop": "--algorithm: expected one of ppo, sac, got 'pop'",
+    "online run --algorithm pop": "--algorithm: expected one of ppo, sac, sb3, got 'pop'",
     "online run --model ttransformer": r"nearest is transformer\.",
     "online run --teacher orakle": r"nearest is oracle\.",
     "online run --sampler unniform": r"nearest is uniform\.",

@@ -341,7 +341,7 @@ class TestChecksNoticeFaults:
     def test_options_of_a_kind(self):
         line = "preferl online run --algorithm sac --algorithm."
         assert unknown_words(line + "tau 0.1") == []
-        assert unknown_words(line + "n-steps 1") == ["--algorithm.n-steps"]
+        assert unknown_words(line + "n-epochs 1") == ["--algorithm.n-epochs"]
 
     def test_names(self):
         text = "`preferl.feedback.ScriptedTeacher`, `preferl.feedback.Nobody`, `preferl.nowhere`"

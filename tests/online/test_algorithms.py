@@ -1,14 +1,20 @@
-"""A third algorithm of stable-baselines3 is an entry of a table, not another name for SAC."""
+"""Algorithms of stable-baselines3: a third one is an entry of a table; any is named by class."""
 
 from dataclasses import dataclass
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
-from stable_baselines3 import A2C
+from gymnasium import spaces
+from stable_baselines3 import A2C, TD3
+from stable_baselines3.common.vec_env import DummyVecEnv
 
+from preferl import SB3Config
 from preferl.errors import CheckpointError, ConfigError
 from preferl.online import load_policy, make_environments, save_policy
-from preferl.online.algorithms import build_algorithm
+from preferl.online.algorithms import build_algorithm, normalised
+from preferl.online.checkpoints.run_checkpoint import agent_state
 from preferl.registry import ALGORITHMS
 
 
@@ -49,5 +55,96 @@ def test_it_learns_and_its_policy_comes_back(registered, env, tmp_path):
 
 
 def test_settings_of_none_are_refused(env):
-    with pytest.raises(ConfigError, match="algorithm config: expected one of ppo, sac, got A2C"):
+    with pytest.raises(ConfigError, match="expected one of ppo, sac, sb3, got A2C"):
         build_algorithm(A2CConfig(), env, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "env_id", "settings"),
+    [
+        (TD3, "Pendulum-v1", {"buffer_size": 100, "train_freq": [2, "step"]}),
+        (A2C, "CartPole-v1", {"n_steps": 4, "policy_kwargs": {"ortho_init": False}}),
+    ],
+)
+def test_any_algorithm_learns_and_its_policy_comes_back(kind, env_id, settings, tmp_path):
+    config = SB3Config(f"stable_baselines3:{kind.__name__}", hidden=(8,), settings=settings)
+    env = make_environments(env_id, 2, seed=0)
+    agent = build_algorithm(config, env, seed=0)
+    assert type(agent) is kind
+    assert agent.policy.net_arch == [8]
+    agent.learn(16)
+    save_policy(tmp_path / "policy", agent, config)
+    loaded = load_policy(tmp_path / "policy")
+    seen = env.reset()
+    expected, got = (one.predict(seen, deterministic=True)[0] for one in (agent, loaded))
+    np.testing.assert_array_equal(got, expected)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("sb3_contrib:TQC", "sb3_contrib to be installed.*got none. Run: pip install sb3-contrib"),
+        ("sbx:SAC", "pip install sbx-rl"),
+        ("stable_baselines3:TD4", "module:Name.*TD4"),
+        ("stable_baselines3.common.base_class:BaseAlgorithm", "the class of an algorithm"),
+        ("stable_baselines3.common.save_util:load_from_zip_file", "the class of an algorithm"),
+    ],
+)
+def test_what_is_no_algorithm_is_refused(name, match, env, monkeypatch):
+    if not name.startswith("stable_baselines3"):  # whether it is installed here or not
+        monkeypatch.setattr("preferl.online.algorithms.find_spec", lambda package: None)
+    with pytest.raises(ConfigError, match=match):
+        build_algorithm(SB3Config(name), env, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        (SB3Config("stable_baselines3:A2C", settings={"gama": 1}), "gama. The nearest is gamma."),
+        (SB3Config("stable_baselines3:A2C", settings={"seed": 1}), "seed. It is no part of"),
+        (SB3Config("stable_baselines3:A2C", policy="Tabular"), "policy and settings.*Tabular"),
+        (SB3Config("stable_baselines3:TD3"), "spaces and settings of SB3Config.*Use PPO"),
+    ],
+)
+def test_settings_that_an_algorithm_does_not_take_are_refused(config, match, env):
+    with pytest.raises(ConfigError, match=match):
+        build_algorithm(config, env, seed=0)
+
+
+def test_networks_of_other_libraries_are_not_saved_as_if_they_were_there(env, tmp_path):
+    config = SB3Config("stable_baselines3:A2C")
+    agent = build_algorithm(config, env, seed=0)
+    agent.policy.parameters = lambda: iter(())  # as policies of sbx have none of torch
+    for save in (lambda: save_policy(tmp_path / "p", agent, config), lambda: agent_state(agent)):
+        with pytest.raises(ConfigError, match=r"networks of torch.*got A2C"):
+            save()
+    assert not (tmp_path / "p").exists()
+
+
+class Look(gymnasium.Env[Any, Any]):
+    """Shows an example of a space."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.observation_space = space
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+PICTURE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+
+def test_arrays_alone_are_normalised():
+    parts = {"at": spaces.Box(-9, 9, (2,)), "eye": PICTURE, "room": spaces.Discrete(7)}
+    env = normalised(DummyVecEnv([lambda: Look(spaces.Dict(parts))]))
+    assert (env.norm_obs, env.norm_obs_keys, env.norm_reward) == (True, ["at"], False)
+    assert normalised(DummyVecEnv([lambda: Look(parts["at"])])).norm_obs_keys is None
+    for space in (PICTURE, spaces.Discrete(3), spaces.Dict({"eye": PICTURE})):
+        with pytest.raises(ConfigError, match="normalise_observations: expected observations"):
+            normalised(DummyVecEnv([lambda space=space: Look(space)]))

@@ -1,11 +1,9 @@
 """Settings of online runs: ranges, defaults, JSON, and settings that do not go together."""
 
-import inspect
 import json
 from pathlib import Path
 
 import pytest
-import stable_baselines3
 import yaml
 
 from preferl.configs import from_json, to_json
@@ -96,6 +94,7 @@ def test_labels_need_their_demonstrations(alone):
         ({"initial_steps": 3}, "initial_steps: expected at least 4, got 3"),
         ({"environments": 0}, "environments: expected at least 1, got 0"),
         ({"eval_every": -1}, "eval_every: expected at least 0, got -1"),
+        ({"before": "environment"}, "before: expected one of zero, entropy, got 'environment'"),
         ({"eval_episodes": 0}, "eval_episodes: expected at least 1, got 0"),
     ],
 )
@@ -106,13 +105,6 @@ def test_budgets_that_cannot_be_kept_are_refused_in_words(settings, words):
 
 def test_the_smallest_budget_is_a_step_of_each_environment_per_iteration():
     OnlineConfig(steps=6_002, initial_steps=5_990, iterations=3)
-
-
-def test_algorithms_check_their_settings():
-    with pytest.raises(ConfigError, match="batch_size"):
-        PPOConfig(batch_size=-3)
-    with pytest.raises(ConfigError, match="gamma"):
-        SACConfig(gamma=1.5)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +123,6 @@ def test_algorithms_check_their_settings():
 def test_settings_of_a_data_set_out_of_range(settings, words):
     with pytest.raises(ConfigError, match=words):
         DatasetConfig("Pendulum-v1", **settings)
-
-
-@pytest.mark.parametrize(("name", "config"), [("PPO", PPOConfig()), ("SAC", SACConfig())])
-def test_defaults_are_those_of_stable_baselines3(name, config):
-    theirs = inspect.signature(getattr(stable_baselines3, name)).parameters
-    ours = {field: value for field, value in vars(config).items() if field != "hidden"}
-    assert ours == {field: theirs[field].default for field in ours}
 
 
 @pytest.mark.parametrize(

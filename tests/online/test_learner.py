@@ -66,6 +66,10 @@ class Clock(gym.Env[Any, Any]):
         return np.array([self.resets, self.time], np.float32)
 
 
+class BoxClock(Clock):
+    action_space = spaces.Box(-2, 2, (1,), np.float32)  # type: ignore[assignment]
+
+
 def ppo(env: VecEnv | None = None, **settings: Any) -> PPO:
     env = make_vec_env("CartPole-v1", 2, seed=0) if env is None else env
     given = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0, "policy_kwargs": dict(TINY)}
@@ -93,16 +97,21 @@ def learner(algorithm: BaseAlgorithm, **settings: Any) -> SB3Learner:
 @pytest.mark.parametrize("fraction", [0.0, 0.3])
 @pytest.mark.parametrize("make", [ppo, sac, dqn])
 def test_steps_are_at_most_those_asked_for(
-    make: Any, fraction: float, rng: np.random.Generator
+    make: Any, fraction: float, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = learner(make(), exploration_fraction=fraction)
+    drawn: list[int] = []
+    draw = subject._exploration._draw
+    monkeypatch.setattr(subject._exploration, "_draw", lambda *a: drawn.append(2) or draw(*a))
     left = 32 if make is ppo else 8  # less than a rollout
     asked = recorded = 0
     for steps in rng.integers(1, 45, size=14).tolist():
         asked += steps
         recorded += subject.learn(steps).steps
         assert asked - left < subject.steps <= asked
-    explored = subject.steps - subject.algorithm.num_timesteps
+    explored = sum(drawn)
+    in_rollouts = explored if make is ppo else 0  # of what a replay buffer keeps, none is lost
+    assert subject.algorithm.num_timesteps + in_rollouts == subject.steps
     assert fraction * asked - left < explored <= fraction * asked + 1e-6
     under_way = subject.env.take(unfinished="cut")
     assert recorded + (under_way.steps if under_way else 0) == subject.steps
@@ -232,6 +241,27 @@ def test_paying_the_same_reward_again_changes_nothing(context: int, kind: Any) -
     assert same.all()
 
 
+def test_every_step_of_the_budget_reaches_the_buffer() -> None:
+    """Those of exploring with what the recorded episodes hold, and the reward in use."""
+    algorithm = sac(DummyVecEnv([BoxClock] * 2))
+    subject = learner(algorithm, exploration_fraction=0.2)
+    made = [subject.explore(40)]
+    buffer = algorithm.replay_buffer
+    assert (buffer.size(), algorithm._n_updates) == (20, 0)
+    assert (buffer.rewards == 0).all()
+    reward = Curious(subject.env)
+    subject.set_reward(reward)
+    assert (buffer.rewards[:20] != 0).all()
+    made += [subject.learn(50), subject.learn(50)]
+    assert 2 * buffer.size() == subject.steps == 140
+    under_way = subject.env.take(unfinished="cut")
+    recorded = [(e.observations, e.actions) for e in [*made, under_way] if e is not None]
+    rewards = [reward(o[:, None], a[:, None], np.ones((len(a), 1), bool)) for o, a in recorded]
+    np.testing.assert_allclose(
+        np.sort(np.concatenate(rewards)), np.sort(buffer.rewards[:70].ravel()), atol=1e-5
+    )
+
+
 def test_old_experience_is_paid_the_new_reward() -> None:
     algorithm = sac()
     subject = learner(algorithm)
@@ -334,6 +364,40 @@ def test_exploring_learns_nothing() -> None:
     assert subject.steps == 26 + 30
 
 
+def test_a_bonus_for_new_states_comes_before_the_first_reward() -> None:
+    """As in PEBBLE: the agent learns on it, and keeps its actor when the critic begins again."""
+    algorithm = sac()
+    subject = learner(algorithm, before="entropy", exploration_fraction=0.0)
+    assert subject.explore(100).steps == subject.steps == 100
+    buffer = algorithm.replay_buffer
+    assert algorithm._n_updates > 30
+    assert (buffer.rewards[5:50] > 0).all()
+    actor, critic, updates = *map(frozen, (algorithm.actor, algorithm.critic)), algorithm._n_updates
+    subject.set_reward(Curious(subject.env))
+    assert (np.abs(buffer.rewards[:50]) <= 1).all()
+    online = buffer.rewards.copy()
+    assert algorithm._n_updates == updates + 100
+    assert all(map(torch.equal, algorithm.actor.parameters(), actor))
+    assert not any(map(torch.equal, algorithm.critic.parameters(), critic))
+    subject.set_reward(Curious(subject.env, 3))
+    assert algorithm._n_updates == updates + 100, "only the first reward resets the critic"
+    assert not np.array_equal(online, buffer.rewards)
+    before = algorithm._n_updates
+    subject.explore(20)
+    assert algorithm._n_updates == before, "with a learned reward it explores as ever"
+    assert subject.steps == 120
+
+
+def frozen(network: torch.nn.Module) -> list[torch.Tensor]:
+    return [part.detach().clone() for part in network.parameters()]
+
+
+@pytest.mark.parametrize("make", [ppo, dqn])
+def test_a_bonus_needs_a_critic_to_reset(make: Any) -> None:
+    with pytest.raises(ConfigError, match=r"algorithm: expected an off-policy one.*before=.zero"):
+        learner(make(), before="entropy")
+
+
 class Stop(BaseCallback):
     """Ends a rollout after some steps, politely or not."""
 
@@ -417,6 +481,7 @@ def test_one_seed_one_run() -> None:
         ({"exploration_fraction": 1.1}, "exploration_fraction"),
         ({"random_probability": -1.0}, "random_probability"),
         ({"switch_probability": 2.0}, "switch_probability"),
+        ({"before": "environment"}, "before: expected one of zero, entropy"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], name: str) -> None:

@@ -38,6 +38,13 @@ CONFIGS = {
         oversampling=2,
         pessimism=0.5,
     ),
+    "entropy": replace(
+        TINY,
+        steps=500,
+        before="entropy",
+        normalise_observations=True,
+        algorithm=SACConfig(buffer_size=300, learning_starts=50, batch_size=16, hidden=(8,)),
+    ),
     "gsde": replace(TINY, algorithm=replace(TINY.algorithm, use_sde=True)),
     "b-pref": replace(
         TINY,

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from preferl.online.checkpoints.run_checkpoint import save_run as save_run
     from preferl.online.configs import DatasetConfig as DatasetConfig
     from preferl.online.configs import OnlineConfig as OnlineConfig
-    from preferl.online.configs import PPOConfig as PPOConfig
-    from preferl.online.configs import SACConfig as SACConfig
     from preferl.online.dataset import record_dataset as record_dataset
     from preferl.online.learner import SB3Learner as SB3Learner
     from preferl.online.loop import learn_from_preferences as learn_from_preferences
+    from preferl.online.methods.algorithm_configs import PPOConfig as PPOConfig
+    from preferl.online.methods.algorithm_configs import SACConfig as SACConfig
     from preferl.online.run import run_online as run_online
     from preferl.online.run import train_on_true_reward as train_on_true_reward
     from preferl.online.supervise import launch as launch

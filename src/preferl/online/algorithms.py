@@ -1,9 +1,11 @@
 """Algorithms of stable-baselines3 and environments, built from their settings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Final, final
+from importlib.util import find_spec
+from inspect import isabstract, signature
+from typing import Any, Final, cast, final
 
 import torch
 from gymnasium import spaces
@@ -11,20 +13,27 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 from torch import Tensor, nn
 
 from preferl.envs.checks import Environment
 from preferl.envs.config import EnvSource, VecEnvKind
 from preferl.envs.factory import make_env
-from preferl.errors import ConfigError, require_in, require_one_of
-from preferl.online.configs import AlgorithmConfig
+from preferl.errors import ConfigError, nearest, require_in, require_one_of
+from preferl.online.methods.algorithm_configs import AlgorithmConfig
 from preferl.registry import ALGORITHMS
 from preferl.training.configs import usable_device
-from preferl.trust import safe_children
+from preferl.trust import resolve, safe_children
 
 NATURE_SIDE: Final = 36
 """Pixels on a side that stable-baselines3's network needs (that of Mnih et al. 2015)."""
+
+INSTALLED_AS: Final = {
+    "stable_baselines3": "stable-baselines3",
+    "sb3_contrib": "sb3-contrib",
+    "sbx": "sbx-rl",
+}
+"""Packages of algorithms, and the names under which pip installs them."""
 
 
 def build_algorithm(
@@ -33,27 +42,97 @@ def build_algorithm(
     """An algorithm on an environment, quiet, with a policy that suits its observations.
 
     The config is of a kind that `preferl.registry.ALGORITHMS` has: `hidden` in it are the units of
-    each layer, all else is what the algorithm's constructor takes. SB3 seeds torch and numpy
-    globally. Actions that the algorithm cannot take, and a device that torch lacks, are a
-    `ConfigError`.
+    each layer, `policy` the name of a policy other than the usual one, all else is what the
+    algorithm's constructor takes. SB3 seeds torch and numpy globally. What the algorithm cannot
+    take, such as actions of another kind, and a device that torch lacks, are a `ConfigError`.
     """
     device = usable_device(device)
     settings, seen = asdict(config), env.observation_space
-    hidden = settings.pop("hidden", None)
+    hidden, named = settings.pop("hidden", None), settings.pop("policy", None)
     pictures = picture_policy(seen)
     policy = "MultiInputPolicy" if isinstance(seen, spaces.Dict) else "MlpPolicy"
     policy = policy if pictures is None else "CnnPolicy"
     network = ({} if hidden is None else {"net_arch": list(hidden)}) | (pictures or {})
-    cls: Any = ALGORITHMS.load(ALGORITHMS.name_of(config))
+    make: Any = ALGORITHMS.load(ALGORITHMS.name_of(config))
     try:
-        algorithm: BaseAlgorithm = cls(
-            policy, env, seed=seed, device=device, policy_kwargs=network, **settings
+        algorithm: BaseAlgorithm = make(
+            named or policy, env, seed=seed, device=device, policy_kwargs=network, **settings
         )
-    except AssertionError as error:  # so stable-baselines3 refuses a space
-        expected = "a space that it takes"
-        what = f"actions for {cls.__name__}"
-        raise ConfigError.mismatch(what, expected=expected, got=error, fix="Use PPO.") from error
+    except AssertionError as error:  # so stable-baselines3 refuses a space or a setting
+        expected, what = "what it takes", f"spaces and settings of {type(config).__name__}"
+        fix = "Use PPO, which takes most spaces, or change the setting."
+        raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
     return algorithm
+
+
+def any_algorithm(
+    policy: str,
+    env: VecEnv,
+    *,
+    algorithm: str,
+    settings: Mapping[str, Any],
+    policy_kwargs: Mapping[str, Any],
+    **own: Any,
+) -> BaseAlgorithm:
+    """An algorithm by the name of its class, `module:Class`, with settings of its constructor.
+
+    Args:
+        policy: by name, as the class knows it.
+        env: what it acts in.
+        algorithm: of stable-baselines3, sb3_contrib or sbx.
+        settings: what the class takes, by name; lists become tuples, which text cannot hold.
+        policy_kwargs: of the policy; those in `settings` come on top.
+        **own: what this library sets: `seed` and `device`.
+
+    Raises:
+        ConfigError: a package that is not installed, no class of an algorithm, or settings that it
+            does not take.
+    """
+    cls: Any = algorithm_class(algorithm)
+    given: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()
+    }
+    ours = {"policy", "env", "_init_setup_model", *own}
+    known = [name for name in signature(cls).parameters if name not in ours]
+    for name in given:
+        fix = nearest(name, known) if name not in ours else "It is no part of settings."
+        ConfigError.check(name in known, f"settings of {algorithm}", f"some of {known}", name, fix)
+    network = {**policy_kwargs, **given.pop("policy_kwargs", {})}
+    try:
+        made: BaseAlgorithm = cls(policy, env, policy_kwargs=network, **own, **given)
+    except (ValueError, TypeError) as error:
+        what = f"policy and settings of {algorithm}"
+        raise ConfigError.mismatch(what, expected="what it takes", got=error) from error
+    return made
+
+
+def algorithm_class(name: str) -> type[BaseAlgorithm]:
+    """The algorithm that `module:Class` names, of a package that `preferl.trust` lets pass.
+
+    Raises:
+        ConfigError: a module that may not be imported or is not installed, or no algorithm there.
+
+    >>> algorithm_class("stable_baselines3:TD3").__name__
+    'TD3'
+    """
+    package = name.partition(":")[0].partition(".")[0]
+    if package in INSTALLED_AS and find_spec(package) is None:
+        fix = f"Run: pip install {INSTALLED_AS[package]}"
+        expected = f"{package} to be installed, which has {name}"
+        raise ConfigError.mismatch("algorithm", expected=expected, got="none", fix=fix)
+    found: Any = resolve(name, what="algorithm", source="the algorithm's config")
+    suits = isinstance(found, type) and issubclass(found, BaseAlgorithm) and not isabstract(found)
+    fix = "Name a class such as stable_baselines3:TD3."
+    ConfigError.check(suits, "algorithm", "the class of an algorithm", repr(name), fix)
+    return cast("type[BaseAlgorithm]", found)
+
+
+def require_torch(algorithm: BaseAlgorithm) -> None:
+    """Raise `ConfigError` unless networks are torch's: those of sbx cannot be saved."""
+    held = any(True for _ in algorithm.policy.parameters())
+    expected, got = "networks of torch, which can be saved", f"{type(algorithm).__name__} without"
+    fix = "It can learn in `learn_from_preferences` without checkpoints."
+    ConfigError.check(held, "algorithm", expected, got, fix)
 
 
 def make_environments(
@@ -88,6 +167,24 @@ def make_environments(
         expected, got = f"{count} processes with an environment each", "one that ended"
         fix = 'Guard the script with `if __name__ == "__main__":`, or choose "dummy".'
         raise ConfigError.mismatch("vec_env", expected=expected, got=got, fix=fix) from error
+
+
+def normalised(env: VecEnv) -> VecNormalize:
+    """Environments whose observations an agent sees in running deviations from running means.
+
+    Rewards stay as they are. Of a dictionary, the arrays are normalised, but for pictures.
+
+    Raises:
+        ConfigError: nothing there to normalise.
+    """
+    space = env.observation_space
+    parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+    keys = [key for key, part in parts.items() if isinstance(part, spaces.Box)]
+    keys = [key for key in keys if not is_image_space(parts[key])]
+    expected, fix = "observations that are arrays, and no pictures", "Leave it out."
+    ConfigError.check(keys, "normalise_observations", expected, space, fix)
+    only = keys if isinstance(space, spaces.Dict) else None
+    return VecNormalize(env, norm_reward=False, norm_obs_keys=only)
 
 
 def use_threads(count: int) -> None:

@@ -13,84 +13,18 @@ from preferl.feedback.protocols import Teacher
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.configs import MLPRewardConfig, RewardModelConfig, members_of
+from preferl.online.methods.algorithm_configs import AlgorithmConfig as AlgorithmConfig
+from preferl.online.methods.algorithm_configs import PPOConfig as PPOConfig
+from preferl.online.methods.algorithm_configs import SACConfig as SACConfig
+from preferl.online.methods.algorithm_configs import SB3Config as SB3Config
+from preferl.online.methods.algorithm_configs import require_fields as _require
 from preferl.online.wrappers.feedback_config import QueryConfig
 from preferl.training.configs import RewardTrainerConfig, require_validation
 
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """Proximal policy optimisation (Schulman et al. 2017); defaults are stable-baselines3's.
-
-    Attributes:
-        n_steps: steps of each environment per rollout.
-        batch_size: steps per gradient step.
-        n_epochs: passes over each rollout.
-        learning_rate: of Adam.
-        gamma: discount of future rewards.
-        gae_lambda: trade-off of bias and variance in advantages.
-        clip_range: how far a policy may move per rollout.
-        ent_coef: bonus for randomness.
-        use_sde: state-dependent exploration (Raffin et al. 2021), smooth over steps.
-        sde_sample_freq: steps between new exploration noise; -1 once per rollout.
-        hidden: units of each hidden layer of policy and value function.
-    """
-
-    n_steps: int = 2048
-    batch_size: int = 64
-    n_epochs: int = 10
-    learning_rate: float = 3e-4
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip_range: float = 0.2
-    ent_coef: float = 0.0
-    use_sde: bool = False
-    sde_sample_freq: int = -1
-    hidden: tuple[int, ...] = (64, 64)
-
-    def __post_init__(self) -> None:
-        _require(self, ("n_steps", "n_epochs", "learning_rate", "clip_range"), 1e-12)
-        _require(self, ("batch_size",), 2)  # one alone has no advantage
-        _require(self, ("ent_coef",), 0)
-        _require(self, ("gamma", "gae_lambda"), 0, 1)
-
-
-@dataclass(frozen=True)
-class SACConfig:
-    """Soft actor-critic (Haarnoja et al. 2018); defaults are stable-baselines3's.
-
-    Attributes:
-        buffer_size: steps kept; all are relabelled when the reward changes.
-        learning_starts: random steps before learning.
-        batch_size: steps per gradient step.
-        train_freq: vector steps between updates.
-        gradient_steps: updates each time; -1 as many as steps were taken.
-        learning_rate: of Adam.
-        gamma: discount of future rewards.
-        tau: share of the target network replaced per update.
-        hidden: units of each hidden layer of policy and critics.
-    """
-
-    buffer_size: int = 1_000_000
-    learning_starts: int = 100
-    batch_size: int = 256
-    train_freq: int = 1
-    gradient_steps: int = 1
-    learning_rate: float = 3e-4
-    gamma: float = 0.99
-    tau: float = 0.005
-    hidden: tuple[int, ...] = (256, 256)
-
-    def __post_init__(self) -> None:
-        _require(self, ("buffer_size", "batch_size", "train_freq", "learning_rate"), 1e-12)
-        _require(self, ("learning_starts",), 0)
-        _require(self, ("gradient_steps",), -1)
-        _require(self, ("gamma", "tau"), 0, 1)
-
-
-AlgorithmConfig = PPOConfig | SACConfig
-"""Those of this library; any config that `preferl.registry.ALGORITHMS` has will do."""
-
 Reference = Literal["answers", "experience"]
+
+Before = Literal["zero", "entropy"]
+"""The reward of an online run's steps before the first learned one."""
 
 
 @final
@@ -151,6 +85,13 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         final_queries: whether queries are put after the last learning, too, for a last fit: the
             saved reward then knows what the agent has come to, but the agent has not learned from
             these answers. By default it has learned from every answer.
+        normalise_observations: whether the policy sees observations less their running mean, in
+            running deviations, as `VecNormalize` of stable-baselines3 makes them. The reward model
+            and people see them as they are.
+        before: reward of steps before the first learned one: "zero", while the agent explores and
+            learns nothing, or "entropy", a bonus for new states that it learns on in its
+            `initial_steps`, as in PEBBLE. The first learned reward then resets the critic, so that
+            it needs an off-policy algorithm with one, such as SAC.
         exploration_fraction: share of steps in which a random policy takes over now and then.
         random_probability: of taking over, whenever it is drawn who acts.
         switch_probability: per step, of drawing again who acts.
@@ -191,6 +132,8 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     schedule: ScheduleName = "hyperbolic"
     final_queries: bool = False
     algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
+    normalise_observations: bool = False
+    before: Before = "zero"
     exploration_fraction: float = 0.05
     random_probability: float = 0.5
     switch_probability: float = 0.5
@@ -219,6 +162,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         self._require_budget()
         require_share("validation", self.validation)
         require_one_of("reference", self.reference, Reference)
+        require_one_of("before", self.before, Before)
         members = members_of(self.model)
         blind = self.needs_members and members < 2
         expected = f'"{self.sampler}" with several members, which disagree'
@@ -365,8 +309,3 @@ class DatasetConfig(EnvConfig):
         fix = "It has no training here: leave out medium and replay, or train a policy."
         suits = self.amounts.keys() <= {"random", "expert"}
         ConfigError.check(suits, what, expected, self.mix, fix)
-
-
-def _require(config: object, names: tuple[str, ...], low: float, high: float = inf) -> None:
-    for name in names:
-        require_in(name, getattr(config, name), low, high)

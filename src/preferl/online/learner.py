@@ -11,6 +11,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.vec_env import (
     VecEnv,
@@ -24,16 +25,18 @@ from preferl.aliases import accepts_former_names
 from preferl.data.episodes import Episodes
 from preferl.envs.checks import require_usable
 from preferl.envs.factory import draws, env_factory
-from preferl.errors import ConfigError, require_in
+from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
-from preferl.online.algorithms import build_algorithm, make_environments
+from preferl.online.algorithms import build_algorithm, make_environments, normalised
 from preferl.online.checkpoints.env_state import env_state
 from preferl.online.checkpoints.run_checkpoint import agent_state, restore_agent
-from preferl.online.configs import OnlineConfig, PPOConfig
+from preferl.online.configs import Before, OnlineConfig, PPOConfig
 from preferl.online.diagnostics import RolloutHooks, SinkWriter
+from preferl.online.methods.pretraining import fill_replay, require_critic, reset_critic
 from preferl.online.rollouts import learn_within, listed
 from preferl.online.wrappers.exploration import ExplorationPolicy, explore, require_reset
+from preferl.online.wrappers.feedback_config import BeforeFirstReward
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv, RecordsStates
 from preferl.online.wrappers.recording import zeros_of
 from preferl.online.wrappers.replay import relabel_replay, replay_of, require_relabelling
@@ -73,6 +76,8 @@ class SB3Learner:
     - Steps are environment steps, exploration included, and never more than were asked for. A call
       leaves what is less than a rollout to the next one; the last rollout of the run shrinks to
       fit, and so does one that is longer than a call (`learn_within`).
+    - Steps of exploration reach the replay buffer of an off-policy algorithm, which learns from
+      them later (`fill_replay`).
     - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
       environments are reset before the algorithm acts again.
 
@@ -80,7 +85,10 @@ class SB3Learner:
         algorithm: on- or off-policy, with its environment set.
         total_steps: environment steps of the whole run, at which schedules end.
         exploration_fraction: share of each call's steps in which a random policy takes over now
-            and then and nothing is learned. .05 shows a few unusual clips per round.
+            and then, while nothing is learned. .05 shows a few unusual clips per round.
+        before: the reward before the first learned one: "zero", or "entropy", a bonus for new
+            states (`StateEntropyBonus`) on which `explore` learns until then, as in PEBBLE. When
+            the learned one comes, the critic is reset (`reset_critic`).
         random_probability, switch_probability: see `ExplorationPolicy`.
         rng: for exploration; the algorithm has its own `seed`.
         states: record `info["state"]` of each step, see `RecordsStates`.
@@ -88,7 +96,8 @@ class SB3Learner:
 
     Raises:
         ConfigError: a number out of its range, no environment, one that has a learned reward
-            already or normalises further inside, or a replay buffer that cannot be relabelled.
+            already or normalises further inside, a replay buffer that cannot be relabelled, or
+            `before="entropy"` where there is no critic to reset.
     """
 
     def __init__(
@@ -97,6 +106,7 @@ class SB3Learner:
         *,
         total_steps: int,
         exploration_fraction: float = 0.05,
+        before: Before = "zero",
         random_probability: float = 0.5,
         switch_probability: float = 0.5,
         rng: np.random.Generator,
@@ -106,11 +116,14 @@ class SB3Learner:
     ) -> None:
         require_in("total_steps", total_steps, 1, float("inf"))
         require_in("exploration_fraction", exploration_fraction, 0.0, 1.0)
+        require_one_of("before", before, Before)
+        if before == "entropy":
+            require_critic(algorithm)
         if (buffer := replay_of(algorithm)) is not None:
             require_relabelling(buffer)
-        self.algorithm, self.env = algorithm, _installed(algorithm, states)
+        self.algorithm, self.env = algorithm, _installed(algorithm, states, before)
         self.total_steps, self.progress_bar = total_steps, progress_bar
-        self.exploration_fraction = exploration_fraction
+        self.exploration_fraction, self.before = exploration_fraction, before
         self._exploration = ExplorationPolicy(
             algorithm, algorithm.action_space, rng, random_probability, switch_probability
         )
@@ -149,10 +162,14 @@ class SB3Learner:
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` as while exploring, in whole vector steps; learn nothing.
 
-        All episodes of the call are returned; the last are cut, since environments are reset next.
+        With `before="entropy"` and no learned reward yet, the algorithm learns on the bonus
+        instead. All episodes of the call are returned; the last are cut.
         """
         with self._asking(steps):
-            self._explore(steps)
+            if self.before == "entropy" and self.env.learned_reward is None:
+                self._improve(self._asked - self.steps)
+            else:
+                self._explore(steps)
         return self._taken(cut=True)
 
     def report_to(self, sink: MetricSink) -> None:
@@ -167,15 +184,19 @@ class SB3Learner:
         """Learn on `reward` from now on, and relabel a replay buffer.
 
         A plain function of observations and actions will do. Call it between calls of `learn`, so
-        that no rollout mixes two rewards.
+        that no rollout mixes two rewards. The first one after `before="entropy"` resets the critic,
+        which then learns from the relabelled buffer.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
         """
+        first = self.env.learned_reward is None
         self.env.set_reward(reward)
         buffer, learned = replay_of(self.algorithm), self.env.learned_reward
         if buffer is not None and learned is not None:
             relabel_replay(buffer, learned)
+        if first and self.before == "entropy":
+            reset_critic(self.algorithm)
 
     def snapshot(self) -> dict[str, Any]:
         """The state of agent and environments between two calls, for `restore`."""
@@ -216,15 +237,17 @@ class SB3Learner:
 
     def _explore(self, steps: float) -> None:
         self._unexplored += steps
-        env = _environment(self.algorithm)
+        env, agent = _environment(self.algorithm), self.algorithm
         left = max(0, self._asked - self.steps)
         vector_steps = int((min(self._unexplored, left) + 1e-9) // env.num_envs)
 
         def count() -> None:
             self._unexplored -= env.num_envs
 
-        if vector_steps > 0:
-            explore(self.algorithm, env, self._exploration, vector_steps, on_step=count)
+        if vector_steps > 0 and isinstance(agent, OffPolicyAlgorithm):
+            fill_replay(agent, env, self._exploration, vector_steps, on_step=count)
+        elif vector_steps > 0:
+            explore(agent, env, self._exploration, vector_steps, on_step=count)
 
     def _improve(self, steps: int) -> None:
         if steps <= 0:
@@ -275,7 +298,7 @@ def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float])
             setattr(algorithm, name, _WholeRunSchedule(schedule, remaining))
 
 
-def _installed(algorithm: BaseAlgorithm, states: bool) -> FeedbackVecEnv:
+def _installed(algorithm: BaseAlgorithm, states: bool, before: Before) -> FeedbackVecEnv:
     """Wrap the environment, inside of the outermost wrappers that change what the policy sees."""
     top = _environment(algorithm)
     if is_vecenv_wrapped(top, FeedbackVecEnv):
@@ -292,7 +315,7 @@ def _installed(algorithm: BaseAlgorithm, states: bool) -> FeedbackVecEnv:
             "algorithm: VecNormalize is inside of other wrappers, where it would pass the "
             "environment's own reward to the algorithm. Put VecNormalize outermost."
         )
-    env = FeedbackVecEnv(inner, record=True, states=states)
+    env = FeedbackVecEnv(inner, record=True, states=states, before=BeforeFirstReward(before))
     if outer is not None:
         outer.venv = env
     algorithm.set_env(env if outer is None else top)
@@ -328,10 +351,12 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
         make = partial(make, render_mode="rgb_array")
     count, seed, kind = config.environments, config.seed, config.vec_env
     env = make_environments(make, count, seed=seed, wrap=wrap, vec_env=kind)
+    env = normalised(env) if config.normalise_observations else env
     return SB3Learner(
         build_algorithm(config.algorithm, env, seed=config.seed, device=config.device),
         total_steps=config.steps,
         exploration_fraction=config.exploration_fraction,
+        before=config.before,
         random_probability=config.random_probability,
         switch_probability=config.switch_probability,
         rng=rng,

@@ -28,7 +28,7 @@ from preferl.feedback.protocols import Feedback, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
 from preferl.online.acting import record
-from preferl.online.algorithms import build_algorithm, make_environments
+from preferl.online.algorithms import build_algorithm, make_environments, normalised
 from preferl.online.checkpoints.policy_folder import save_policy
 from preferl.online.configs import EvaluationConfig, OnlineConfig
 from preferl.online.evaluations import OnEvaluation
@@ -225,6 +225,7 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
     """
     make, copies = env_factory(config), config.environments
     env = make_environments(make, copies, seed=config.seed, vec_env=config.vec_env)
+    env = normalised(env) if config.normalise_observations else env
     with closing(env):
         algorithm = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
         learn_within(algorithm, config.steps)

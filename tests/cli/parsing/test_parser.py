@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.command_line import run
+from preferl import SB3Config
 from preferl.cli.annotate import InviteConfig
 from preferl.cli.data_record import DataRecordConfig
 from preferl.cli.main import COMMANDS, Command
@@ -29,6 +30,23 @@ def test_options_change_what_names_choose():
     assert config.run.algorithm == SACConfig(tau=0.1)
     assert config.run.model == MLPRewardConfig(members=3)
     assert online("--algorithm.n_steps=64").run.algorithm == PPOConfig(n_steps=64)
+
+
+def test_algorithms_have_the_settings_of_stable_baselines3():
+    words = "--algorithm sac --algorithm.ent-coef auto_0.1 --algorithm.target-entropy -3.5"
+    sac = online(*words.split(), "--algorithm.use-sde", "--algorithm.n-steps", "3").run.algorithm
+    assert sac == SACConfig(ent_coef="auto_0.1", target_entropy=-3.5, use_sde=True, n_steps=3)
+    assert online("--algorithm", "sac", "--algorithm.ent-coef", "0.2").run.algorithm.ent_coef == 0.2
+    ppo = online("--algorithm.clip-range-vf", "0.3", "--algorithm.no-normalize-advantage").run
+    assert ppo.algorithm == PPOConfig(clip_range_vf=0.3, normalize_advantage=False)
+
+
+def test_any_algorithm_has_settings_by_name():
+    words = ["--algorithm", "sb3", "--algorithm.algorithm", "sb3_contrib:TQC"]
+    words += ["--algorithm.settings", "{tau: 0.1, train_freq: [2, step]}"]
+    config = online(*words, "--algorithm.hidden", "8", "8").run.algorithm
+    settings = {"tau": 0.1, "train_freq": [2, "step"]}
+    assert config == SB3Config("sb3_contrib:TQC", hidden=(8, 8), settings=settings)
 
 
 def test_the_last_of_repeated_options_counts():
@@ -65,7 +83,7 @@ def test_what_has_to_be_given():
         ("--n-steps 256", "The nearest is --algorithm.n-steps."),
         ("--epochs=4", "--epochs: .*The nearest is --trainer.epochs."),
         ("--algorithm.tau 0.1", "The nearest is --algorithm.tau, with --algorithm sac."),
-        ("--algorithm sac --algorithm.n-steps 9", "--algorithm.n-steps, with --algorithm ppo."),
+        ("--algorithm sac --algorithm.n-epochs 9", "--algorithm.n-epochs, with --algorithm ppo."),
         ("--model lstm --model.membres 3", "The nearest is --model.members, with --model mlp."),
         ("--no-judge.oracel", "The nearest is --judge.oracle."),
         ("--xyzzy", "--help shows all of them."),

@@ -6,10 +6,13 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
-from preferl.data.windows import History
+from preferl.data.windows import History, window_indices
 from preferl.errors import ConfigError, SpaceError
+from preferl.models import MLPReward, MLPRewardConfig
+from preferl.online.wrappers import replay
 from preferl.online.wrappers.replay import relabel_replay
 from preferl.shapes import leaves, take
+from preferl.training import RewardFunction
 
 FLAT = spaces.Box(-9, 9, (3,), np.float32)
 DICT = spaces.Dict({"at": spaces.Box(-9, 9, (2,), np.float32), "room": spaces.Discrete(7)})
@@ -108,6 +111,28 @@ def test_equals_a_loop_over_steps(
     # Scaling an action to [-1, 1] and back rounds in single precision.
     np.testing.assert_allclose(got, by_hand(happened, reward, 10), rtol=0, atol=1e-4)
     assert (buffer.rewards[buffer.size() :] == 0).all()
+
+
+@pytest.mark.parametrize("steps", [5, 17])
+def test_a_reward_without_context_gets_steps_in_order_to_the_last_bit(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it would get them in windows of one step, in the same batches."""
+    monkeypatch.setattr(replay, "window_indices", None)  # nothing is to call it
+    buffer = ReplayBuffer(20, FLAT, MOVE, "cpu", 2)
+    fill(buffer, lived(FLAT, MOVE, steps, 2))
+    reward = RewardFunction(MLPReward(FLAT, MOVE, MLPRewardConfig(members=3), seed=0))
+    relabel_replay(buffer, reward, chunk=7)
+    ring = (np.arange(buffer.size()) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
+    starts = np.zeros(2 * len(ring), int)  # whatever: a window of one step is that step
+    low, high = MOVE.low, MOVE.high
+    for first in range(0, len(starts), 7):
+        which = np.arange(first, min(first + 7, len(starts)))
+        windows, mask = window_indices(starts, 1, which)
+        where = ring[windows % len(ring)], windows // len(ring)
+        actions = low + 0.5 * (buffer.actions[where] + 1.0) * (high - low)
+        expected = reward(buffer.observations[where], actions, mask)
+        np.testing.assert_array_equal(buffer.rewards[where][:, 0], expected)
 
 
 def test_a_window_does_not_reach_across_the_seam() -> None:

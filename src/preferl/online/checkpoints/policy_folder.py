@@ -18,7 +18,7 @@ from preferl.errors import DataError
 from preferl.evaluation.policies import NormalisedPolicy, on_raw_observations
 from preferl.models.configs import dense
 from preferl.models.folder import POLICY, require_numbers, require_state
-from preferl.online.algorithms import build_algorithm
+from preferl.online.algorithms import build_algorithm, require_torch
 from preferl.online.configs import AlgorithmConfig
 from preferl.reading import reading
 from preferl.registry import ALGORITHMS
@@ -108,10 +108,12 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
     environment has a `VecNormalize`. An older policy at `path` is replaced.
 
     Raises:
+        ConfigError: networks that are not torch's.
         SpaceError: statistics of other observations than the policy's.
         StorageError: the folder cannot be written to, or holds something else than a policy,
             which would be lost.
     """
+    require_torch(algorithm)
     acting, settings, statistics = on_raw_observations(algorithm), None, None
     if isinstance(acting, NormalisedPolicy):
         settings, statistics = _normalisation(acting.normaliser)
@@ -153,7 +155,7 @@ def load_policy(
     with POLICY.reading(path):
         kind = ALGORITHMS.named(saved.about, source=f"{path}", trust=trust)
         config = from_json(kind, saved.about["config"])
-        require_numbers(dense(getattr(config, "hidden", ())), saved.numbers)
+        require_numbers(dense(getattr(config, "hidden", None) or ()), saved.numbers)
         around: VecEnv = spaces_alone(*saved.spaces) if env is None else env
         if (normal := saved.about.get("normalisation")) is not None:  # older folders have none
             statistics = safetensors.numpy.load_file(path / STATISTICS)

@@ -18,6 +18,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.errors import CheckpointError, ConfigError
 from preferl.models.folder import require_finite, require_state
+from preferl.online.algorithms import require_torch
 from preferl.online.checkpoints.env_state import (
     env_state,
     layers,
@@ -146,8 +147,10 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
 def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
     """Networks, optimisers, counters, noise and replay buffer of an algorithm between two rollouts.
 
-    A rollout buffer is empty then and left out; so is what only the logger knows.
+    A rollout buffer is empty then and left out; so is what only the logger knows. Networks that are
+    not torch's are a `ConfigError`.
     """
+    require_torch(algorithm)
     _, variables = algorithm._get_torch_save_params()
     return {
         "parameters": algorithm.get_parameters(),

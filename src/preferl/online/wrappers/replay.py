@@ -103,8 +103,9 @@ def relabel_replay(
     """Relabel an SB3 buffer in place.
 
     Windows of a reward with context follow time, not the position in the ring: they end where
-    episodes begin and where the oldest step meets the newest. What SB3 changes on the way in is
-    undone first: Box actions are stored in [-1, 1], images with channels first.
+    episodes begin and where the oldest step meets the newest. A reward without context gets steps
+    in order, and no windows are made. What SB3 changes on the way in is undone first: Box actions
+    are stored in [-1, 1], images with channels first.
 
     Args:
         buffer: plain or of dictionaries, full or not.
@@ -125,10 +126,13 @@ def relabel_replay(
         reward = for_spaces(reward, buffer.observation_space, buffer.action_space)
     require_spaces_held(buffer, reward.observation_space, reward.action_space)
     ring = (np.arange(size) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
-    starts = _starts(buffer.dones[ring] > 0)  # [V * size], one environment after another
-    for first in range(0, len(starts), chunk):
-        steps = np.arange(first, min(first + chunk, len(starts)))
-        windows, mask = window_indices(starts, reward.context, steps)  # [B, H]
+    total = size * buffer.n_envs  # one environment after another
+    starts = _starts(buffer.dones[ring] > 0) if reward.context > 1 else None  # [V * size]
+    for first in range(0, total, chunk):
+        steps: IntArray = np.arange(first, min(first + chunk, total))
+        windows, mask = steps[:, None], np.ones((len(steps), 1), bool)  # [B, 1]
+        if starts is not None:
+            windows, mask = window_indices(starts, reward.context, steps)  # [B, H]
         where = ring[windows % size], windows // size
         buffer.rewards[ring[steps % size], steps // size] = reward(
             _observations(buffer, reward.observation_space, where),

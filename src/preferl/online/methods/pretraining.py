@@ -1,0 +1,102 @@
+"""What an agent with a replay buffer does before its first learned reward, and when that comes.
+
+Lee et al., "PEBBLE: Feedback-Efficient Interactive RL" (2021), section 4.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
+from torch import nn
+
+from preferl.errors import ConfigError
+from preferl.evaluation.policies import Policy
+from preferl.evaluation.rollout import rollout
+from preferl.online.wrappers.exploration import require_reset
+
+
+def fill_replay(
+    algorithm: OffPolicyAlgorithm,
+    env: VecEnv,
+    policy: Policy,
+    vector_steps: int,
+    *,
+    on_step: Callable[[], None] = lambda: None,
+) -> None:
+    """Let a policy act in the place of an agent, and store its steps in the agent's replay buffer.
+
+    The agent learns nothing meanwhile. The steps count as its own (`num_timesteps`), so that it
+    does not make as many random ones again before it learns (`learning_starts`). They have the
+    rewards that the environments give; `relabel_replay` changes these with all others.
+
+    Args:
+        algorithm: goes on from where it was, or from a reset, and begins with a reset next.
+        env: the algorithm's own, `algorithm.get_env()`.
+        policy: acts on what that shows, as the agent does.
+        vector_steps: of all environments together.
+        on_step: called after each of them.
+    """
+    agent: Any = algorithm  # annotations there are narrower than what it keeps
+    if agent._last_obs is None:
+        agent._last_obs = env.reset()
+        if agent._vec_normalize_env is not None:
+            agent._last_original_obs = agent._vec_normalize_env.get_original_obs()
+    scaled = isinstance(agent.action_space, spaces.Box)
+    try:
+        for step in islice(rollout(policy, env, observations=agent._last_obs), vector_steps):
+            stored = agent.policy.scale_action(step.actions) if scaled else step.actions
+            outcome = step.following, step.rewards, step.dones, step.infos
+            agent._store_transition(agent.replay_buffer, stored, *outcome)
+            agent.num_timesteps += env.num_envs
+            on_step()
+    finally:
+        require_reset(agent)
+
+
+def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
+    """Let an agent forget the values of a former reward, and learn those of its replay buffer.
+
+    Weights of the critic are drawn anew, its target is a copy, and its optimiser begins again. Then
+    `updates` train it, while the actor stays as it is: it would follow values that are noise.
+    PEBBLE trains the actor as well. Relabel the buffer first; an empty one trains nothing.
+
+    Raises:
+        ConfigError: an algorithm that is not off-policy, or has no critic beside an actor.
+    """
+    agent: Any = require_critic(algorithm)
+    kept = set(agent.actor.modules())  # the two may share what sees
+    for layer in agent.critic.modules():
+        if layer not in kept and callable(forget := getattr(layer, "reset_parameters", None)):
+            forget()
+    agent.critic_target.load_state_dict(agent.critic.state_dict())
+    agent.critic.optimizer.state.clear()
+    if not (updates and agent.replay_buffer.size()):
+        return
+    if not vars(agent).get("_logger"):  # before its first `learn`
+        agent._logger = Logger(folder=None, output_formats=[])
+    learned = [part for part in agent.actor.parameters() if part.requires_grad]
+    try:
+        for part in learned:
+            part.requires_grad = False
+        agent.actor.optimizer.zero_grad()  # without gradients, its steps change nothing
+        agent.train(gradient_steps=updates, batch_size=agent.batch_size)
+    finally:
+        for part in learned:
+            part.requires_grad = True
+
+
+def require_critic(algorithm: BaseAlgorithm) -> BaseAlgorithm:
+    """Return an algorithm whose critic can be reset, or raise `ConfigError`."""
+    parts = (getattr(algorithm, name, None) for name in ("actor", "critic", "critic_target"))
+    suits = isinstance(algorithm, OffPolicyAlgorithm) and all(
+        isinstance(part, nn.Module) for part in parts
+    )
+    expected = "an off-policy one with an actor and a critic, such as SAC or TD3"
+    fix = 'Take one of those, or before="zero".'
+    ConfigError.check(suits, "algorithm", expected, type(algorithm).__name__, fix)
+    return algorithm

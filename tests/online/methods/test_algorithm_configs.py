@@ -1,0 +1,85 @@
+"""Settings of algorithms: their ranges, and defaults as stable-baselines3 has them."""
+
+import inspect
+import json
+
+import pytest
+import stable_baselines3
+
+from preferl import SB3Config
+from preferl.configs import from_json, to_json
+from preferl.errors import ConfigError
+from preferl.online import OnlineConfig, PPOConfig, SACConfig
+from preferl.online.algorithms import build_algorithm, make_environments
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "match"),
+    [
+        (PPOConfig, {"batch_size": -3}, "batch_size"),
+        (PPOConfig, {"batch_size": 1}, "batch_size"),
+        (PPOConfig, {"clip_range_vf": 0.0}, "clip_range_vf"),
+        (PPOConfig, {"target_kl": -1.0}, "target_kl"),
+        (PPOConfig, {"max_grad_norm": 0.0}, "max_grad_norm"),
+        (PPOConfig, {"vf_coef": -0.1}, "vf_coef"),
+        (PPOConfig, {"sde_sample_freq": -2}, "sde_sample_freq"),
+        (SACConfig, {"gamma": 1.5}, "gamma"),
+        (SACConfig, {"n_steps": 0}, "n_steps"),
+        (SACConfig, {"target_update_interval": 0}, "target_update_interval"),
+        (SACConfig, {"ent_coef": "automatic"}, "ent_coef: expected .*\"auto_\".*got 'automatic'"),
+        (SACConfig, {"ent_coef": "auto_-1"}, "ent_coef"),
+        (SACConfig, {"ent_coef": "auto_x"}, "ent_coef"),
+        (SACConfig, {"ent_coef": -0.1}, "ent_coef"),
+        (SACConfig, {"target_entropy": "low"}, "target_entropy: expected a number, or .auto."),
+        (SB3Config, {"algorithm": "TD3"}, "module:Class, such as sb3_contrib:TQC, got 'TD3'"),
+        (SB3Config, {"algorithm": "os:system"}, "--trust os"),
+        (SB3Config, {"algorithm": "a:b:c"}, "module:Name"),
+    ],
+)
+def test_settings_out_of_range(config, settings, match):
+    with pytest.raises(ConfigError, match=match):
+        config(**settings)
+
+
+def test_a_single_step_needs_no_normalised_advantage():
+    PPOConfig(batch_size=1, normalize_advantage=False)
+
+
+@pytest.mark.parametrize(("name", "config"), [("PPO", PPOConfig()), ("SAC", SACConfig())])
+def test_defaults_are_those_of_stable_baselines3(name, config):
+    theirs = inspect.signature(getattr(stable_baselines3, name)).parameters
+    ours = {field: value for field, value in vars(config).items() if field != "hidden"}
+    assert ours == {field: theirs[field].default for field in ours}
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        SACConfig(ent_coef="auto_0.1", target_entropy=-3.5, use_sde=True, n_steps=3),
+        SACConfig(ent_coef=0.2),
+        PPOConfig(clip_range_vf=0.3, target_kl=0.02, normalize_advantage=False),
+        SB3Config("sb3_contrib:TQC", hidden=(8, 8), settings={"train_freq": [2, "step"]}),
+    ],
+)
+def test_settings_survive_json(algorithm):
+    config = OnlineConfig(algorithm=algorithm)
+    assert from_json(OnlineConfig, json.loads(json.dumps(to_json(config)))) == config
+
+
+def test_settings_reach_the_algorithm():
+    env = make_environments("Pendulum-v1", 2, seed=0)
+    more = {"target_update_interval": 2, "sde_sample_freq": 4, "use_sde_at_warmup": True}
+    sac = build_algorithm(
+        SACConfig(50, ent_coef="auto_0.1", target_entropy=-3, use_sde=True, n_steps=3, **more),
+        *(env,),
+        seed=0,
+    )
+    assert sac.log_ent_coef.exp().item() == pytest.approx(0.1)
+    assert (sac.target_entropy, sac.replay_buffer.n_steps, sac.use_sde) == (-3, 3, True)
+    assert {name: getattr(sac, name) for name in more} == more
+    more = {"clip_range_vf": 0.3, "vf_coef": 0.7, "max_grad_norm": 0.4, "target_kl": 0.02}
+    ppo = build_algorithm(PPOConfig(8, 16, normalize_advantage=False, **more), env, seed=0)
+    assert not ppo.normalize_advantage
+    assert ppo.clip_range_vf(1.0) == 0.3
+    assert (ppo.vf_coef, ppo.max_grad_norm, ppo.target_kl) == (0.7, 0.4, 0.02)
+    env.close()

@@ -1,0 +1,202 @@
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import DQN, PPO, SAC, TD3
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from torch import nn
+
+from preferl.errors import ConfigError
+from preferl.online.methods.pretraining import fill_replay, reset_critic
+from preferl.online.wrappers.exploration import ExplorationPolicy
+
+LENGTH = 7
+
+
+class Clock(gym.Env[Any, Any]):
+    """Shows how many resets and steps there were; every second episode ends by a time limit."""
+
+    observation_space: spaces.Space[Any] = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
+
+    def __init__(self) -> None:
+        self.resets = 0
+        self.actions: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.resets += 1
+        self.time = 0
+        return self._look(), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        self.actions.append(action)
+        over, limit = self.time == LENGTH, self.resets % 2 == 0
+        return self._look(), float(self.time), over and not limit, over and limit, {}
+
+    def _look(self) -> Any:
+        return np.array([self.resets, self.time], np.float32)
+
+
+class DictClock(Clock):
+    observation_space = spaces.Dict(
+        {"time": spaces.Discrete(LENGTH + 1), "resets": spaces.Box(-np.inf, np.inf, (1,))}
+    )
+
+    def _look(self) -> Any:
+        return {"time": self.time, "resets": np.array([self.resets], np.float32)}
+
+
+def agent(env: Any, kind: Any = SAC, **settings: Any) -> Any:
+    given = {"learning_starts": 0, "buffer_size": 400, "batch_size": 16, "seed": 0}
+    policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
+    network = {"net_arch": [8], **settings.pop("policy_kwargs", {})}
+    return kind(policy, env, policy_kwargs=network, **(given | settings), device="cpu")
+
+
+def filled(env: Any, vector_steps: int, **settings: Any) -> Any:
+    subject = agent(env, **settings)
+    random = ExplorationPolicy(subject, subject.action_space, np.random.default_rng(0), 0.5)
+    fill_replay(subject, subject.get_env(), random, vector_steps)
+    return subject
+
+
+def test_steps_reach_the_buffer_as_they_were():
+    env = DummyVecEnv([Clock] * 4)
+    subject = filled(env, 10)
+    buffer = subject.replay_buffer
+    assert (buffer.size(), buffer.pos, subject.num_timesteps) == (10, 10, 40)
+    seen, after = buffer.observations[:10], buffer.next_observations[:10]
+    np.testing.assert_array_equal(seen[:, 0, 1], [0, 1, 2, 3, 4, 5, 6, 0, 1, 2])
+    # The last observation of an episode, not the first one of the next.
+    np.testing.assert_array_equal(after, seen + np.float32([0, 1]))
+    np.testing.assert_array_equal(buffer.rewards[:10], after[..., 1])
+    over = np.zeros((10, 4))
+    over[6] = 1
+    over[9] = 1  # the agent begins with a reset
+    np.testing.assert_array_equal(buffer.dones[:10], over)
+    over[6] = 0  # the first episodes terminated
+    np.testing.assert_array_equal(buffer.timeouts[:10], over)
+    made = np.array([one.actions for one in env.envs]).swapaxes(0, 1)  # [T, V, A]
+    stored = [subject.policy.unscale_action(row) for row in buffer.actions[:10]]
+    np.testing.assert_allclose(stored, made, atol=1e-5)
+
+
+def test_episodes_that_a_time_limit_ended_are_marked():
+    subject = filled(DummyVecEnv([Clock]), 3 * LENGTH)
+    buffer = subject.replay_buffer
+    last = np.arange(LENGTH - 1, 3 * LENGTH, LENGTH)
+    assert buffer.dones[last].ravel().tolist() == [1, 1, 1]
+    assert buffer.timeouts[last].ravel().tolist() == [0, 1, 0]
+
+
+def test_it_goes_on_where_the_agent_was():
+    subject = agent(DummyVecEnv([Clock]))
+    subject.learn(4)
+    random = ExplorationPolicy(subject, subject.action_space, np.random.default_rng(0))
+    fill_replay(subject, subject.get_env(), random, 2)
+    assert subject.replay_buffer.observations[:6, 0, 1].tolist() == [0, 1, 2, 3, 4, 5]
+    assert subject.replay_buffer.dones[:6, 0].tolist() == [0, 0, 0, 0, 0, 1]
+    subject.learn(3, reset_num_timesteps=False)
+    assert subject.replay_buffer.observations[6:9, 0].tolist() == [[2, 0], [2, 1], [2, 2]]
+
+
+def test_normalised_observations_are_stored_as_the_environment_gave_them():
+    subject = filled(VecNormalize(DummyVecEnv([Clock] * 2)), 2 * LENGTH)
+    buffer = subject.replay_buffer
+    time = np.tile(np.arange(LENGTH), 2)
+    for v in range(2):
+        np.testing.assert_array_equal(buffer.observations[: 2 * LENGTH, v, 1], time)
+        np.testing.assert_allclose(
+            buffer.next_observations[: 2 * LENGTH, v, 1], time + 1, rtol=1e-4
+        )
+        np.testing.assert_array_equal(buffer.rewards[: 2 * LENGTH, v], time + 1)
+
+
+def test_dictionaries_are_stored():
+    subject = filled(DummyVecEnv([DictClock] * 2), LENGTH + 2)
+    seen = subject.replay_buffer.observations
+    after = subject.replay_buffer.next_observations
+    assert seen["time"][: LENGTH + 2, 1].ravel().tolist() == [0, 1, 2, 3, 4, 5, 6, 0, 1]
+    assert after["time"][: LENGTH + 2, 1].ravel().tolist() == [1, 2, 3, 4, 5, 6, 7, 1, 2]
+    assert after["resets"][: LENGTH + 2, 1].ravel().tolist() == [1] * LENGTH + [2, 2]
+
+
+def test_random_steps_are_not_made_again():
+    subject = filled(DummyVecEnv([Clock] * 2), 20, learning_starts=40)
+    subject.learn(4, reset_num_timesteps=False)
+    assert subject._n_updates > 0
+
+
+def weights(network: nn.Module) -> list[torch.Tensor]:
+    return [part.detach().clone() for part in network.parameters()]
+
+
+def same(network: nn.Module, before: list[torch.Tensor]) -> bool:
+    return all(map(torch.equal, network.parameters(), before))
+
+
+@pytest.mark.parametrize("kind", [SAC, TD3])
+def test_the_critic_alone_is_reset(kind):
+    subject = agent(DummyVecEnv([Clock] * 2), kind)
+    subject.learn(60)
+    actor, critic = weights(subject.actor), weights(subject.critic)
+    reset_critic(subject, updates=0)
+    assert same(subject.actor, actor)
+    assert not any(
+        torch.equal(new, old) for new, old in zip(subject.critic.parameters(), critic, strict=True)
+    )
+    assert same(subject.critic_target, weights(subject.critic))
+    assert not subject.critic.optimizer.state
+
+
+@pytest.mark.parametrize("kind", [SAC, TD3])
+def test_updates_teach_the_critic_the_rewards_of_the_buffer(kind):
+    subject = filled(DummyVecEnv([Clock]), 50, kind=kind, gamma=0.0, learning_rate=0.02)
+    subject.replay_buffer.rewards[:] = 5.0
+    actor, updates = weights(subject.actor), subject._n_updates
+    reset_critic(subject, updates=200)
+    assert same(subject.actor, actor)
+    assert subject._n_updates == updates + 200
+    sample = subject.replay_buffer.sample(50)
+    for values in subject.critic(sample.observations, sample.actions):
+        assert (values - 5).abs().mean() < 0.5
+    subject.learn(20, reset_num_timesteps=False)
+    assert not same(subject.actor, actor), "it learns again"
+
+
+class Seeing(FlattenExtractor):
+    """What sees has weights of its own."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space)
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.layer(super().forward(observations))
+
+
+def test_what_actor_and_critic_share_stays():
+    shared = {"features_extractor_class": Seeing, "share_features_extractor": True}
+    subject = filled(DummyVecEnv([Clock]), 20, policy_kwargs=shared)
+    assert subject.critic.features_extractor is subject.actor.features_extractor
+    actor = weights(subject.actor)
+    reset_critic(subject, updates=3)
+    assert same(subject.actor, actor)
+
+
+def test_nothing_is_learned_from_an_empty_buffer():
+    subject = agent(DummyVecEnv([Clock]))
+    reset_critic(subject)
+    assert subject._n_updates == 0
+
+
+def test_algorithms_without_a_critic_are_refused():
+    with pytest.raises(ConfigError, match=r"off-policy one with an actor and a critic.*got PPO"):
+        reset_critic(PPO("MlpPolicy", "Pendulum-v1", n_steps=8, batch_size=8, device="cpu"))
+    with pytest.raises(ConfigError, match="got DQN"):
+        reset_critic(DQN("MlpPolicy", "CartPole-v1", buffer_size=8, device="cpu"))
