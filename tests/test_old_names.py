@@ -9,6 +9,7 @@ from preferl.configs import from_json, to_json
 from preferl.errors import CheckpointError, ConfigError
 from preferl.offline import DTConfig, OfflineConfig, PixelEncoderConfig
 from preferl.online import FeedbackConfig, OnlineConfig, learn_from_preferences
+from preferl.online.loop import FORMAT
 from preferl.online.service.service_config import ServiceConfig
 from preferl.training.checkpoint_folder import write_checkpoint
 
@@ -57,5 +58,7 @@ def test_the_pixel_encoder_by_its_old_name() -> None:
 
 def test_unfinished_checkpoints_of_the_former_loop_are_refused_in_words(tmp_path) -> None:
     write_checkpoint(tmp_path, {"turns": []}, steps=0, run=OLD_FILE)
-    with pytest.raises(CheckpointError, match=r"format of the run in .*expected 4, got 1\. Go on"):
+    with pytest.raises(
+        CheckpointError, match=rf"format of the run in .*expected {FORMAT}, got 1\. Go"
+    ):
         learn_from_preferences(from_json(OnlineConfig, OLD_FILE), checkpoints=tmp_path)
