@@ -59,6 +59,14 @@ def test_a_fall_ends_episodes_of_terminating_presets_alone(name):
     assert [ends_early(one) for one in (name, f"{name}-terminating")] == [False, True]
 
 
+@pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("pebble-")])
+def test_pebble_has_the_environment_and_budget_of_the_plain_preset(name):
+    pebble, plain = config_of(name), config_of(name.removeprefix("pebble-"))
+    assert (pebble.environment, pebble.steps) == (plain.environment, plain.steps)
+    assert pebble.comparisons == plain.comparisons
+    assert (pebble.before, plain.before) == ("entropy", "zero")
+
+
 def ends_early(name: str) -> bool:
     """Whether an episode of random actions terminates within 300 steps."""
     with closing(env_factory(config_of(name))()) as env:
