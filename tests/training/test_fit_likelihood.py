@@ -24,7 +24,8 @@ from preferl.training import (
     reward_preset,
     save_reward,
 )
-from preferl.training.fit import fit_likelihood
+from preferl.training.batches import Answers
+from preferl.training.calibration import fit_likelihood
 
 
 def answers_of(likelihood: Likelihood, logits: torch.Tensor, seed: int = 0) -> torch.Tensor:
@@ -35,8 +36,9 @@ def answers_of(likelihood: Likelihood, logits: torch.Tensor, seed: int = 0) -> t
 
 def fitted(logits, preference, *, votes=None, weight=None, noise=0.1) -> Likelihood:
     votes = torch.ones_like(logits, dtype=torch.bool) if votes is None else votes
-    weight = torch.ones(logits.shape[1]) if weight is None else weight
-    return fit_likelihood(logits, preference, weight, votes, noise=noise)
+    weight = votes * (torch.ones(logits.shape[1]) if weight is None else weight)
+    answers = Answers(torch.zeros(len(preference), 2), preference, weight)
+    return fit_likelihood(logits, answers, noise=noise)
 
 
 @pytest.mark.parametrize("true", [Likelihood(0.2, 0.5), Likelihood(0.02, 2.0), Likelihood(0.4, 1)])
@@ -201,3 +203,19 @@ def test_probabilities_of_people_come_true_on_unseen_answers(shared):
     shown = evaluate_reward(reward, unseen)
     assert shown.log_loss < 0.35
     assert shown.log_loss < evaluate_reward(reward, unseen, likelihood=Likelihood()).log_loss - 0.1
+
+
+def test_noise_is_fitted_while_weights_are_and_wrong_answers_are_not_learned_by_heart(noisy):
+    train, unseen = noisy[:200], noisy[200:]
+    plain, robust = trainer_of(3, epochs=60), trainer_of(3, epochs=60, noise="fitted", patience=10)
+    plain.fit(train)
+    report = robust.fit(train)
+    assert plain.noise == 0
+    assert robust.noise == pytest.approx(0.3, abs=0.15)
+    assert report.best_epoch == 1 + int(np.argmin(report.validation_loss))
+    assert report.epochs <= report.best_epoch + 10
+    losses = [one.evaluate(unseen, Likelihood())[0] for one in (plain, robust)]
+    assert losses[1] < losses[0] - 0.05
+    again = trainer_of(3, epochs=60, noise="fitted", patience=10)
+    again.restore(robust.snapshot())
+    assert again.noise == robust.noise

@@ -144,7 +144,8 @@ class RewardTrainerConfig:
             calibration does not depend on it.
         noise: share of answers the likelihood takes to be random while weights are fitted, in
             [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
-            model strongly.
+            model strongly. "fitted" estimates it after each epoch from answers that members have
+            not seen, so that one setting suits teachers who never err and people who often do.
         calibrate: whether the noise and scale of probabilities are fitted, after the weights, to
             out-of-bag answers, or else to held-out ones. Without either, and if not,
             probabilities are those of `noise`.
@@ -155,11 +156,12 @@ class RewardTrainerConfig:
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive, of any norm or a function of yours.
         patience: epochs without a better validation loss after which to stop; None never stops
-            early. Needs validation comparisons, or members with out-of-bag answers.
+            early. Needs validation comparisons, or members with out-of-bag answers, of which
+            there are a third.
         stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
             0.97.
         keep_best: whether the state of the epoch with the best validation loss is what remains,
-            where there are validation comparisons.
+            where there are validation comparisons, or a patience and out-of-bag answers.
         restart: whether each fit begins from the initial weights rather than the last fit's.
         compile: whether `torch.compile` compiles the training step; it helps from some thousands
             of steps on and needs a C++ compiler.
@@ -175,7 +177,7 @@ class RewardTrainerConfig:
     schedule: CosineSchedule | None = None
     weight_decay: float = 0.01
     loss: FunctionName = "cross_entropy"
-    noise: float = 0.0
+    noise: Literal["fitted"] | float = 0.0
     calibrate: bool = True
     trust: bool = False
     bootstrap: bool = True
@@ -196,7 +198,8 @@ class RewardTrainerConfig:
         divides = size > 0 and self.batch_size % size == 0
         expected = f"a divisor of batch_size {self.batch_size}"
         ConfigError.check(divides, "minibatch_size", expected, size)
-        require_share("noise", self.noise)
+        if self.noise != "fitted":
+            require_share("noise", self.noise)
         require_words(self)
         object.__setattr__(self, "loss", LOSSES.known(self.loss))
 

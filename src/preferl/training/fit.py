@@ -1,9 +1,4 @@
-"""One fit of a reward model: the state that moves from epoch to epoch, and what it came to.
-
-Noise and scale of the likelihood are fitted last, to answers that no weight was fitted to. Guo et
-al., "On calibration of modern neural networks" (2017) scale the logits of a fitted classifier by
-one number; the share of random answers is a second one (Christiano et al. 2017).
-"""
+"""One fit of a reward model: the state that moves from epoch to epoch."""
 
 import shutil
 import time
@@ -15,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from preferl.configs import to_json
@@ -25,6 +19,7 @@ from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
 from preferl.shapes import IntArray
 from preferl.training.batches import Answers, gather_windows, held_out
+from preferl.training.calibration import expected_noise, fit_likelihood
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.training.fit_report import FitReport
 from preferl.training.trust import Trust, fit_trust
@@ -41,15 +36,6 @@ thousandth of a fit, and a killed program loses a minute at most, or one epoch t
 
 MOVING: Final = ("history", "update", "best", "best_epoch", "best_state", "over", "seconds")
 """What a fit itself changes from epoch to epoch."""
-
-PRIOR_ANSWERS: Final = 10.0
-"""Answers that the configured noise counts as much as, so that few answers cannot move it far."""
-
-PRIOR_DEVIATION: Final = 1.0
-"""Of the scale's logarithm around 0: a factor of `e` either way is one deviation."""
-
-UNKNOWN_NOISE: Final = 0.05
-"""Where the search for noise begins if none is configured; at 0 there would be no gradient."""
 
 
 @final
@@ -103,16 +89,20 @@ class Fit:
         bootstrap = trainer.bootstrap(int(places.max()) + 1)[:, places]
         self._windows = gather_windows(self._model, train.segments, observe=True)
         self._answers = Answers.of(train, bootstrap, device)
-        out_of_bag = (bootstrap == 0) * train.weight
-        self._out_of_bag = torch.from_numpy(out_of_bag).float().to(device)  # [E, P]
+        out_of_bag = Answers.of(train, bootstrap == 0, device)
+        self._bag = (self._windows, out_of_bag) if bool(out_of_bag.weight.any()) else None
         self._held_out = None if validation is None else held_out(self._model, validation)
-        self._validated = validation is not None or bool(out_of_bag.any())
-        decided = (train if validation is None else validation).preference != 0.5
-        unseen = (out_of_bag > 0).any(0) if validation is None else True
-        self._decided = int((decided & unseen).sum())
+        self._unseen = self._held_out or self._bag  # clips and answers that validate
+        stops_by_bag = self._bag is not None and self._config.patience is not None
+        by_unseen = self._held_out is not None or stops_by_bag
+        self._keeps_best = self._config.keep_best and by_unseen
         self._validated_on: Literal["validation", "out-of-bag"] | None = None
-        if self._validated:
+        self._decided = 0
+        if self._unseen is not None:
             self._validated_on = "out-of-bag" if validation is None else "validation"
+            answers = self._unseen[1]
+            decided = (answers.preference != 0.5) & (answers.weight > 0).any(0)
+            self._decided = int(decided.sum())
         trainer.trust.begin(train.annotator, self._model.members, wanted=self._config.trust)
         self._digest = _digest(train, validation)
         self._history: list[dict[str, float]] = []
@@ -182,11 +172,11 @@ class Fit:
         if on_epoch:
             on_epoch(self.epoch, metrics)
         loss = metrics["validation_loss"]
-        if self._validated:
+        if self._unseen is not None:
             trainer._penalty = trainer._penalty.after(metrics["train_loss"], loss)
-        if not self._validated or loss < self._best:
+        if self._unseen is None or loss < self._best:
             self._best, self._best_epoch = loss, self.epoch
-            if self._held_out is not None and config.keep_best:
+            if self._keeps_best:
                 state = self._model.state_dict(), trainer.trust.snapshot()
                 self._best_state = deepcopy(state)
         waited = self.epoch - self._best_epoch
@@ -205,7 +195,7 @@ class Fit:
             logits.append(batch_logits)
         loss = torch.stack(losses).sum(0)
         self._trainer.trust.normalise()
-        return self._metrics(loss, torch.cat(logits, dim=1), answers.preference, order)
+        return self._metrics(loss, torch.cat(logits, dim=1), order)
 
     def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
         """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`."""
@@ -233,17 +223,21 @@ class Fit:
         trainer.trust.step()
         return total, torch.cat(logits, dim=1)
 
-    def _metrics(
-        self, loss: Tensor, logits: Tensor, preference: Tensor, order: Tensor
-    ) -> dict[str, float]:
-        weight = self._answers.weight.sum(1)
+    def _metrics(self, loss: Tensor, logits: Tensor, order: Tensor) -> dict[str, float]:
+        """Those of an epoch: of its losses `[E]`, and of the logits `[E, P]` before its steps."""
+        weight, preference = self._answers.weight.sum(1), self._answers.preference
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
+        logits = torch.empty_like(logits).index_copy_(1, order, logits)
         consensus = preference_probability(logits).mean(0) - 0.5
         validation = float("nan"), float("nan")
-        if self._held_out is not None:
-            validation = self._trainer._evaluate(*self._held_out)
-        elif self._validated:
-            validation = self._evaluate_out_of_bag(logits, preference, self._out_of_bag[:, order])
+        if self._unseen is not None:
+            fitted = self._config.noise == "fitted"
+            if self._held_out is not None or self._keeps_best or fitted:
+                logits = self._trainer._logits(*self._unseen)  # not those before each step
+            if fitted:
+                noise = expected_noise(logits, self._unseen[1], noise=self._trainer.noise)
+                self._trainer.set_noise(noise)
+            validation = self._trainer._evaluate(logits, self._unseen[1])
         return {
             "train_loss": float((loss[seen] / weight[seen]).mean()),
             "train_accuracy": float(preference_accuracy(consensus, preference)),
@@ -251,83 +245,21 @@ class Fit:
             "validation_accuracy": validation[1],
         }
 
-    def _evaluate_out_of_bag(
-        self, logits: Tensor, preference: Tensor, weight: Tensor
-    ) -> tuple[float, float]:
-        """Loss and accuracy of each member on its out-of-bag answers."""
-        total, votes = weight.sum(1), weight > 0
-        used, seen = total > 0, votes.any(0)
-        loss = self._trainer._mean_loss(logits, preference, weight) * len(preference)
-        consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
-        accuracy = preference_accuracy(consensus[seen], preference[seen])
-        return float((loss[used] / total[used]).mean()), float(accuracy)
-
     def _likelihood(self) -> Likelihood:
         """Noise and scale by out-of-bag answers, or else by held-out ones."""
-        config, bagged = self._config, bool(self._out_of_bag.any())
-        part = (self._windows, self._answers) if bagged else self._held_out
-        if not config.calibrate or part is None:
-            return Likelihood(config.noise)
-        logits, answers = self._trainer._logits(*part), part[1]
-        votes = self._out_of_bag > 0 if bagged else torch.ones_like(logits, dtype=torch.bool)
-        weight = self._out_of_bag.amax(0) if bagged else answers.weight[0]
-        return fit_likelihood(logits, answers.preference, weight, votes, noise=config.noise)
+        part, noise = self._bag or self._held_out, self._trainer.noise
+        if not self._config.calibrate or part is None:
+            return Likelihood(noise)
+        return fit_likelihood(self._trainer._logits(*part), part[1], noise=noise)
 
     def _trust(self, likelihood: Likelihood) -> tuple[Trust, ...]:
         """Trust in annotators by out-of-bag answers, or else by held-out ones."""
-        bagged = bool(self._out_of_bag.any())
-        part = (self._windows, self._answers) if bagged else self._held_out
-        annotator = None if part is None else part[1].annotator
-        if part is None or annotator is None:
+        part = self._bag or self._held_out
+        if part is None or part[1].annotator is None:
             return ()
         logits, answers = self._trainer._logits(*part, with_trust=False), part[1]
-        votes = self._out_of_bag > 0 if bagged else answers.weight > 0
         scaled = likelihood.scale * logits
-        return fit_trust(scaled, answers.preference, votes, annotator)
-
-
-def fit_likelihood(
-    logits: Tensor, preference: Tensor, weight: Tensor, votes: Tensor, *, noise: float
-) -> Likelihood:
-    """The noise and scale that maximise the likelihood of answers times a weak prior.
-
-    The prior is around the configured `noise`, the result without answers, and a scale of 1. Of
-    logits `[E, P]`, the mean probability of members with `votes`, `[E, P]`, counts: those that have
-    not been trained on an answer. Ties do not count: they mean that two clips are alike, not that
-    answers are random.
-    """
-    counts = votes.any(0) & (preference != 0.5) & ~preference.isnan() & (weight > 0)
-    if not counts.any():
-        return Likelihood(noise)
-    logits = logits[:, counts].detach().double().cpu()
-    votes = votes[:, counts].double().cpu()
-    target, weight = (column[counts].double().cpu() for column in (preference, weight))
-    begin = torch.tensor(noise or UNKNOWN_NOISE, dtype=torch.float64)
-    place = torch.stack([torch.logit(begin), torch.zeros_like(begin)]).requires_grad_()
-    search = torch.optim.LBFGS(
-        [place], max_iter=100, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
-    )
-
-    def log_mean(logits: Tensor) -> Tensor:
-        """`[P]` logarithm of the voting members' mean probability."""
-        certain, random = F.logsigmoid(-place[0]), F.logsigmoid(place[0])
-        floor = random - torch.log(torch.tensor(2.0, dtype=logits.dtype))
-        each = torch.logaddexp(floor, certain + F.logsigmoid(torch.exp(place[1]) * logits))
-        return torch.logsumexp(each + torch.log(votes), 0) - torch.log(votes.sum(0))
-
-    def loss() -> Tensor:
-        search.zero_grad()
-        first, second = log_mean(logits), log_mean(-logits)
-        total = -(weight * (target * first + (1 - target) * second)).sum()
-        share = noise * F.logsigmoid(place[0]) + (1 - noise) * F.logsigmoid(-place[0])
-        total = total + (-PRIOR_ANSWERS * share + (place[1] / PRIOR_DEVIATION).square() / 2)
-        total.backward()
-        return total
-
-    with torch.enable_grad():
-        search.step(loss)
-    share, scale = place.detach()
-    return Likelihood(float(torch.sigmoid(share)), float(torch.exp(scale)))
+        return fit_trust(scaled, answers.preference, answers.weight > 0, answers.annotator)
 
 
 def dropout_stream(device: torch.device) -> torch.Generator:

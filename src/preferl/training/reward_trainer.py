@@ -27,6 +27,7 @@ from preferl.reading import read_object, reading
 from preferl.registry import LOSSES
 from preferl.shapes import FloatArray, IntArray
 from preferl.training.batches import Answers, AnyWindows, held_out
+from preferl.training.calibration import UNKNOWN_NOISE
 from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
 from preferl.training.fit import (
     Fit,
@@ -77,7 +78,8 @@ class RewardTrainer:
         self._optimiser = self._fresh_optimiser()
         self.trust = AnnotatorTrust(self.model.device)
         self._penalty = self.config.penalty
-        self._answer_loss = LOSSES.bound(str(self.config.loss), noise=self.config.noise)
+        fitted = self.config.noise == "fitted"
+        self.set_noise(UNKNOWN_NOISE if fitted else float(self.config.noise))
         self._loss = torch.compile(self._batch_loss) if self.config.compile else self._batch_loss
 
     def fit(
@@ -146,7 +148,8 @@ class RewardTrainer:
             SpaceError: steps of another shape than the model was built for.
         """
         comparisons = _answered("comparisons to evaluate on", comparisons)
-        return self._evaluate(*held_out(self.model, comparisons), likelihood)
+        part = held_out(self.model, comparisons)
+        return self._evaluate(self._logits(*part), part[1], likelihood)
 
     def validate(self, held_out: Comparisons, likelihood: Likelihood) -> Validation:
         """Evaluate on held-out answers, of which there may be none, under a fit's likelihood."""
@@ -168,6 +171,11 @@ class RewardTrainer:
         rng = np.random.default_rng([self._seed, 0xB007])
         return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
 
+    def set_noise(self, noise: float) -> None:
+        """Take this share of answers to be random from now on."""
+        self.noise = noise
+        self._answer_loss = LOSSES.bound(str(self.config.loss), noise=noise)
+
     def snapshot(self) -> dict[str, Any]:
         """State that the next fit depends on beside the model, for `restore`."""
         return {
@@ -175,6 +183,7 @@ class RewardTrainer:
             "order": self._order.get_state(),
             "penalty": self._penalty.strength,
             "trust": self.trust.snapshot(),
+            "noise": self.noise,
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -184,6 +193,7 @@ class RewardTrainer:
         self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
         self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
         self.trust.restore(snapshot.get("trust", {}))
+        self.set_noise(float(snapshot.get("noise", self.noise)))  # older ones have none
 
     def _batch_loss(
         self, features: Any, mask: Tensor, preference: Tensor, weight: Tensor, trust: Tensor | None
@@ -201,18 +211,20 @@ class RewardTrainer:
         return preference_loss(logits, preference, weight, loss=self._answer_loss)
 
     def _evaluate(
-        self, windows: AnyWindows, answers: Answers, likelihood: Likelihood | None = None
+        self, logits: Tensor, answers: Answers, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        logits, given = self._logits(windows, answers), (answers.preference, answers.weight)
+        """Loss and accuracy of members on answers, each on those that have a weight for it."""
+        given = answers.preference, answers.weight
         if likelihood is None:
             loss = self._mean_loss(logits, *given)
         else:
             logits = likelihood.scale * logits
             loss = preference_loss(logits, *given, noise=likelihood.noise)
-        total = answers.weight.sum(1).clamp(min=1e-9) / len(answers)
-        consensus = preference_probability(logits).mean(0) - 0.5
-        accuracy = preference_accuracy(consensus, answers.preference)
-        return float((loss / total).mean()), float(accuracy)
+        total, votes = answers.weight.sum(1) / len(answers), answers.weight > 0
+        used, seen = (total > 0).expand_as(loss), votes.any(0)
+        consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
+        accuracy = preference_accuracy(consensus[seen], answers.preference[seen])
+        return float((loss / total)[used].mean()), float(accuracy)
 
     @torch.no_grad()
     def _logits(self, windows: AnyWindows, answers: Answers, *, with_trust: bool = True) -> Tensor:
@@ -241,7 +253,7 @@ def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) ->
     }
     tensors |= {ORDER: state["order"], TRUST: state["trust"]["value"].cpu()}
     save_file(tensors, folder / TENSORS)
-    about = {"penalty": state["penalty"], "notes": notes}
+    about = {"penalty": state["penalty"], "noise": state["noise"], "notes": notes}
     (folder / STATE).write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
 
 
@@ -258,6 +270,7 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
         order, trust = tensors.pop(ORDER), tensors.pop(TRUST, torch.ones(0))
         if trust.ndim != 1 or not trust.is_floating_point():
             raise ValueError(f"trust of {trust.dtype} and shape {tuple(trust.shape)}")
+        noise = float(about.get("noise", trainer.noise))  # older files have none
         parameters = list(trainer.model.parameters())
         moments: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
@@ -271,7 +284,7 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
         require_finite(folder / TENSORS, tensors | {TRUST: trust})
         torch.Generator().set_state(order)  # a damaged one must not be found out half way
         trainer.model.load_state_dict(model.state_dict())
-    state = {"moments": moments, "order": order, "penalty": penalty}
+    state = {"moments": moments, "order": order, "penalty": penalty, "noise": noise}
     trainer.restore(state | {"trust": {"value": trust}})
     return notes
 

@@ -1,0 +1,98 @@
+"""Noise and scale of the likelihood, fitted to answers that no weight was fitted to.
+
+Guo et al., "On calibration of modern neural networks" (2017) scale the logits of a fitted
+classifier by one number; the share of random answers is a second one (Christiano et al. 2017).
+"""
+
+from typing import Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from preferl.feedback.likelihood import Likelihood
+from preferl.training.batches import Answers
+
+PRIOR_ANSWERS: Final = 10.0
+"""Answers that the configured noise counts as much as, so that few answers cannot move it far."""
+
+PRIOR_DEVIATION: Final = 1.0
+"""Of the scale's logarithm around 0: a factor of `e` either way is one deviation."""
+
+UNKNOWN_NOISE: Final = 0.05
+"""Where the search for noise begins if none is configured; at 0 there would be no gradient."""
+
+
+def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelihood:
+    """The noise and scale that maximise the likelihood of answers times a weak prior.
+
+    The prior is around a `noise`, the result without answers, and a scale of 1. Of logits `[E, P]`,
+    the mean probability of those members counts for which an answer has a weight: those that have
+    not been trained on it. Ties do not count: they mean that two clips are alike, not that answers
+    are random.
+    """
+    logits, target, weight, votes = _decided(logits, answers)
+    if not len(target):
+        return Likelihood(noise)
+    begin = torch.tensor(noise or UNKNOWN_NOISE, dtype=torch.float64)
+    place = torch.stack([torch.logit(begin), torch.zeros_like(begin)]).requires_grad_()
+    search = torch.optim.LBFGS(
+        [place], max_iter=100, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
+    )
+
+    def log_mean(logits: Tensor) -> Tensor:
+        """`[P]` logarithm of the voting members' mean probability."""
+        certain, random = F.logsigmoid(-place[0]), F.logsigmoid(place[0])
+        floor = random - torch.log(torch.tensor(2.0, dtype=logits.dtype))
+        each = torch.logaddexp(floor, certain + F.logsigmoid(torch.exp(place[1]) * logits))
+        return torch.logsumexp(each + torch.log(votes), 0) - torch.log(votes.sum(0))
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        first, second = log_mean(logits), log_mean(-logits)
+        total = -(weight * (target * first + (1 - target) * second)).sum()
+        share = noise * F.logsigmoid(place[0]) + (1 - noise) * F.logsigmoid(-place[0])
+        total = total + (-PRIOR_ANSWERS * share + (place[1] / PRIOR_DEVIATION).square() / 2)
+        total.backward()
+        return total
+
+    with torch.enable_grad():
+        search.step(loss)
+    share, scale = place.detach()
+    return Likelihood(float(torch.sigmoid(share)), float(torch.exp(scale)))
+
+
+def expected_noise(logits: Tensor, answers: Answers, *, noise: float) -> float:
+    """The share of answers expected to be random, under a likelihood with so much `noise`.
+
+    This is a step of expectation maximisation (Dempster, Laird and Rubin 1977): a decided answer is
+    random with the probability that noise, not the model, gave it. Which logits `[E, P]` count, see
+    `fit_likelihood`. A weak prior is around `UNKNOWN_NOISE`.
+
+    >>> sure = torch.full((1, 90), 9.0)  # and 9 of 90 answers contradict it
+    >>> given = torch.cat([torch.ones(81), torch.zeros(9)])
+    >>> answers = Answers(torch.zeros(90, 2), given, torch.ones(1, 90))
+    >>> noise = 0.05
+    >>> for _ in range(20):
+    ...     noise = expected_noise(sure, answers, noise=noise)
+    >>> round(noise, 2)
+    0.18
+    """
+    logits, target, weight, votes = _decided(logits, answers)
+    first = (votes * torch.sigmoid(logits)).sum(0) / votes.sum(0)
+    given = target * first + (1 - target) * (1 - first)
+    random = noise / 2 / (noise / 2 + (1 - noise) * given)
+    total = (weight * random).sum() + PRIOR_ANSWERS * UNKNOWN_NOISE
+    return float(total / (weight.sum() + PRIOR_ANSWERS))
+
+
+def _decided(logits: Tensor, answers: Answers) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Logits and votes `[E, D]`, preferences and weights `[D]` of decided answers with a vote."""
+    votes, weight = answers.weight > 0, answers.weight.amax(0)
+    preference = answers.preference
+    counts = votes.any(0) & (preference != 0.5) & ~preference.isnan()
+
+    def kept(column: Tensor) -> Tensor:
+        return column[..., counts].detach().double().cpu()
+
+    return kept(logits), kept(preference), kept(weight), kept(votes.expand_as(logits))
