@@ -255,11 +255,12 @@ class Fit:
     def _trust(self, likelihood: Likelihood) -> tuple[Trust, ...]:
         """Trust in annotators by out-of-bag answers, or else by held-out ones."""
         part = self._bag or self._held_out
-        if part is None or part[1].annotator is None:
+        annotator = None if part is None else part[1].annotator
+        if part is None or annotator is None:
             return ()
         logits, answers = self._trainer._logits(*part, with_trust=False), part[1]
         scaled = likelihood.scale * logits
-        return fit_trust(scaled, answers.preference, answers.weight > 0, answers.annotator)
+        return fit_trust(scaled, answers.preference, answers.weight > 0, annotator)
 
 
 def dropout_stream(device: torch.device) -> torch.Generator:
