@@ -44,7 +44,7 @@ def test_settings_of_one_kind_only_are_not_rows(runs):
     assert found["seed"] == ("0", "1", "0")
     assert found["algorithm.kind"] == ("SACConfig", "SACConfig", "PPOConfig")
     assert found["algorithm.gamma"] == ("0.9", "0.9", "0.99")
-    assert "algorithm.n_steps" not in found, "which a single run has"
+    assert "algorithm.n_epochs" not in found, "which a single run has"
     assert "env" not in found
 
 

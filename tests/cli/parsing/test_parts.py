@@ -90,7 +90,7 @@ def test_an_algorithm_may_be_settings_too():
 
 
 def test_a_name_that_nothing_has():
-    with pytest.raises(UsageError, match=r"^--algorithm: expected one of ppo, sac, got 'pop'"):
+    with pytest.raises(UsageError, match=r"^--algorithm: expected one of ppo, sac, sb3, got 'pop'"):
         started("--algorithm", "pop")
     with pytest.raises(UsageError, match=r"The nearest is transformer\."):
         started("--model", "ttransformer")
