@@ -34,7 +34,7 @@ from preferl.runs import versions
 
 RESULTS = Path(__file__).parent / "results" / "kills.json"
 ENV, LENGTH, LABELS = "Pendulum-v1", 20, 200
-TIMES = ("seconds",)
+TIMES = ("seconds", "time")
 """Of `result.json`: all that may differ."""
 KEPT = ("*.safetensors", "*.npy", "policy.json", "evaluations/*.json")
 """What a run leaves behind for others to read, whose bytes are compared."""

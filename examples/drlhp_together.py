@@ -17,7 +17,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
 from preferl import FeedbackCallback, FeedbackVecEnv, Store, StoredFeedback, launch
-from preferl.online import SaveRunCallback, has_run, make_environments, resume_run, use_threads
+from preferl.online import SaveRunCallback, make_environments, resume_run, use_threads
+from preferl.training import has_run
 
 LOGS = Path("drlhp_logs")
 ENV = "Pendulum-v1"

@@ -38,7 +38,6 @@ from preferl.files import writing
 from preferl.online import (
     OnlineConfig,
     SaveRunCallback,
-    has_run,
     make_environments,
     resume_run,
     run_online,
@@ -52,6 +51,7 @@ from preferl.presets import load_preset, preset_names, with_changes
 from preferl.reporting import read_jsonl, series
 from preferl.runs import RunFolder
 from preferl.runs.executor import DONE, Unit, run_units
+from preferl.training import has_run
 
 RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs/images"

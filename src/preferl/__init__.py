@@ -63,13 +63,13 @@ if TYPE_CHECKING:
     from preferl.online import OnlineConfig as OnlineConfig
     from preferl.online import PPOConfig as PPOConfig
     from preferl.online import SACConfig as SACConfig
+    from preferl.online import SB3Config as SB3Config
     from preferl.online import SB3Learner as SB3Learner
     from preferl.online import launch as launch
     from preferl.online import learn_from_preferences as learn_from_preferences
     from preferl.online import load_policy as load_policy
     from preferl.online import run_online as run_online
     from preferl.online import save_policy as save_policy
-    from preferl.online.methods.algorithm_configs import SB3Config as SB3Config
     from preferl.store import Store as Store
     from preferl.store import StoredFeedback as StoredFeedback
     from preferl.training import RewardFunction as RewardFunction

@@ -67,6 +67,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         **_moved("preferl.online.wrappers.replay", "relabel_replay"),
         **_moved("preferl.online.wrappers.reward_computer", "WindowReward"),
         **_moved("preferl.online.wrappers.state_entropy", "StateEntropyBonus"),
+        **_moved("preferl.training", "has_run"),
     },
     "preferl.store": {"Recorded": "RecordedAnswer"},
 }

@@ -22,13 +22,12 @@ from preferl.online import (
     FeedbackCallback,
     FeedbackVecEnv,
     SaveRunCallback,
-    has_run,
     resume_run,
     use_threads,
 )
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
-from preferl.training import RewardFunction
+from preferl.training import RewardFunction, has_run
 from preferl.training.publish import publish
 
 ENV = "Pendulum-v1"

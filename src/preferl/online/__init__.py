@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from preferl.online.loop import learn_from_preferences as learn_from_preferences
     from preferl.online.methods.algorithm_configs import PPOConfig as PPOConfig
     from preferl.online.methods.algorithm_configs import SACConfig as SACConfig
+    from preferl.online.methods.algorithm_configs import SB3Config as SB3Config
     from preferl.online.run import run_online as run_online
     from preferl.online.run import train_on_true_reward as train_on_true_reward
     from preferl.online.supervise import launch as launch
@@ -34,6 +35,5 @@ if TYPE_CHECKING:
     from preferl.online.wrappers.gymnasium_envs import (
         HumanPreferencesEnvWrapper as HumanPreferencesEnvWrapper,
     )
-    from preferl.training.checkpoint_folder import has_run as has_run
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
+    from preferl.training.checkpoint_folder import has_run as has_run
     from preferl.training.configs import AdaptivePenalty as AdaptivePenalty
     from preferl.training.configs import CosineSchedule as CosineSchedule
     from preferl.training.configs import RewardTrainerConfig as RewardTrainerConfig
