@@ -87,7 +87,7 @@ def learning_curves(
     """Draw returns over steps, with dashed lines at `references`, such as random and oracle.
 
     The band of two or three runs may be many times as wide as these are apart. What then does not
-    fit runs out of the drawing, so that the lines can be told apart.
+    fit runs out of the drawing, so that the lines stay distinct.
     """
     _require_some("curves", curves)
     with _canvas(WIDE, 300, x_label, y_label) as axes:

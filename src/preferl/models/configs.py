@@ -26,7 +26,7 @@ class MLPRewardConfig:
     Attributes:
         hidden: units of each hidden layer; empty for a linear reward.
         members: `E` networks that differ by their initialisation and their bootstrap. One cannot
-            measure its own uncertainty; online runs take 3 unless told otherwise, as DRLHP does.
+            measure its own uncertainty; online runs take 3 by default, as DRLHP does.
         activation: between layers; leaky ReLU as in the DRLHP paper.
         dropout: share of hidden units dropped in training, in [0, 1).
         pooling: a segment's score is the "sum" (DRLHP) or "mean" of its rewards; the mean takes
