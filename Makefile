@@ -20,6 +20,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # The files that hold such tests: collecting all takes as long as many of them.
 marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 
+PROPERTIES = $(sort $(shell grep -rl --include='*.py' 'import given' tests))
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test slow browser newest lock check lint format types imports docs nightly \
   wheel interop bench clean
@@ -85,7 +87,8 @@ imports: $(DEV) ## imports point one way
 docs: $(DEV) ## the site in docs/_build/html; every link, name and code block
 	$(BIN)/python -m pytest tests/docs -m "slow or not slow" -q
 
-nightly: $(DEV) ## damaged files, fuzzed requests, the notebooks, the wheel
+nightly: $(DEV) ## damaged files, other random examples, fuzzed requests, the notebooks, the wheel
+	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(PROPERTIES) -n 2
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest tests/hostile -m "slow or not slow" -n 2
 	PREFERL_FUZZ_REQUESTS=50000 $(BIN)/python -m pytest tests/annotate/test_fuzz.py -m "slow or not slow"
 	$(BIN)/python -m pytest tests/docs/test_notebooks.py -m slow

@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+
+# A check must not fail by chance: it tries the same examples each time. `make nightly` tries others.
+settings.register_profile("check", derandomize=True)
+settings.register_profile("nightly", max_examples=1000, deadline=None)
+settings.load_profile("nightly" if "PREFERL_NIGHTLY" in os.environ else "check")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell has pytest in the background. Programs that tests start would ignore Ctrl-C, too.

@@ -95,7 +95,7 @@ def plan(
 
     Args:
         steps: environment steps in total, the initial ones included.
-        queries: in total. Where only the first iteration asks, all of them are initial.
+        queries: in total. Where no later iteration asks, or all have weight 0, all are initial.
         iterations: those in which the policy learns, at least 1. Their steps differ by at most one.
         schedule: a name, or a function of the share of learning that has elapsed when asking.
         initial_fraction: share of the queries put before the policy learns, in [0, 1]; 0.1 as in
@@ -109,7 +109,7 @@ def plan(
         sampler: that chooses; None wants no particular number.
 
     Raises:
-        ConfigError: a number out of its range, an unknown schedule, or one without weight.
+        ConfigError: a number out of its range, an unknown schedule, or a weight below 0.
 
     >>> for planned in plan(steps=1000, queries=20, iterations=2, initial_steps=100):
     ...     planned
@@ -124,8 +124,9 @@ def plan(
     require_in("initial_fraction", initial_fraction, 0, 1)
     require_in("oversampling", oversampling, 1, MOST_OVERSAMPLING)
     rounds = iterations - 1 + bool(final_queries)  # of queries after the initial ones
-    initial = round(initial_fraction * queries) if rounds else queries
-    later = apportion(_weights(schedule, rounds, iterations), queries - initial) if rounds else ()
+    weights = _weights(schedule, rounds, iterations)
+    initial = round(initial_fraction * queries) if weights.any() else queries
+    later = apportion(weights, queries - initial) if rounds else ()
     asked = [initial, *later, *([] if final_queries else [0])]
     taken = [initial_steps, *apportion(np.ones(iterations), steps - initial_steps)]
     return [
@@ -169,9 +170,9 @@ def _weights(schedule: ScheduleName | Schedule, rounds: int, iterations: int) ->
     moments = np.arange(1, rounds + 1) / iterations
     weights = np.array([schedule(float(moment)) for moment in moments], np.float64)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
-    expected, at = "weights of at least 0, not all of them 0", wrong.argmax()
-    got = f"{weights[at]} at elapsed = {moments[at]:g}"
-    ConfigError.check(weights.any() and not wrong.any(), "schedule", expected, got)
+    if wrong.any():
+        got = f"{weights[wrong][0]} at elapsed = {moments[wrong][0]:g}"
+        raise ConfigError.mismatch("schedule", expected="weights of at least 0", got=got)
     return weights
 
 
