@@ -14,7 +14,7 @@ from hypothesis import settings
 
 torch.set_num_threads(1)
 
-# A check must not fail by chance: it tries the same examples each time. `make nightly` tries others.
+# A check tries the same examples each time and cannot fail by chance; `make nightly` tries others.
 settings.register_profile("check", derandomize=True)
 settings.register_profile("nightly", max_examples=1000, deadline=None)
 settings.load_profile("nightly" if "PREFERL_NIGHTLY" in os.environ else "check")

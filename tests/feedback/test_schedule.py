@@ -133,9 +133,7 @@ def test_a_schedule_without_weight_asks_everything_first() -> None:
     planned = plan(steps=30, queries=7, iterations=2, schedule=lambda t: 0.0)
     assert [one.queries for one in planned] == [7, 0, 0]
     # Linear decay has come to 0 when the only iteration ends.
-    planned = plan(
-        steps=30, queries=7, iterations=1, schedule="linear_decay", final_queries=True
-    )
+    planned = plan(steps=30, queries=7, iterations=1, schedule="linear_decay", final_queries=True)
     assert [one.queries for one in planned] == [7, 0]
 
 

@@ -30,7 +30,6 @@ def test_judging_by_nothing_is_refused(wrong):
             r'sampler.*"disagreement" with several.*entropy',
         ),
         ({"sampler": "k_center_disagreement"}, r"sampler.*several members.*one network"),
-        ({"trainer": RewardTrainerConfig(patience=3)}, "patience needs validation"),
         (
             {"trainer": RewardTrainerConfig(penalty=AdaptivePenalty(1e-4, band=(1.1, 1.5)))},
             "penalty band needs validation",
@@ -58,8 +57,13 @@ def test_files_name_samplers_teachers_and_schedules_of_b_pref():
 
 
 def test_bootstraps_are_what_leaves_answers_out():
-    with pytest.raises(ConfigError, match="patience"):
-        OnlineConfig(trainer=RewardTrainerConfig(patience=3, bootstrap=False))
+    band = AdaptivePenalty(1e-4, band=(1.1, 1.5))
+    with pytest.raises(ConfigError, match="penalty band"):
+        OnlineConfig(trainer=RewardTrainerConfig(penalty=band, bootstrap=False))
+
+
+def test_the_default_teacher_never_errs():
+    assert OnlineConfig().teacher == ScriptedTeacher.oracle()
 
 
 @pytest.mark.parametrize("field", ["steps", "iterations", "segment_length"])

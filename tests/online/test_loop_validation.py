@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from preferl.data.validation import VALIDATION, validation_split
-from preferl.errors import ConfigError
 from preferl.feedback import ScriptedTeacher
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
@@ -96,30 +95,30 @@ def test_by_default_none_is_held_out():
     assert "reward/held_out_accuracy" not in report.iterations[0].metrics()
 
 
-@pytest.mark.parametrize(
-    "changes", [{"patience": 3}, {"penalty": AdaptivePenalty(1e-4, band=(1.1, 1.5))}]
-)
+BAND = AdaptivePenalty(1e-4, band=(1.1, 1.5))
+
+
+@pytest.mark.parametrize("changes", [{"patience": 3}, {"penalty": BAND}])
 def test_one_network_may_stop_or_be_penalised_by_them(changes, monkeypatch):
     single = {"model": MLPRewardConfig(hidden=(16,)), "trainer": RewardTrainerConfig(**changes)}
-    with pytest.raises(ConfigError, match="needs validation comparisons"):
-        replace(TINY, validation=0.0, **single)
     report, calls = fitted(replace(TINY, **single), monkeypatch)
     assert all(validation for _, validation, _ in calls)
     assert all(np.isfinite(one.fit.validation_loss).all() for one in report.iterations[:3])
 
 
-def test_where_none_is_held_out_yet_such_a_network_waits(caplog):
+@pytest.mark.parametrize(("changes", "waits"), [({}, False), ({"penalty": BAND}, True)])
+def test_where_none_is_held_out_yet_a_penalised_network_waits(changes, waits, caplog):
     config = replace(
         TINY,
         comparisons=3,
         initial_fraction=0.3,
         validation=1e-9,
         model=MLPRewardConfig(hidden=(16,)),
-        trainer=RewardTrainerConfig(patience=3),
+        trainer=RewardTrainerConfig(**changes),
     )
     report = learn_from_preferences(config)
-    assert report.reward is None
-    assert "No fit yet: of 3 answers 0 are held out" in caplog.text
+    assert (report.reward is None) == waits
+    assert ("No fit yet: of 3 answers 0 are held out" in caplog.text) == waits
 
 
 def test_entropy_and_deviation_are_of_new_queries_before_they_are_learned_from():

@@ -264,7 +264,9 @@ def test_windows_with_padding_are_trained_on_real_steps_only(comparisons, rng):
 
 def test_out_of_bag_numbers_by_hand(comparisons):
     model = mlp(members=3)
-    trainer = RewardTrainer(model, replace(FEW, batch_size=20, epochs=1, noise=0.1), seed=0)
+    trainer = RewardTrainer(
+        model, replace(FEW, batch_size=20, epochs=1, noise=0.1, patience=None), seed=0
+    )
     counts = trainer.bootstrap(20)
     model.train()
     segments = comparisons.segments
@@ -564,14 +566,18 @@ def test_steps_of_other_spaces_say_so(comparisons):
         fit(model, comparisons)
 
 
-@pytest.mark.parametrize("name", ["patience", "penalty"])
-def test_what_needs_validation_says_so(comparisons, name):
-    setting = 3 if name == "patience" else AdaptivePenalty(1e-3, band=(1.1, 1.5))
-    with pytest.raises(ConfigError, match=f"^{name}.* needs validation comparisons"):
-        fit(mlp(), comparisons, **{name: setting})
+def test_a_band_without_unseen_answers_says_so(comparisons):
+    setting = {"penalty": AdaptivePenalty(1e-3, band=(1.1, 1.5))}
+    with pytest.raises(ConfigError, match=r"^penalty band needs validation comparisons"):
+        fit(mlp(), comparisons, **setting)
     with pytest.raises(ConfigError, match="needs validation comparisons"):
-        fit(mlp(members=3), comparisons, bootstrap=False, **{name: setting})
-    fit(mlp(members=3), comparisons, **{name: setting})
+        fit(mlp(members=3), comparisons, bootstrap=False, **setting)
+    fit(mlp(members=3), comparisons, **setting)
+
+
+def test_without_unseen_answers_nothing_stops_a_fit(comparisons):
+    report = fit(mlp(), comparisons, epochs=8, patience=1)
+    assert (report.epochs, report.best_epoch) == (8, 8)
 
 
 def test_segments_longer_than_the_context_say_so(comparisons):

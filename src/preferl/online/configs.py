@@ -98,13 +98,14 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         model: shape of the reward model.
         trainer: how it is fitted.
         teacher: answers unless a feedback of yours is given; by the environment's own reward, or
-            another one of `preferl.registry.TEACHERS`, which files name by `kind`.
+            another one of `preferl.registry.TEACHERS`, which files name by `kind`. The default
+            never errs, so that what a run lacks is not the teacher's fault.
         max_comparisons: answers kept, the newest; None keeps all.
         warm_start: comparisons and episodes that exist already.
         validation: share of the answers that are held out of every fit, to validate it. They stay
             held out, by clips, as in the reward service. By default none are, and members of an
-            ensemble are validated on their out-of-bag answers. A `patience` or penalty band of one
-            network, which has none of these, goes by the held-out ones.
+            ensemble are validated on their out-of-bag answers. One network, which has none of
+            these, stops by the held-out ones.
         pessimism: deviations over members taken off the mean; 0 is the mean.
         reference: the steps over which rewards are normalised: of the clips that "answers" are
             about, which change slowly, or of all recent "experience", which follows the agent.
@@ -128,7 +129,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     iterations: int = 10
     initial_steps: int = 4_000
     initial_fraction: float = 0.25
-    initial_epochs: int | None = 50
+    initial_epochs: int | None = None
     schedule: ScheduleName = "hyperbolic"
     final_queries: bool = False
     algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
@@ -139,7 +140,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     switch_probability: float = 0.5
     model: RewardModelConfig = field(default_factory=lambda: MLPRewardConfig(members=3))
     trainer: RewardTrainerConfig = field(default_factory=RewardTrainerConfig)
-    teacher: Teacher = field(default_factory=ScriptedTeacher)
+    teacher: Teacher = field(default_factory=ScriptedTeacher.oracle)
     max_comparisons: int | None = None
     warm_start: WarmStartConfig = field(default_factory=WarmStartConfig)
     validation: float = 0.0

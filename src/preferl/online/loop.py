@@ -47,7 +47,7 @@ from preferl.training.checkpoint_folder import (
     read_checkpoint,
     write_checkpoint,
 )
-from preferl.training.configs import needs_validation
+from preferl.training.configs import has_out_of_bag
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.generators import global_generators, restore_generators
 from preferl.training.reward_function import RewardFunction
@@ -388,9 +388,10 @@ class PreferenceLoop:
         if comparisons is None:  # every query was declined, or is answered later
             return None, None
         train, held_out = self.learning.split(comparisons)
-        by_held_out = needs_validation(self.trainer.config, members=self.trainer.model.members)
-        validation = held_out if by_held_out and config.validation else None
-        if not len(train) or (validation is not None and not len(validation)):
+        bagged = has_out_of_bag(self.trainer.config, members=self.trainer.model.members)
+        validation = held_out if len(held_out) and not bagged else None
+        waits = self.trainer.config.penalty.band and not bagged and validation is None
+        if not len(train) or waits:
             LOGGER.warning(
                 "No fit yet: of %d answers %d are held out.", len(comparisons), len(held_out)
             )

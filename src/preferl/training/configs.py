@@ -155,13 +155,14 @@ class RewardTrainerConfig:
             careful. It needs answers that tell who gave them, `Comparisons.annotator`.
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive, of any norm or a function of yours.
-        patience: epochs without a better validation loss after which to stop; None never stops
-            early. Needs validation comparisons, or members with out-of-bag answers, of which
-            there are a third.
+        patience: epochs without a better loss on unseen answers after which to stop: on validation
+            comparisons, or else on the out-of-bag answers of members, a third. A fit that has
+            neither makes all its epochs. Without patience, a model memorises wrong answers; None
+            never stops early.
         stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
             0.97.
-        keep_best: whether the state of the epoch with the best validation loss is what remains,
-            where there are validation comparisons, or a patience and out-of-bag answers.
+        keep_best: whether the state of the epoch with the best loss on unseen answers is what
+            remains, where there are validation comparisons, or a patience and out-of-bag answers.
         restart: whether each fit begins from the initial weights rather than the last fit's.
         compile: whether `torch.compile` compiles the training step; it helps from some thousands
             of steps on and needs a C++ compiler.
@@ -182,7 +183,7 @@ class RewardTrainerConfig:
     trust: bool = False
     bootstrap: bool = True
     penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
-    patience: int | None = None
+    patience: int | None = 10
     stop_accuracy: float | None = None
     keep_best: bool = True
     restart: bool = False
@@ -207,23 +208,20 @@ class RewardTrainerConfig:
 def require_validation(
     config: RewardTrainerConfig, *, members: int, held_out: bool = False
 ) -> None:
-    """Raise `ConfigError` where settings need answers that are not trained on and there are none.
+    """Raise `ConfigError` where a penalty's band needs unseen answers and there are none.
 
     Such answers are validation comparisons, or those that a bootstrap of several members leaves.
     """
-    if not held_out and (name := needs_validation(config, members=members)):
+    if config.penalty.band and not (held_out or has_out_of_bag(config, members=members)):
         raise ConfigError(
-            f"{name} needs validation comparisons. Pass some with `split`, or use several "
+            "penalty band needs validation comparisons. Pass some with `split`, or use several "
             "members, whose bootstraps leave answers out."
         )
 
 
-def needs_validation(config: RewardTrainerConfig, *, members: int) -> str | None:
-    """The first setting that a fit without out-of-bag answers needs validation comparisons for."""
-    if config.bootstrap and members > 1:
-        return None
-    settings = {"patience": config.patience, "penalty band": config.penalty.band}
-    return next((name for name, value in settings.items() if value is not None), None)
+def has_out_of_bag(config: RewardTrainerConfig, *, members: int) -> bool:
+    """Whether bootstraps leave answers out, on which a fit is validated without others."""
+    return config.bootstrap and members > 1
 
 
 def fast_precision() -> Precision:

@@ -50,8 +50,7 @@ class RewardPreset:
             is what remains. 0 trains on all.
 
     Raises:
-        ConfigError: patience or a penalty band without answers for validation, or a share out of
-            range.
+        ConfigError: a penalty band without answers for validation, or a share out of range.
     """
 
     model: RewardModelConfig
@@ -243,7 +242,9 @@ def _with(model: RewardModelConfig, **changes: Any) -> RewardModelConfig | None:
 
 
 _OURS: Final = RewardTrainerConfig(epochs=15, noise=0.1)
-_PUBLISHED: Final = RewardTrainerConfig(epochs=10_000, batch_size=256, weight_decay=0.0)
+_PUBLISHED: Final = RewardTrainerConfig(
+    epochs=10_000, batch_size=256, weight_decay=0.0, patience=None
+)
 
 
 # Larger steps of "cnn" fit the answers as well and order pictures that were not asked about worse:

@@ -1,0 +1,163 @@
+"""How well a reward is fitted to answers of which some are wrong: the default fit beside a search.
+
+500 answers of a HalfCheetah run, of which a share is turned round, are fitted by the library's
+defaults and by every fixed setting of a grid over epochs, weight decay, noise and width. What
+counts is the accuracy on 2,000 pairs of clips that no fit has seen, against the true returns. The
+best fixed setting of each share is chosen by these pairs, which no user could do.
+
+    python recipes/online_table.py --tasks halfcheetah --conditions learned --seeds 0   # the run
+    python recipes/wrong_answers.py [--run FOLDER] [--seeds 0 1 2] [--smoke]
+    python recipes/wrong_answers.py --table   # of the stored rows
+
+Rows are added as they come, and those that are there are not computed again.
+"""
+
+import argparse
+import csv
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from annotators_trust import gaits
+
+from preferl.data import Comparisons
+from preferl.data.arrays import load_comparisons
+from preferl.feedback import ScriptedTeacher
+from preferl.feedback.instant import sample_comparisons
+from preferl.models import MLPRewardConfig, infer_spaces
+from preferl.models.build import build_reward_model
+from preferl.online import use_threads
+from preferl.training import RewardTrainer, RewardTrainerConfig
+
+RESULTS = Path(__file__).parent / "results" / "wrong_answers.csv"
+RUN = Path("runs/online_table/halfcheetah/learned/0/run")
+COLUMNS = ("wrong", "seed", "fit", "width", "decay", "noise", "epochs", "accuracy")
+LENGTH, ANSWERS, UNSEEN = 50, 500, 2_000
+WRONG = (0.0, 0.1, 0.2, 0.35)
+EPOCHS = (2, 5, 10, 15, 20, 30, 50, 100)
+WIDTHS, DECAYS, NOISES = (64, 256), (0.01, 1.0, 10.0), (0.0, 0.2, 0.5)
+DEFAULT, FIXED = "default", "fixed"
+
+
+def answers_of(options: argparse.Namespace) -> tuple[Comparisons, Comparisons]:
+    """Right answers to learn from, and unseen pairs of the clips of other answers of the run."""
+    rng, oracle = np.random.default_rng(35), ScriptedTeacher.oracle()
+    if options.smoke:
+        known = sample_comparisons(gaits(10, 200, rng), 60, LENGTH, oracle, rng)
+        answers, unseen = 40, 50
+    else:
+        known, answers, unseen = load_comparisons(options.run / "comparisons"), ANSWERS, UNSEEN
+    known = known[rng.permutation(len(known))]
+    others = known[answers:].compact().segments.episodes()
+    return known[:answers].compact(), sample_comparisons(others, unseen, LENGTH, oracle, rng)
+
+
+def with_errors(right: Comparisons, wrong: float, seed: int) -> Comparisons:
+    """The same answers, of which exactly this share is turned round."""
+    rng = np.random.default_rng([35, seed])
+    flipped = rng.permutation(len(right))[: round(wrong * len(right))]
+    preference = right.preference.copy()
+    preference[flipped] = 1 - preference[flipped]
+    return replace(right, preference=preference)
+
+
+def trainer_of(train: Comparisons, width: int, seed: int, **settings: object) -> RewardTrainer:
+    spaces = infer_spaces(train.segments.observations, train.segments.actions)
+    model = MLPRewardConfig(hidden=(width, width), members=3)
+    config = RewardTrainerConfig(**settings)
+    return RewardTrainer(build_reward_model(model, *spaces, seed=seed), config, seed=seed)
+
+
+def fits(
+    right: Comparisons, unseen: Comparisons, wrong: float, seed: int, *, smoke: bool
+) -> Iterator[list[dict[str, object]]]:
+    """The rows of each fit to the same answers: of the defaults, then of the grid."""
+    train = with_errors(right, wrong, seed)
+    about = {"wrong": wrong, "seed": seed}
+    trainer = trainer_of(train, 64, seed)
+    report = trainer.fit(train)
+    accuracy = round(trainer.evaluate(unseen)[1], 4)
+    own = {"fit": DEFAULT, "width": 64, "decay": trainer.config.weight_decay}
+    own |= {"noise": trainer.config.noise, "epochs": report.best_epoch, "accuracy": accuracy}
+    yield [about | own]
+    for width, decay, noise in product(WIDTHS, DECAYS, NOISES):
+        settings = {"weight_decay": decay, "noise": noise, "patience": None}
+        trainer = trainer_of(train, width, seed, epochs=2 if smoke else max(EPOCHS), **settings)
+        known: dict[int, float] = {}
+
+        def seen(epoch: int, _: object, trainer=trainer, known=known) -> None:
+            if epoch in EPOCHS:
+                known[epoch] = round(trainer.evaluate(unseen)[1], 4)
+
+        trainer.fit(train, on_epoch=seen)
+        of = about | {"fit": FIXED, "width": width, "decay": decay, "noise": noise}
+        yield [of | {"epochs": epoch, "accuracy": each} for epoch, each in known.items()]
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table(rows: list[dict[str, str]]) -> None:
+    """Print, for each share of wrong answers, the defaults beside the best fixed setting."""
+    for wrong in sorted({float(row["wrong"]) for row in rows}):
+        found: dict[tuple[str, ...], list[float]] = {}
+        for row in rows:
+            if float(row["wrong"]) == wrong:
+                setting = tuple(row[name] for name in ("width", "decay", "noise", "epochs"))
+                key = (row["fit"], *(setting if row["fit"] == FIXED else ()))
+                found.setdefault(key, []).append(float(row["accuracy"]))
+        own = found.pop((DEFAULT,))
+        key, best = max(found.items(), key=lambda item: float(np.mean(item[1])))
+        print(
+            f"{wrong:.0%} wrong: default {np.mean(own):.3f} ({min(own):.3f} to {max(own):.3f}), "
+            f"best of {len(found)} fixed {np.mean(best):.3f} ({min(best):.3f} to {max(best):.3f}; "
+            f"width {key[1]}, decay {key[2]}, noise {key[3]}, {key[4]} epochs), "
+            f"difference {100 * (np.mean(own) - np.mean(best)):+.1f} points, {len(own)} seeds"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run", type=Path, default=RUN, help="folder of a HalfCheetah run")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--table", action="store_true", help="only print the table")
+    parser.add_argument("--smoke", action="store_true", help="seconds; learns little")
+    options = parser.parse_args()
+    use_threads(1)
+    if options.smoke:
+        options.out, options.seeds = options.run / "wrong_answers.csv", [0]
+        options.run.mkdir(parents=True, exist_ok=True)
+    if not (options.table or options.smoke or options.run.is_dir()):
+        parser.error(f"no run at {options.run}; the first command above makes it")
+    rows = read(options.out)
+    if not options.table:
+        right, unseen = answers_of(options)
+        done = {(float(row["wrong"]), int(row["seed"])) for row in rows if row["fit"] == FIXED}
+        for wrong, seed in product(WRONG, options.seeds):
+            if (wrong, seed) in done:
+                continue
+            new = [
+                {name: str(row[name]) for name in COLUMNS}
+                for some in fits(right, unseen, wrong, seed, smoke=options.smoke)
+                for row in some
+            ]
+            fresh = not options.out.exists()
+            with options.out.open("a", newline="") as file:
+                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+                if fresh:
+                    writer.writeheader()
+                writer.writerows(new)
+            rows += new
+            print(f"{wrong:.0%} wrong, seed {seed}: default {new[0]['accuracy']}", flush=True)
+    table(rows)
+
+
+if __name__ == "__main__":
+    main()
