@@ -66,6 +66,9 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "errors": {"teacher": {"error_rate": 0.3}},
     "with_actions": {"model": {"use_actions": True}},
     "informative": {"sampler": "informative"},
+    "filtering": {"teacher": {"error_rate": 0.3}, "prepare": ["rime"]},
+    "surf": {"prepare": ["surf"], "trainer": {"crop": 5}},
+    "rune": {"exploration_bonus": 0.05},
 }
 """By name: what changes in the settings of the preset."""
 FIRST = ("learned", "true", "random", "random_answers", "negated")

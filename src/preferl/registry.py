@@ -251,6 +251,17 @@ TEACHERS = Registry(
 """Frozen dataclasses that are called and whose fields are their settings, so that one of your own
 is its own config, and functions that make one, as for the teachers of B-Pref."""
 
+_LABELS, _FILTER = (
+    "preferl.feedback.pseudo_labels:PseudoLabels",
+    "preferl.feedback.answer_filter:AnswerFilter",
+)
+
+PREPARATIONS = Registry(
+    "preparation", {"surf": Entry(_LABELS, _LABELS), "rime": Entry(_FILTER, _FILTER)}
+)
+"""What becomes of answers before each fit: called with comparisons and a `FitContext`; frozen
+dataclasses whose fields are their settings."""
+
 REWARD_MODELS = Registry(
     "reward model",
     {
@@ -329,10 +340,15 @@ ENGINES = Registry(
 the library works by the plain version."""
 
 
+_PROTOCOLS: Final = {
+    "preferl.feedback.protocols:Teacher": TEACHERS,
+    "preferl.feedback.preparations:Preparation": PREPARATIONS,
+}
+
+
 def things_of(hint: Any) -> Registry | None:
     """The registry of what a field of this type holds, if that is a protocol such as `Teacher`."""
-    teacher = "preferl.feedback.protocols:Teacher"
-    return TEACHERS if isinstance(hint, type) and _text(hint) == teacher else None
+    return _PROTOCOLS.get(_text(hint)) if isinstance(hint, type) else None
 
 
 def registry_of(kinds: Iterable[type[Any]]) -> Registry | None:

@@ -1,14 +1,17 @@
 """Settings of online runs: ranges, defaults, JSON, and settings that do not go together."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
 from preferl.feedback import ScriptedTeacher
+from preferl.functional.preference import lower_bound
 from preferl.models import EnsembleConfig, LSTMRewardConfig, MLPRewardConfig
 from preferl.online import DatasetConfig, OnlineConfig, PPOConfig, SACConfig
 from preferl.online.configs import EvaluationConfig, WarmStartConfig
@@ -151,3 +154,26 @@ def test_a_policy_that_is_there_needs_no_training():
     DatasetConfig("E", mix="random:1,expert:2", policy=Path("p"))
     with pytest.raises(ConfigError, match="leave out medium and replay"):
         DatasetConfig("E", policy=Path("p"))
+
+
+def test_the_bonus_for_disagreement_decays():
+    config = OnlineConfig(exploration_bonus=0.05)
+    assert config.pessimism_after(0) == -0.05
+    assert config.pessimism_after(100_000) == pytest.approx(-0.0184, abs=1e-4)
+    assert replace(config, pessimism=0.5).pessimism_after(0) == 0.45
+    members = lower_bound(config.pessimism_after(100_000))(torch.tensor([[0.0], [2.0]]))
+    assert members.item() == pytest.approx(1.0184, abs=1e-4)
+    assert OnlineConfig(pessimism=0.3).pessimism_after(7) == 0.3
+
+
+@pytest.mark.parametrize(
+    ("setting", "match"),
+    [
+        ({"exploration_bonus": -0.1}, "exploration_bonus"),
+        ({"bonus_decay": 1.5}, "bonus_decay"),
+        ({"exploration_bonus": 0.1, "model": MLPRewardConfig(members=1)}, "several members"),
+    ],
+)
+def test_a_bonus_that_cannot_be_is_refused(setting, match):
+    with pytest.raises(ConfigError, match=match):
+        OnlineConfig(**setting)

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.resumable_runs import assert_same, everything
 from preferl.errors import CheckpointError, ConfigError
-from preferl.feedback import InstantFeedback, ScriptedTeacher
+from preferl.feedback import AnswerFilter, InstantFeedback, PseudoLabels, ScriptedTeacher
 from preferl.models import LSTMRewardConfig, MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
 from preferl.online.reports import IterationReport, OnlineReport
@@ -44,6 +44,14 @@ CONFIGS = {
         before="entropy",
         normalise_observations=True,
         algorithm=SACConfig(buffer_size=300, learning_starts=50, batch_size=16, hidden=(8,)),
+    ),
+    "rime-surf": replace(
+        TINY,
+        prepare=(AnswerFilter(beta=0.0), PseudoLabels(confidence=0.6, ratio=2.0)),
+        comparisons=40,
+        trainer=RewardTrainerConfig(epochs=40, crop=2),
+        exploration_bonus=0.5,
+        bonus_decay=1e-3,
     ),
     "gsde": replace(TINY, algorithm=replace(TINY.algorithm, use_sde=True)),
     "b-pref": replace(

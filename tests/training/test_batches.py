@@ -8,7 +8,14 @@ from gymnasium import spaces
 from preferl.data import Comparisons, Segments
 from preferl.errors import SpaceError
 from preferl.models import CNNReward, MLPReward
-from preferl.training.batches import Answers, LateWindows, Windows, gather_windows, to_tensor
+from preferl.training.batches import (
+    Answers,
+    LateWindows,
+    Windows,
+    crop_pairs,
+    gather_windows,
+    to_tensor,
+)
 
 LENGTH = 4
 PLAIN = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -133,3 +140,48 @@ def test_floats_become_single_and_integers_stay(rng):
     assert to_tensor(np.zeros(2, np.uint8), "cpu").dtype == torch.uint8
     backwards = np.arange(3.0)[::-1]
     assert to_tensor(backwards, "cpu").tolist() == [2, 1, 0]
+
+
+def one_less(start, real):
+    """The second of three steps cut, as a crop of 2 and a place of 1 would."""
+    return start + 1, real - 2
+
+
+def test_cropped_windows_are_padded_on_the_left(rng):
+    block = np.arange(30.0, dtype=np.float32)[:, None]
+    clips = Segments(block, block, block[:, 0], np.array([10]), np.array([6]), 6)
+    judge = MLPReward(spaces.Box(-99, 99, (1,)), spaces.Box(-1, 1, (1,)), seed=0)
+    features, mask = Windows(judge, clips, observe=False)(
+        torch.zeros(1, dtype=torch.int64), one_less
+    )
+    assert mask.tolist() == [[False, False, True, True, True, True]]
+    expected = clips.observations[[11, 11, 11, 12, 13, 14]]
+    torch.testing.assert_close(
+        features[0], judge.encoder(torch.from_numpy(expected), torch.from_numpy(expected))
+    )
+
+
+def test_pictures_are_cropped_as_states_are(rng):
+    clips, judge = segments(rng), model()
+    rows = torch.tensor([4, 1])
+    early, late = Windows(judge, clips, observe=False), LateWindows(judge, clips)
+    for got, expected in zip(late(rows, one_less), early(rows, one_less), strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+def test_both_clips_of_a_pair_lose_as_many_steps_from_places_of_their_own():
+    generator = torch.Generator().manual_seed(0)
+    start, real = torch.tensor([10, 20, 30, 40]).repeat(300), torch.tensor([6, 6, 6, 2]).repeat(300)
+    first, left = crop_pairs(start, real, most=3, generator=generator)
+    skipped, cut = (first - start).view(-1, 2, 2), (real - left).view(-1, 2, 2)  # [300, 2, 2]
+    assert (cut[..., 0] == cut[..., 1]).all()
+    assert set(cut[:, 0, 0].tolist()) == {0, 1, 2, 3}
+    assert set(cut[:, 1, 0].tolist()) == {0, 1}  # one step remains
+    assert (skipped >= 0).all()
+    assert (skipped <= cut).all()
+    assert set(map(tuple, skipped[cut[:, 0, 0] == 1][:, 0].tolist())) == {
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    }

@@ -9,6 +9,7 @@ from typing import Literal, cast, final, get_args
 from preferl.configs import takes_old_names
 from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
 from preferl.errors import ConfigError, require_in, require_one_of, require_seed, require_share
+from preferl.feedback.preparations import Preparation
 from preferl.feedback.protocols import Teacher
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
@@ -106,7 +107,14 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
             held out, by clips, as in the reward service. By default none are, and members of an
             ensemble are validated on their out-of-bag answers. One network, which has none of
             these, stops by the held-out ones.
+        prepare: what becomes of the answers before each fit, in this order: preparations of
+            `preferl.registry.PREPARATIONS`, which files and commands name: "rime" leaves out what
+            the reward does not believe, "surf" adds pseudo-labels.
         pessimism: deviations over members taken off the mean; 0 is the mean.
+        exploration_bonus: deviations over members added to the mean at the first step, so that the
+            agent tries what they disagree about, as in RUNE, which has 0.05.
+        bonus_decay: share of the bonus that each environment step takes away. A reward keeps the
+            bonus of the step at which it was fitted.
         reference: the steps over which rewards are normalised: of the clips that "answers" are
             about, which change slowly, or of all recent "experience", which follows the agent.
         reward_deviation: of the rewards, for each member before they are combined.
@@ -144,7 +152,10 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     max_comparisons: int | None = None
     warm_start: WarmStartConfig = field(default_factory=WarmStartConfig)
     validation: float = 0.0
+    prepare: tuple[Preparation, ...] = ()
     pessimism: float = 0.0
+    exploration_bonus: float = 0.0
+    bonus_decay: float = 1e-5
     reference: Reference = "answers"
     reward_deviation: float = 1.0
     centre: bool = True
@@ -170,6 +181,21 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         fix = 'Give the model several members, or choose sampler="entropy" or "uniform".'
         ConfigError.check(not blind, "sampler", expected, "one network", fix)
         require_validation(self.trainer, members=members, held_out=self.validation > 0)
+        require_in("exploration_bonus", self.exploration_bonus, 0, inf)
+        require_in("bonus_decay", self.bonus_decay, 0, 1)
+        expected, fix = "0 with one network", "Give the model several members, which disagree."
+        alone, bonus = self.exploration_bonus > 0 and members < 2, self.exploration_bonus
+        ConfigError.check(not alone, "exploration_bonus", expected, bonus, fix)
+
+    def pessimism_after(self, steps: int) -> float:
+        """Deviations over members that a reward fitted after so many steps takes off the mean.
+
+        It is below 0 where the exploration bonus is larger than the pessimism.
+
+        >>> round(OnlineConfig(exploration_bonus=0.05).pessimism_after(100_000), 4)
+        -0.0184
+        """
+        return self.pessimism - self.exploration_bonus * (1 - self.bonus_decay) ** steps
 
     def _require_budget(self) -> None:
         """Raise `ConfigError` unless every iteration can make a step in each environment."""

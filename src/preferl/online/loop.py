@@ -34,6 +34,7 @@ from preferl.online.configs import OnlineConfig
 from preferl.online.evaluations import AgentEvaluations, OnEvaluation
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
 from preferl.online.methods.asking import QueryRounds
+from preferl.online.methods.preparing import PreparedAnswers
 from preferl.online.reports import FindingLog, IterationReport, OnlineReport, Stopwatch
 from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
@@ -57,7 +58,7 @@ from preferl.versioned import version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
 
 OnIteration = Callable[[IterationReport], None]
@@ -181,7 +182,8 @@ class PreferenceLoop:
             oversampling=config.oversampling,
             sampler=self.sampler,
         )
-        self.rng, answering, exploring = np.random.default_rng(config.seed).spawn(3)
+        rngs = np.random.default_rng(config.seed).spawn(4)
+        self.rng, answering, exploring, preparing = rngs
         self.learner: Any = learner or build_learner(config, exploring)
         self.trainer = trainer or build_trainer(config, self.learner)
         self.feedback = feedback or InstantFeedback(
@@ -189,6 +191,7 @@ class PreferenceLoop:
         )
         self.rounds = QueryRounds(config, self.feedback, self.sampler)
         self.learning = LearningSet(self.feedback, config.validation)
+        self.prepared = PreparedAnswers(config, self.trainer, preparing)
         self.fixed: FixedData | None = None
         where = env_factory(config) if eval_env is None and learner is None else eval_env
         self.evaluations = AgentEvaluations(config, self.learner, where)
@@ -196,6 +199,7 @@ class PreferenceLoop:
         self.on_iteration: OnIteration | None = None
         self.on_answers: OnAnswers | None = None
         self.reward: RewardFunction | None = None
+        self.pessimism = config.pessimism  # of that reward
         self.experience: Episodes | None = None
         self.iterations: list[IterationReport] = []
         self.guard, self.repetitions = LengthGuard(config.variable_length), RepetitionGuard(config)
@@ -293,6 +297,8 @@ class PreferenceLoop:
             "rewarded": self.reward is not None,
             "scaler": None if scaler is None else vars(scaler),
             "likelihood": likelihood_of(self.reward).to_json(),
+            "pessimism": self.pessimism,
+            "prepared": self.prepared.snapshot(),
             "generators": global_generators(),
             "seconds": seconds,
         }
@@ -309,6 +315,8 @@ class PreferenceLoop:
         self.experience, self.rng = state["experience"], state["rng"]
         self.trainer.model.load_state_dict(state["model"])
         self.trainer.restore(state["trainer"])
+        self.pessimism = float(state["pessimism"])
+        self.prepared.restore(state["prepared"])
         if state["rewarded"]:  # by the model as the last fit left it
             scaler = None if state["scaler"] is None else RewardScaler(**state["scaler"])
             self.reward = self._reward(Likelihood(**state["likelihood"]), scaler)
@@ -397,7 +405,9 @@ class PreferenceLoop:
             )
             return None, None
         epochs = config.initial_epochs if self.reward is None else None
-        report = self.trainer.fit(train, validation, epochs=epochs)
+        train, places = self.prepared(train, self.reward, self.experience)
+        report = self.trainer.fit(train, validation, places=places, epochs=epochs)
+        self.pessimism = config.pessimism_after(self.learner.steps)
         by_answers = config.reference == "answers"
         clips = comparisons.segments.episodes()
         self.reward = self._reward(report.likelihood).scaled(
@@ -412,8 +422,8 @@ class PreferenceLoop:
 
     def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
         """The trainer's model as it is now, as a reward."""
-        model, pessimism = self.trainer.model, self.config.pessimism
-        combine = lower_bound(pessimism) if pessimism else mean
+        model = self.trainer.model
+        combine = lower_bound(self.pessimism) if self.pessimism else mean
         return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
     def _remember(self, episodes: Episodes) -> None:

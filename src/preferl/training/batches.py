@@ -1,7 +1,7 @@
 """Comparisons on a device: windows gathered by index for each minibatch."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, Self, final
 
@@ -28,6 +28,9 @@ def to_tensors(observations: Observations, device: torch.device | str) -> Any:
     """The same for each array of an observation."""
     return map_observations(lambda array: to_tensor(array, device), observations)
 
+
+Crop = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Starts and real steps of windows, `[B]`, to others inside them."""
 
 MINIBATCH_BYTES = 2**26
 """Observations that are gathered at once for a forward without gradients."""
@@ -58,9 +61,14 @@ class LateWindows:
         self._segments, self._encoder, self._device = segments, model.encoder, model.device
 
     @torch.no_grad()
-    def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
-        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
-        clips, device = self._segments[rows.cpu().numpy()], self._device
+    def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
+        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
+        segments, numbers, device = self._segments, rows.cpu().numpy(), self._device
+        if crop is not None:
+            whole = segments.start[numbers], segments.real[numbers]
+            start, real = crop(*map(torch.from_numpy, whole))
+            segments = replace(segments, start=start.numpy(), real=real.numpy(), origin=None)
+        clips = segments[numbers if crop is None else slice(None)]
         steps = to_tensors(clips.observations, device), to_tensor(clips.actions, device)
         return self._encoder(*steps), to_tensor(clips.mask, device)
 
@@ -91,19 +99,45 @@ class Windows:
                 lambda f: f.contiguous().unfold(0, self.length, 1).movedim(-1, 1), self._features
             )
 
-    def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
-        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
-        start = self._start[rows]
-        if self._windows is not None:
+    def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
+        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
+        start, real = self._start[rows], self._real[rows]
+        if crop is not None:
+            start, real = crop(start, real)
+        elif self._windows is not None:
             mask = self._all.expand(len(rows), self.length)
             return map_observations(lambda w: w.index_select(0, start), self._windows), mask
-        missing = (self.length - self._real[rows])[:, None]
+        missing = (self.length - real)[:, None]
         index = torch.maximum(start[:, None] + self._offset - missing, start[:, None])
         mask = self._offset >= missing
         return map_observations(lambda features: features[index], self._features), mask
 
 
 AnyWindows = Windows | LateWindows
+
+
+def crop_pairs(
+    start: Tensor, real: Tensor, *, most: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Shorten the two windows of each pair by the same number of steps, from places of their own.
+
+    Park et al., "SURF" (2022), section 4.2. At least one step remains of each.
+
+    Args:
+        start: `[2 * P]` first rows of windows; neighbours are a pair.
+        real: `[2 * P]` their steps.
+        most: steps that are cut at most.
+        generator: of the draws, on the CPU.
+
+    Returns:
+        Starts and real steps of the shorter windows.
+    """
+    steps = real.view(-1, 2)
+    cut = torch.randint(most + 1, (len(steps), 1), generator=generator).to(real.device)
+    cut = torch.minimum(cut, steps.amin(1, keepdim=True) - 1)
+    place = torch.rand(steps.shape, generator=generator).to(real.device)
+    skipped = torch.minimum((place * (cut + 1)).long(), cut)  # [P, 2]
+    return start + skipped.flatten(), (steps - cut).flatten()
 
 
 @final

@@ -153,6 +153,9 @@ class RewardTrainerConfig:
             person's answers: near 0 for somebody who answers at random, negative for somebody who
             answers the opposite. Switch it on where several people answer and not all of them are
             careful. It needs answers that tell who gave them, `Comparisons.annotator`.
+        crop: steps by which the two clips of a pair are shortened at most, both by the same number
+            and each from a place of its own, anew in each pass, as in SURF; 0 cuts nothing.
+            Validation always does.
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive, of any norm or a function of yours.
         patience: epochs without a better loss on unseen answers after which to stop: on validation
@@ -181,6 +184,7 @@ class RewardTrainerConfig:
     noise: Literal["fitted"] | float = 0.0
     calibrate: bool = True
     trust: bool = False
+    crop: int = 0
     bootstrap: bool = True
     penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
     patience: int | None = 10
@@ -191,7 +195,7 @@ class RewardTrainerConfig:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "batch_size": 1, "learning_rate": 1e-12, "weight_decay": 0}
+        least = {"epochs": 1, "batch_size": 1, "learning_rate": 1e-12, "weight_decay": 0, "crop": 0}
         for name, low in (least | {"patience": 1, "stop_accuracy": 1e-9}).items():
             if (value := getattr(self, name)) is not None:
                 require_in(name, value, low, 1 if name == "stop_accuracy" else math.inf)

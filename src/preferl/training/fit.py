@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -18,7 +19,7 @@ from preferl.errors import require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
 from preferl.shapes import IntArray
-from preferl.training.batches import Answers, gather_windows, held_out
+from preferl.training.batches import Answers, crop_pairs, gather_windows, held_out
 from preferl.training.calibration import expected_noise, fit_likelihood
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.training.fit_report import FitReport
@@ -87,6 +88,10 @@ class Fit:
         self._update, self._updates = 0, epochs * -(-len(train) // self._config.batch_size)
         places, device = np.arange(len(train)) if places is None else places, self._model.device
         bootstrap = trainer.bootstrap(int(places.max()) + 1)[:, places]
+        bootstrap = np.where(places < 0, 1.0, bootstrap)
+        self._given = torch.from_numpy(places >= 0).to(device)
+        crop, order = self._config.crop, trainer._order
+        self._crop = partial(crop_pairs, most=crop, generator=order) if crop else None
         self._windows = gather_windows(self._model, train.segments, observe=True)
         self._answers = Answers.of(train, bootstrap, device)
         out_of_bag = Answers.of(train, bootstrap == 0, device)
@@ -129,7 +134,7 @@ class Fit:
         self._model.eval()
         rows, likelihood = self._history, self._likelihood()
         return FitReport(
-            pairs=len(self._answers),
+            pairs=int(self._given.sum()),
             members=self._model.members,
             epochs=self.epoch,
             best_epoch=self._best_epoch,
@@ -209,7 +214,7 @@ class Fit:
         total: Any = 0.0
         logits = []
         for part in batch.split(config.minibatch_size or len(batch)):
-            features, mask = self._windows(part.pairs.flatten())
+            features, mask = self._windows(part.pairs.flatten(), self._crop)
             trust = trainer.trust.of(part.annotator)
             loss, part_logits = trainer._loss(features, mask, part.preference, part.weight, trust)
             share = len(part) / len(batch)
@@ -229,10 +234,11 @@ class Fit:
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
         logits = torch.empty_like(logits).index_copy_(1, order, logits)
         consensus = preference_probability(logits).mean(0) - 0.5
+        consensus, preference = consensus[self._given], preference[self._given]
         validation = float("nan"), float("nan")
         if self._unseen is not None:
             fitted = self._config.noise == "fitted"
-            if self._held_out is not None or self._keeps_best or fitted:
+            if self._held_out is not None or self._keeps_best or fitted or self._crop:
                 logits = self._trainer._logits(*self._unseen)  # not those before each step
             if fitted:
                 noise = expected_noise(logits, self._unseen[1], noise=self._trainer.noise)

@@ -17,7 +17,7 @@ class FitReport:
     """The outcome of a fit; losses are means per answer, cross-entropies in natural logarithms.
 
     Attributes:
-        pairs: comparisons trained on.
+        pairs: comparisons trained on, pseudo-labels not counted.
         members: `E`.
         epochs: passes made.
         best_epoch: the epoch whose state remains, from 1.

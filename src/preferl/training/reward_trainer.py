@@ -98,7 +98,8 @@ class RewardTrainer:
             train: declined answers in it do not count.
             validation: held out, for early stopping and the choice of the best epoch.
             places: `[P]`, the column of each answer in `bootstrap`, so that members keep their
-                resamples where other answers are withdrawn; the order in `train` if None.
+                resamples where other answers are withdrawn; the order in `train` if None. -1 is a
+                pseudo-label: every member trains on it, and it counts in no accuracy.
             epochs: at least 1; those of the config if None.
             on_epoch: called with each epoch's number and metrics.
             checkpoints: keep the fit between epochs, and resume the one that is there.

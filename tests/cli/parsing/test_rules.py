@@ -8,6 +8,7 @@ import pytest
 import tyro
 
 from preferl.cli.parsing.rules import comma_separated, reading_rules
+from preferl.feedback import AnswerFilter, Preparation, PseudoLabels
 from preferl.models.configs import MLPRewardConfig, RewardModelConfig
 from preferl.registry import SAMPLERS
 
@@ -81,3 +82,17 @@ def test_a_part_has_the_options_of_its_kind_beside_one_for_the_name(capsys):
     assert "(default: mlp)" in out
     assert "Shape of an `MLPReward`" in out
     assert "--other" not in out
+
+
+def test_several_things_of_a_registry_are_names_or_settings(capsys):
+    @dataclass(frozen=True)
+    class Config:
+        prepare: tuple[Preparation, ...] = (AnswerFilter(beta=2.0),)
+
+    assert parsed(Config).prepare == (AnswerFilter(beta=2.0),)
+    words = ["--prepare", "rime", "{kind: surf, confidence: 0.9}"]
+    assert parsed(Config, *words).prepare == (AnswerFilter(), PseudoLabels(confidence=0.9))
+    assert parsed(Config, "--prepare").prepare == ()
+    with pytest.raises(SystemExit):
+        parsed(Config, "--help")
+    assert "--prepare {surf,rime} ..." in capsys.readouterr().out

@@ -24,7 +24,8 @@ from preferl.cli.parsing.parts import (
     registry_beside,
     things_chosen,
 )
-from preferl.registry import Registry
+from preferl.configs import decoded
+from preferl.registry import Registry, things_of
 
 
 def comma_separated(kind: type[Any], metavar: str) -> Any:
@@ -70,6 +71,23 @@ def one_of(things: Registry) -> Any:
     )
 
 
+def some_of(things: Registry, kind: Any) -> Any:
+    """The rule for a tuple of a registry's things, which a protocol `kind` describes."""
+
+    def made(words: list[str]) -> tuple[Any, ...]:
+        values = [mapping_of([word]) if word.startswith("{") else word for word in words]
+        found: tuple[Any, ...] = decoded(tuple[kind, ...], values, things.names()[0])
+        return found
+
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"{{{','.join(things.names())}}} ...",
+        instance_from_str=made,
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda values: [things.name_of(one) for one in values],
+    )
+
+
 def reading_rules() -> ConstructorRegistry:
     """Rules for tyro, in a context manager.
 
@@ -81,6 +99,7 @@ def reading_rules() -> ConstructorRegistry:
     - A part that may be left out has options if it is there.
     - Settings by name are one word of YAML.
     - Functions are left out of a choice: Python alone passes them.
+    - Several things of a registry are their names, or words of YAML with a `kind` and settings.
     """
     rules = ConstructorRegistry()
     asked: set[str] = set()  # of tyro's own rules, while their answers are changed
@@ -128,6 +147,12 @@ def reading_rules() -> ConstructorRegistry:
             is_instance=lambda value: value is None or isinstance(value, str | Mapping),
             str_from_instance=lambda value: [str(value)],
         )
+
+    @rules.primitive_rule
+    def several_by_name(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        kind = next(iter(get_args(info.type)), None)
+        things = things_of(kind) if info.type_origin is tuple else None
+        return None if things is None else some_of(things, kind)
 
     @rules.struct_rule
     def with_names(info: StructTypeInfo) -> StructConstructorSpec | None:

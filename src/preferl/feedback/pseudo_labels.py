@@ -1,0 +1,61 @@
+"""Answers that a reward gives itself, about pairs that nobody was asked about.
+
+Park et al., "SURF: Semi-supervised Reward Learning with Data Augmentation for Feedback-efficient
+Preference-based RL" (2022), section 4.1.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons, concatenate
+from preferl.data.segments import sample_segments
+from preferl.errors import require_in
+from preferl.feedback.preparations import FitContext
+from preferl.feedback.sampling import sigmoid
+
+
+@final
+@dataclass(frozen=True)
+class PseudoLabels:
+    """Adds pairs of recent clips, with the answers of which the last fit's reward is sure.
+
+    Attributes:
+        confidence: the members' mean probability that one of the two is better, from which on a
+            pair is labelled; in [0.5, 1).
+        ratio: pairs that are drawn for each answer.
+        weight: of all that are drawn, relative to all answers. A pair that is labelled weighs
+            `weight / ratio`.
+
+    Raises:
+        ConfigError: a number out of its range.
+    """
+
+    confidence: float = 0.99
+    ratio: float = 4.0
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_in("confidence", self.confidence, 0.5, 1 - 1e-9)
+        require_in("ratio", self.ratio, 0.01, 1000)
+        require_in("weight", self.weight, 0, inf)
+
+    def __call__(self, comparisons: Comparisons, context: FitContext) -> Comparisons:
+        """The answers, and pseudo-labels after them; none before the first fit."""
+        drawn = round(self.ratio * len(comparisons))
+        if context.reward is None or context.experience is None or not drawn:
+            return comparisons
+        segments = sample_segments(
+            *(context.experience, 2 * drawn, context.segment_length, context.rng),
+            short=context.short,
+        )
+        pairs = np.arange(2 * drawn).reshape(-1, 2)
+        first = sigmoid(context.logits(segments, pairs)).mean(0)
+        sure = np.maximum(first, 1 - first) >= self.confidence
+        if not sure.any():
+            return comparisons
+        weight = np.full(int(sure.sum()), self.weight / self.ratio)
+        labels = Comparisons.of(segments, pairs[sure], 1.0 * (first[sure] > 0.5), weight)
+        return concatenate([comparisons, labels])

@@ -1,0 +1,118 @@
+"""The filter of answers: its threshold, and what it leaves out, turns round and keeps."""
+
+import numpy as np
+import pytest
+
+from preferl.data import Comparisons, Segments
+from preferl.errors import ConfigError
+from preferl.feedback import AnswerFilter, FitContext
+from preferl.feedback.answer_filter import bound, losses, threshold
+
+
+class Scores:
+    """Members whose scores are given."""
+
+    context = 1
+
+    def __init__(self, *members: list[float]) -> None:
+        self._scores, self.members = np.array(members), len(members)
+
+    def __call__(self, observations, actions, mask):
+        raise NotImplementedError
+
+    def scores(self, segments: Segments):
+        return self._scores
+
+
+def answers(preference: list[float]) -> Comparisons:
+    """About pairs of clips 0 and 1, 0 and 2, and so on."""
+    block, count = np.arange(len(preference) + 1.0)[:, None], len(preference)
+    segments = Segments(block, block, block[:, 0], np.arange(count + 1), np.ones(count + 1, int), 1)
+    pairs = np.stack([np.zeros(count, int), 1 + np.arange(count)], axis=1)
+    return Comparisons.of(segments, pairs, np.array(preference))
+
+
+def seen_by_none(members: int, answers: int) -> np.ndarray:
+    return np.ones((members, answers), bool)
+
+
+def test_the_bound_is_that_of_the_paper():
+    assert bound(0.5, 0.0) == pytest.approx(0.9431, abs=1e-4)  # -ln .5 + .5 * .5
+    assert bound(0.5, 0.04, beta=3.0) == pytest.approx(1.0631, abs=1e-4)
+    assert bound(0.5, 9.0) == pytest.approx(0.9431 + 3, abs=1e-4)
+
+
+def test_losses_are_cross_entropies_of_answers_and_ties():
+    found = losses(np.array([0.5, 0.9, 0.8, 0.0]), np.array([1.0, 0.0, 0.5, 1.0]))
+    expected = [0.6931, 2.3026, 0.9163, 690.7755]  # the last as much as numbers can tell
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_without_uncertainty_answers_that_are_less_likely_than_not_go():
+    # Where x = -ln x + x / 2, x is 0.7035, so that p > .495 is trusted.
+    loss = -np.log(np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]))
+    assert threshold(loss, beta=0.0) == pytest.approx(0.7035, abs=0.02)
+
+
+def test_an_improbable_answer_is_left_out_and_an_absurd_one_turned_round():
+    # Log-odds that the first is better: 3 in each pair but the last, 9 there.
+    scores = Scores([0.0, -3, -3, -3, -3, -9])
+    given = answers([1.0, 1.0, 1.0, 0.0, 0.0])
+    found = AnswerFilter(beta=0.0)(given, FitContext(scores, seen_by_none(1, 5)))
+    assert found.weight.tolist() == [1, 1, 1, 0, 1]
+    assert found.preference.tolist() == [1, 1, 1, 0, 1]
+    found = AnswerFilter(beta=0.0, turned_below=0.0)(given, FitContext(scores, seen_by_none(1, 5)))
+    assert found.weight.tolist() == [1, 1, 1, 0, 0]
+    assert found.preference.tolist() == given.preference.tolist()
+
+
+def test_ties_are_never_turned_round():
+    scores = Scores([0.0, -3, -3, -90])
+    context = FitContext(scores, seen_by_none(1, 3))
+    found = AnswerFilter(beta=0.0)(answers([1.0, 1.0, 0.5]), context)
+    assert found.weight.tolist() == [1, 1, 0]
+    assert found.preference.tolist() == [1, 1, 0.5]
+
+
+def test_members_that_were_trained_on_an_answer_do_not_count():
+    scores = Scores([0.0, -3, -3, -3], [0.0, -3, -3, 5])  # the second has memorised the last
+    given = answers([1.0, 1.0, 0.0])
+    votes = np.array([[True, True, True], [True, True, False]])
+    found = AnswerFilter(beta=0.0)(given, FitContext(scores, votes))
+    assert found.weight.tolist() == [1, 1, 0]
+    found = AnswerFilter(beta=0.0)(given, FitContext(scores, ~votes | seen_by_none(2, 3)))
+    assert found.weight.tolist() == [1, 1, 1]  # p is .54 then
+
+
+def test_pseudo_labels_stay_as_they_are():
+    scores = Scores([0.0, -3, -3, -3])
+    context = FitContext(scores, seen_by_none(1, 2))
+    found = AnswerFilter(beta=0.0)(answers([1.0, 1.0, 0.0]), context)
+    assert found.weight.tolist() == [1, 1, 1]
+
+
+def test_nothing_is_left_out_before_the_first_fit_or_by_a_reward_that_knows_too_little():
+    given = answers([1.0, 0.0])
+    assert AnswerFilter()(given, FitContext(None, seen_by_none(1, 2))) is given
+    absurd = Scores([0.0, 2, -2])
+    assert AnswerFilter()(given, FitContext(absurd, seen_by_none(1, 2))) is given
+    given, mostly_wrong = answers([1.0, 1.0, 1.0]), Scores([0.0, 3, 3, -3])
+    assert AnswerFilter(beta=0.0)(given, FitContext(mostly_wrong, seen_by_none(1, 3))) is given
+
+
+def test_it_finds_most_wrong_answers_of_many():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 3, 400)
+    wrong = rng.random(400) < 0.3
+    given = answers((1.0 * ((logits > 0) != wrong)).tolist())
+    found = AnswerFilter()(given, FitContext(Scores([0.0, *-logits]), seen_by_none(1, 400)))
+    kept = found.weight > 0
+    right = found.preference == (logits > 0)
+    assert right[kept].mean() > 0.9
+    assert kept[~wrong].all()
+
+
+@pytest.mark.parametrize("setting", [{"alpha": -1.0}, {"beta": -1.0}, {"turned_below": 0.6}])
+def test_settings_out_of_range_are_refused(setting):
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        AnswerFilter(**setting)

@@ -1,0 +1,126 @@
+"""Answers as the fits of a run get them: places in the bootstrap, votes, and draws."""
+
+import logging
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from preferl.data import Comparisons, concatenate
+from preferl.errors import DataError
+from preferl.feedback import AnswerFilter, PseudoLabels
+from preferl.models import MLPReward, MLPRewardConfig
+from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
+from preferl.online.methods.preparing import PreparedAnswers
+from preferl.testing import make_comparisons
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import RewardTrainer, RewardTrainerConfig
+
+MODEL = MLPRewardConfig(hidden=(8,), members=3)
+
+
+@pytest.fixture
+def answers(rng) -> Comparisons:
+    return make_comparisons(rng, pairs=20)
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Adds one pseudo-label, and remembers the votes that it was told."""
+
+    seen: list
+
+    def __call__(self, comparisons, context):
+        self.seen.append(context.votes.copy())
+        extra = replace(comparisons[:1], preference=np.ones(1))
+        return concatenate([comparisons, extra])
+
+
+def prepared(*preparations) -> PreparedAnswers:
+    trainer = RewardTrainer(MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0), seed=0)
+    config = OnlineConfig(model=MODEL, prepare=preparations)
+    return PreparedAnswers(config, trainer, np.random.default_rng(0))
+
+
+def test_without_preparations_answers_are_the_same_object(answers):
+    found, places = prepared()(answers, None, None)
+    assert found is answers
+    assert places is None
+
+
+def test_pseudo_labels_have_no_place_and_declined_answers_go(answers):
+    answers.preference[3] = np.nan
+    found, places = prepared(Notes([]))(answers, None, None)
+    assert len(found) == 20
+    assert places.tolist() == [*range(19), -1]
+
+
+def test_members_vote_on_answers_that_they_have_not_seen(answers):
+    notes = Notes([])
+    run = prepared(notes)
+    bootstrap = run._trainer.bootstrap(20)
+    run(answers[:12], None, None)
+    run(answers, None, None)
+    first, second = notes.seen
+    assert first.all()
+    assert second[:, 12:].all()
+    unseen = bootstrap[:, :12] == 0
+    some = unseen.any(0)
+    assert 0 < some.sum() < 12
+    np.testing.assert_array_equal(second[:, :12][:, some], unseen[:, some])
+    assert second[:, :12][:, ~some].all()
+
+
+def test_a_preparation_that_drops_answers_is_refused(answers):
+    def drop(comparisons, context):
+        return comparisons[1:]
+
+    with pytest.raises(DataError, match="the 20 answers first, whatever their weight"):
+        prepared(drop)(answers, None, None)
+
+
+def test_every_member_trains_on_pseudo_labels_and_bootstraps_stay(answers):
+    trainer = RewardTrainer(
+        MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0), RewardTrainerConfig(epochs=1), seed=0
+    )
+    few = answers[:2]
+    places = np.array([0, 1, -1])
+    seen = []
+
+    def judge(features, mask, preference, weight, trust):
+        seen.append(weight)
+        return kept(features, mask, preference, weight, trust)
+
+    kept, trainer._loss = trainer._loss, judge
+    report = trainer.fit(concatenate([few, few[:1]]), places=places)
+    weights = {tuple(column) for column in seen[0].T.tolist()}
+    assert weights == {*map(tuple, trainer.bootstrap(2).T.tolist()), (1.0, 1.0, 1.0)}
+    assert report.pairs == 2
+
+
+def test_a_run_uses_what_its_settings_name(caplog):
+    config = OnlineConfig(
+        environments=2,
+        steps=500,
+        comparisons=30,
+        iterations=2,
+        schedule="constant",
+        final_queries=True,
+        segment_length=10,
+        initial_steps=200,
+        algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
+        model=MLPRewardConfig(hidden=(8,), members=2),
+        trainer=RewardTrainerConfig(epochs=40),
+        prepare=(AnswerFilter(beta=0.0), PseudoLabels(confidence=0.6)),
+        exploration_bonus=0.5,
+        bonus_decay=1e-3,
+    )
+    with caplog.at_level(logging.INFO, "preferl.online.methods.preparing"):
+        report = learn_from_preferences(config)
+    first, *later = [one.args for one in caplog.records if "Before the fit" in one.message]
+    assert first[0] == first[2] == first[3] == 0
+    assert later[-1][0] > 0
+    assert all(one[3] > 0 for one in later)
+    assert report.iterations[-1].fit.pairs == 30
+    steps = report.iterations[-1].env_steps
+    assert report.reward.how.keywords["deviations"] == -0.5 * (1 - 1e-3) ** steps
