@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from preferl.configs import changed, from_json, plain, to_json, without_password
+from preferl.configs import changed, decoded, from_json, plain, to_json, without_password
 from preferl.errors import ConfigError
 from preferl.reporting import read_jsonl
 
@@ -185,3 +185,10 @@ def test_a_kind_that_nobody_knows_differs_as_a_whole():
 def test_nobody_reads_a_password(text, shown):
     assert without_password(text) == shown
     assert plain({"places": [text]}) == {"places": [shown]}
+
+
+@pytest.mark.parametrize(("word", "value"), [("1e-05", 1e-5), ("-2E3", -2e3), ("inf", math.inf)])
+def test_numbers_that_yaml_reads_as_text_are_numbers(word, value):
+    assert decoded(float, word, "rate") == value
+    with pytest.raises(ConfigError, match="rate: expected float, got 'e5'"):
+        decoded(float, "e5", "rate")

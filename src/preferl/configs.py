@@ -349,9 +349,13 @@ def _decode_container(origin: Any, arguments: tuple[Any, ...], data: Any, where:
     return items if origin is list else tuple(items)
 
 
+_NUMBER: Final = re.compile(r"-?inf|nan|[-+]?\d+[eE][-+]?\d+")
+"""Words for numbers: those that JSON lacks, and `1e-05`, which YAML 1.1 reads as text."""
+
+
 def _decode_leaf(hint: Any, data: Any, where: str) -> Any:
     is_number = isinstance(data, int) and not isinstance(data, bool)
-    if hint is float and (is_number or data in ("inf", "-inf", "nan")):
+    if hint is float and (is_number or (isinstance(data, str) and _NUMBER.fullmatch(data))):
         return float(data)
     if isinstance(hint, type) and issubclass(hint, Path | Enum):
         try:
