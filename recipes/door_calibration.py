@@ -63,7 +63,7 @@ def predicted(
     folder = keep / f"{part.split}-{part.seed}-{part.number}"
     if not folder.is_dir():
         reward, _ = fit_reward(replace(config, seed=part.seed), episodes, part.train)
-        test = part.test[part.test.decided]
+        test = part.test[part.test.decided].compact()
         scores = reward.scores(test.segments)[:, test.pairs]  # [E, P, 2]
         held = {
             "logits": scores[..., 0] - scores[..., 1],

@@ -32,7 +32,7 @@ HELD_OUT = 5  # demonstrations
 
 def right(reward: RewardFunction, test: Comparisons) -> np.ndarray:
     """Which decided answers fall on the side that the mean member expects."""
-    test = test[test.decided]
+    test = test[test.decided].compact()
     scores = reward.scores(test.segments)[:, test.pairs]
     first = np.tanh((scores[..., 0] - scores[..., 1]) / 2).mean(0)  # 2 P - 1
     return (first > 0) == (test.preference > 0.5)

@@ -39,7 +39,7 @@ def main() -> None:
     labels = DOOR / "door-human-v1_human_labels"
     pairs = load_labels(labels, episodes, crossing="keep").comparisons
     if options.smoke:
-        pairs = pairs[:80]
+        pairs, episodes = pairs[:40], episodes[:1]
     rows = []
     for name in options.only:
         settings = replace(KINDS[name], budget=1) if options.smoke else KINDS[name]

@@ -37,12 +37,12 @@ def learned(config: OnlineConfig, changes: dict | None) -> tuple[object, int, in
     return report.learner.algorithm, report.env_steps, len(report.comparisons)
 
 
-def row(name: str, config: OnlineConfig, changes: dict | None) -> dict[str, object]:
-    """One agent, evaluated on 100 episodes of the true reward."""
+def row(name: str, config: OnlineConfig, changes: dict | None, episodes: int) -> dict[str, object]:
+    """One agent, evaluated on so many episodes of the true reward."""
     began = time.perf_counter()
     agent, steps, answers = learned(config, changes)
     seconds = time.perf_counter() - began
-    report: PolicyReport = evaluate_policy(agent, config.env, episodes=100, seed=10_000)
+    report: PolicyReport = evaluate_policy(agent, config.env, episodes=episodes, seed=10_000)
     return {
         "teacher": name,
         "seed": config.seed,
@@ -63,14 +63,15 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     use_threads(1)
-    config = from_json(OnlineConfig, load_preset("pendulum"))
+    config, episodes = from_json(OnlineConfig, load_preset("pendulum")), 100
     if options.smoke:
-        config = replace(config, steps=4_000, initial_steps=1_000, iterations=1, comparisons=10)
+        config = replace(config, steps=3_000, initial_steps=900, iterations=1, comparisons=10)
+        episodes = 2
         options.seeds, options.out = options.seeds[:1], Path("/dev/null")
     rows = []
     for name in options.teachers:
         for seed in options.seeds:
-            rows.append(row(name, replace(config, seed=seed), TEACHERS[name]))
+            rows.append(row(name, replace(config, seed=seed), TEACHERS[name], episodes))
             print(rows[-1], flush=True)
         means = np.array([r["mean"] for r in rows if r["teacher"] == name])
         print(f"{name}: median {np.median(means):.0f}, worst {means.min():.0f}", flush=True)

@@ -61,12 +61,12 @@ AGENTS = {
 }
 
 
-def row(name: str, config: OnlineConfig) -> dict[str, object]:
-    """One agent, evaluated on 48 episodes."""
+def row(name: str, config: OnlineConfig, steps: int) -> dict[str, object]:
+    """One agent, evaluated on so many steps in episodes of 100."""
     began = time.perf_counter(), time.process_time()
     agent, answers = AGENTS[name](config)
     seconds = time.perf_counter() - began[0], time.process_time() - began[1]
-    episodes = record(agent, config.env, 4_800, seed=10_000)
+    episodes = record(agent, config.env, steps, seed=10_000)
     # The reward is minus the distance.
     distance = -episodes.rewards.reshape(len(episodes), -1)[:, SETTLED:].mean(axis=1)
     return {
@@ -89,15 +89,16 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     use_threads(1)
-    config = from_json(OnlineConfig, load_preset("moving_dot"))
+    config, steps = from_json(OnlineConfig, load_preset("moving_dot")), 4_800
     if options.smoke:
         shorter = {"steps": 1_800, "initial_steps": 800, "iterations": 1, "comparisons": 8}
         config = replace(config, **shorter, initial_epochs=1)
         options.seeds, options.out = options.seeds[:1], Path("/dev/null")
+        steps = 400
     rows = []
     for name in options.agents:
         for seed in options.seeds:
-            rows.append(row(name, replace(config, seed=seed)))
+            rows.append(row(name, replace(config, seed=seed), steps))
             print(rows[-1], flush=True)
     with options.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])

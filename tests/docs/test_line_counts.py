@@ -2,13 +2,15 @@
 
 import ast
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from preferl.training.publish import newest_reward
+from helpers.waiting import SECONDS, wait_until
+from preferl.training.publish import newest_reward, versions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LOOP = EXAMPLES / "own_training_loop.py"
@@ -61,14 +63,14 @@ def test_without_those_lines_the_loop_learns_from_the_environments_own_reward(tm
 
 @pytest.mark.slow
 def test_with_them_a_reward_is_published_while_it_learns(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", LOOP, "--smoke"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert newest_reward(tmp_path / "runs/own/rewards").number >= 1
+    rewards = tmp_path / "runs/own/rewards"
+    endless = [sys.executable, "-W", "error", LOOP, "--script", "--steps", "1000000000"]
+    with subprocess.Popen(endless, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as program:
+        wait_until(lambda: versions(rewards) or program.poll() is not None, "no reward")
+        program.send_signal(signal.SIGINT)  # it would learn for days
+        _, errors = program.communicate(timeout=SECONDS)
+    assert errors.rstrip().endswith("KeyboardInterrupt"), errors
+    assert newest_reward(rewards).number >= 1
 
 
 def code_lines(node, text):

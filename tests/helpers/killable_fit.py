@@ -1,10 +1,5 @@
-"""A fit in a program that is killed: `python -m helpers.killable_fit FOLDER KIND [EPOCHS TOUCH]`.
+"""A fit in a program that is killed."""
 
-It ends with -9 after so many epochs of this program, when it touches its checkpoints for the
-`TOUCH`th time from then on (see `die_at_touch`).
-"""
-
-import sys
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -62,9 +57,13 @@ def fit(
     return model, trainer.fit(train, validation, on_epoch=on_epoch, checkpoints=checkpoints)
 
 
-def main() -> None:
+def main(folder: Path, kind: str, *moment: int) -> None:
+    """Save the reward of a fit; with a moment `(EPOCHS, TOUCH)` end with -9 before.
+
+    That is after so many epochs of this program, when it touches its checkpoints for the `TOUCH`th
+    time from then on (see `die_at_touch`).
+    """
     torch.set_num_threads(1)
-    folder, kind, moment = Path(sys.argv[1]), sys.argv[2], [int(word) for word in sys.argv[3:]]
     checkpoints, epochs = FitCheckpoints(folder / "checkpoints", seconds=0), count(1)
 
     def on_epoch(*_: object) -> None:
@@ -73,7 +72,3 @@ def main() -> None:
 
     model, report = fit(kind, checkpoints, on_epoch)
     save_reward(folder / "reward", RewardFunction(model, likelihood=report.likelihood))
-
-
-if __name__ == "__main__":
-    main()

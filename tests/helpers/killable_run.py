@@ -1,9 +1,6 @@
 """A program that teaches an agent through a store and goes on where it was saved.
 
-python -m helpers.killable_run FOLDER PPO|SAC STEPS [AT TOUCH]
-
-From step AT on it ends with -9 when it touches its checkpoints for the TOUCHth time (see
-`die_at_touch`). A published reward is there from the start; a script answers in people's place.
+A published reward is there from the start; a script answers in people's place.
 """
 
 import sys
@@ -72,6 +69,11 @@ class Die(BaseCallback):
 
 
 def main(folder: Path, algorithm: str, steps: int, *moment: int) -> None:
+    """Train PPO or SAC for so many steps; with a moment `(AT, TOUCH)` end with -9 before.
+
+    That is from step AT on, when it touches its checkpoints for the TOUCHth time (see
+    `die_at_touch`).
+    """
     use_threads(1)
     callbacks: list[BaseCallback] = [FeedbackCallback(wait=True)]
     callbacks.append(SaveRunCallback(folder / "run", every=128))
@@ -93,7 +95,3 @@ def main(folder: Path, algorithm: str, steps: int, *moment: int) -> None:
         env.close()
         parameters = [value.detach().numpy().ravel() for value in agent.policy.parameters()]
         np.save(folder / "parameters.npy", np.concatenate(parameters))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], *(int(word) for word in sys.argv[3:]))

@@ -1,6 +1,5 @@
 """A person who was asked something is not asked again, wherever their run ended."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ import pytest
 
 from helpers import terminal_run
 from helpers.answered_store import Answering
+from helpers.programs import start
 from helpers.resumable_runs import assert_same, everything
 from helpers.terminal_run import CONFIG, JUDGE, answer_to, name_of
 from helpers.waiting import wait_until
@@ -123,18 +123,14 @@ def test_an_answer_is_on_the_disk_before_the_next_query_is_shown(tmp_path):
 
 
 class Programs:
-    """Runs of one folder, one after the other; a server that has all imported forks them."""
+    """Runs of one folder, one after the other."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.lives = folder, 0
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["preferl.online.run", "torch._dynamo"])
 
     def start(self, until: int | None = None) -> Any:
         self.lives += 1
-        program = self.context.Process(target=terminal_run.main, args=(self.folder, until))
-        program.start()
-        return program
+        return start(terminal_run.main, self.folder, until)
 
     def killed(self, number: int, after: int, delay: float) -> list[str]:
         """The events of a program that gets a signal some time after so many of them."""

@@ -1,8 +1,6 @@
 """A fit that was stopped goes on to the same numbers, to the last bit."""
 
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers.killable_fit import CONFIGS, fit, parts
+from helpers.killable_fit import CONFIGS, fit, main, parts
+from helpers.programs import status_of
 from preferl.errors import CheckpointError, ConfigError
 from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
 from preferl.training.reward_function import RewardFunction
 from preferl.versioned import is_left, names_in, versions
 
 KINDS = list(CONFIGS)
-TESTS = Path(__file__).parents[1]
 
 
 class StoppedError(Exception):
@@ -108,16 +106,14 @@ def test_a_fit_that_was_killed_comes_to_the_same(tmp_path, kind):
     """Killed six times, each after it has got further: between epochs, and while it saves."""
     model, report = fit(kind)
     save_reward(tmp_path / "expected", RewardFunction(model, likelihood=report.likelihood))
-    program = [sys.executable, "-m", "helpers.killable_fit", str(tmp_path), kind]
     kept, reached, drafts = tmp_path / "checkpoints", [0], []
     for touch in (0, 7, 17, 42, 44, 49):  # the checkpoint is in its place from the 43rd on
-        killed = subprocess.run([*program, "2", str(touch)], cwd=TESTS, check=False)
-        assert killed.returncode == -signal.SIGKILL, "it ended by itself"
+        assert status_of(main, tmp_path, kind, 2, touch) == -signal.SIGKILL, "it ended by itself"
         reached.append(max(versions(kept)))
         drafts.append(any(map(is_left, names_in(kept))))
     assert reached == sorted(set(reached)), "each one went on from the last"
     assert drafts == [False, True, True, True, True, True]
-    subprocess.run(program, cwd=TESTS, check=True)
+    assert status_of(main, tmp_path, kind) == 0
     for name in ("model.safetensors",):
         expected, found = (load_file(tmp_path / one / name) for one in ("expected", "reward"))
         assert expected.keys() == found.keys()

@@ -127,7 +127,7 @@ def test_it_finds_better_actions_than_were_recorded() -> None:
             world.action_space,
             replace(config, regulariser=regulariser),
             seed=0,
-            steps=1500,
+            steps=600,
         )
         agent.fit(agent.sequences(episodes))
         report = evaluate_policy(agent.policy("q0.5"), PointWorld, episodes=20, seed=50)

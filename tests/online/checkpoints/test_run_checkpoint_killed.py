@@ -1,27 +1,19 @@
 """Programs that are killed with -9 all along the way, and started again until they are through."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from helpers import killable_run
+from helpers.killable_run import main, prepare
+from helpers.programs import status_of
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training.checkpoint_folder import has_run
 
-TESTS = Path(__file__).parents[2]
 TOUCHES = (0, 12, 0, 45, 90, 0, 93, 0)
 """Of a checkpoint, where the program ends: in its writing, or before it; 91 put it in its place."""
-
-
-def program(*words: object) -> int:
-    """How a program with these words ends."""
-    command = [sys.executable, "-m", "helpers.killable_run", *map(str, words)]
-    return subprocess.run(command, cwd=TESTS, check=False).returncode
 
 
 def answers(folder: Path) -> int:
@@ -30,22 +22,23 @@ def answers(folder: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algorithm", "steps"), [("PPO", 4_096), ("SAC", 2_000)])
+@pytest.mark.parametrize(("algorithm", "steps"), [("PPO", 4_096), ("SAC", 1_200)])
 def test_a_program_killed_all_along_the_way_comes_to_the_same(tmp_path, algorithm, steps):
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     for folder in (undisturbed, killed):
         folder.mkdir()
-        killable_run.prepare(folder)
-    assert program(undisturbed, algorithm, steps) == 0
+        prepare(folder)
+    assert status_of(main, undisturbed, algorithm, steps) == 0
     answered = 0
     for number, touch in enumerate(TOUCHES, start=1):
         at = number * steps // (len(TOUCHES) + 1)
-        assert program(killed, algorithm, steps, at, touch) == -signal.SIGKILL, "it ended by itself"
+        status = status_of(main, killed, algorithm, steps, at, touch)
+        assert status == -signal.SIGKILL, "it ended by itself"
         now = answers(killed)
         assert now >= answered
         answered = now
     assert has_run(killed / "run")
-    assert program(killed, algorithm, steps) == 0
+    assert status_of(main, killed, algorithm, steps) == 0
     np.testing.assert_array_equal(
         np.load(killed / "parameters.npy"), np.load(undisturbed / "parameters.npy")
     )

@@ -3,7 +3,6 @@
 `PREFERL_KILLS` sets how often it is killed; the default is quick.
 """
 
-import multiprocessing
 import os
 import random
 import sqlite3
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.answered_store import Answering
+from helpers.programs import PROGRAMS
 from helpers.waiting import SECONDS, wait_until
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
@@ -58,9 +58,7 @@ def read(out, stop, seen):
 @pytest.fixture
 def processes():
     """Processes that start as programs do, with their imports done once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["preferl.online.service.reward_service"])
-    return context
+    return PROGRAMS
 
 
 def go_on(world):

@@ -1,0 +1,27 @@
+"""Programs that tests start again and again; a server that has imported all forks them."""
+
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
+
+PROGRAMS = get_context("forkserver")
+"""Starts processes that know nothing of the test but what they are given."""
+
+# All tests of a process share the server, so that all name the same. Optimisers import the last.
+PROGRAMS.set_forkserver_preload(
+    ["preferl.online.run", "preferl.online.service.reward_service", "torch._dynamo"]
+)
+
+
+def start(work: Callable[..., object], *arguments: object) -> ForkServerProcess:
+    """A program that does this work."""
+    program = PROGRAMS.Process(target=work, args=arguments)
+    program.start()
+    return program
+
+
+def status_of(work: Callable[..., object], *arguments: object) -> int | None:
+    """How a program that does this work ends; a signal is a number below 0."""
+    program = start(work, *arguments)
+    program.join()
+    return program.exitcode
