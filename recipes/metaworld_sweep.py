@@ -167,6 +167,7 @@ def main() -> None:
             episodes=episodes_each,
             seed=10_000,
             max_steps=20 if options.smoke else None,
+            processes=1 if options.smoke else 2,
             on_report=keep,
         )
 

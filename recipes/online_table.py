@@ -226,6 +226,8 @@ def shortened(settings: dict[str, Any], options: argparse.Namespace) -> dict[str
         settings |= {"steps": options.steps, "initial_steps": max(first, settings["environments"])}
     if options.comparisons is not None:
         settings["comparisons"] = options.comparisons
+    if options.smoke:
+        settings["eval_episodes"] = 1
     return settings
 
 

@@ -135,16 +135,18 @@ def in_one_loop(config: OnlineConfig) -> tuple[object, dict[str, object]]:
 WAYS = {"services": through_services, "loop": in_one_loop}
 
 
-def row(preset: str, way: str, config: OnlineConfig) -> dict[str, object]:
-    """One agent: the true return of 100 episodes, and the dot's distance in about 48 more."""
+def row(
+    preset: str, way: str, config: OnlineConfig, episodes: int, steps: int
+) -> dict[str, object]:
+    """One agent: the true return of episodes, and the dot's distance in so many more steps."""
     began = time.perf_counter(), time.process_time()
     agent, measured = WAYS[way](config)
     seconds, own = time.perf_counter() - began[0], time.process_time() - began[1]
-    report = evaluate_policy(agent, config.env, episodes=100, seed=10_000)
+    report = evaluate_policy(agent, config.env, episodes=episodes, seed=10_000)
     distance = None
     if preset == "moving_dot":  # the reward is minus the distance
-        episodes = record(agent, config.env, 4_800, seed=10_000)
-        rewards = episodes.rewards.reshape(len(episodes), -1)
+        settled = record(agent, config.env, steps, seed=10_000)
+        rewards = settled.rewards.reshape(len(settled), -1)
         distance = round(float(abs(rewards[:, SETTLED:].mean())), 4)
     return {
         "preset": preset,
@@ -185,7 +187,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     use_threads(1)
-    shorter = {"steps": 9_000, "initial_steps": 800, "iterations": 1, "comparisons": 20}
+    shorter = {"steps": 4_000, "initial_steps": 800, "iterations": 1, "comparisons": 20}
+    evaluated = (4, 400) if options.smoke else (100, 4_800)
     if options.smoke:
         options.seeds = options.seeds[:1]
     rows = {} if options.smoke else kept(options.out)
@@ -195,7 +198,7 @@ def main() -> None:
             config = replace(config, **shorter, initial_epochs=1)
         for way in options.ways:
             for seed in options.seeds:
-                made = row(preset, way, replace(config, seed=seed))
+                made = row(preset, way, replace(config, seed=seed), *evaluated)
                 print(made, flush=True)
                 rows[preset, way, str(seed)] = made
                 if not options.smoke:
