@@ -65,6 +65,7 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "negated": {"teacher": {"error_rate": 1.0}},
     "errors": {"teacher": {"error_rate": 0.3}},
     "with_actions": {"model": {"use_actions": True}},
+    "fifty_epochs": {"trainer": {"epochs": 50, "patience": None}},
     "informative": {"sampler": "informative"},
     "filtering": {"teacher": {"error_rate": 0.3}, "prepare": ["rime"]},
     "surf": {"prepare": ["surf"], "trainer": {"crop": 5}},

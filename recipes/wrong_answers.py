@@ -6,7 +6,7 @@ counts is the accuracy on 2,000 pairs of clips that no fit has seen, against the
 best fixed setting of each share is chosen by these pairs, which no user could do.
 
     python recipes/online_table.py --tasks halfcheetah --conditions learned --seeds 0   # the run
-    python recipes/wrong_answers.py [--run FOLDER] [--seeds 0 1 2] [--smoke]
+    python recipes/wrong_answers.py [--run FOLDER] [--wrong 0.1 0.2 0.35]
     python recipes/wrong_answers.py --table   # of the stored rows
 
 Rows are added as they come, and those that are there are not computed again.
@@ -14,6 +14,7 @@ Rows are added as they come, and those that are there are not computed again.
 
 import argparse
 import csv
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -35,9 +36,9 @@ RESULTS = Path(__file__).parent / "results" / "wrong_answers.csv"
 RUN = Path("runs/online_table/halfcheetah/learned/0/run")
 COLUMNS = ("wrong", "seed", "fit", "width", "decay", "noise", "epochs", "accuracy")
 LENGTH, ANSWERS, UNSEEN = 50, 500, 2_000
-WRONG = (0.0, 0.1, 0.2, 0.35)
-EPOCHS = (2, 5, 10, 15, 20, 30, 50, 100)
-WIDTHS, DECAYS, NOISES = (64, 256), (0.01, 1.0, 10.0), (0.0, 0.2, 0.5)
+WRONG = (0.1, 0.2, 0.35)
+EPOCHS = (2, 5, 10, 15, 20, 30, 50)
+WIDTHS, DECAYS, NOISES = (64, 128), (0.01, 1.0, 10.0), (0.0, 0.2, 0.5)
 DEFAULT, FIXED = "default", "fixed"
 
 
@@ -125,6 +126,7 @@ def table(rows: list[dict[str, str]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, default=RUN, help="folder of a HalfCheetah run")
+    parser.add_argument("--wrong", type=float, nargs="+", default=WRONG, help="shares")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="only print the table")
@@ -132,15 +134,14 @@ def main() -> None:
     options = parser.parse_args()
     use_threads(1)
     if options.smoke:
-        options.out, options.seeds = options.run / "wrong_answers.csv", [0]
-        options.run.mkdir(parents=True, exist_ok=True)
+        options.out, options.seeds = Path(tempfile.mkdtemp(), RESULTS.name), [0]
     if not (options.table or options.smoke or options.run.is_dir()):
         parser.error(f"no run at {options.run}; the first command above makes it")
     rows = read(options.out)
     if not options.table:
         right, unseen = answers_of(options)
         done = {(float(row["wrong"]), int(row["seed"])) for row in rows if row["fit"] == FIXED}
-        for wrong, seed in product(WRONG, options.seeds):
+        for seed, wrong in product(options.seeds, options.wrong):
             if (wrong, seed) in done:
                 continue
             new = [
