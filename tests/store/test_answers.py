@@ -1,6 +1,8 @@
 """Answers page by page, and changes to them that lose nothing."""
 
 import time
+import timeit
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -316,9 +318,10 @@ def test_ten_thousand_answers_take_no_time(store):
     assert study.page().total == 10_000
     for show in ("all", "differing", "surprising", "withdrawn"):
         for more in ({}, {"annotator_id": study.ben}, {"after": 5_000}):
-            began = time.process_time()  # others may use the machine
-            study.page(show=show, **more)
-            assert time.process_time() - began < 0.5, (show, more)
+            # Others may use the machine, and Python may collect garbage meanwhile.
+            page = partial(study.page, show=show, **more)
+            taken = min(timeit.repeat(page, time.process_time, number=1, repeat=3))
+            assert taken < 0.5, (show, more)
     differing, surprising = study.page(show="differing"), study.page(show="surprising")
     assert 4_500 < differing.total < 5_500
     assert 4_500 < surprising.total < 5_500
