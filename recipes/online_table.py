@@ -72,6 +72,8 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "rune": {"exploration_bonus": 0.05},
 }
 """By name: what changes in the settings of the preset."""
+NEARLY = 0.95
+"""Of the steps of the longest agent: others stopped, and are not compared with it."""
 FIRST = ("learned", "true", "random", "random_answers", "negated")
 Row = dict[str, str]
 Add = Callable[[int, int, float], None]
@@ -256,13 +258,17 @@ def curves_of(rows: list[Row], task: str) -> dict[str, dict[int, list[float]]]:
 
 
 def finals(rows: list[Row], task: str) -> dict[str, list[float]]:
-    """By condition: the return of each seed in its last evaluation."""
+    """By condition: the return of each seed in its last evaluation; none of those that stopped."""
     last: dict[tuple[str, str], Row] = {}
     for row in sorted((one for one in rows if one["task"] == task), key=lambda r: int(r["steps"])):
         last[row["condition"], row["seed"]] = row
+    most = max(int(row["steps"]) for row in last.values())
     found: dict[str, list[float]] = {}
-    for (condition, _), row in last.items():
-        found.setdefault(condition, []).append(float(row["return"]))
+    for (condition, seed), row in last.items():
+        if condition == "random" or int(row["steps"]) >= NEARLY * most:
+            found.setdefault(condition, []).append(float(row["return"]))
+        else:
+            print(f"{task}, {condition}, seed {seed}: left out, stopped at {row['steps']} steps")
     return found
 
 
@@ -273,8 +279,9 @@ def tasks_of(rows: list[Row]) -> list[str]:
 def share(rows: list[Row]) -> None:
     """Print how much of what the true reward brings the answers bring, by task and condition."""
     for task in tasks_of(rows):
-        means = {name: float(np.mean(each)) for name, each in finals(rows, task).items()}
-        counts = {name: len(each) for name, each in finals(rows, task).items()}
+        returns = finals(rows, task)
+        means = {name: float(np.mean(each)) for name, each in returns.items()}
+        counts = {name: len(each) for name, each in returns.items()}
         if not {"true", "random"} <= means.keys():
             print(f"{task}: no share without the conditions true and random")
             continue
