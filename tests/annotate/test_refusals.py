@@ -222,7 +222,8 @@ def test_bytes_that_are_hardly_a_request(app, serving, sent):
         reply = b""
         with suppress(ConnectionError):  # hanging up is an answer, too
             connection.sendall(sent)
-            connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # ENOTCONN, if the server hung up after the last byte
+                connection.shutdown(socket.SHUT_WR)
             reply = b"".join(iter(lambda: connection.recv(65_536), b""))
     assert not reply or reply.split()[1][:1] in (b"3", b"4"), reply[:300]
     with urllib.request.urlopen(f"{address.geturl()}/healthz") as still:
