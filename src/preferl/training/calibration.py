@@ -14,10 +14,13 @@ from preferl.feedback.likelihood import Likelihood
 from preferl.training.batches import Answers
 
 PRIOR_ANSWERS: Final = 10.0
-"""Answers that the configured noise counts as much as, so that few answers cannot move it far."""
+"""Answers that the expected noise counts as much as, so that few answers cannot move it far."""
 
 PRIOR_DEVIATION: Final = 1.0
 """Of the scale's logarithm around 0: a factor of `e` either way is one deviation."""
+
+MOST_EXPECTED: Final = 0.1
+"""Noise that is expected of answers at most (Christiano et al. 2017); fits may forgive more."""
 
 UNKNOWN_NOISE: Final = 0.05
 """Where the search for noise begins if none is configured; at 0 there would be no gradient."""

@@ -144,11 +144,13 @@ class RewardTrainerConfig:
             calibration does not depend on it.
         noise: share of answers the likelihood takes to be random while weights are fitted, in
             [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
-            model strongly. "fitted" estimates it after each epoch from answers that members have
-            not seen, so that one setting suits teachers who never err and people who often do.
+            model strongly. So much as 0.5 loses nothing where all answers are right, and most
+            where a third is wrong. "fitted" estimates it after each epoch from answers that
+            members have not seen.
         calibrate: whether the noise and scale of probabilities are fitted, after the weights, to
             out-of-bag answers, or else to held-out ones. Without either, and if not,
-            probabilities are those of `noise`.
+            probabilities are those of `noise`, but of 0.1 at most: a larger one makes fits robust,
+            and is no belief about answers.
         trust: whether a number is fitted for each annotator that multiplies the log-odds of that
             person's answers: near 0 for somebody who answers at random, negative for somebody who
             answers the opposite. Switch it on where several people answer and not all of them are
@@ -181,7 +183,7 @@ class RewardTrainerConfig:
     schedule: CosineSchedule | None = None
     weight_decay: float = 0.01
     loss: FunctionName = "cross_entropy"
-    noise: Literal["fitted"] | float = 0.0
+    noise: Literal["fitted"] | float = 0.5
     calibrate: bool = True
     trust: bool = False
     crop: int = 0

@@ -20,7 +20,7 @@ from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
 from preferl.shapes import IntArray
 from preferl.training.batches import Answers, crop_pairs, gather_windows, held_out
-from preferl.training.calibration import expected_noise, fit_likelihood
+from preferl.training.calibration import MOST_EXPECTED, expected_noise, fit_likelihood
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.training.fit_report import FitReport
 from preferl.training.trust import Trust, fit_trust
@@ -253,7 +253,7 @@ class Fit:
 
     def _likelihood(self) -> Likelihood:
         """Noise and scale by out-of-bag answers, or else by held-out ones."""
-        part, noise = self._bag or self._held_out, self._trainer.noise
+        part, noise = self._bag or self._held_out, min(self._trainer.noise, MOST_EXPECTED)
         if not self._config.calibrate or part is None:
             return Likelihood(noise)
         return fit_likelihood(self._trainer._logits(*part), part[1], noise=noise)
