@@ -67,7 +67,7 @@ def model(members: int) -> MLPReward:
 
 def fit(members: int, *, compiled: bool = False) -> Callable[[], dict[str, Any]]:
     answers = comparisons(*w.fitting())
-    config = RewardTrainerConfig(epochs=w.EPOCHS, batch_size=w.BATCH, compile=compiled)
+    config = RewardTrainerConfig(epochs=w.EPOCHS, batch_size=w.BATCH, noise=0.0, compile=compiled)
 
     def repetition() -> dict[str, Any]:
         RewardTrainer(model(members), config, seed=0).fit(answers)
@@ -129,7 +129,7 @@ def job() -> Callable[[], dict[str, Any]]:
         exploration_fraction=t["exploration"],
         algorithm=PPOConfig(n_steps=t["rollout"], hidden=w.HIDDEN, **t["ppo"]),
         model=MLPRewardConfig(hidden=w.HIDDEN, members=1, activation="relu"),
-        trainer=RewardTrainerConfig(epochs=w.EPOCHS, batch_size=w.BATCH),
+        trainer=RewardTrainerConfig(epochs=w.EPOCHS, batch_size=w.BATCH, noise=0.0),
         teacher=ScriptedTeacher(scale=None),
         seed=0,
     )

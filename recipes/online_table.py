@@ -43,7 +43,7 @@ from preferl.online import (
     run_online,
     use_threads,
 )
-from preferl.online.algorithms import build_algorithm
+from preferl.online.algorithms import algorithm_of, build_algorithm
 from preferl.online.configs import EvaluationConfig
 from preferl.online.evaluations import FIRST_EPISODE
 from preferl.online.rollouts import learn_within
@@ -138,7 +138,8 @@ def by_true_reward(config: OnlineConfig, folder: Path, add: Add) -> None:
     make, checkpoints = env_factory(config), folder / "checkpoints"
     env = make_environments(make, config.environments, seed=config.seed, vec_env=config.vec_env)
     with closing(env):
-        agent = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
+        chosen = algorithm_of(config, env)
+        agent = build_algorithm(chosen, env, seed=config.seed, device=config.device)
         if has_run(checkpoints):
             resume_run(checkpoints, agent)
         done = [int(row["steps"]) for row in read(folder / "rows.csv")]

@@ -33,7 +33,7 @@ from preferl.online import (
     record,
     use_threads,
 )
-from preferl.online.algorithms import build_algorithm
+from preferl.online.algorithms import algorithm_of, build_algorithm
 from preferl.online.supervise import launch
 from preferl.presets import load_preset
 from preferl.store import Store, StoredFeedback
@@ -111,7 +111,7 @@ def through_services(config: OnlineConfig) -> tuple[object, dict[str, object]]:
             env = wrapped(
                 config, feedback, rewards, config.comparisons, int(0.8 * later_steps / later)
             )
-            agent = build_algorithm(config.algorithm, env, seed=config.seed)
+            agent = build_algorithm(algorithm_of(config, env), env, seed=config.seed)
             share = config.exploration_fraction
             agent.learn(
                 round((1 - share) * later_steps),

@@ -15,7 +15,6 @@ Rows are added as they come, and those that are there are not computed again.
 import argparse
 import csv
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -71,30 +70,36 @@ def trainer_of(train: Comparisons, width: int, seed: int, **settings: object) ->
     return RewardTrainer(build_reward_model(model, *spaces, seed=seed), config, seed=seed)
 
 
-def fits(
-    right: Comparisons, unseen: Comparisons, wrong: float, seed: int, *, smoke: bool
-) -> Iterator[list[dict[str, object]]]:
-    """The rows of each fit to the same answers: of the defaults, then of the grid."""
-    train = with_errors(right, wrong, seed)
-    about = {"wrong": wrong, "seed": seed}
-    trainer = trainer_of(train, 64, seed)
-    report = trainer.fit(train)
-    accuracy = round(trainer.evaluate(unseen)[1], 4)
-    own = {"fit": DEFAULT, "width": 64, "decay": trainer.config.weight_decay}
-    own |= {"noise": trainer.config.noise, "epochs": report.best_epoch, "accuracy": accuracy}
-    yield [about | own]
-    for width, decay, noise in product(WIDTHS, DECAYS, NOISES):
-        settings = {"weight_decay": decay, "noise": noise, "patience": None}
-        trainer = trainer_of(train, width, seed, epochs=2 if smoke else max(EPOCHS), **settings)
-        known: dict[int, float] = {}
+def grid(smoke: bool) -> list[dict[str, object]]:
+    """The settings of each fit: the defaults, and the fixed ones of the search."""
+    epochs = 2 if smoke else max(EPOCHS)
+    fixed = [
+        {"fit": FIXED, "width": width, "decay": decay, "noise": noise, "epochs": epochs}
+        for width, decay, noise in product(WIDTHS, DECAYS, NOISES)
+    ]
+    return [{"fit": DEFAULT}, *fixed]
 
-        def seen(epoch: int, _: object, trainer=trainer, known=known) -> None:
-            if epoch in EPOCHS:
-                known[epoch] = round(trainer.evaluate(unseen)[1], 4)
 
-        trainer.fit(train, on_epoch=seen)
-        of = about | {"fit": FIXED, "width": width, "decay": decay, "noise": noise}
-        yield [of | {"epochs": epoch, "accuracy": each} for epoch, each in known.items()]
+def rows_of(
+    train: Comparisons, unseen: Comparisons, setting: dict[str, object], seed: int
+) -> list[dict[str, object]]:
+    """The rows of one fit: of the defaults the state that remains, of the others some epochs."""
+    if setting["fit"] == DEFAULT:
+        trainer = trainer_of(train, 64, seed)
+        epoch = trainer.fit(train).best_epoch
+        config, accuracy = trainer.config, round(trainer.evaluate(unseen)[1], 4)
+        own = {"decay": config.weight_decay, "noise": config.noise, "epochs": epoch}
+        return [{**setting, "width": 64, **own, "accuracy": accuracy}]
+    settings = {"weight_decay": setting["decay"], "noise": setting["noise"], "patience": None}
+    trainer = trainer_of(train, setting["width"], seed, epochs=setting["epochs"], **settings)
+    known: dict[int, float] = {}
+
+    def seen(epoch: int, _: object) -> None:
+        if epoch in EPOCHS:
+            known[epoch] = round(trainer.evaluate(unseen)[1], 4)
+
+    trainer.fit(train, on_epoch=seen)
+    return [{**setting, "epochs": epoch, "accuracy": each} for epoch, each in known.items()]
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -102,6 +107,18 @@ def read(path: Path) -> list[dict[str, str]]:
         return []
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def add(path: Path, rows: list[dict[str, object]]) -> list[dict[str, str]]:
+    """Append rows to the file; they come back as it has them."""
+    texts = [{name: str(row[name]) for name in COLUMNS} for row in rows]
+    fresh = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if fresh:
+            writer.writeheader()
+        writer.writerows(texts)
+    return texts
 
 
 def table(rows: list[dict[str, str]]) -> None:
@@ -140,23 +157,16 @@ def main() -> None:
     rows = read(options.out)
     if not options.table:
         right, unseen = answers_of(options)
-        done = {(float(row["wrong"]), int(row["seed"])) for row in rows if row["fit"] == FIXED}
+        known = {tuple(row[name] for name in COLUMNS[:-2]) for row in rows}
+        known |= {(*key[:3], "", "", "") for key in known if key[2] == DEFAULT}
         for seed, wrong in product(options.seeds, options.wrong):
-            if (wrong, seed) in done:
-                continue
-            new = [
-                {name: str(row[name]) for name in COLUMNS}
-                for some in fits(right, unseen, wrong, seed, smoke=options.smoke)
-                for row in some
-            ]
-            fresh = not options.out.exists()
-            with options.out.open("a", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                if fresh:
-                    writer.writeheader()
-                writer.writerows(new)
-            rows += new
-            print(f"{wrong:.0%} wrong, seed {seed}: default {new[0]['accuracy']}", flush=True)
+            train, about = with_errors(right, wrong, seed), {"wrong": wrong, "seed": seed}
+            for setting in grid(options.smoke):
+                key = {name: str((about | setting).get(name, "")) for name in COLUMNS[:-2]}
+                if tuple(key.values()) not in known:
+                    found = rows_of(train, unseen, setting, seed)
+                    rows += add(options.out, [about | row for row in found])
+            print(f"{wrong:.0%} wrong, seed {seed}: done", flush=True)
     table(rows)
 
 

@@ -20,7 +20,7 @@ from preferl.envs.checks import Environment
 from preferl.envs.config import EnvSource, VecEnvKind
 from preferl.envs.factory import make_env
 from preferl.errors import ConfigError, nearest, require_in, require_one_of
-from preferl.online.methods.algorithm_configs import AlgorithmConfig
+from preferl.online.configs import AlgorithmConfig, OnlineConfig, PPOConfig, SACConfig
 from preferl.registry import ALGORITHMS
 from preferl.training.configs import usable_device
 from preferl.trust import resolve, safe_children
@@ -34,6 +34,29 @@ INSTALLED_AS: Final = {
     "sbx": "sbx-rl",
 }
 """Packages of algorithms, and the names under which pip installs them."""
+
+
+def suited_algorithm(
+    env: Environment | VecEnv, *, environments: int = 1, steps: int
+) -> AlgorithmConfig:
+    """The algorithm that suits the spaces of an environment, where none is named.
+
+    SAC learns continuous actions from few steps. It keeps all `steps` and makes half an update for
+    each, or one in a single environment. PPO takes all other actions, and pictures, of which SAC
+    would keep gigabytes; its rollouts have 256 steps of each environment.
+    """
+    pictures = picture_policy(env.observation_space) is not None
+    if pictures or not isinstance(env.action_space, spaces.Box):
+        return PPOConfig(n_steps=256)
+    size = min(SACConfig.buffer_size, steps)
+    return SACConfig(buffer_size=size, gradient_steps=max(1, environments // 2))
+
+
+def algorithm_of(config: OnlineConfig, env: VecEnv) -> AlgorithmConfig:
+    """The algorithm of a run's config, or the one that suits its environments."""
+    if config.algorithm is not None:
+        return config.algorithm
+    return suited_algorithm(env, environments=env.num_envs, steps=config.steps)
 
 
 def build_algorithm(

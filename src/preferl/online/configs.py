@@ -82,7 +82,9 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         initial_fraction: share of the queries that are put then.
         initial_epochs: passes of the first fit, which has the most to learn; None as any other.
         schedule: how the other queries are spread; `learn_from_preferences` takes functions, too.
-        algorithm: what improves the policy.
+        algorithm: what improves the policy. None chooses by the spaces: SAC where actions are
+            continuous, with half an update per step, and PPO elsewhere and for pictures; see
+            `preferl.online.algorithms.suited_algorithm`.
         final_queries: whether queries are put after the last learning, too, for a last fit: the
             saved reward then knows what the agent has come to, but the agent has not learned from
             these answers. By default it has learned from every answer.
@@ -140,7 +142,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     initial_epochs: int | None = None
     schedule: ScheduleName = "hyperbolic"
     final_queries: bool = False
-    algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
+    algorithm: AlgorithmConfig | None = None
     normalise_observations: bool = False
     before: Before = "zero"
     exploration_fraction: float = 0.05
@@ -261,8 +263,8 @@ class DatasetConfig(EnvConfig):
         checkpoint_every: steps between two checkpoints, from which training can go on and among
             which tiers are chosen. Ten thousand are ten episodes of locomotion.
         judge_episodes: by which each checkpoint is evaluated, with its most likely actions.
-        algorithm: None takes soft actor-critic where actions are continuous and PPO elsewhere,
-            with stable-baselines3's settings.
+        algorithm: None takes soft actor-critic where actions are continuous, and PPO elsewhere
+            and for pictures, with stable-baselines3's settings.
         training_environments: side by side while training; None takes one for soft actor-critic,
             which updates after each step of all of them, and eight for PPO.
         environments: side by side while recording.

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
-from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
@@ -33,10 +32,10 @@ from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.evaluation.rollout import task_env
 from preferl.files import write_json
 from preferl.online.acting import act, has_states, load_actor, task_environments
-from preferl.online.algorithms import build_algorithm
+from preferl.online.algorithms import build_algorithm, suited_algorithm
 from preferl.online.checkpoints.policy_folder import load_policy, save_policy
 from preferl.online.checkpoints.run_checkpoint import resume_run, save_run
-from preferl.online.configs import AlgorithmConfig, DatasetConfig, PPOConfig, SACConfig, Tier
+from preferl.online.configs import AlgorithmConfig, DatasetConfig, SACConfig, Tier
 from preferl.online.diagnostics import SinkWriter
 from preferl.online.rollouts import learn_within, least_steps
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
@@ -172,10 +171,9 @@ class _Recording:
         drawn, expected = not config.pictures or draws(task_env(config)), "one that draws pictures"
         fix = 'Name "rgb_array" in its `render_modes`, and take `render_mode`.'
         ConfigError.check(drawn, f"environment {config.env_name}", expected, "none", fix)
-        env = task_env(config)()
-        self._states, actions = has_states(env) or config.pictures, env.action_space
-        env.close()
-        suited = SACConfig() if isinstance(actions, spaces.Box) else PPOConfig(n_steps=256)
+        with closing(task_env(config)()) as env:
+            self._states, actions = has_states(env) or config.pictures, env.action_space
+            suited = suited_algorithm(env, steps=config.train_steps)
         self._algorithm: AlgorithmConfig = config.algorithm or suited
         self._policies: dict[str, Policy] = {"random": RandomPolicy(actions, config.seed)}
         if policy is None and config.policy is not None:

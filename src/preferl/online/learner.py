@@ -28,7 +28,12 @@ from preferl.envs.factory import draws, env_factory
 from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
-from preferl.online.algorithms import build_algorithm, make_environments, normalised
+from preferl.online.algorithms import (
+    algorithm_of,
+    build_algorithm,
+    make_environments,
+    normalised,
+)
 from preferl.online.checkpoints.env_state import env_state
 from preferl.online.checkpoints.run_checkpoint import agent_state, restore_agent
 from preferl.online.configs import Before, OnlineConfig, PPOConfig
@@ -331,19 +336,6 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
 
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     """The agent that a config describes, in its environments."""
-    if isinstance(config.algorithm, PPOConfig):
-        rollout = config.algorithm.n_steps * config.environments
-        learning = (1 - config.exploration_fraction) * (config.steps - config.initial_steps)
-        if learning / config.iterations < rollout:
-            LOGGER.warning(
-                "An iteration has %d steps to learn from, and a rollout takes %d (n_steps * "
-                "environments), so rollouts shrink to fit. An iteration with less than a minibatch "
-                "(batch_size, %d) leaves its steps to the next. Take a smaller n_steps, fewer "
-                "iterations or more steps.",
-                learning / config.iterations,
-                rollout,
-                config.algorithm.batch_size,
-            )
     make = env_factory(config)
     require_usable(make, f"environment {config.env_name}")
     wrap = RecordsStates if config.states else None
@@ -352,8 +344,11 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     count, seed, kind = config.environments, config.seed, config.vec_env
     env = make_environments(make, count, seed=seed, wrap=wrap, vec_env=kind)
     env = normalised(env) if config.normalise_observations else env
+    chosen = algorithm_of(config, env)
+    if isinstance(chosen, PPOConfig):
+        _warn_of_short_iterations(config, chosen)
     return SB3Learner(
-        build_algorithm(config.algorithm, env, seed=config.seed, device=config.device),
+        build_algorithm(chosen, env, seed=config.seed, device=config.device),
         total_steps=config.steps,
         exploration_fraction=config.exploration_fraction,
         before=config.before,
@@ -362,6 +357,21 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
         rng=rng,
         states=config.states,
     )
+
+
+def _warn_of_short_iterations(config: OnlineConfig, algorithm: PPOConfig) -> None:
+    rollout = algorithm.n_steps * config.environments
+    learning = (1 - config.exploration_fraction) * (config.steps - config.initial_steps)
+    if learning / config.iterations < rollout:
+        LOGGER.warning(
+            "An iteration has %d steps to learn from, and a rollout takes %d (n_steps * "
+            "environments), so rollouts shrink to fit. An iteration with less than a minibatch "
+            "(batch_size, %d) leaves its steps to the next. Take a smaller n_steps, fewer "
+            "iterations or more steps.",
+            learning / config.iterations,
+            rollout,
+            algorithm.batch_size,
+        )
 
 
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:

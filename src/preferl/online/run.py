@@ -28,7 +28,12 @@ from preferl.feedback.protocols import Feedback, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
 from preferl.online.acting import record
-from preferl.online.algorithms import build_algorithm, make_environments, normalised
+from preferl.online.algorithms import (
+    algorithm_of,
+    build_algorithm,
+    make_environments,
+    normalised,
+)
 from preferl.online.checkpoints.policy_folder import save_policy
 from preferl.online.configs import EvaluationConfig, OnlineConfig
 from preferl.online.evaluations import OnEvaluation
@@ -117,7 +122,8 @@ def run_online(
                 loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
                 loop.keep_in(checkpoints := folder.path("checkpoints"))
                 report = loop.through()
-            save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
+            agent, env = report.learner.algorithm, loop.learner.env
+            save_policy(folder.path("policy"), agent, algorithm_of(config, env))
             if report.reward is not None:
                 save_reward(folder.path("reward"), report.reward)
             if keep_experience and report.experience is not None:
@@ -227,7 +233,8 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
     env = make_environments(make, copies, seed=config.seed, vec_env=config.vec_env)
     env = normalised(env) if config.normalise_observations else env
     with closing(env):
-        algorithm = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
+        chosen = algorithm_of(config, env)
+        algorithm = build_algorithm(chosen, env, seed=config.seed, device=config.device)
         learn_within(algorithm, config.steps)
     return algorithm
 

@@ -243,7 +243,7 @@ def _with(model: RewardModelConfig, **changes: Any) -> RewardModelConfig | None:
 
 _OURS: Final = RewardTrainerConfig(epochs=15, noise=0.1)
 _PUBLISHED: Final = RewardTrainerConfig(
-    epochs=10_000, batch_size=256, weight_decay=0.0, patience=None
+    epochs=10_000, batch_size=256, weight_decay=0.0, noise=0.0, patience=None
 )
 
 

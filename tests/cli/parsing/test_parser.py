@@ -29,7 +29,9 @@ def test_options_change_what_names_choose():
     config = online("--algorithm.tau", "0.1", "--algorithm", "sac", "--model", "mlp")
     assert config.run.algorithm == SACConfig(tau=0.1)
     assert config.run.model == MLPRewardConfig(members=3)
-    assert online("--algorithm.n_steps=64").run.algorithm == PPOConfig(n_steps=64)
+    assert online("--algorithm", "ppo", "--algorithm.n_steps=64").run.algorithm == PPOConfig(
+        n_steps=64
+    )
 
 
 def test_algorithms_have_the_settings_of_stable_baselines3():
@@ -37,8 +39,10 @@ def test_algorithms_have_the_settings_of_stable_baselines3():
     sac = online(*words.split(), "--algorithm.use-sde", "--algorithm.n-steps", "3").run.algorithm
     assert sac == SACConfig(ent_coef="auto_0.1", target_entropy=-3.5, use_sde=True, n_steps=3)
     assert online("--algorithm", "sac", "--algorithm.ent-coef", "0.2").run.algorithm.ent_coef == 0.2
-    ppo = online("--algorithm.clip-range-vf", "0.3", "--algorithm.no-normalize-advantage").run
-    assert ppo.algorithm == PPOConfig(clip_range_vf=0.3, normalize_advantage=False)
+    words = "--algorithm ppo --algorithm.clip-range-vf 0.3 --algorithm.no-normalize-advantage"
+    assert online(*words.split()).run.algorithm == PPOConfig(
+        clip_range_vf=0.3, normalize_advantage=False
+    )
 
 
 def test_any_algorithm_has_settings_by_name():
@@ -80,7 +84,7 @@ def test_what_has_to_be_given():
     [
         ("--stepz 100", "--stepz: expected an option of `preferl online run`, got none of that "
          "name. The nearest is --steps."),
-        ("--n-steps 256", "The nearest is --algorithm.n-steps."),
+        ("--n-steps 256", "The nearest is --algorithm.n-steps, with --algorithm ppo."),
         ("--epochs=4", "--epochs: .*The nearest is --trainer.epochs."),
         ("--algorithm.tau 0.1", "The nearest is --algorithm.tau, with --algorithm sac."),
         ("--algorithm sac --algorithm.n-epochs 9", "--algorithm.n-epochs, with --algorithm ppo."),
@@ -94,7 +98,8 @@ def test_what_has_to_be_given():
         ("--judge.clip-steps x", "--judge.clip-steps: expected INT, got 'x'."),
         ("--steps", "--steps: expected INT, got none."),
         ("--steps --seed 1", "--steps: expected INT, got none."),
-        ("--algorithm.hidden 8 x", "--algorithm.hidden: expected .*INT.*, got '8 x'."),
+        ("--algorithm sac --algorithm.hidden 8 x", "--algorithm.hidden: expected .*INT.*, "
+         "got '8 x'."),
         ("--schedule hyperbollic", "expected one of .*, got 'hyperbollic'. The nearest is hyper"),
         ("--sampler unniform", "--sampler: expected one of .*, k_center_entropy, got "
          "'unniform'. The nearest is uniform."),
@@ -114,7 +119,7 @@ def test_a_mistake_is_one_line(words, line):
     [
         ("--steps -5 --initial-steps 1", "steps: expected at least "),
         ("--trainer.epochs -1", "--trainer.epochs: expected at least 1, got -1."),
-        ("--algorithm.gamma 2", "--algorithm.gamma: expected in [0, 1], got 2.0."),
+        ("--algorithm ppo --algorithm.gamma 2", "--algorithm.gamma: expected in [0, 1], got 2.0."),
         ("--reference all", "expected one of answers, experience"),
     ],
 )
@@ -144,7 +149,8 @@ def test_known_options_are_those_that_help_shows(command, capsys, monkeypatch):
     ("words", "known", "unknown"),
     [
         ("online run --algorithm sac", "--algorithm.gradient-steps", "--algorithm.clip-range"),
-        ("online run", "--algorithm.clip-range", "--algorithm.gradient-steps"),
+        ("online run --algorithm ppo", "--algorithm.clip-range", "--algorithm.gradient-steps"),
+        ("online run", "--algorithm", "--algorithm.clip-range"),
         ("online run --model pt", "--model.layers", "--model.hidden"),
         ("data record --algorithm ppo", "--algorithm.clip-range", "--algorithm.tau"),
         ("offline run", "--iql.expectile", "--iql.context"),

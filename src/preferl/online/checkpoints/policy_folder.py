@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from preferl.configs import from_json, to_json
 from preferl.data.sources.pickles import Fields, load_pickle
-from preferl.errors import DataError
+from preferl.errors import ConfigError, DataError
 from preferl.evaluation.policies import NormalisedPolicy, on_raw_observations
 from preferl.models.configs import dense
 from preferl.models.folder import POLICY, require_numbers, require_state
@@ -101,19 +101,21 @@ def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize | None:
     return None if found is None else _normalised(env, *found, training=False)
 
 
-def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmConfig) -> None:
+def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmConfig | None) -> None:
     """Write an algorithm's policy so that it can act again, with the config that built it.
 
     What only training needs is left out. Statistics of observations are written too if its
     environment has a `VecNormalize`. An older policy at `path` is replaced.
 
     Raises:
-        ConfigError: networks that are not torch's.
+        ConfigError: networks that are not torch's, or no config.
         SpaceError: statistics of other observations than the policy's.
         StorageError: the folder cannot be written to, or holds something else than a policy,
             which would be lost.
     """
     require_torch(algorithm)
+    fix = "Pass `preferl.online.algorithms.algorithm_of(config, algorithm.get_env())`."
+    ConfigError.check(config is not None, "config", "that of the algorithm", "none", fix)
     acting, settings, statistics = on_raw_observations(algorithm), None, None
     if isinstance(acting, NormalisedPolicy):
         settings, statistics = _normalisation(acting.normaliser)
