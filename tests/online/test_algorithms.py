@@ -7,14 +7,23 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from stable_baselines3 import A2C, TD3
+from stable_baselines3 import A2C, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from preferl import SB3Config
+from preferl import (
+    OnlineConfig,
+    PPOConfig,
+    SACConfig,
+    SB3Config,
+    load_policy,
+    run_online,
+    save_policy,
+)
 from preferl.errors import CheckpointError, ConfigError
-from preferl.online import load_policy, make_environments, save_policy
-from preferl.online.algorithms import build_algorithm, normalised
+from preferl.online import make_environments
+from preferl.online.algorithms import algorithm_of, build_algorithm, normalised
 from preferl.online.checkpoints.run_checkpoint import agent_state
+from preferl.online.configs import EvaluationConfig
 from preferl.registry import ALGORITHMS
 
 
@@ -37,6 +46,34 @@ def env():
     env = make_environments("CartPole-v1", 2, seed=0)
     yield env
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "copies", "expected"),
+    [
+        ("Pendulum-v1", 4, SACConfig(buffer_size=50_000, gradient_steps=2)),
+        ("Pendulum-v1", 1, SACConfig(buffer_size=50_000)),
+        ("CartPole-v1", 4, PPOConfig(n_steps=256)),
+        ("preferl/MovingDot-v0", 2, PPOConfig(n_steps=256)),
+    ],
+)
+def test_without_a_name_the_spaces_choose(name, copies, expected):
+    env = make_environments(name, copies, seed=0)
+    assert algorithm_of(OnlineConfig(env=name, steps=50_000), env) == expected
+    named = OnlineConfig(env=name, algorithm=SB3Config())
+    assert algorithm_of(named, env) == SB3Config()
+    env.close()
+
+
+def test_a_chosen_algorithm_is_kept_with_its_policy(tmp_path):
+    size = {"steps": 300, "initial_steps": 100, "iterations": 2, "comparisons": 4}
+    config = OnlineConfig(environments=1, segment_length=10, eval_episodes=1, **size)
+    judge = EvaluationConfig(oracle=False, episodes=1, questions=4, clip_steps=0)
+    run_online(config, tmp_path / "run", judge=judge)
+    assert isinstance(load_policy(tmp_path / "run/policy"), SAC)
+    agent = load_policy(tmp_path / "run/policy")
+    with pytest.raises(ConfigError, match=r"config: expected that of the algorithm.*algorithm_of"):
+        save_policy(tmp_path / "policy", agent, config.algorithm)
 
 
 def test_it_learns_and_its_policy_comes_back(registered, env, tmp_path):

@@ -123,7 +123,9 @@ def test_a_fit_ends_with_the_likelihood_of_out_of_bag_answers(noisy):
 def test_without_bootstraps_held_out_answers_say_it_or_else_the_config(noisy):
     train, validation = split(noisy, np.random.default_rng(1), validation=0.25)
     assert trainer_of(1, noise=0.1).fit(train).likelihood == Likelihood(0.1)
-    assert trainer_of(3, calibrate=False).fit(train, validation).likelihood == Likelihood()
+    left = {"calibrate": False, "noise": 0.0}
+    assert trainer_of(3, **left).fit(train, validation).likelihood == Likelihood()
+    assert trainer_of(1, noise=0.5).fit(train).likelihood == Likelihood(0.1)  # forgives more
     held = trainer_of(1).fit(train, validation).likelihood
     assert held.noise > 0.1
 
@@ -206,7 +208,8 @@ def test_probabilities_of_people_come_true_on_unseen_answers(shared):
 
 
 def test_noise_is_fitted_while_weights_are_and_the_best_out_of_bag_state_remains(noisy):
-    plain, robust = trainer_of(3, epochs=60), trainer_of(3, epochs=60, noise="fitted", patience=10)
+    ours = {"noise": "fitted", "patience": 10}
+    plain, robust = (trainer_of(3, epochs=60, **of) for of in ({"noise": 0.0}, ours))
     plain.fit(noisy[:200])
     report = robust.fit(noisy[:200])
     assert plain.noise == 0

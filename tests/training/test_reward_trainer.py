@@ -26,7 +26,7 @@ from preferl.training import (
 )
 
 SMALL = MLPRewardConfig(hidden=(8,))
-FEW = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2)
+FEW = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2, noise=0.0)
 NAN = float("nan")
 
 

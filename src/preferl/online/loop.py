@@ -413,7 +413,7 @@ class PreferenceLoop:
         self.reward = self._reward(report.likelihood).scaled(
             clips if by_answers or self.experience is None else self.experience,
             target=config.reward_deviation,
-            centre=config.centre,
+            centre=not self.guard.differ if config.centre is None else config.centre,
         )
         self.timed("relabelling", present_method(self.learner, "set_reward"), self.reward)
         if not config.validation:

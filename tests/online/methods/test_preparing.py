@@ -110,7 +110,7 @@ def test_a_run_uses_what_its_settings_name(caplog):
         initial_steps=200,
         algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
         model=MLPRewardConfig(hidden=(8,), members=2),
-        trainer=RewardTrainerConfig(epochs=40),
+        trainer=RewardTrainerConfig(epochs=40, noise=0.0),
         prepare=(AnswerFilter(beta=0.0), PseudoLabels(confidence=0.6)),
         exploration_bonus=0.5,
         bonus_decay=1e-3,

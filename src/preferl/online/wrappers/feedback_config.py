@@ -53,7 +53,8 @@ class QueryConfig:
             B-Pref's names do not look at it.
         oversampling: candidate pairs for each query: for all samplers but "uniform", and for one of
             your own that does not say how many segments it wants. 10 as in B-Pref.
-        short: episodes with fewer steps than a clip are left out ("drop") or padded ("pad").
+        short: episodes with fewer steps than a clip are padded ("pad"), so that a clip may end with
+            its episode, or left out ("drop").
         variable_length: "allow" episodes of different length, with one warning, or "refuse".
         buffer_steps: environment steps of the latest experience that clips are cut from; the
             oldest episodes go first.
@@ -69,7 +70,7 @@ class QueryConfig:
     sampler: Annotated[str, SAMPLERS] = "uniform"
     acquisition: Annotated[str, ACQUISITIONS] = "probability"
     oversampling: float = 10.0
-    short: Short = "drop"
+    short: Short = "pad"
     variable_length: VariableLength = "allow"
     buffer_steps: int = 50_000
     states: bool = False
@@ -159,11 +160,12 @@ class LengthGuard:
     The end of an episode then tells the agent what no answer did: where learned rewards are
     positive, staying alive gains, and where they are negative, ending early does. Kreutzer et al.
     and imitation's documentation call it a variable horizon. `variable` None looks at nothing.
+    `differ` is whether two lengths have been seen.
     """
 
     def __init__(self, variable: VariableLength | None) -> None:
         self._variable = variable
-        self.warned = False
+        self.warned = self.differ = False
 
     def check(self, shortest: int | None, longest: int, more: str = "") -> None:
         """Compare the shortest episode that ended, None where none did, with the longest of all.
@@ -173,6 +175,7 @@ class LengthGuard:
         """
         if self._variable is None or shortest is None or shortest >= longest:
             return
+        self.differ = True
         text = (
             f"Episodes differ in length ({shortest} to {longest} steps). Where an episode ends may "
             "tell the agent what its reward should: positive learned rewards favour survival, "
