@@ -120,9 +120,9 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         reference: the steps over which rewards are normalised: of the clips that "answers" are
             about, which change slowly, or of all recent "experience", which follows the agent.
         reward_deviation: of the rewards, for each member before they are combined.
-        centre: whether rewards have zero mean. None centres them as long as all episodes are equally
-            long. Where one ends early, a shift changes what is best: answers about clips that end
-            with their episode tell whether to survive, and the mean of rewards has to stay.
+        centre: whether rewards have zero mean. None centres them as long as all episodes are
+            equally long. Where one ends early, a shift changes what is best: answers about clips
+            that end with their episode tell whether to survive, and the mean has to stay.
         eval_every: environment steps from one evaluation of the policy while it learns to the next:
             whole episodes without exploring, in environments of their own, by the true reward. None
             makes some ten in all, 0 none.
