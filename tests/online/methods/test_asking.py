@@ -192,10 +192,10 @@ def undisturbed() -> tuple[OnlineReport, Noting, dict[str, Any]]:
     return report, noting, everything(report.learner.algorithm)
 
 
-@pytest.mark.parametrize("until", range(1, 7))
+@pytest.mark.parametrize("until", range(1, 6))
 def test_a_run_that_was_killed_between_attempts_comes_to_the_same(tmp_path, until):
     expected, noting, numbers = undisturbed()
-    assert len(noting.asked) > 6  # so some of the kills are within a round
+    assert len(noting.asked) > 5  # so some of the kills are within a round
     first, second = Noting(TINY.teacher, until), Noting(TINY.teacher)
     with pytest.raises(KilledError):
         learn_from_preferences(TINY, teacher=first, checkpoints=tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from preferl.data import Comparisons, concatenate
 from preferl.errors import DataError
-from preferl.feedback import AnswerFilter, PseudoLabels
+from preferl.feedback import AnswerFilter, PseudoLabels, ScriptedTeacher
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
 from preferl.online.methods.preparing import PreparedAnswers
@@ -111,6 +111,7 @@ def test_a_run_uses_what_its_settings_name(caplog):
         algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
         model=MLPRewardConfig(hidden=(8,), members=2),
         trainer=RewardTrainerConfig(epochs=40, noise=0.0),
+        teacher=ScriptedTeacher(error_rate=0.3),
         prepare=(AnswerFilter(beta=0.0), PseudoLabels(confidence=0.6)),
         exploration_bonus=0.5,
         bonus_decay=1e-3,

@@ -50,7 +50,7 @@ def test_guards_say_the_same_everywhere() -> None:
 def test_clips_that_run_short_are_warned_of(
     caplog, rng, lengths, queries, asked, steps, warning
 ) -> None:
-    guard = RepetitionGuard(QueryConfig(segment_length=10))
+    guard = RepetitionGuard(QueryConfig(segment_length=10, short="drop"))
     for _ in range(2):
         guard.check(make_episodes(rng, lengths), queries, asked=asked, steps=steps)
     assert guard.warned == (warning is not None)

@@ -267,7 +267,7 @@ def test_nothing_is_taken_in_or_asked_while_paused(feedback: StoredFeedback) -> 
 
 
 def test_short_episodes_are_no_questions(feedback: StoredFeedback) -> None:
-    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, ask_every=1))
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, short="drop", ask_every=1))
     worker.put(episodes(20, 24))
     assert worker.flush()
     assert worker.counts.asked == 0
@@ -280,7 +280,7 @@ def test_short_episodes_are_no_questions(feedback: StoredFeedback) -> None:
 def test_episodes_that_are_always_too_short_are_told_of_once(
     feedback: StoredFeedback, caplog
 ) -> None:
-    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, ask_every=100))
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, short="drop", ask_every=100))
     for seed in range(25):
         assert worker.counts.problem is None
         worker.put(episodes(20, seed=seed))
@@ -300,7 +300,7 @@ def test_episodes_that_are_always_too_short_are_told_of_once(
 
 
 def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
-    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25))
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, short="drop"))
     for seed in range(25):
         worker.put(episodes(20, seed=seed))
     assert worker.flush()
