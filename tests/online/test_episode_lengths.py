@@ -68,12 +68,12 @@ CONFIG = OnlineConfig(
 )
 
 
-def learn(make: Any, environments: int = 2, **changes: Any) -> None:
+def learn(make: Any, environments: int = 2, **changes: Any) -> OnlineReport:
     config = replace(CONFIG, environments=environments, **changes)
     env = DummyVecEnv([make] * environments)
     algorithm = build_algorithm(config.algorithm, env, seed=0)
     learner = SB3Learner(algorithm, total_steps=config.steps, rng=np.random.default_rng(0))
-    learn_from_preferences(config, learner=learner)
+    return learn_from_preferences(config, learner=learner)
 
 
 @pytest.mark.parametrize("terminates", [False, True])
@@ -87,6 +87,16 @@ def test_the_loop_warns_once_where_they_are_allowed() -> None:
         warnings.simplefilter("always")
         learn(lambda: Cut(*UNEVEN), variable_length="allow")
     assert [w.category for w in caught].count(VariableLengthWarning) == 1
+
+
+@pytest.mark.filterwarnings("ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning")
+@pytest.mark.parametrize(
+    ("lengths", "centre", "moved"),
+    [((50,), None, True), (UNEVEN, None, False), ((50,), False, False), (UNEVEN, True, True)],
+)
+def test_rewards_keep_their_mean_once_lengths_differ(lengths, centre, moved) -> None:
+    report = learn(lambda: Cut(*lengths), variable_length="allow", centre=centre)
+    assert report.reward.scaler.mean.any() == moved
 
 
 @pytest.mark.parametrize("length", [7, 50, 10_000])
