@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from preferl.data import Episodes, Segments, crosses_end, cut, sample_segments
-from preferl.data.segments import join_segments
+from preferl.data.segments import join_segments, windows_of
 from preferl.errors import ConfigError, DataError
 
 
@@ -80,6 +80,20 @@ def test_sampling_repeats_with_its_generator():
     episodes = _episodes([50, 50])
     first, second = (sample_segments(episodes, 9, 7, np.random.default_rng(3)) for _ in range(2))
     np.testing.assert_array_equal(first.start, second.start)
+
+
+def test_windows_end_early_where_an_episode_terminated(rng):
+    whole = _episodes([9, 9, 3, 3])
+    ended = whole.terminated.copy()
+    ended[whole.ends[[0, 2]] - 1] = True
+    episodes = replace(whole, terminated=ended)
+    assert windows_of(episodes, 4, "pad").tolist() == [8, 6, 2, 1]
+    assert windows_of(episodes, 4).tolist() == [6, 6, 0, 0]
+    drawn = sample_segments(episodes, 17, 4, rng, short="pad")
+    found = sorted(zip(drawn.start.tolist(), drawn.real.tolist(), strict=True))
+    early = [(6, 3), (7, 2), (18, 3), (19, 2), (21, 3)]
+    assert found == sorted([(row, 4) for row in (*range(6), *range(9, 15))] + early)
+    assert (drawn[:].mask.sum(1) == drawn.real).all()
 
 
 def test_short_episodes_are_padded_on_the_left(rng):

@@ -203,8 +203,10 @@ def sample_segments(
         count: `N`. Windows are distinct while there are enough of them.
         length: `L` steps per segment.
         rng: source of the draw.
-        short: `"drop"` leaves out episodes with fewer than `L` steps (the default: segments then
-            hold equal evidence), `"pad"` makes each one window that is padded on the left.
+        short: `"drop"` takes whole windows, and leaves out episodes with fewer than `L` steps (the
+            default: segments then hold equal evidence). `"pad"` also takes windows that end early,
+            padded on the left: an episode with fewer steps is one, and where an episode terminated,
+            at least half a window is real. So returns tell that it ended.
 
     Raises:
         ConfigError: a negative count, a length below 1, or another `short`.
@@ -228,7 +230,7 @@ def sample_segments(
     ends = np.cumsum(windows)
     episode = np.searchsorted(ends, drawn, side="right")
     start = episodes.starts[episode] + drawn - (ends - windows)[episode]
-    return _windows(episodes, start, np.minimum(episodes.lengths[episode], length), length)
+    return _windows(episodes, start, np.minimum(episodes.ends[episode] - start, length), length)
 
 
 def windows_of(episodes: Episodes, length: int, short: Short = "drop") -> IntArray:
@@ -238,7 +240,10 @@ def windows_of(episodes: Episodes, length: int, short: Short = "drop") -> IntArr
         ConfigError: another `short`.
     """
     require_one_of("short", short, Short)
-    return np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
+    if short == "drop":
+        return np.maximum(episodes.lengths - length + 1, 0)
+    least = np.where(episodes.terminated[episodes.ends - 1], (length + 1) // 2, length)
+    return np.maximum(episodes.lengths - least + 1, 1)
 
 
 def _windows(episodes: Episodes, start: IntArray, real: IntArray, length: int) -> Segments:

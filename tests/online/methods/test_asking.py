@@ -121,13 +121,14 @@ def test_a_segment_is_no_more_than_an_episode():
     assert teacher.policies == [(20.0, 0.0), (0.0, -20.0)]
 
 
-@pytest.mark.parametrize("short", ["drop", "pad"])
-def test_returns_of_windows_are_those_of_segments(short):
+@pytest.mark.parametrize(
+    ("short", "expected"), [("drop", [2.0, 2, 4, 4]), ("pad", [2.0, 2, 4, 4, 2, 4])]
+)
+def test_returns_of_windows_are_those_of_segments(short, expected):
     one, other = episodes(1, 2, length=3), episodes(4, length=1)
     steps = np.concatenate([one.rewards, other.rewards])
-    block = np.zeros((7, 1))
-    seen = Episodes(block, block, steps, np.zeros(7, bool), np.zeros((3, 1)), np.array([3, 3, 1]))
-    expected = [2.0, 2, 4, 4] + ([4.0] if short == "pad" else [])
+    block, ended = np.zeros((7, 1)), np.arange(7) == 5
+    seen = Episodes(block, block, steps, ended, np.zeros((3, 1)), np.array([3, 3, 1]))
     assert window_returns(seen, 2, short).tolist() == expected
     assert window_returns(seen, 4, "drop").tolist() == []
 

@@ -151,6 +151,6 @@ def window_returns(episodes: Episodes, length: int, short: Short = "drop") -> Fl
     windows = windows_of(episodes, length, short)
     before = np.cumsum(windows) - windows
     first = np.arange(windows.sum()) + np.repeat(episodes.starts - before, windows)
-    last = first + np.repeat(np.minimum(episodes.lengths, length), windows)
+    last = np.minimum(first + length, np.repeat(episodes.ends, windows))
     total = np.append(0.0, np.cumsum(np.asarray(episodes.rewards, np.float64)))
     return np.asarray(total[last] - total[first])

@@ -53,8 +53,8 @@ class QueryConfig:
             B-Pref's names do not look at it.
         oversampling: candidate pairs for each query: for all samplers but "uniform", and for one of
             your own that does not say how many segments it wants. 10 as in B-Pref.
-        short: episodes with fewer steps than a clip are padded ("pad"), so that a clip may end with
-            its episode, or left out ("drop").
+        short: with "pad", a clip may end early with its episode; with "drop", all clips have as
+            many steps, and shorter episodes are left out. See `preferl.data.sample_segments`.
         variable_length: "allow" episodes of different length, with one warning, or "refuse".
         buffer_steps: environment steps of the latest experience that clips are cut from; the
             oldest episodes go first.
