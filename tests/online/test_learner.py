@@ -392,6 +392,19 @@ def frozen(network: torch.nn.Module) -> list[torch.Tensor]:
     return [part.detach().clone() for part in network.parameters()]
 
 
+@pytest.mark.parametrize("make", [ppo, sac, dqn])
+def test_without_a_reward_any_algorithm_learns_to_see_new_states(make: Any) -> None:
+    algorithm = make()
+    subject = learner(algorithm, exploration_fraction=0.0)
+    subject.explore(20)
+    before = frozen(algorithm.policy)
+    subject.learn(100)
+    assert not all(map(torch.equal, algorithm.policy.parameters(), before))
+    resets = algorithm._n_updates
+    subject.set_reward(Curious(subject.env))
+    assert algorithm._n_updates == resets + (100 if make is sac else 0)
+
+
 @pytest.mark.parametrize("make", [ppo, dqn])
 def test_a_bonus_needs_a_critic_to_reset(make: Any) -> None:
     with pytest.raises(ConfigError, match=r"algorithm: expected an off-policy one.*before=.zero"):

@@ -222,6 +222,23 @@ def test_too_long_clips_are_an_error_that_says_how_long():
         learn_from_preferences(replace(TINY, segment_length=300, short="drop"))
 
 
+def test_ties_alone_make_no_reward_and_the_agent_sees_new_states(caplog):
+    rounds = []
+
+    def teacher(shown, rng):
+        rounds.append(len(shown))
+        return np.full(len(shown), 0.5 if len(rounds) < 3 else 1.0)
+
+    with caplog.at_level("INFO", "preferl.online.loop"):
+        report = learn_from_preferences(TINY, teacher=teacher)
+    assert [one.fit is None for one in report.iterations] == [True, True, False, True]
+    assert "are all ties" in caplog.text
+    assert report.reward is not None
+    undecided = learn_from_preferences(TINY, teacher=lambda shown, rng: np.full(len(shown), 0.5))
+    assert undecided.reward is None
+    assert undecided.env_steps > 1_000
+
+
 def test_turns_shorter_than_a_rollout_are_told_of(caplog):
     report = learn_from_preferences(replace(TINY, iterations=7))
     assert "An iteration has 162 steps to learn from, and a rollout takes 200" in caplog.text

@@ -91,10 +91,10 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         normalise_observations: whether the policy sees observations less their running mean, in
             running deviations, as `VecNormalize` of stable-baselines3 makes them. The reward model
             and people see them as they are.
-        before: reward of steps before the first learned one: "zero", while the agent explores and
-            learns nothing, or "entropy", a bonus for new states that it learns on in its
-            `initial_steps`, as in PEBBLE. The first learned reward then resets the critic, so that
-            it needs an off-policy algorithm with one, such as SAC.
+        before: what the agent does in its `initial_steps`: with "zero" it explores and learns
+            nothing; with "entropy" it learns on a bonus for new states, as in PEBBLE, which needs
+            an off-policy algorithm with a critic, such as SAC. Later it learns on that bonus until
+            an answer prefers a clip. The first learned reward resets a critic that has.
         exploration_fraction: share of steps in which a random policy takes over now and then.
         random_probability: of taking over, whenever it is drawn who acts.
         switch_probability: per step, of drawing again who acts.

@@ -38,7 +38,12 @@ from preferl.online.checkpoints.env_state import env_state
 from preferl.online.checkpoints.run_checkpoint import agent_state, restore_agent
 from preferl.online.configs import Before, OnlineConfig, PPOConfig
 from preferl.online.diagnostics import RolloutHooks, SinkWriter
-from preferl.online.methods.pretraining import fill_replay, require_critic, reset_critic
+from preferl.online.methods.pretraining import (
+    fill_replay,
+    has_critic,
+    require_critic,
+    reset_critic,
+)
 from preferl.online.rollouts import learn_within, listed
 from preferl.online.wrappers.exploration import ExplorationPolicy, explore, require_reset
 from preferl.online.wrappers.feedback_config import BeforeFirstReward
@@ -91,9 +96,9 @@ class SB3Learner:
         total_steps: environment steps of the whole run, at which schedules end.
         exploration_fraction: share of each call's steps in which a random policy takes over now
             and then, while nothing is learned. .05 shows a few unusual clips per round.
-        before: the reward before the first learned one: "zero", or "entropy", a bonus for new
-            states (`StateEntropyBonus`) on which `explore` learns until then, as in PEBBLE. When
-            the learned one comes, the critic is reset (`reset_critic`).
+        before: with "entropy", `explore` learns until the first learned reward, as in PEBBLE, and
+            with "zero" it does not. Without one, the algorithm learns on a bonus for new states
+            (`StateEntropyBonus`); when it comes, a critic that did is reset (`reset_critic`).
         random_probability, switch_probability: see `ExplorationPolicy`.
         rng: for exploration; the algorithm has its own `seed`.
         states: record `info["state"]` of each step, see `RecordsStates`.
@@ -126,7 +131,7 @@ class SB3Learner:
             require_critic(algorithm)
         if (buffer := replay_of(algorithm)) is not None:
             require_relabelling(buffer)
-        self.algorithm, self.env = algorithm, _installed(algorithm, states, before)
+        self.algorithm, self.env = algorithm, _installed(algorithm, states)
         self.total_steps, self.progress_bar = total_steps, progress_bar
         self.exploration_fraction, self.before = exploration_fraction, before
         self._exploration = ExplorationPolicy(
@@ -136,6 +141,7 @@ class SB3Learner:
         self._callback = [*listed(callback), self._hooks]
         self._asked = 0
         self._unexplored = 0.0  # exploration steps asked for and not yet made
+        self._unrewarded = False  # whether it has learned on the bonus
         _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / self.total_steps))
         if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
             # SB3 would make a log folder for each slice of a quiet algorithm.
@@ -189,8 +195,8 @@ class SB3Learner:
         """Learn on `reward` from now on, and relabel a replay buffer.
 
         A plain function of observations and actions will do. Call it between calls of `learn`, so
-        that no rollout mixes two rewards. The first one after `before="entropy"` resets the critic,
-        which then learns from the relabelled buffer.
+        that no rollout mixes two rewards. The first one resets a critic that has learned on the
+        bonus for new states, and that then learns from the relabelled buffer.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -200,7 +206,7 @@ class SB3Learner:
         buffer, learned = replay_of(self.algorithm), self.env.learned_reward
         if buffer is not None and learned is not None:
             relabel_replay(buffer, learned)
-        if first and self.before == "entropy":
+        if first and self._unrewarded and has_critic(self.algorithm):
             reset_critic(self.algorithm)
 
     def snapshot(self) -> dict[str, Any]:
@@ -212,6 +218,7 @@ class SB3Learner:
             "exploration": self._exploration.snapshot(),
             "asked": self._asked,
             "unexplored": self._unexplored,
+            "unrewarded": self._unrewarded,
         }
 
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
@@ -225,6 +232,7 @@ class SB3Learner:
         self._exploration.restore(snapshot["exploration"])
         self._asked = snapshot["asked"]
         self._unexplored = float(snapshot["unexplored"])
+        self._unrewarded = bool(snapshot["unrewarded"])
 
     @contextmanager
     def _asking(self, steps: int) -> Iterator[None]:
@@ -257,6 +265,7 @@ class SB3Learner:
     def _improve(self, steps: int) -> None:
         if steps <= 0:
             return
+        self._unrewarded |= self.env.learned_reward is None
         whole, last = False, self._asked >= self.total_steps
         try:
             whole = learn_within(
@@ -303,7 +312,7 @@ def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float])
             setattr(algorithm, name, _WholeRunSchedule(schedule, remaining))
 
 
-def _installed(algorithm: BaseAlgorithm, states: bool, before: Before) -> FeedbackVecEnv:
+def _installed(algorithm: BaseAlgorithm, states: bool) -> FeedbackVecEnv:
     """Wrap the environment, inside of the outermost wrappers that change what the policy sees."""
     top = _environment(algorithm)
     if is_vecenv_wrapped(top, FeedbackVecEnv):
@@ -320,7 +329,7 @@ def _installed(algorithm: BaseAlgorithm, states: bool, before: Before) -> Feedba
             "algorithm: VecNormalize is inside of other wrappers, where it would pass the "
             "environment's own reward to the algorithm. Put VecNormalize outermost."
         )
-    env = FeedbackVecEnv(inner, record=True, states=states, before=BeforeFirstReward(before))
+    env = FeedbackVecEnv(inner, record=True, states=states, before=BeforeFirstReward.ENTROPY)
     if outer is not None:
         outer.venv = env
     algorithm.set_env(env if outer is None else top)

@@ -58,7 +58,7 @@ from preferl.versioned import version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
 
 OnIteration = Callable[[IterationReport], None]
@@ -395,6 +395,9 @@ class PreferenceLoop:
         config = self.config
         if comparisons is None:  # every query was declined, or is answered later
             return None, None
+        if self.reward is None and not comparisons.decided.any():
+            LOGGER.info("No fit yet: %d answers are all ties.", len(comparisons))
+            return None, None  # the agent goes on to see new states
         train, held_out = self.learning.split(comparisons)
         bagged = has_out_of_bag(self.trainer.config, members=self.trainer.model.members)
         validation = held_out if len(held_out) and not bagged else None

@@ -92,11 +92,16 @@ def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
 
 def require_critic(algorithm: BaseAlgorithm) -> BaseAlgorithm:
     """Return an algorithm whose critic can be reset, or raise `ConfigError`."""
-    parts = (getattr(algorithm, name, None) for name in ("actor", "critic", "critic_target"))
-    suits = isinstance(algorithm, OffPolicyAlgorithm) and all(
-        isinstance(part, nn.Module) for part in parts
-    )
     expected = "an off-policy one with an actor and a critic, such as SAC or TD3"
     fix = 'Take one of those, or before="zero".'
-    ConfigError.check(suits, "algorithm", expected, type(algorithm).__name__, fix)
+    got = type(algorithm).__name__
+    ConfigError.check(has_critic(algorithm), "algorithm", expected, got, fix)
     return algorithm
+
+
+def has_critic(algorithm: BaseAlgorithm) -> bool:
+    """Whether an algorithm has a critic that `reset_critic` can reset."""
+    parts = (getattr(algorithm, name, None) for name in ("actor", "critic", "critic_target"))
+    return isinstance(algorithm, OffPolicyAlgorithm) and all(
+        isinstance(part, nn.Module) for part in parts
+    )
