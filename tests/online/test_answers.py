@@ -163,7 +163,7 @@ def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
 
 
 def test_held_out_answers_stay_held_out_where_joining_changes_their_clips(rng):
-    fixed, new = make_comparisons(rng, pairs=40), make_comparisons(rng, pairs=40)
+    fixed, new = make_comparisons(rng, pairs=10), make_comparisons(rng, pairs=10)
     segments = fixed.segments
     wide = segments.observations.astype(np.float64)
     wider = replace(segments, observations=wide, states=np.zeros((segments.steps, 2)))

@@ -74,5 +74,5 @@ def test_comparisons_prefer_the_higher_return(rng) -> None:
     assert (len(comparisons.pairs), segments.length) == (12, 4)
     returns = segments.returns(comparisons.pairs)
     np.testing.assert_array_equal(comparisons.preference, returns[:, 0] > returns[:, 1])
-    same = make_episodes(rng, [30], reward=lambda seen, _: np.ones(len(seen)))
+    same = make_episodes(rng, [30], reward=lambda seen, _: np.zeros(len(seen)))
     assert (make_comparisons(rng, 5, episodes=same).preference == 0.5).all()
