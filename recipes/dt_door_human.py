@@ -89,7 +89,7 @@ def learn(arm: str, seed: int, work: Path, smoke: bool):
     conditions = build_conditions(episodes, rewards, seeds=[seed], task=TASK, scaled=False)
     steps = 2 if smoke else STEPS
     agent = DecisionTransformer(*spaces, KINDS[kind], seed=seed, steps=steps)
-    rewards = conditions.rewards[conditions.names.index(control), 0]
+    rewards = conditions.signals[conditions.names.index(control), 0]
     metrics = agent.fit(agent.sequences(episodes, rewards=rewards), every=steps // 2)
     print(f"{arm}, seed {seed}: {metrics}", flush=True)
     return agent.policy().with_reward(reward_of_condition(control, seed, reward))

@@ -89,7 +89,7 @@ def train(episodes: Episodes, conditions: Conditions, seeds: list[int], steps: i
     config = replace(IQLConfig.preset(TASK.hyperparameters), precision="bfloat16")
     agents = IQL(*spaces, config, seeds=conditions.agent_seeds, steps=steps)
     agents.fit(
-        Transitions.of(episodes, rewards=conditions.flat_rewards),
+        Transitions.of(episodes, rewards=conditions.flat_signals),
         steps,
         on_progress=log_progress(steps),
     )

@@ -310,6 +310,8 @@ OFFLINE_LEARNERS = Registry(
     "offline learner",
     {
         "iql": Entry("preferl.offline.iql:IQL", "preferl.offline.learner_configs:IQLConfig"),
+        "cpl": Entry("preferl.offline.cpl:CPL", "preferl.offline.learner_configs:CPLConfig"),
+        "ipl": Entry("preferl.offline.ipl:IPL", "preferl.offline.learner_configs:IPLConfig"),
         "bc": Entry(
             "preferl.offline.learner:BehaviourCloning",
             "preferl.offline.learner_configs:CloningConfig",

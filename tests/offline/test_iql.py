@@ -7,7 +7,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from helpers.point_agents import SMALL, SPACES, agents
+from helpers.point_agents import SMALL, SPACES, agents, mixed_episodes
 from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.functional import advantage_weights, expectile_loss, gaussian_log_density
@@ -149,32 +149,6 @@ def test_what_does_not_fit_is_refused(steps):
         agents().fit(replace(steps, rewards=torch.zeros(3, 150)), 1)
     with pytest.raises(SpaceError, match="Box of floats"):
         IQL(POINT_SPACE, spaces.Discrete(2), seeds=[0], steps=1)
-
-
-def mixed_episodes(rng, count=100, length=20):
-    """Pushes of a skill that differs between episodes, from harmful to good, and much noise."""
-    from preferl.data import Episodes
-
-    skill = rng.uniform(-0.6, 0.6, (count, 1, 1)) * np.array([1.0, -1.0])
-    actions = np.clip(skill + rng.normal(0, 0.4, (count, length, 2)), -1, 1).astype(np.float32)
-    observations, rewards, finals = [], [], []
-    for k in range(count):
-        env = PointWorld(length)
-        seen = [env.reset(seed=k)[0]]
-        for action in actions[k]:
-            observation, reward, *_ = env.step(action)
-            seen.append(observation)
-            rewards.append(reward)
-        observations += seen[:-1]
-        finals.append(seen[-1])
-    return Episodes(
-        observations=np.array(observations),
-        actions=actions.reshape(-1, 2),
-        rewards=np.array(rewards),
-        terminated=np.zeros(count * length, bool),
-        final_observations=np.array(finals),
-        lengths=np.full(count, length),
-    )
 
 
 @pytest.mark.slow

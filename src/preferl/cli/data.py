@@ -1,21 +1,31 @@
-"""`preferl data`: inspect experience and labels before learning from them."""
+"""`preferl data`: inspect experience and labels, and have a scripted teacher answer queries."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from preferl import data
-from preferl.cli.console import print_table
-from preferl.cli.options import Crossing
+from preferl.cli.console import echo, print_table
+from preferl.cli.options import (
+    LENGTH,
+    QUERIES,
+    Crossing,
+    Trust,
+    import_trusted,
+    named_teacher,
+    require_rewards,
+)
 from preferl.data import sources
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, require_in, require_seed
 
 if TYPE_CHECKING:
     from preferl.shapes import Array, Observations
 
 Row = tuple[str, str]
+
+data_label_start = import_trusted
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,63 @@ class InspectConfig:
     crossing: Crossing | None = None
     # Row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one.
     task: str | None = None
+
+
+@dataclass(frozen=True)
+class LabelConfig:
+    """Have a scripted teacher answer queries about recorded episodes, and write its answers.
+
+    For example
+      preferl data label runs/data/episodes --queries 1000 --length 25 --out runs/answers
+      preferl data label hopper.hdf5 --teacher "{kind: mistake, rate: 0.2}" --order ranked
+    """
+
+    path: Annotated[str, tyro.conf.Positional]  # the episodes, as for `preferl data inspect`.
+    out: Path = Path("runs/answers")  # folder of the answers; older ones there are replaced.
+    # who answers, by the recorded rewards: a name such as oracle or mistake, or settings as a file
+    # has them: "{kind: scripted, temperature: 0, equal_within: 5}" calls returns equal that differ
+    # by less than 5.
+    teacher: str = "oracle"
+    queries: int = QUERIES
+    length: int = LENGTH  # steps per segment.
+    # "random" pairs, or such as sort segments into "ranked" lists, whose answers imply others
+    # (--implied of `preferl reward fit` and `preferl offline run`).
+    order: Literal["random", "ranked"] = "random"
+    lists: int | None = None  # of ranked segments; by default one for each 100 queries, at least 4.
+    # "preferl" keeps the compared steps beside the answers; "pt" has the Preference Transformer's
+    # files, with numbers of rows in these episodes.
+    format: Literal["preferl", "pt"] = "preferl"
+    seed: int = 0  # of drawn segments and of the teacher.
+    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
+    trust: Trust = ()  # module of yours that registers a teacher.
+
+
+def data_label(config: LabelConfig) -> None:
+    """Draw queries, have them answered, write them and print counts."""
+    from numpy.random import default_rng
+
+    from preferl.feedback.instant import sample_comparisons
+    from preferl.feedback.ranked_lists import sample_ranked
+
+    require_seed(config.seed)
+    require_in("queries", config.queries, 1, float("inf"))
+    ranked, fix = config.order == "ranked", "Add --order ranked, or leave --lists out."
+    ConfigError.check(ranked or config.lists is None, "lists", "--order ranked", "random", fix)
+    teacher = named_teacher(config.teacher)
+    episodes = sources.load_source(config.path, task=config.task)
+    require_rewards(episodes.rewards)
+    drawn = config.queries, config.length, teacher, default_rng([config.seed, 0x1ABE1])
+    if ranked:
+        found = sample_ranked(episodes, *drawn, lists=config.lists)
+    else:
+        found = sample_comparisons(episodes, *drawn)
+    if config.format == "pt":
+        sources.save_pt_labels(config.out, sources.label_rows(found, episodes))
+    else:
+        data.save_comparisons(config.out, found)
+    print_table(f"Answers in {config.out}", _comparison_rows(found))
+    if config.format == "preferl":
+        echo(f"Fit a reward to them: preferl reward fit --comparisons {config.out}")
 
 
 def data_inspect(config: InspectConfig) -> None:

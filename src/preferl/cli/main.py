@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "reward evaluate": "evaluate a fitted reward and controls on answers it has not seen",
     "reward serve": "fit a reward to people's answers as they arrive, and publish it",
     "data inspect": "see what episodes and labels hold before learning from them",
+    "data label": "have a scripted teacher answer queries about recorded episodes",
     "data record": "train or load a policy and record a data set of mixed quality",
     "runs list": "list the runs in a folder: state, answers, scores, accuracy of the reward",
     "runs show": "show a run's changed settings, versions and results, and where things lie",

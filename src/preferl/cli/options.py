@@ -184,7 +184,8 @@ class AnswersConfig(StoreConfig):
         else:
             found = _chosen(self, given, teacher, rng)
         if report is None or found is not given:
-            report = _counts(found, dropped=0 if report is None else report.dropped)
+            dropped = 0 if report is None else report.dropped
+            report = sources.LabelReport.of_comparisons(found, dropped=dropped)
         return found.segments.episodes() if episodes is None else episodes, found, report
 
 
@@ -229,7 +230,7 @@ def _drawn(
     """Pairs of segments of the episodes, answered by a teacher."""
     from preferl.feedback.instant import sample_comparisons
 
-    _require_rewards(episodes.rewards)
+    require_rewards(episodes.rewards)
     count, length = config.queries or QUERIES, LENGTH if config.length is None else config.length
     return sample_comparisons(episodes, count, length, teacher, rng)
 
@@ -252,24 +253,14 @@ def _chosen(
         given = given[np.sort(rng.choice(there, config.queries, replace=False))].compact()
     if teacher is None:
         return given
-    _require_rewards(given.segments.rewards)
+    require_rewards(given.segments.rewards)
     return ask(given.segments, given.pairs, teacher, rng)
 
 
-def _require_rewards(rewards: "FloatArray") -> None:
+def require_rewards(rewards: "FloatArray") -> None:
     """Raise `DataError` where a teacher would call all pairs equal."""
     from numpy import ptp
 
     expected, got = "some that differ, for a teacher to answer by", "the same at each step"
     fix = "Data without the environment's rewards need people's answers."
     DataError.check(ptp(rewards) != 0, "recorded rewards", expected, got, fix)
-
-
-def _counts(comparisons: "data.Comparisons", *, dropped: int) -> "sources.LabelReport":
-    """Counts of answers, and of pairs that cross an episode's end where that is known."""
-    origin, length = comparisons.segments.origin, comparisons.segments.length
-    across = 0
-    if origin is not None:
-        across = int((origin[:, 0] != origin[:, 2])[comparisons.pairs].any(axis=1).sum())
-    preference = comparisons.preference
-    return sources.LabelReport.of(preference, length, crossing=across, dropped=dropped)

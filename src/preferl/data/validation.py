@@ -11,6 +11,7 @@ import numpy as np
 
 from preferl.data.columns import check
 from preferl.data.comparisons import Comparisons
+from preferl.data.implied import linked
 from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array, BoolArray, IntArray, leaves
 
@@ -22,7 +23,7 @@ def split(
     rng: np.random.Generator,
     *,
     validation: float = 0.2,
-    by: Literal["pair", "episode"] = "pair",
+    by: Literal["pair", "clip", "episode"] = "pair",
 ) -> tuple[Comparisons, Comparisons]:
     """Split comparisons into `(train, validation)` with nothing in both.
 
@@ -31,6 +32,7 @@ def split(
         rng: which pairs or episodes are held out.
         validation: share held out, in (0, 1); 0.2 as the DRLHP re-implementations do.
         by: `"pair"` holds out pairs, whose segments may share steps with training pairs;
+            `"clip"` keeps pairs together that a chain of clips links, as in a ranked list;
             `"episode"` holds out episodes, trains on pairs without a step of them and validates
             on pairs wholly in them, so that no step is in both. Pairs between the two are left
             out. Needs segments whose `origin` is known.
@@ -44,8 +46,8 @@ def split(
         episodes = np.unique(np.concatenate(_episode_span(comparisons), axis=None))
         held = max(1, round(len(episodes) * validation))
         return split_off_episodes(comparisons, rng.permutation(episodes)[:held])
-    group, groups = _equal_pairs(comparisons)
-    held = round(groups * validation)
+    group, groups = (_linked_pairs if by == "clip" else _equal_pairs)(comparisons)
+    held = max(int(by == "clip"), round(groups * validation))  # of lists, which are few
     expected = f"enough for a validation share of {validation:g} and the rest"
     fix = "Send more queries or change the share."
     check(0 < held < groups, "comparisons to split", expected, f"{groups} different pairs", fix)
@@ -62,6 +64,13 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
     group, groups = _equal_pairs(comparisons)
     check(2 <= count <= groups, "folds", f"2 to {groups} (pairs)", count)
     return rng.permutation(np.arange(groups) % count)[group]
+
+
+def _linked_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
+    """`[P]` a number for each set of pairs that a chain of clips links; and how many there are."""
+    link = linked(comparisons.pairs, len(comparisons.segments))[comparisons.pairs[:, 0]]
+    different, group = np.unique(link, return_inverse=True)
+    return group, len(different)
 
 
 def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:

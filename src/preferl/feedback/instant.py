@@ -225,12 +225,18 @@ def ask(
     Raises:
         FeedbackError: the teacher declines every pair, or breaks its contract.
     """
-    if isinstance(teacher, Adapts) and len(segments):
-        returns = segments.returns()
-        teacher = teacher.adapted(float(returns.mean()), min(float(returns.min()), 0.0))
-    feedback = InstantFeedback(teacher, rng)
+    feedback = InstantFeedback(adapted_to(segments, teacher), rng)
     feedback.ask(segments, pairs)
     return feedback.comparisons()
+
+
+def adapted_to(segments: Segments, teacher: Teacher) -> Teacher:
+    """The teacher with thresholds that follow a policy, if it has such, taken of segments."""
+    if not isinstance(teacher, Adapts) or not len(segments):
+        return teacher
+    returns = segments.returns()
+    adapted: Teacher = teacher.adapted(float(returns.mean()), min(float(returns.min()), 0.0))
+    return adapted
 
 
 def check_pairs(pairs: IntArray, count: int) -> IntArray:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
+    from preferl.functional.preference import contrastive_loss as contrastive_loss
     from preferl.functional.preference import lower_bound as lower_bound
     from preferl.functional.preference import mean as mean
     from preferl.functional.preference import pool as pool

@@ -125,6 +125,24 @@ def squared_error(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> 
     return (preference_probability(logits, noise=noise) - preference).square()
 
 
+def contrastive_loss(
+    first: Tensor, second: Tensor, preference: Tensor, *, bias: float = 1.0
+) -> Tensor:
+    """Loss of answers under scores of both segments: `[..., P]` and `[..., P]` to `[..., P]`.
+
+    The preferred one's score `a` and the other's `b` cost `-log(exp(a) / (exp(a) + exp(bias b)))`
+    (Hejna et al. 2024, "Contrastive Preference Learning", section 3.2). A bias of 1 is the
+    cross-entropy of their difference. Below 1, scores that are low cost more than equally
+    different ones that are high: a policy is kept near actions that are in the data.
+
+    >>> high, low = torch.tensor([3.0, -1.0]), torch.tensor([1.0, -3.0])
+    >>> [round(one, 4) for one in contrastive_loss(high, low, torch.ones(2), bias=0.5).tolist()]
+    [0.0789, 0.4741]
+    """
+    loss_first, loss_second = F.softplus(bias * second - first), F.softplus(bias * first - second)
+    return preference * loss_first + (1 - preference) * loss_second
+
+
 def preference_loss(
     logits: Tensor,
     preference: Tensor,

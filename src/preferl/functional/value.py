@@ -41,7 +41,9 @@ def advantage_weights(advantage: Tensor, temperature: float, max_weight: float =
     return (temperature * advantage).clamp(max=math.log(max_weight)).exp().clamp_(max=max_weight)
 
 
-def td_target(rewards: Tensor, continues: Tensor, values: Tensor, discount: float) -> Tensor:
+def td_target(
+    rewards: Tensor | float, continues: Tensor | float, values: Tensor, discount: float
+) -> Tensor:
     """The value of an action by one step and what followed: `r + γ c V(s')`.
 
     `continues` is 0 where the episode terminated, else 1 (a time limit is no end); `values` are

@@ -1,6 +1,7 @@
 """Implicit Q-learning (Kostrikov et al. 2022), several agents as one batched computation."""
 
-from typing import final
+from abc import abstractmethod
+from typing import TypeVar, final
 
 import torch
 from torch import Tensor
@@ -11,28 +12,17 @@ from preferl.offline.learner_configs import IQLConfig
 from preferl.offline.networks import Networks
 from preferl.offline.transitions import Batch
 
+IQLSettings = TypeVar("IQLSettings", bound=IQLConfig)
 
-@final
-class IQL(OfflineLearner[IQLConfig]):
+
+class ImplicitQLearner(OfflineLearner[IQLSettings]):
     """Learns values by expectiles, so that it evaluates recorded actions only.
 
     An update moves, in this order: values towards an expectile of the target critics' values;
-    the policy towards recorded actions, weighted by their advantage; twin critics towards reward
-    plus the new value of what followed; the target critics a little towards the critics.
-
-    >>> import numpy as np
-    >>> from gymnasium import spaces
-    >>> from preferl.offline import Transitions
-    >>> from preferl.testing import make_episodes
-    >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
-    >>> agents = IQL(spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,)), seeds=[0, 1], steps=10)
-    >>> sorted(agents.fit(Transitions.of(episodes), 10))
-    ['critic_loss', 'policy_loss', 'q1', 'q2', 'value', 'value_loss']
-    >>> [policy.predict(np.zeros((5, 2)))[0].shape for policy in agents.policies()]
-    [(5, 2), (5, 2)]
+    the policy towards recorded actions, weighted by their advantage; twin critics by a loss of
+    their own, given the new value of what followed; the target critics a little towards the
+    critics.
     """
-
-    _settings = IQLConfig
 
     def _build(self, observation: int, action: int) -> dict[str, Networks]:
         self._critics, self._targets = (
@@ -58,15 +48,18 @@ class IQL(OfflineLearner[IQLConfig]):
             both = self._values.forward(batch.states.flatten(1, 2))[:, 0]  # [S, 2 * B]
             now, following = both.chunk(2, dim=1)
             weights = advantage_weights(goal - now, config.temperature, config.max_weight)
-            target = td_target(batch.rewards, batch.continues, following, config.discount)
         policy = self._climb(batch, weights)
         q_values = self._q_values(self._critics, batch)
-        critic_loss = (q_values - target).square().mean(-1).sum(0)
-        self._critics.descend(critic_loss, config.learning_rate)
+        critics = self._critic_loss(batch, q_values, following)
+        self._critics.descend(critics["critic_loss"], config.learning_rate)
         self._move_targets(config.target_rate)
         q1, q2 = q_values.mean(-1)
-        metrics = {"value_loss": value_loss, "value": value.mean(-1), "critic_loss": critic_loss}
-        return metrics | policy | {"q1": q1, "q2": q2}
+        metrics = {"value_loss": value_loss, "value": value.mean(-1)}
+        return metrics | critics | policy | {"q1": q1, "q2": q2}
+
+    @abstractmethod
+    def _critic_loss(self, batch: Batch, q_values: Tensor, following: Tensor) -> dict[str, Tensor]:
+        """`critic_loss` `[S]`, and other metrics, from values `[2, S, B]` and `[S, B]`."""
 
     def _q_values(self, critics: Networks, batch: Batch) -> Tensor:
         """Of both critics of each agent, `[2, S, B]`."""
@@ -77,3 +70,26 @@ class IQL(OfflineLearner[IQLConfig]):
         """Move the target critics a share of their way towards the critics."""
         for name, target in self._targets.parameters.items():
             soft_update(target, self._critics.parameters[name], rate)
+
+
+@final
+class IQL(ImplicitQLearner[IQLConfig]):
+    """Implicit Q-learning: twin critics go towards reward plus the value of what followed.
+
+    >>> import numpy as np
+    >>> from gymnasium import spaces
+    >>> from preferl.offline import Transitions
+    >>> from preferl.testing import make_episodes
+    >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
+    >>> agents = IQL(spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,)), seeds=[0, 1], steps=10)
+    >>> sorted(agents.fit(Transitions.of(episodes), 10))
+    ['critic_loss', 'policy_loss', 'q1', 'q2', 'value', 'value_loss']
+    >>> [policy.predict(np.zeros((5, 2)))[0].shape for policy in agents.policies()]
+    [(5, 2), (5, 2)]
+    """
+
+    _settings = IQLConfig
+
+    def _critic_loss(self, batch: Batch, q_values: Tensor, following: Tensor) -> dict[str, Tensor]:
+        target = td_target(batch.rewards, batch.continues, following, self.config.discount)
+        return {"critic_loss": (q_values - target).square().mean(-1).sum(0)}

@@ -229,7 +229,8 @@ class OfflineLearner(ABC, Generic[Settings]):
         Returns `policy_loss`, `[S]` before the step: minus the mean of weight times log density.
         """
         config = self.config
-        factors = self._kept(batch.dropout_seeds) if config.dropout else None
+        rows = config.batch_size
+        factors = self._kept(batch.dropout_seeds, rows) if config.dropout else None
         mean = self._policies.forward(batch.states[:, 0], factors).tanh()
         log_std = self._policies.parameters["log_std"].clamp(*config.log_std_bounds)
         density = gaussian_log_density(batch.actions.mT, mean.mT, log_std.mT)
@@ -238,9 +239,9 @@ class OfflineLearner(ABC, Generic[Settings]):
         self._policies.descend(loss, config.learning_rate * decayed)
         return {"policy_loss": loss}
 
-    def _kept(self, seeds: Sequence[int]) -> list[Tensor]:
-        """Factors of hidden units, drawn for each agent from its own seed."""
-        share, rows = self.config.dropout, self.config.batch_size
+    def _kept(self, seeds: Sequence[int], rows: int) -> list[Tensor]:
+        """Factors of hidden units for so many rows, drawn for each agent from its own seed."""
+        share = self.config.dropout
         factors = []
         for layer, units in enumerate(self.config.hidden):
             factor = torch.empty(len(seeds), rows, units, device=self.device)

@@ -1,4 +1,4 @@
-"""Settings of the offline learners: implicit Q-learning, cloning and Decision Transformers."""
+"""Settings of the offline learners: of values, of answers, of cloning, Decision Transformers."""
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -66,7 +66,8 @@ class LearnerConfig:
 
     words: ClassVar[str]  # the algorithm, in reports
     prefix: ClassVar[str] = ""  # of the names of metrics, if not the name of the policy
-    uses_rewards: ClassVar[bool] = True  # clones do not, and are controls of all others
+    # Agents that learn from actions alone are clones, the controls of all others.
+    learns_from: ClassVar[Literal["rewards", "answers", "actions"]] = "rewards"
     has_target: ClassVar[bool] = False  # whether policies have target returns
     together: ClassVar[bool] = True  # whether agents are one batched computation
     updates: ClassVar[int] = 100_000  # a tenth of the papers', enough for some thousand steps
@@ -124,16 +125,15 @@ class CloningConfig(GaussianConfig):
 
     words = "cloning"
     prefix = "cloning"
-    uses_rewards = False
+    learns_from = "actions"
 
     @classmethod
     def of_run(cls, run: Any) -> Self:
         """Those that the policies of implicit Q-learning have."""
-        agent = IQLConfig.of_run(run)
+        agent = run.settings if run.kind.learns_from == "answers" else IQLConfig.of_run(run)
         return cls(**{field.name: getattr(agent, field.name) for field in fields(cls)})
 
 
-@final
 @dataclass(frozen=True)
 class IQLConfig(GaussianConfig):
     """Settings of `IQL` beside those of `GaussianConfig`; the defaults are for MuJoCo locomotion.
@@ -187,6 +187,74 @@ class IQLConfig(GaussianConfig):
         """
         require_one_of("preset", name, PRESETS)
         return cls(**PRESETS[name])  # type: ignore[arg-type]  # names and types are those above
+
+
+@final
+@dataclass(frozen=True)
+class IPLConfig(IQLConfig):
+    """Settings of `IPL` beside those of `IQLConfig`.
+
+    Attributes:
+        regulariser: `λ` of the mean square of implied rewards, at least 0; the paper's 0.5.
+        pairs: answers per update and agent.
+    """
+
+    words = "inverse preference learning"
+    learns_from = "answers"
+
+    regulariser: float = 0.5
+    pairs: int = 16
+
+    def __post_init__(self) -> None:
+        require_ranges(self, regulariser=(0, inf), pairs=(1, inf))
+        super().__post_init__()
+
+    @classmethod
+    def of_run(cls, run: Any) -> Self:
+        """As given, or those published for implicit Q-learning on the task."""
+        return run.ipl or cls.preset(run.row.hyperparameters if run.row else "mujoco")
+
+
+@final
+@dataclass(frozen=True)
+class CPLConfig(GaussianConfig):
+    """Settings of `CPL` beside those of `GaussianConfig`; the defaults are the paper's, mostly.
+
+    Attributes:
+        dropout: as in `GaussianConfig`; without it, policies memorise few answers.
+        temperature: `α` by which log likelihoods are multiplied, above 0.
+        bias: `λ` of `contrastive_loss`, in [0, 1].
+        cloning: share of the updates that clone all recorded steps, before any answer, in [0, 1).
+        pairs: answers per update and agent; the paper's 96 take three times as long.
+    """
+
+    words = "contrastive preference learning"
+    learns_from = "answers"
+
+    dropout: float = 0.25
+    temperature: float = 0.1
+    bias: float = 0.5
+    cloning: float = 0.4
+    pairs: int = 32
+
+    def __post_init__(self) -> None:
+        require_ranges(self, temperature=(1e-12, inf), bias=(0, 1), pairs=(1, inf))
+        require_share("cloning", self.cloning)
+        super().__post_init__()
+
+    @classmethod
+    def of_run(cls, run: Any) -> Self:
+        """As given, or the paper's."""
+        return run.cpl or cls()
+
+    def curve(self, *, discrete: bool) -> TrainingCurve:  # noqa: ARG002  # as above
+        """How many answers they explain."""
+        return TrainingCurve(
+            "accuracy",
+            "share of answers",
+            "Share of answers that policies of each condition explain, over updates.",
+            "Share of a minibatch's decided answers whose preferred actions are more likely.",
+        )
 
 
 @final

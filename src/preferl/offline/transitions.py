@@ -193,16 +193,9 @@ class Minibatches:
 
     def _draw(self, block: int) -> None:
         """Draw and gather a block: `[BLOCK, S, B, ...]`."""
-        steps, device = len(self._actions), self._actions.device
-        drawn, dropout = [], []
-        for seed in self._seeds:
-            words = np.random.SeedSequence([seed, block]).generate_state(BLOCK + 1, np.uint64)
-            first, *others = (int(word >> np.uint64(1)) for word in words)
-            self._generator.manual_seed(first)
-            shape = (BLOCK, self._batch_size)
-            drawn.append(torch.randint(steps, shape, generator=self._generator, device=device))
-            dropout.append(others)
-        rows = torch.stack(drawn, dim=1)  # [BLOCK, S, B]
+        steps, shape = len(self._actions), (BLOCK, self._batch_size)
+        rows, dropout = drawn_rows(self._seeds, block, steps, shape, self._generator)
+        rows = rows.transpose(0, 1)  # [BLOCK, S, B]
         self._drawn: tuple[Any, ...] = (
             _gathered(self._states, torch.stack([rows, rows + steps], dim=2)),
             _gathered(self._pairs, torch.stack([rows, rows], dim=1)),
@@ -212,6 +205,30 @@ class Minibatches:
             list(zip(*dropout, strict=True)),
         )
         self._block = block
+
+
+def drawn_rows(
+    seeds: Sequence[int],
+    number: int,
+    rows: int,
+    shape: tuple[int, ...],
+    generator: torch.Generator,
+    *,
+    stream: int = 0,
+) -> tuple[Tensor, list[list[int]]]:
+    """Uniform numbers below `rows`, `[S, *shape]`, and `BLOCK` seeds for others, `[S, BLOCK]`.
+
+    They are functions of each agent's seed, the number of the draw, and the stream alone.
+    """
+    drawn, others = [], []
+    for seed in seeds:
+        entropy = [seed, number, stream] if stream else [seed, number]
+        words = np.random.SeedSequence(entropy).generate_state(BLOCK + 1, np.uint64)
+        first, *more = (int(word >> np.uint64(1)) for word in words)
+        generator.manual_seed(first)
+        drawn.append(torch.randint(rows, shape, generator=generator, device=generator.device))
+        others.append(more)
+    return torch.stack(drawn), others
 
 
 def _gathered(source: Tensor, rows: Tensor) -> Tensor:

@@ -158,6 +158,9 @@ class RewardTrainerConfig:
         crop: steps by which the two clips of a pair are shortened at most, both by the same number
             and each from a place of its own, anew in each pass, as in SURF; 0 cuts nothing.
             Validation always does.
+        implied: whether a fit also learns from the answers that the given ones imply: a above b
+            above c (`preferl.data.implied`). Switch it on where clips were compared several
+            times, as in ranked lists.
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive, of any norm or a function of yours.
         patience: epochs without a better loss on unseen answers after which to stop: on validation
@@ -187,6 +190,7 @@ class RewardTrainerConfig:
     calibrate: bool = True
     trust: bool = False
     crop: int = 0
+    implied: bool = False
     bootstrap: bool = True
     penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
     patience: int | None = 10

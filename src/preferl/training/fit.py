@@ -81,7 +81,8 @@ class Fit:
         train: Comparisons,
         validation: Comparisons | None,
         epochs: int,
-        places: IntArray | None = None,
+        places: IntArray | None,
+        asked: int,
     ) -> None:
         self._trainer, self._model, self._config = trainer, trainer.model, trainer.config
         self._epochs = epochs
@@ -89,6 +90,8 @@ class Fit:
         places, device = np.arange(len(train)) if places is None else places, self._model.device
         bootstrap = trainer.bootstrap(int(places.max()) + 1)[:, places]
         bootstrap = np.where(places < 0, 1.0, bootstrap)
+        bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # few answers
+        self._asked = asked
         self._given = torch.from_numpy(places >= 0).to(device)
         crop, order = self._config.crop, trainer._order
         self._crop = partial(crop_pairs, most=crop, generator=order) if crop else None
@@ -134,7 +137,7 @@ class Fit:
         self._model.eval()
         rows, likelihood = self._history, self._likelihood()
         return FitReport(
-            pairs=int(self._given.sum()),
+            pairs=self._asked,
             members=self._model.members,
             epochs=self.epoch,
             best_epoch=self._best_epoch,

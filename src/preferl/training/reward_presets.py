@@ -100,7 +100,8 @@ class RewardPreset:
         if self.held_out:
             rng = np.random.default_rng([seed, 0x5917])
             answered = comparisons[comparisons.answered]
-            train, validation = split(answered, rng, validation=self.held_out)
+            by: Any = "clip" if self.trainer.implied else "pair"
+            train, validation = split(answered, rng, validation=self.held_out, by=by)
         report = trainer.fit(train, validation, on_epoch=on_epoch, checkpoints=checkpoints)
         return trainer.model, report
 
@@ -128,6 +129,8 @@ class RewardSettings:
             show how good a clip is, a reward of states alone is harder to fool.
         annotator_trust: whether the trust in each annotator is fitted, see
             `RewardTrainerConfig.trust`.
+        implied: whether the answers that the given ones imply count, too, as in ranked lists, see
+            `RewardTrainerConfig.implied`.
         precision: of the products in training. None takes bfloat16 for the wide "pt" where the
             processor or GPU multiplies in it, which is about twice as fast, and else float32.
     """
@@ -143,6 +146,7 @@ class RewardSettings:
     normalise: bool | None = None
     use_actions: bool | None = None
     annotator_trust: bool | None = None
+    implied: bool | None = None
     precision: Precision | None = None
 
     def preset(
@@ -175,7 +179,7 @@ class RewardSettings:
             changed, expected = _with(model, **{name: value}), "a model that has such a setting"
             ConfigError.check(changed, name, f"only with {expected}", self.model)
             model = changed or model
-        changes = self._given("epochs", "batch_size", "noise", "loss", "precision")
+        changes = self._given("epochs", "batch_size", "noise", "loss", "implied", "precision")
         if self.annotator_trust is not None:
             changes["trust"] = self.annotator_trust
         is_wide, own = self.model in ("pt", "pt-readme"), "precision" in keep

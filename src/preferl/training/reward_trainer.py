@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl.data.comparisons import Comparisons
+from preferl.data.implied import with_implied
 from preferl.errors import ConfigError, DataError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.preference import (
@@ -116,6 +117,11 @@ class RewardTrainer:
         # The steps of other comparisons, such as held-out ones, stay out of input statistics.
         places = None if places is None else places[train.answered]
         train = _answered("comparisons to train on", train)
+        asked = len(train) if places is None else int((places >= 0).sum())
+        if self.config.implied:
+            given = np.arange(len(train)) if places is None else places
+            train, first = with_implied(train)
+            places = given[first]
         if validation is not None:
             validation = _answered("validation comparisons", validation)
         length = max(part.segments.length for part in (train, validation) if part is not None)
@@ -134,7 +140,7 @@ class RewardTrainer:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             seed = int(torch.randint(2**31, (), generator=self._order))
             dropout_stream(device).manual_seed(seed)
-            return Fit(self, train, validation, epochs, places).run(on_epoch, checkpoints)
+            return Fit(self, train, validation, epochs, places, asked).run(on_epoch, checkpoints)
 
     def evaluate(
         self, comparisons: Comparisons, likelihood: Likelihood | None = None

@@ -30,12 +30,12 @@ def test_every_condition_has_a_row_per_seed(episodes, rng):
     learned = rng.normal(size=13).astype(np.float32)
     conditions = build_conditions(episodes, learned, seeds=(3, 5))
     assert conditions.names == ("learned", "true", "zero", "negated", "random")
-    assert conditions.rewards.shape == (5, 2, 13)
+    assert conditions.signals.shape == (5, 2, 13)
     assert conditions.agents[:3] == ("learned-3", "learned-5", "true-3")
     assert conditions.agent_seeds[:3] == [3, 5, SEED_LIMIT + 3]
     assert len(set(conditions.agent_seeds)) == 10
-    np.testing.assert_array_equal(conditions.flat_rewards[2], conditions.rewards[1, 0])
-    rows = dict(zip(conditions.names, conditions.rewards, strict=True))
+    np.testing.assert_array_equal(conditions.flat_signals[2], conditions.signals[1, 0])
+    rows = dict(zip(conditions.names, conditions.signals, strict=True))
     for name in ("learned", "true", "zero", "negated"):
         np.testing.assert_array_equal(rows[name][0], rows[name][1])
     assert not rows["zero"].any()
@@ -46,12 +46,12 @@ def test_every_condition_has_a_row_per_seed(episodes, rng):
 def test_the_range_of_returns_becomes_the_horizon(episodes, rng):
     learned = rng.normal(size=13)
     conditions = build_conditions(episodes, learned, seeds=(0,))
-    for name, rewards in zip(conditions.names, conditions.rewards, strict=True):
+    for name, rewards in zip(conditions.names, conditions.signals, strict=True):
         if name != "zero":
             # without a task, the longest episode has 6 steps
             assert np.ptp(returns(episodes, rewards[0])) == pytest.approx(6, rel=1e-5)
     scaled = build_conditions(episodes, learned, seeds=(0,), task=TASK)
-    rows = dict(zip(scaled.names, scaled.rewards[:, 0], strict=True))
+    rows = dict(zip(scaled.names, scaled.signals[:, 0], strict=True))
     factor = 10 / np.ptp(returns(episodes, learned))
     np.testing.assert_allclose(rows["learned"], learned * factor + 0.5, rtol=1e-5)
     np.testing.assert_allclose(rows["negated"], -learned * factor + 0.5, rtol=1e-5)
@@ -75,7 +75,7 @@ def test_seeds_are_checked(episodes, seeds):
 def test_shapes_are_checked(episodes):
     with pytest.raises(DataError, match="learned"):
         build_conditions(episodes, np.zeros(12), seeds=(0,))
-    with pytest.raises(DataError, match=r"Conditions\.rewards"):
+    with pytest.raises(DataError, match=r"Conditions\.signals"):
         Conditions(("learned",), (0, 1), np.zeros((1, 1, 5)))
 
 
@@ -111,20 +111,20 @@ def test_scores_that_are_not_known_are_none():
 def test_without_a_learned_reward_the_true_one_takes_its_place(episodes):
     conditions = build_conditions(episodes, None, seeds=(3, 5))
     assert conditions.names == ("true", "zero", "negated", "random")
-    rows = dict(zip(conditions.names, conditions.rewards, strict=True))
+    rows = dict(zip(conditions.names, conditions.signals, strict=True))
     np.testing.assert_array_equal(rows["negated"], -rows["true"])
     assert np.ptp(returns(episodes, rows["true"][0])) == pytest.approx(6, rel=1e-5)
     assert not rows["zero"].any()
     alone = build_conditions(episodes, None, seeds=(0,), controls=False)
     assert alone.names == ("true",)
     task = build_conditions(episodes, None, seeds=(0,), task=TASK)
-    np.testing.assert_allclose(task.rewards[0, 0], episodes.rewards, rtol=1e-6)
+    np.testing.assert_allclose(task.signals[0, 0], episodes.rewards, rtol=1e-6)
 
 
 def test_no_environment_gives_the_opposite_of_its_own_reward(episodes):
     conditions = build_conditions(episodes, None, seeds=(0,), scaled=False)
     assert conditions.names == ("true", "zero", "random")
-    np.testing.assert_allclose(conditions.rewards[0, 0], episodes.rewards, rtol=1e-6)
+    np.testing.assert_allclose(conditions.signals[0, 0], episodes.rewards, rtol=1e-6)
 
 
 def test_a_true_reward_that_nobody_knows_is_refused(rng):

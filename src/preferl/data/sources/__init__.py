@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from preferl.data.sources.labels import LabelReport as LabelReport
     from preferl.data.sources.labels import LabelRows as LabelRows
     from preferl.data.sources.labels import join_labels as join_labels
+    from preferl.data.sources.labels import label_rows as label_rows
     from preferl.data.sources.labels import load_labels as load_labels
     from preferl.data.sources.labels import read_labels as read_labels
     from preferl.data.sources.labels import sample_pt_queries as sample_pt_queries
+    from preferl.data.sources.labels import save_pt_labels as save_pt_labels
     from preferl.data.sources.labels import scripted_preferences as scripted_preferences
     from preferl.data.sources.minari import load_minari as load_minari
     from preferl.data.sources.pickles import load_pickle as load_pickle

@@ -9,6 +9,7 @@ with Diverse Human Feedback"; Kim et al. 2023, "Preference Transformer: Modeling
 Preferences using Transformers for RL", section 5.1 for its queries.
 """
 
+import pickle
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +24,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.errors import DataError, StorageError, require_in, require_one_of
+from preferl.files import writing
 from preferl.reading import Expansion
 from preferl.shapes import Array, FloatArray, IntArray
 
@@ -110,6 +112,15 @@ class LabelReport:
         first, second, ties = (int(rows.sum()) for rows in decided)
         return cls(len(preference), first, second, ties, crossing, dropped, length)
 
+    @classmethod
+    def of_comparisons(cls, comparisons: Comparisons, *, dropped: int = 0) -> "LabelReport":
+        """Count answers, and pairs across an episode's end where it is known what was cut where."""
+        origin, across = comparisons.segments.origin, 0
+        if origin is not None:
+            across = int((origin[:, 0] != origin[:, 2])[comparisons.pairs].any(axis=1).sum())
+        length = comparisons.segments.length
+        return cls.of(comparisons.preference, length, crossing=across, dropped=dropped)
+
     def to_json(self) -> dict[str, int]:
         """The counts by name."""
         return asdict(self)
@@ -196,6 +207,53 @@ def join_labels(
     kept = ~across if dropped else slice(None)
     report = LabelReport.of(rows.preference, rows.length, crossing=crossed, dropped=dropped)
     return LabelledPairs(Comparisons.of(segments, pairs[kept], rows.preference[kept]), report)
+
+
+def label_rows(comparisons: Comparisons, episodes: Episodes) -> LabelRows:
+    """The rows at which compared segments begin in the episodes they were cut from.
+
+    Raises:
+        DataError: segments whose place is not known, or that are padded.
+    """
+    segments = comparisons.segments
+    known = segments.origin is not None
+    fix = "Draw the segments from these episodes, with none that is padded."
+    check(known, "segments", "places in their episodes", "none", fix)
+    short = int((segments.real < segments.length).sum())
+    check(not short, "segments", f"{segments.length} steps each", f"{short} shorter ones", fix)
+    episode, step, _ = np.asarray(segments.origin).T
+    first, second = (episodes.starts[episode] + step)[comparisons.pairs].T
+    return LabelRows(first, second, comparisons.preference, segments.length)
+
+
+def save_pt_labels(folder: str | Path, rows: LabelRows) -> None:
+    """Write answers as the Preference Transformer's label files; `load_labels` reads them, too.
+
+    They are `indices_numP_qL`, `indices_2_numP_qL` and `label_human`, pickles of arrays, in a
+    folder that is replaced if it holds nothing else.
+
+    Raises:
+        DataError: shares between 0 and 1 other than one half, or an answer that was declined.
+        StorageError: the folder holds something else, or cannot be written to.
+    """
+    half, decided = rows.preference == 0.5, np.isin(rows.preference, (0, 1))
+    fix = "Leave them out, write folders of preferl, or let the teacher answer yes or no."
+    strange = rows.preference[~(half | decided)]
+    got = f"{strange[0]:g} for one of {len(strange)} pairs" if len(strange) else ""
+    check(not len(strange), "answers in label files", "0, 0.5 or 1", got, fix)
+    folder, kind = Path(folder), f"num{len(rows)}_q{rows.length}"
+    names = (f"indices_{kind}", f"indices_2_{kind}", "label_human")
+    there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    own = not there or _matches_all(there, _PT.files)
+    expected, got = "a new or empty folder, or one of such labels", "a folder of something else"
+    StorageError.check(own, folder, expected, got, "Choose another name.")
+    label = np.where(half, -1, 1 - rows.preference).astype(np.int64)
+    with writing(folder) as draft:
+        draft.mkdir()
+        for name, array in zip(names, (rows.first, rows.second, label), strict=True):
+            pickled = pickle.dumps(array, protocol=2)
+            # By the name that its numpy 1 knows the module by, and numpy 2 as well.
+            (draft / name).write_bytes(pickled.replace(b"cnumpy._core.", b"cnumpy.core."))
 
 
 def scripted_preferences(
@@ -300,6 +358,10 @@ def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
 
 def _matching(names: list[str], pattern: str) -> list[str]:
     return [name for name in names if re.fullmatch(pattern, _stem(name))]
+
+
+def _matches_all(names: list[str], patterns: Sequence[str]) -> bool:
+    return all(any(re.fullmatch(p, _stem(name)) for p in patterns) for name in names)
 
 
 def _stem(name: str) -> str:

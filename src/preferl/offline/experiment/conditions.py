@@ -7,6 +7,7 @@ from typing import Any, Final, Self, final
 
 import numpy as np
 
+from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.tasks import Task, normalised_score
 from preferl.errors import SEED_LIMIT, DataError
@@ -21,6 +22,10 @@ from preferl.training.scaling import scale_by_return_range
 
 LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
 
+ANSWERS = "answers"  # of agents that learn without a reward model, and their controls
+TRUE_ANSWERS, NEGATED_ANSWERS = "true_answers", "negated_answers"
+RANDOM_ANSWERS = "random_answers"
+
 CLONING = "cloning"  # agents that imitate the data, whatever its rewards
 
 LABELS: Final = {
@@ -29,6 +34,10 @@ LABELS: Final = {
     ZERO: "no reward",
     RANDOM: "random reward",
     NEGATED: "negated reward",
+    ANSWERS: "answers",
+    TRUE_ANSWERS: "answers by the true reward",
+    NEGATED_ANSWERS: "negated answers",
+    RANDOM_ANSWERS: "random answers",
     CLONING: "cloning the data",
 }
 IN_SENTENCES: Final = LABELS | {RANDOM: "a random reward", NEGATED: "its opposite"}
@@ -39,19 +48,22 @@ NO_ANSWERS: Final = "No answers were used: the agents learned from the recorded 
 @final
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """Rewards of agents that learn side by side, a condition's seeds next to each other."""
+    """What agents that learn side by side learn from, a condition's seeds next to each other.
+
+    It is the reward of each recorded step, scaled for agents, or the preference of each answer.
+    """
 
     names: tuple[str, ...]  # of the `C` conditions
     seeds: tuple[int, ...]  # `S` of each condition
-    rewards: FloatArray  # `[C, S, T]` float32, scaled for agents
+    signals: FloatArray  # `[C, S, T]` float32, or `[C, S, P]` of answers
 
     def __post_init__(self) -> None:
-        expected, got = (len(self.names), len(self.seeds)), self.rewards.shape
-        DataError.check(got[:2] == expected, "Conditions.rewards", f"[{expected}, T]", got)
+        expected, got = (len(self.names), len(self.seeds)), self.signals.shape
+        DataError.check(got[:2] == expected, "Conditions.signals", f"[{expected}, T]", got)
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """`C * S` names such as `learned-0`, in the order of `flat_rewards`."""
+        """`C * S` names such as `learned-0`, in the order of `flat_signals`."""
         return tuple(agent_name(name, seed) for name in self.names for seed in self.seeds)
 
     @property
@@ -60,9 +72,9 @@ class Conditions:
         return [k * SEED_LIMIT + seed for k in range(len(self.names)) for seed in self.seeds]
 
     @property
-    def flat_rewards(self) -> FloatArray:
+    def flat_signals(self) -> FloatArray:
         """`[C * S, T]`, a row for each agent."""
-        return self.rewards.reshape(-1, self.rewards.shape[-1])
+        return self.signals.reshape(-1, self.signals.shape[-1])
 
 
 def agent_name(condition: str, seed: int) -> str:
@@ -123,6 +135,35 @@ def build_conditions(
         rewards[RANDOM] = np.stack([scale(step_rewards(random(s), episodes)) for s in seeds])
     stacked = np.stack(list(rewards.values())).astype(np.float32)
     return Conditions(tuple(rewards), tuple(seeds), stacked)
+
+
+def build_answer_conditions(
+    comparisons: Comparisons, *, seeds: Sequence[int], controls: bool = True
+) -> Conditions:
+    """Build the answers of each condition, for agents that learn without a reward model.
+
+    The given ones (`answers`) are meaningful where their agents beat those of their opposite
+    (`negated_answers`) and of tossed coins (`random_answers`, others for each seed). Answers to the
+    same queries by the recorded rewards (`true_answers`) are the ceiling, left out where nobody
+    knows them.
+
+    Raises:
+        ConfigError: seeds that are not different numbers from 0 on.
+    """
+    require_seeds(seeds)
+    given, segments = comparisons.preference, comparisons.segments
+    same: dict[str, FloatArray] = {ANSWERS: given}
+    if controls and np.ptp(segments.rewards) > 0:
+        first, second = segments.returns(comparisons.pairs).T
+        same[TRUE_ANSWERS] = (np.sign(first - second) + 1) / 2
+    if controls:
+        same[NEGATED_ANSWERS] = 1 - given
+    answers = {name: np.stack([row] * len(seeds)) for name, row in same.items()}
+    if controls:
+        draws = (np.random.default_rng([seed, 0xC015]) for seed in seeds)
+        answers[RANDOM_ANSWERS] = np.stack([rng.integers(2, size=len(given)) for rng in draws])
+    stacked = np.stack(list(answers.values())).astype(np.float32)
+    return Conditions(tuple(answers), tuple(seeds), stacked)
 
 
 def require_true_rewards(episodes: Episodes) -> None:
@@ -206,16 +247,17 @@ def compare(
 ) -> ControlComparison | None:
     """Compare mean returns `[S]` of the learned condition with the others; None without others.
 
-    `true` is a ceiling and no control, but takes the place of a learned condition where there is
-    none. Returns of single episodes stand in where there is one seed.
+    `true` and `true_answers` are ceilings and no controls, but the first takes the place of a
+    learned condition where there is none. Returns of single episodes stand in where there is one
+    seed.
 
     >>> comparison = compare({"learned": np.array([9.0, 10, 11]), "zero": np.array([0.0, 1, 2])})
     >>> comparison.passed, comparison.text
     (True, 'The learned reward did better than no reward.')
     """
-    controls = [name for name in returns if name not in (LEARNED, TRUE)]
-    ours = LEARNED if LEARNED in returns else TRUE
-    if ours not in returns or not controls:
+    controls = [name for name in returns if name not in (LEARNED, ANSWERS, TRUE, TRUE_ANSWERS)]
+    ours = next((name for name in (LEARNED, ANSWERS, TRUE) if name in returns), None)
+    if ours is None or not controls:
         return None
     single, taught_by = len(returns[ours]) == 1, f"The {LABELS[ours]}"
     samples = episodes if single and episodes is not None else returns
@@ -231,7 +273,7 @@ def compare(
     sentences = [f"{words} {_and(names)}." for words, names in groups.items() if names]
     sentences[0] = sentences[0].replace("It ", f"{taught_by} ", 1)
     if lost or unclear:
-        source = "comparisons" if ours == LEARNED else "recorded rewards"
+        source = "recorded rewards" if ours == TRUE else "comparisons"
         sentences.append(f"So the {source} are not shown to have taught these policies.")
     if single:
         sentences.append("With one seed, how much training varies is not known.")

@@ -11,7 +11,9 @@ from preferl.data.tasks import TASKS, Task, find_task
 from preferl.envs.config import EnvConfig, EnvSource
 from preferl.errors import SEED_LIMIT, ConfigError, require_one_of
 from preferl.offline.learner_configs import (
+    CPLConfig,
     DTConfig,
+    IPLConfig,
     IQLConfig,
     LearnerConfig,
     parsed_target,
@@ -36,15 +38,18 @@ class OfflineConfig(RewardSettings, EnvConfig):
             robomimic HDF5, `.npz` files, or a folder written by preferl.
         dataset: id of a Minari data set on this machine, in place of a file.
         labels: folder of Uni-RLHF or Preference Transformer labels, to which a reward is fitted.
+        comparisons: folder of comparisons in place of labels: what `preferl data label` or a
+            project's export wrote, or a run of `preferl online run`.
         reward: run or folder of a fitted reward, in place of fitting one; labels then evaluate it.
             `"true"` takes the recorded rewards, and no labels. A folder of that name is
             `"./true"`, or a `Path`.
         length: steps per labelled segment, where the file names do not have it.
         crossing: what becomes of pairs with a segment that crosses an episode's end; None takes
             the choice of the kind of label folder.
-        policy: `"iql"` learns from rewards; `"dt"`, a Decision Transformer, which actions led to
-            which returns; `"dtr"` also draws it towards actions of higher value (both take the
-            extra `hub`); `"bc"` only imitates, and needs no reward.
+        policy: `"iql"` learns from rewards; `"cpl"` and `"ipl"` from the answers, without a reward
+            model; `"dt"`, a Decision Transformer, which actions led to which returns; `"dtr"` also
+            draws it towards actions of higher value (both take the extra `hub`); `"bc"` only
+            imitates, and needs no reward.
         target_return: of a Decision Transformer: a number, or a quantile of the returns that the
             learned reward gives the recorded episodes, such as `q0.95`. None takes that of `dt`.
         task: row of `preferl.data.TASKS`, for normalising scores and scaling rewards; found by
@@ -52,6 +57,8 @@ class OfflineConfig(RewardSettings, EnvConfig):
         env: the environment that policies are evaluated in, the task's if None: an id, `module:Id`,
             `module:Class` or `module:function`. In Python also the class or function itself.
         iql: settings of the agents; None takes those published for the task.
+        cpl: settings of contrastive preference learning; None takes the paper's.
+        ipl: settings of inverse preference learning; None takes those of `iql` for the task.
         dt: settings of Decision Transformers; None takes the published ones.
         steps: updates of each agent. None makes 100,000 of IQL and cloning, a tenth of what the
             papers make and enough for a few thousand recorded steps, and 10,000 of a Decision
@@ -71,6 +78,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
     demonstrations: str | None = None
     dataset: str | None = None
     labels: Path | None = None
+    comparisons: Path | None = None
     reward: str | Path | None = None
     length: int | None = None
     crossing: Crossing | None = None
@@ -79,6 +87,8 @@ class OfflineConfig(RewardSettings, EnvConfig):
     task: str | None = None
     env: EnvSource | None = None
     iql: IQLConfig | None = None
+    cpl: CPLConfig | None = None
+    ipl: IPLConfig | None = None
     dt: DTConfig | None = None
     steps: int | None = None
     episodes: int = 100
@@ -94,17 +104,25 @@ class OfflineConfig(RewardSettings, EnvConfig):
         expected = "either demonstrations or a dataset"
         ConfigError.check(one, "recorded episodes", expected, got)
         require_one_of("policy", self.policy, OFFLINE_LEARNERS.names())
-        given = not self.kind.uses_rewards or self.labels is not None or self.reward is not None
+        answers, learns_from = self.labels or self.comparisons, self.kind.learns_from
+        both, fix = self.labels is not None and self.comparisons is not None, "Leave one out."
+        ConfigError.check(not both, "answers", "either labels or comparisons", "both", fix)
+        given = learns_from == "actions" or answers is not None or self.reward is not None
         expected = 'labels to fit one to, the run of a fitted one, or "true" for the recorded one'
-        fix = "Set `labels` or `reward`; only cloning (policy bc) learns without."
+        fix = "Set `labels`, `comparisons` or `reward`; only cloning (policy bc) learns without."
         ConfigError.check(given, "a reward", expected, "neither labels nor reward", fix)
+        if learns_from == "answers":
+            fix, what = "Give labels or comparisons, and no reward.", f"policy {self.policy}"
+            alone = answers is not None and self.reward is None
+            expected = "answers alone: it learns without a reward model"
+            ConfigError.check(alone, what, expected, "none" if answers is None else "a reward", fix)
         if isinstance(self.reward, Path):  # a folder, even one that is called "true"
             folder = "./true" if self.reward == Path(TRUE_REWARD) else f"{self.reward}"
             object.__setattr__(self, "reward", folder)
         if self.reward == TRUE_REWARD:
-            fix = "Leave out `labels`: agents of the true reward learn from no answers."
-            alone = self.labels is None
-            ConfigError.check(alone, "labels", "none beside the true reward", self.labels, fix)
+            fix = "Leave them out: agents of the true reward learn from no answers."
+            alone, what = answers is None, "labels or comparisons"
+            ConfigError.check(alone, what, "none beside the true reward", answers, fix)
         require_one_of("model", self.model, model_names())
         require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
         require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf))
@@ -130,7 +148,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
     @property
     def uses_true_reward(self) -> bool:
         """Whether agents learn from the recorded rewards, in place of a learned one."""
-        return self.kind.uses_rewards and self.reward == TRUE_REWARD
+        return self.kind.learns_from == "rewards" and self.reward == TRUE_REWARD
 
     @property
     def source(self) -> str:
@@ -175,7 +193,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
     @property
     def cloning(self) -> str:
         """The policy of agents that imitate the data."""
-        return "bc" if self.kind.uses_rewards else self.policy
+        return self.policy if self.kind.learns_from == "actions" else "bc"
 
 
 @final

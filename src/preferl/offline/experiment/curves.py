@@ -11,6 +11,7 @@ from preferl.evaluation.rollout import task_env
 from preferl.feedback.step_rewards import Reward
 from preferl.files import write_json
 from preferl.offline.experiment.conditions import (
+    ANSWERS,
     CLONING,
     LEARNED,
     TRUE,
@@ -54,7 +55,8 @@ class AgentCurves:
         self._config, self._folder = config, folder
         self._sink, self._on_evaluation = sink, on_evaluation
         rewarded = TRUE if config.uses_true_reward else LEARNED
-        self._condition = rewarded if config.kind.uses_rewards else CLONING
+        of = {"rewards": rewarded, "answers": ANSWERS, "actions": CLONING}
+        self._condition = of[config.kind.learns_from]
         self._seeds = {agent_name(self._condition, seed): seed for seed in seeds}
         self._evaluator = Evaluator(
             task_env(config),

@@ -8,7 +8,7 @@ from typing import Any, cast, final
 import numpy as np
 from gymnasium import spaces
 
-from preferl.data.arrays import content_id, load_arrays, save_arrays
+from preferl.data.arrays import content_id, load_arrays, load_comparisons, save_arrays
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
@@ -107,6 +107,11 @@ def load_inputs(config: OfflineConfig) -> Inputs:
     if config.labels is not None:
         found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
         comparisons, counts = found.comparisons, found.report
+    if config.comparisons is not None:
+        comparisons = load_comparisons(config.comparisons)
+        clips = comparisons.segments.observations, comparisons.segments.actions
+        check_spaces(*infer_spaces(*seen), *clips, what="clips")
+        counts = LabelReport.of_comparisons(comparisons)
     found_spaces = env_spaces or infer_spaces(episodes.observations, episodes.actions)
     return Inputs(episodes, *found_spaces, comparisons, counts, reward)
 

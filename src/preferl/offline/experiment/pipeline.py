@@ -13,6 +13,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from preferl.data.comparisons import Comparisons
+from preferl.data.implied import with_implied
 from preferl.errors import require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
@@ -26,6 +28,7 @@ from preferl.offline.experiment.conditions import (
     Conditions,
     ConditionScore,
     agent_name,
+    build_answer_conditions,
     build_conditions,
     compare,
     load_agent,
@@ -122,7 +125,7 @@ def run_offline(
 def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
     """Build the reward model and an agent once: the run would raise the same errors after hours."""
     require_device(config.device)
-    preset = inputs.preset(config) if config.kind.uses_rewards else None
+    preset = inputs.preset(config) if config.kind.learns_from == "rewards" else None
     if preset is not None:
         seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
         build_reward_model(preset.model, *seen, seed=0)
@@ -167,7 +170,7 @@ class _Stages:
         from preferl.offline.experiment.report import write_page  # loads what draws
 
         began, config = time.perf_counter(), self.config
-        if config.kind.uses_rewards and not config.uses_true_reward:
+        if config.kind.learns_from == "rewards" and not config.uses_true_reward:
             on_epoch = self._begin("reading the reward" if config.reward else "fitting the reward")
             self.learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
         names, learned = self._train(), self.learned
@@ -203,7 +206,8 @@ class _Stages:
         """Train the agents of all conditions, and clones; the conditions' names."""
         config, inputs, learned = self.config, self.inputs, self.learned
         names: list[str] = []
-        if config.kind.uses_rewards:
+        conditions, comparisons = None, inputs.comparisons
+        if config.kind.learns_from == "rewards":
             conditions = build_conditions(
                 inputs.episodes,
                 None if learned is None else learned.rewards,
@@ -212,14 +216,22 @@ class _Stages:
                 controls=config.controls,
                 scaled=not config.kind.has_target,
             )
+        elif config.kind.learns_from == "answers" and comparisons is not None:
+            if config.implied:
+                comparisons, _ = with_implied(comparisons)
+            how: dict[str, Any] = {"seeds": self.seeds, "controls": config.controls}
+            conditions = build_answer_conditions(comparisons, **how)
+        if conditions is not None:
             names += conditions.names
-            self._train_agents(config.policy, conditions)
-        if not config.kind.uses_rewards or (config.controls and inputs.clonable):
+            self._train_agents(config.policy, conditions, comparisons)
+        if conditions is None or (config.controls and inputs.clonable):
             self._train_agents(config.cloning, None)
             names.append(CLONING)
         return names
 
-    def _train_agents(self, policy: str, conditions: Conditions | None) -> None:
+    def _train_agents(
+        self, policy: str, conditions: Conditions | None, comparisons: Comparisons | None = None
+    ) -> None:
         """Train agents, or clones, that the folder lacks, from where they stopped.
 
         Agents of some kinds learn together, of others one after the other. The sink gets the mean
@@ -227,12 +239,12 @@ class _Stages:
         """
         names = (CLONING,) if conditions is None else conditions.names
         seeds = self.seeds if conditions is None else conditions.agent_seeds
-        rewards = None if conditions is None else conditions.flat_rewards
+        signals = None if conditions is None else conditions.flat_signals
         agents = [agent_name(name, seed) for name in names for seed in self.seeds]
         kind = OFFLINE_LEARNERS.config(policy)
         each, prefix = len(agents) if kind.together else 1, kind.prefix or policy
         steps = self.config.steps or kind.updates
-        what = "clones" if rewards is None else "agents"
+        what = "clones" if signals is None else "agents"
         on_update = self._begin(f"training {len(agents)} {what}")
 
         def report(learner: Any, first: int, step: int, metrics: Mapping[str, Any]) -> None:
@@ -253,10 +265,12 @@ class _Stages:
             if all((path / OFFLINE_POLICY.config).is_file() for path in policies):
                 continue
             learner = _build(self.config, self.inputs, policy, seeds=seeds[some], steps=steps)
-            own = None if rewards is None else rewards[some]
+            own = None if signals is None else signals[some]
             name = f"{prefix}.safetensors" if kind.together else agents[first]
             state = self.folder.path(f"training/{name}")
             how: dict[str, Any] = {"on_progress": partial(report, learner, first)}
+            if kind.learns_from == "answers":
+                how["comparisons"] = comparisons
             if self.curves.every:  # evaluations are made at the reports of progress
                 how["every"] = min(self.curves.every, kind.every)
             every = self.checkpoint_every

@@ -80,7 +80,7 @@ def write_page(
     where = config.row.name if config.row else config.env_id or "Recorded episodes"
     lead = f"Learned by {config.kind.words} from recorded episodes alone: "
     lead += f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. "
-    if not config.kind.uses_rewards:
+    if config.kind.learns_from == "actions":
         title = f"{where}, cloned"
     elif config.uses_true_reward:
         title, lead = f"{where}, learned from the true reward", f"{lead}{NO_ANSWERS} "

@@ -1,0 +1,116 @@
+"""Answers that follow from others: the first above the second above the third.
+
+Choi et al. 2024, "Listwise Reward Estimation for Offline Preference-based Reinforcement Learning"
+(LiRE), section 4.3, learn from all pairs of a ranked list. Here the list is whatever answers link.
+"""
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.shapes import BoolArray, FloatArray, IntArray
+
+
+def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
+    """Answers, and after them those that they imply.
+
+    Clips are linked where they were compared. All answers of linked clips together, given or
+    implied, weigh as much as the given ones did: sorting by comparisons gives no information but
+    that of its answers. Answers that contradict each other, in a circle, imply nothing about the
+    clips of the circle.
+
+    Returns:
+        The comparisons, and `[P]` the row of the first answer about clips that are linked with
+        those of each. Members of an ensemble leave out all answers with the same one or none,
+        since any of them may imply the others.
+
+    >>> from preferl.data import Segments
+    >>> block = np.zeros((4, 1))
+    >>> segments = Segments(block, block, np.zeros(4), np.arange(4), np.ones(4, int), 1)
+    >>> given = Comparisons.of(segments, np.array([[0, 1], [2, 1], [2, 3]]), np.array([1, 0.5, 1]))
+    >>> found, places = with_implied(given)
+    >>> found.pairs.tolist(), found.preference.tolist()
+    ([[0, 1], [2, 1], [2, 3], [0, 2], [0, 3], [1, 3]], [1.0, 0.5, 1.0, 1.0, 1.0, 1.0])
+    >>> found.weight.tolist(), places.tolist()
+    ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], [0, 0, 0, 0, 0, 0])
+    """
+    given = comparisons[comparisons.answered]
+    group = linked(given.pairs, len(given.segments))
+    pairs, preference = _implied(given, group)
+    of, of_implied = group[given.pairs[:, 0]], group[pairs[:, 0]]
+    count = len(given.segments)
+    answers, more = np.bincount(of, minlength=count), np.bincount(of_implied, minlength=count)
+    weight, all_of = np.bincount(of, given.weight, minlength=count), np.maximum(answers + more, 1)
+    first = np.full(count, len(given))
+    np.minimum.at(first, of, np.arange(len(given)))
+    annotator = given.annotator
+    return (
+        Comparisons(
+            given.segments,
+            np.concatenate([given.pairs, pairs]),
+            np.concatenate([given.preference, preference]),
+            np.concatenate([given.weight * (answers / all_of)[of], (weight / all_of)[of_implied]]),
+            None if annotator is None else np.concatenate([annotator, np.full(len(pairs), -1)]),
+        ),
+        first[np.concatenate([of, of_implied])],
+    )
+
+
+def linked(pairs: IntArray, count: int) -> IntArray:
+    """`[N]` numbers from 0 on, the same for clips that a chain of pairs links."""
+    least = np.arange(count)
+    while True:
+        before = least.copy()
+        np.minimum.at(least, pairs, least[pairs].min(1, keepdims=True))
+        least = least[least]
+        if (least == before).all():
+            return np.unique(least, return_inverse=True)[1]
+
+
+def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]:
+    """Pairs `[Q, 2]` that nobody was asked about, and the answers that follow from the others."""
+    sizes = np.bincount(group)
+    order = np.argsort(group, kind="stable")
+    within = np.empty(len(group), np.int64)  # each clip's number among those of its group
+    within[order] = np.arange(len(group)) - (np.cumsum(sizes) - sizes)[group[order]]
+    found, answers = [np.empty((0, 2), np.int64)], [np.empty(0)]
+    widths = np.where(sizes > 2, 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(int), 0)
+    for width in np.unique(widths[widths > 0]):  # groups of like sizes in one computation
+        groups = np.flatnonzero(widths == width)
+        number = np.full(len(sizes), -1)
+        number[groups] = np.arange(len(groups))
+        clips = np.full((len(groups), width), -1)
+        here = number[group] >= 0
+        clips[number[group[here]], within[here]] = np.flatnonzero(here)
+        rows = number[group[given.pairs[:, 0]]] >= 0
+        pairs, preference = given.pairs[rows], given.preference[rows]
+        at = number[group[pairs[:, 0]]], *within[pairs].T
+        above, equal, asked = _closure((len(groups), width, width), at, preference)
+        upper = np.triu(np.ones((width, width), bool), 1)
+        known = (above | above.mT | equal) & ~asked & upper
+        which, first, second = np.nonzero(known)
+        found.append(np.stack([clips[which, first], clips[which, second]], 1))
+        answers.append(np.where(equal[known], 0.5, above[which, first, second].astype(np.float64)))
+    return np.concatenate(found), np.concatenate(answers)
+
+
+def _closure(
+    shape: tuple[int, int, int], at: tuple[IntArray, ...], preference: FloatArray
+) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """`[G, n, n]` where one is above the other, where they are equal, and what was asked."""
+    group, first, second = at
+    least, strict, asked = (np.zeros(shape, bool) for _ in range(3))
+    least[:, np.arange(shape[1]), np.arange(shape[1])] = True
+    for one, other, chance in ((first, second, preference), (second, first, 1 - preference)):
+        for found, rows in ((least, chance >= 0.5), (strict, chance > 0.5), (asked, chance >= 0)):
+            found[group[rows], one[rows], other[rows]] = True
+    steps = least.astype(np.float32)
+    while True:  # paths of one, two, four ... answers
+        longer = (steps @ steps > 0).astype(np.float32)
+        if (longer == steps).all():
+            break
+        steps = longer
+    reaches = steps > 0
+    both = reaches & reaches.mT
+    circle = np.asarray((both & strict).any(2))  # clips whose own answers contradict each other
+    wrong = np.asarray((both & circle[:, None, :]).any(2))  # and those that go round with them
+    return reaches & ~reaches.mT, both & ~wrong[:, :, None] & ~wrong[:, None, :], asked

@@ -1,0 +1,139 @@
+"""Ranked lists: clips sorted by comparisons, so that few answers imply many.
+
+Choi et al. 2024, "Listwise Reward Estimation for Offline Preference-based Reinforcement Learning"
+(LiRE), section 4.2: each new clip is inserted into a list by binary search, and clips that are
+called equal share a place. `n` clips take about `n log2(n)` answers, which imply the other
+comparisons of these clips, `n (n - 1) / 2` in all (`preferl.data.implied`).
+"""
+
+from math import inf
+from typing import final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.data.segments import sample_segments
+from preferl.errors import require_in
+from preferl.feedback.instant import adapted_to, check_answers
+from preferl.feedback.protocols import Teacher
+from preferl.shapes import FloatArray, IntArray
+
+PER_LIST = 100
+"""Answers of a list by default, as in LiRE."""
+
+
+@final
+class RankedLists:
+    """Decides what to ask, so that answers sort the clips of `M` lists.
+
+    The lists grow side by side: a call of `pairs` puts the next query of each list that has some
+    left, and `add` takes the answers. Who comes first in a pair is tossed.
+
+    Args:
+        clips: `[M, K]` rows of segments, in the order in which they enter the lists.
+        queries: of all lists together; they share them evenly.
+        rng: of the tosses, and of the clip that stands for a place that several share.
+
+    Attributes:
+        place: `[M, K]` of each clip in its list, 0 the worst; -1 before it has one, and for a
+            clip about which the teacher declined to answer.
+
+    Raises:
+        ConfigError: no query.
+
+    >>> lists = RankedLists(np.array([[4, 2, 9]]), 10, np.random.default_rng(0))
+    >>> while len(pairs := lists.pairs()):
+    ...     lists.add(np.sign(pairs[:, 0] - pairs[:, 1]) / 2 + 0.5)  # the higher number is better
+    >>> lists.place.tolist()
+    [[1, 0, 2]]
+    """
+
+    def __init__(self, clips: IntArray, queries: int, rng: np.random.Generator) -> None:
+        require_in("queries", queries, 1, inf)
+        self._clips, self._rng = np.asarray(clips, np.int64), rng
+        count, each = self._clips.shape
+        self._left = queries // count + (np.arange(count) < queries % count)
+        self.place = np.full((count, each), -1)
+        self.place[:, :1] = 0
+        self._places = np.ones(count, np.int64)  # of each list
+        self._new = np.ones(count, np.int64)  # column of the clip that enters
+        self._low, self._high = np.zeros(count, np.int64), np.ones(count, np.int64)
+        self._asked, self._flipped = np.arange(0), np.zeros(0, bool)
+
+    def pairs(self) -> IntArray:
+        """`[Q, 2]` rows of segments to ask about now; none at the end, or before `add`."""
+        self._asked = np.flatnonzero((self._left > 0) & (self._new < self._clips.shape[1]))
+        lists = self._asked
+        there = self.place[lists] == self._middle[lists, None]
+        stands = np.where(there, self._rng.random(there.shape), -1).argmax(1)
+        clips = self._clips[lists]
+        row = np.arange(len(lists))
+        pairs = np.stack([clips[row, self._new[lists]], clips[row, stands]], 1)
+        self._flipped = self._rng.random(len(lists)) < 0.5
+        self._left[lists] -= 1
+        return np.where(self._flipped[:, None], pairs[:, ::-1], pairs)
+
+    def add(self, preference: FloatArray) -> None:
+        """Sort by the answers `[Q]` to the last `pairs`: above .5 where the first is preferred."""
+        lists, middle = self._asked, self._middle[self._asked]
+        better = np.where(self._flipped, 0.5 - preference, preference - 0.5)  # than what is there
+        self._low[lists] = np.where(better > 0, middle + 1, self._low[lists])
+        self._high[lists] = np.where(better < 0, middle, self._high[lists])
+        self.place[lists, self._new[lists]] = np.where(better == 0, middle, -1)
+        found = lists[(self._low == self._high)[lists]]  # a place of its own, between two others
+        low = self._low[found, None]
+        self.place[found] += self.place[found] >= low
+        self.place[found, self._new[found]] = low[:, 0]
+        self._places[found] += 1
+        over = lists[~(np.abs(better) > 0) | (self._low == self._high)[lists]]
+        self._new[over] += 1
+        self._low[over], self._high[over] = 0, self._places[over]
+
+    @property
+    def _middle(self) -> IntArray:
+        return (self._low + self._high) // 2
+
+
+def sample_ranked(
+    episodes: Episodes,
+    queries: int,
+    length: int,
+    teacher: Teacher,
+    rng: np.random.Generator,
+    *,
+    lists: int | None = None,
+) -> Comparisons:
+    """Ask a teacher about clips of episodes in such an order that they form ranked lists.
+
+    Args:
+        episodes: with the environment's rewards, by which a scripted teacher answers.
+        queries: of all lists together.
+        length: steps of a segment.
+        teacher: answers at once.
+        rng: of the draws and of the teacher.
+        lists: that grow side by side; None makes one for each 100 queries, and four at least, so
+            that an ensemble's members can leave some out.
+
+    Returns:
+        The queries in the order in which they were asked, without those that were declined;
+        `with_implied` adds what they imply.
+
+    Raises:
+        ConfigError: less than one query or list.
+        DataError: no episode as long as a segment.
+        FeedbackError: the teacher breaks its contract.
+    """
+    require_in("queries", queries, 1, inf)
+    lists = max(4, queries // PER_LIST) if lists is None else lists
+    require_in("lists", lists, 1, inf)
+    each = -(-queries // lists) + 1  # as many clips as a list has where all are called equal
+    segments = sample_segments(episodes, lists * each, length, rng)
+    state = RankedLists(np.arange(lists * each).reshape(lists, each), queries, rng)
+    teacher, asked, answers = adapted_to(segments, teacher), [], []
+    while len(pairs := state.pairs()):
+        answers.append(check_answers(teacher(segments[pairs], rng), len(pairs)))
+        state.add(answers[-1])
+        asked.append(pairs)
+    given, declined = np.concatenate(asked), np.isnan(preference := np.concatenate(answers))
+    return Comparisons.of(segments, given[~declined], preference[~declined])

@@ -1,0 +1,133 @@
+"""Answers on a device, and the minibatches of pairs that agents without a reward learn from."""
+
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.errors import DataError
+from preferl.offline.learner import OfflineLearner, Settings
+from preferl.offline.transitions import (
+    WIDEST,
+    ActionScale,
+    drawn_rows,
+    flat_observations,
+)
+from preferl.shapes import FloatArray
+from preferl.training.batches import to_tensor
+
+
+class PairBatch(NamedTuple):
+    """A minibatch of `B` pairs of segments of `L` steps for each of `S` agents."""
+
+    states: Tensor  # `[S, B * 2 * L, O]`
+    following: Tensor  # `[S, B * 2 * L, O]` what came next within the segment
+    actions: Tensor  # `[S, B * 2 * L, A]` in [-1, 1]
+    mask: Tensor  # `[S, B, 2, L]` true where a step is real
+    followed: Tensor  # `[S, B, 2, L]` true where what came next is known: not at the last step
+    preference: Tensor  # `[S, B]`
+    weight: Tensor  # `[S, B]`
+
+
+@final
+class PairBatches:
+    """Uniform minibatches of answers with replacement, for each agent its own.
+
+    As with `Minibatches`, those of an agent depend on its seed and the update alone.
+
+    Args:
+        comparisons: whose segments are stepped through; answers that were declined are left out.
+        preferences: `[S, P]` of each agent's own; those of the comparisons if None.
+        scale: of actions.
+        seeds: of the agents.
+        size: `B`.
+        device: where agents learn.
+
+    Raises:
+        DataError: no answers, or preferences of another shape.
+    """
+
+    def __init__(
+        self,
+        comparisons: Comparisons,
+        preferences: FloatArray | None,
+        scale: ActionScale,
+        seeds: tuple[int, ...],
+        *,
+        size: int,
+        device: torch.device,
+    ) -> None:
+        answered, fix = comparisons.answered, "Ask questions first, or check the label files."
+        DataError.check(answered.any(), "answers", "at least one", "none", fix)
+        if preferences is None:
+            preferences = np.tile(comparisons.preference, (len(seeds), 1))
+        expected = f"shape [{len(seeds)}, {len(comparisons)}]"
+        fine = preferences.shape == (len(seeds), len(comparisons))
+        DataError.check(fine, "preferences of agents", expected, f"{preferences.shape}")
+        segments, pairs = comparisons.segments, comparisons.pairs[answered]
+        self._states = to_tensor(flat_observations(segments.observations), device)
+        actions = np.asarray(segments.actions).reshape(segments.steps, -1)
+        self._actions = scale.inward(to_tensor(actions, device)).clamp(-WIDEST, WIDEST)
+        self._rows = to_tensor(segments.rows(pairs), device)  # [P, 2, L]
+        self._mask = to_tensor(segments.mask(pairs), device)
+        self._preference = to_tensor(preferences[:, answered], device)
+        self._weight = to_tensor(comparisons.weight[answered], device)
+        self._seeds, self._size = seeds, size
+        self._generator = torch.Generator(device)
+
+    def __call__(self, update: int) -> PairBatch:
+        """The minibatches of one update."""
+        count = len(self._weight)
+        pick, _ = drawn_rows(self._seeds, update, count, (self._size,), self._generator, stream=1)
+        rows, mask = self._rows[pick], self._mask[pick]  # [S, B, 2, L]
+        followed = mask.clone()
+        followed[..., -1] = False
+        flat = rows.flatten(1)
+        after = (rows + followed).flatten(1)
+        return PairBatch(
+            self._states[flat],
+            self._states[after],
+            self._actions[flat],
+            mask,
+            followed,
+            self._preference.gather(1, pick),
+            self._weight[pick],
+        )
+
+
+class AnswerLearner(OfflineLearner[Settings]):
+    """Agents that learn from answers to queries, without a reward model."""
+
+    _pairs: PairBatches
+
+    def learn(
+        self,
+        episodes: Episodes,
+        rewards: FloatArray | None,
+        state: Path,
+        *,
+        comparisons: Comparisons | None = None,
+        **how: Any,
+    ) -> None:
+        """As `OfflineLearner.learn`, from comparisons and each agent's preferences `[S, P]`.
+
+        They take the place of rewards; None are those of the comparisons.
+
+        Raises:
+            DataError: no comparisons.
+        """
+        fix = "Pass comparisons=."
+        DataError.check(comparisons, "answers to learn from", "comparisons", "none", fix)
+        if comparisons is not None:
+            self.set_answers(comparisons, rewards)
+        super().learn(episodes, None, state, **how)
+
+    def set_answers(self, comparisons: Comparisons, preferences: FloatArray | None = None) -> None:
+        """Learn from these answers from now on; raises as `PairBatches` does."""
+        size, device = self.config.pairs, self.device  # type: ignore[attr-defined]
+        how: dict[str, Any] = {"size": size, "device": device}
+        self._pairs = PairBatches(comparisons, preferences, self._scale, self.seeds, **how)

@@ -1,0 +1,114 @@
+"""What answers imply about pairs that nobody was asked about."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preferl.data import Comparisons, Segments, split
+from preferl.data.implied import with_implied
+
+
+def clips(count):
+    block = np.arange(count, dtype=float)[:, None]
+    return Segments(block, block, block[:, 0], np.arange(count), np.ones(count, int), 1)
+
+
+def comparisons(pairs, preference, count=None, **more):
+    pairs = np.array(pairs)
+    of = Comparisons.of(clips(pairs.max() + 1 if count is None else count), pairs, preference)
+    return of if not more else Comparisons(of.segments, of.pairs, of.preference, **more)
+
+
+def closure_by_hand(pairs, preference, count):
+    """Warshall's algorithm, number by number."""
+    least = [[i == j for j in range(count)] for i in range(count)]
+    strict = [[False] * count for _ in range(count)]
+    for (i, j), p in zip(pairs, preference, strict=True):
+        least[i][j] |= p >= 0.5
+        least[j][i] |= p <= 0.5
+        strict[i][j] |= p > 0.5
+        strict[j][i] |= p < 0.5
+    for k in range(count):
+        for i in range(count):
+            for j in range(count):
+                least[i][j] |= least[i][k] and least[k][j]
+    wrong = {
+        k
+        for i in range(count)
+        for j in range(count)
+        if strict[i][j] and least[j][i]
+        for k in range(count)
+        if least[i][k] and least[k][i]
+    }
+    found = {}
+    asked = {tuple(sorted(pair)) for pair in pairs}
+    for i in range(count):
+        for j in range(i + 1, count):
+            if (i, j) in asked or not (least[i][j] or least[j][i]):
+                continue
+            if least[i][j] and least[j][i]:
+                if not {i, j} & wrong:
+                    found[i, j] = 0.5
+            else:
+                found[i, j] = float(least[i][j])
+    return found
+
+
+@given(st.integers(2, 9), st.integers(1, 12), st.integers(0, 2**31))
+def test_implied_answers_are_those_of_the_transitive_closure(count, asked, seed):
+    rng = np.random.default_rng(seed)
+    pairs = np.array([rng.choice(count, 2, replace=False) for _ in range(asked)])
+    preference = rng.choice([0, 0.3, 0.5, 1], asked)
+    clear = comparisons(pairs, preference, count)
+    found, places = with_implied(clear)
+    expected = closure_by_hand(clear.pairs.tolist(), preference, len(clear.segments))
+    got = {
+        tuple(pair): answer
+        for pair, answer in zip(
+            found.pairs[asked:].tolist(), found.preference[asked:].tolist(), strict=True
+        )
+    }
+    assert got == expected
+    np.testing.assert_array_equal(found.pairs[:asked], clear.pairs)
+    np.testing.assert_array_equal(found.preference[:asked], preference)
+    # Linked clips weigh what their answers did, and no two groups share a clip.
+    given_weight = np.bincount(places[:asked], clear.weight)
+    np.testing.assert_allclose(np.bincount(places, found.weight), given_weight)
+    groups = [set(found.pairs[places == one].flat) for one in np.unique(places)]
+    assert sum(map(len, groups)) == len(set().union(*groups))
+
+
+def test_answers_that_go_in_a_circle_imply_nothing_within_it():
+    found, _ = with_implied(comparisons([[0, 1], [1, 2], [2, 0], [3, 0]], np.ones(4)))
+    assert found.pairs[4:].tolist() == [[1, 3], [2, 3]]
+    assert found.preference[4:].tolist() == [0, 0]
+
+
+def test_declined_answers_go_and_weights_and_annotators_stay():
+    of = comparisons(
+        [[0, 1], [1, 2], [3, 4], [0, 2]],
+        np.array([1.0, 1, 1, np.nan]),
+        weight=np.array([3.0, 1, 2, 9]),
+        annotator=np.array([4, 5, 4, 5]),
+    )
+    found, places = with_implied(of)
+    assert found.pairs.tolist() == [[0, 1], [1, 2], [3, 4], [0, 2]]
+    np.testing.assert_allclose(found.weight, [2, 2 / 3, 2, 4 / 3])  # 4 in all, over three answers
+    assert found.annotator.tolist() == [4, 5, 4, -1]
+    assert places.tolist() == [0, 0, 2, 0]
+
+
+def test_separate_pairs_are_left_as_they_are():
+    of = comparisons([[0, 1], [2, 3]], np.array([1.0, 0.5]))
+    found, places = with_implied(of)
+    assert found.pairs.tolist() == of.pairs.tolist()
+    assert found.weight.tolist() == [1, 1]
+    assert places.tolist() == [0, 1]
+
+
+def test_linked_pairs_stay_together_when_some_are_held_out(rng):
+    of = comparisons([[0, 1], [1, 2], [3, 4], [5, 6], [6, 7]], np.ones(5))
+    for _ in range(5):
+        train, validation = split(of, rng, validation=0.3, by="clip")
+        assert len(train) + len(validation) == 5
+        assert not set(train.pairs.flat) & set(validation.pairs.flat)

@@ -1,0 +1,118 @@
+"""Contrastive preference learning: beside an oracle, resumed, and against its controls."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.point_agents import SPACES, mixed_episodes
+from preferl.evaluation import evaluate_policy
+from preferl.feedback import ScriptedTeacher
+from preferl.feedback.instant import sample_comparisons
+from preferl.functional import contrastive_loss, cosine_decay, gaussian_log_density
+from preferl.offline import Transitions
+from preferl.offline.cpl import CPL
+from preferl.offline.learner import load_training
+from preferl.offline.learner_configs import CPLConfig
+from preferl.testing import PointWorld, make_comparisons, make_episodes
+
+SMALL = CPLConfig(hidden=(16, 12), batch_size=32, pairs=6, dropout=0.0)
+
+
+def test_the_loss_by_hand():
+    first, second = torch.tensor([2.0, 2.0]), torch.tensor([1.0, 1.0])
+    even = contrastive_loss(first, second, torch.tensor([1.0, 0.5]))
+    right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
+    np.testing.assert_allclose(even, [right, (right + wrong) / 2], rtol=1e-6)
+    biased = contrastive_loss(first, second, torch.tensor([1.0, 0.0]), bias=0.5)
+    by_hand = [-np.log(np.exp(2) / (np.exp(2) + np.exp(0.5))), -np.log(1 / (1 + np.exp(0)))]
+    np.testing.assert_allclose(biased, by_hand, rtol=1e-6)
+
+
+def test_updates_are_those_of_one_agent_written_for_clarity(rng):
+    comparisons, steps = make_comparisons(rng), Transitions.of(make_episodes(rng, [40, 30]))
+    agents = CPL(*SPACES, replace(SMALL, cloning=0.0), seeds=[3, 4], steps=20)
+    agents.set_answers(comparisons)
+    parameters = {
+        name: tensor.detach()[1].clone().requires_grad_()
+        for name, tensor in agents._policies.parameters.items()
+    }
+    adam = torch.optim.Adam(parameters.values(), 3e-4)
+    for update in range(10):
+        batch = agents._pairs(update)
+        x = batch.states[1]
+        x = torch.relu(x @ parameters["weight_0"] + parameters["bias_0"])
+        x = torch.relu(x @ parameters["weight_1"] + parameters["bias_1"])
+        mean = torch.tanh(x @ parameters["weight_2"].T + parameters["bias_2"][:, 0])
+        scores, nll, count = [], 0.0, 0.0
+        steps_of = zip(mean.split(5), batch.actions[1].split(5), strict=True)
+        for k, (guess, action) in enumerate(steps_of):  # a segment after another
+            real = batch.mask[1].flatten(0, 1)[k]
+            scores.append(-0.1 * (guess - action)[real].square().sum())
+            share = batch.preference[1, k // 2] if k % 2 == 0 else 1 - batch.preference[1, k // 2]
+            log_std = parameters["log_std"][:, 0].clamp(-5, 2)
+            density = gaussian_log_density(action[real], guess[real].detach(), log_std)
+            nll, count = nll - share * density.sum(), count + share * real.sum()
+        pairs = torch.stack(scores).view(-1, 2)
+        loss = contrastive_loss(pairs[:, 0], pairs[:, 1], batch.preference[1], bias=0.5).mean()
+        adam.param_groups[0]["lr"] = 3e-4 * cosine_decay(update, 20)
+        adam.zero_grad()
+        (loss + nll / count).backward()
+        adam.step()
+    agents.fit(steps, 10)
+    for name, tensor in parameters.items():
+        got = agents._policies.parameters[name][1]
+        torch.testing.assert_close(got, tensor, atol=1e-5, rtol=0, msg=name)
+
+
+def test_the_first_updates_clone_and_the_others_compare(rng):
+    comparisons, steps = make_comparisons(rng), Transitions.of(make_episodes(rng, [40, 30]))
+    agents = CPL(*SPACES, SMALL, seeds=[0], steps=10)
+    agents.set_answers(comparisons)
+    seen = []
+    agents.fit(steps, 10, every=1, on_progress=lambda _, metrics: seen.append(metrics))
+    compared = [bool(np.isfinite(metrics["preference_loss"]).all()) for metrics in seen]
+    assert compared == [False] * 4 + [True] * 6
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.25])
+def test_a_resumed_training_is_that_without_interruption(rng, tmp_path, dropout):
+    episodes, comparisons = make_episodes(rng, [40, 30]), make_comparisons(rng)
+    how = {"comparisons": comparisons, "checkpoint_every": 5, "on_progress": lambda *_: None}
+
+    def agents():
+        return CPL(*SPACES, replace(SMALL, dropout=dropout), seeds=[0, 1], steps=20)
+
+    whole, first, second = agents(), agents(), agents()
+    whole.learn(episodes, None, tmp_path / "whole", **how)
+
+    def stop(step, _):
+        if step == 15:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        first.learn(episodes, None, tmp_path / "state", **how | {"on_progress": stop})
+    assert int(load_training(tmp_path / "state")["step"]) == 10
+    second.learn(episodes, None, tmp_path / "state", **how)
+    for name, tensor in whole.state().items():
+        torch.testing.assert_close(second.state()[name], tensor, atol=0, rtol=0)
+
+
+@pytest.mark.slow
+def test_answers_teach_and_their_controls_do_not():
+    rng = np.random.default_rng(0)
+    episodes = mixed_episodes(rng)
+    comparisons = sample_comparisons(episodes, 500, 10, ScriptedTeacher.oracle(), rng)
+    given = comparisons.preference
+    arms = {"given": given, "random": rng.integers(2, size=500), "negated": 1 - given}
+    config = CPLConfig(hidden=(64, 64), learning_rate=1e-3)
+    learner = CPL(*SPACES, config, seeds=[0, 1, 2], steps=2000)
+    learner.set_answers(comparisons, np.stack(list(arms.values())).astype(float))
+    learner.fit(Transitions.of(episodes), 2000)
+    returns = {
+        name: evaluate_policy(policy, PointWorld, episodes=20, seed=10_000).mean
+        for name, policy in zip(arms, learner.policies(), strict=True)
+    }
+    assert returns["given"] > returns["random"] + 5, returns
+    assert returns["negated"] < returns["random"] - 5, returns

@@ -1,0 +1,84 @@
+"""Minibatches of answers: windows, what followed within them, and whose draws they are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.point_agents import SPACES
+from preferl.data import Comparisons, Segments
+from preferl.errors import DataError
+from preferl.offline.cpl import CPL
+from preferl.offline.learner_configs import CPLConfig
+from preferl.offline.pairs import PairBatches
+from preferl.offline.transitions import ActionScale
+from preferl.testing import make_comparisons, make_episodes
+from preferl.testing.worlds import PUSH_SPACE
+
+SCALE = ActionScale.of(PUSH_SPACE)
+
+
+def batches(comparisons, preferences=None, seeds=(0, 1), size=8):
+    device = torch.device("cpu")
+    return PairBatches(comparisons, preferences, SCALE, seeds, size=size, device=device)
+
+
+def counted():
+    """Two windows of three steps, the second padded, over steps that are their own numbers."""
+    steps = np.arange(5.0)
+    segments = Segments(
+        np.stack([steps, -steps], 1),
+        np.stack([steps, steps], 1) / 10,
+        steps,
+        np.array([0, 3]),
+        np.array([3, 2]),
+        3,
+    )
+    pairs, answers = np.array([[0, 1], [1, 0]]), np.array([1.0, np.nan])
+    return Comparisons.of(segments, pairs, answers, np.array([0.25, 1.0]))
+
+
+def test_windows_and_what_followed_within_them():
+    batch = batches(counted(), seeds=(7,), size=2)(0)
+    assert batch.states.shape == (1, 2 * 2 * 3, 2)
+    assert batch.states[0, :6, 0].tolist() == [0, 1, 2, 3, 3, 4]
+    assert batch.actions[0, :6, 1].tolist() == pytest.approx([0, 0.1, 0.2, 0.3, 0.3, 0.4])
+    assert batch.mask[0, 0].tolist() == [[True, True, True], [False, True, True]]
+    assert batch.followed[0, 0].tolist() == [[True, True, False], [False, True, False]]
+    real = batch.followed[0, 0].flatten()
+    assert batch.following[0, :6, 0][real].tolist() == [1, 2, 4]
+    assert batch.preference.tolist() == [[1, 1]]  # the other answer was declined
+    assert batch.weight.tolist() == [[0.25, 0.25]]
+
+
+def test_an_agent_s_batches_depend_on_its_seed_and_the_update_alone(rng):
+    comparisons = make_comparisons(rng)
+    both, alone = batches(comparisons)(5), batches(comparisons, seeds=(1,))(5)
+    for together, single in zip(both, alone, strict=True):
+        torch.testing.assert_close(together[1], single[0])
+    assert not torch.equal(both.states[0], both.states[1])
+    assert not torch.equal(both.states, batches(comparisons)(6).states)
+
+
+def test_agents_have_preferences_of_their_own(rng):
+    comparisons = make_comparisons(rng)
+    own = np.stack([comparisons.preference, 1 - comparisons.preference])
+    given, negated = batches(comparisons, own, seeds=(0, 1)), batches(comparisons, seeds=(1,))
+    torch.testing.assert_close(given(0).preference[1], 1 - negated(0).preference[0])
+
+
+def test_what_does_not_fit_is_refused(rng):
+    comparisons = make_comparisons(rng)
+    with pytest.raises(DataError, match=r"preferences of agents: expected shape \[2, 20\]"):
+        batches(comparisons, np.ones((2, 3)))
+    nobody = replace(comparisons, preference=np.full(20, np.nan))
+    with pytest.raises(DataError, match="answers: expected at least one"):
+        batches(nobody)
+
+
+def test_learning_needs_comparisons(rng, tmp_path):
+    agents = CPL(*SPACES, CPLConfig(hidden=(8,)), seeds=[0], steps=2)
+    how = {"checkpoint_every": 1, "on_progress": lambda *_: None}
+    with pytest.raises(DataError, match="Pass comparisons="):
+        agents.learn(make_episodes(rng, [20]), None, tmp_path / "state", **how)
