@@ -116,7 +116,7 @@ def train(episodes: Episodes, seeds: list[int], steps: int, epochs: int | None) 
         )
         for seed in seeds
     ]
-    rewards = np.concatenate([one.rewards for one in each], axis=1)  # [C, S, T]
+    rewards = np.concatenate([one.signals for one in each], axis=1)  # [C, S, T]
     names = [agent_name(arm, seed) for arm in (*each[0].names, "cloning") for seed in seeds]
     env = make_env()
     spaces = env.observation_space, env.action_space

@@ -46,6 +46,18 @@ def test_queries_are_shared_evenly_and_never_exceeded():
     assert not len(lists.pairs())
 
 
+def test_lists_without_an_answer_wait_and_the_others_grow_on():
+    numbers = np.array([[4, 1, 9], [5, 2, 7]])
+    waiting, whole = RankedLists(numbers, 10), RankedLists(numbers, 10)
+    while len(pairs := waiting.pairs()):
+        waiting.add(higher(pairs), (pairs != 2).all(1))
+    assert waiting.place.tolist() == [[1, 0, 2], [0, -1, -1]]
+    while len(pairs := whole.pairs()):
+        assert pairs[0, 0] == whole._clips[0, whole._new[0]]  # nothing is tossed
+        whole.add(higher(pairs))
+    assert whole.place.tolist() == [[1, 0, 2]] * 2
+
+
 def test_who_is_shown_first_is_tossed():
     rng = np.random.default_rng(0)
     lists, first = RankedLists(np.arange(400).reshape(1, 400), 1000, rng), []
@@ -57,7 +69,7 @@ def test_who_is_shown_first_is_tossed():
 
 def test_a_perfect_teacher_s_lists_imply_the_true_order(rng):
     episodes = make_episodes(rng, [60] * 20)
-    given = sample_ranked(episodes, 200, 5, ScriptedTeacher.oracle(), rng)
+    given = sample_ranked(episodes, 200, 5, ScriptedTeacher.oracle(), rng, lists=4)
     assert len(given) == 200
     found, places = with_implied(given)
     returns = found.segments.returns(found.pairs)
@@ -69,6 +81,6 @@ def test_a_perfect_teacher_s_lists_imply_the_true_order(rng):
 
 def test_lists_without_queries_are_refused(rng):
     episodes = make_episodes(rng, [60])
-    for queries, lists in ((0, None), (5, 0)):
+    for queries, lists in ((0, 1), (5, 0), (5, 6)):
         with pytest.raises(ConfigError):
             sample_ranked(episodes, queries, 5, ScriptedTeacher.oracle(), rng, lists=lists)

@@ -6,9 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
+from sqlalchemy import select
 
 import preferl.annotate
+from preferl.data.implied import with_implied
+from preferl.errors import ConfigError
+from preferl.store import StoredFeedback
+from preferl.store.clips import clip_ids
 from preferl.store.questions import GREATEST_SPEED
+from preferl.store.schema import Clip
 from preferl.store.store import Store
 from preferl.testing.feedback_contracts import example_segments
 
@@ -68,3 +75,84 @@ def test_pairs_that_come_back_are_not_judged(store):
     votes = store.questions.votes(project.id)
     assert votes.is_repeat.any()
     np.testing.assert_array_equal(np.isnan(votes.least_ms), votes.is_repeat)
+
+
+def ranks(store, project_id):
+    """The hidden quality of each clip, by its name."""
+    return {clip.id: clip.row * 7 % 5 for clip in store.database.all(clips_of(project_id))}
+
+
+def clips_of(project_id):
+    return select(Clip).where(Clip.project_id == project_id)
+
+
+def test_lists_grow_until_answers_have_sorted_their_clips(store):
+    project = store.projects.create("dots", repeat_share=0.0).id
+    segments = example_segments(0)
+    rows = np.arange(8).reshape(2, 4)
+    assert store.ranked.create(project, segments, rows, 40) == 2
+    store.clips.video_ready(project, store.clips.without_video(project, 100))
+    people = [store.people.invite(project, name).annotator.id for name in ("Ann", "Bo")]
+    good, asked = ranks(store, project), 0
+    while True:
+        claims = [store.queue.claim(project, person, 1, undrawn=True) for person in people]
+        if not any(claim.questions for claim in claims):
+            break
+        for person, claim in zip(people, claims, strict=True):
+            for question in claim.questions:
+                better = good[question.left] - good[question.right]
+                kind = "left" if better > 0 else "right" if better < 0 else "equal"
+                store.queue.answer(person, question.token, f"key-{asked:05d}", kind)
+                store.ranked.extend(project)
+                asked += 1
+    comparisons = StoredFeedback(store, project).comparisons()
+    assert len(comparisons) == asked <= 2 * 5, "of 12 pairs"
+    found, _ = with_implied(comparisons)
+    assert len(found) == 2 * 4 * 3 / 2
+    names = np.array(clip_ids(found.segments))
+    for (first, second), preference in zip(names[found.pairs], found.preference, strict=True):
+        assert preference == (np.sign(good[first] - good[second]) + 1) / 2
+    assert store.ranked.extend(project) == 0
+
+
+def test_programs_that_extend_lists_together_ask_nothing_twice(open_store):
+    stores = [open_store() for _ in range(3)]
+    first = stores[0]
+    project = first.projects.create("dots").id
+    first.ranked.create(project, example_segments(0), np.arange(8).reshape(2, 4), 20)
+    first.clips.video_ready(project, first.clips.without_video(project, 100))
+    ann = first.people.owner(project).annotator.id
+    for number, question in enumerate(first.queue.claim(project, ann, 2).questions):
+        first.queue.answer(ann, question.token, f"key-{number:05d}", "left")
+    together = threading.Barrier(3)
+
+    def extend(store: Store) -> int:
+        together.wait()
+        return store.ranked.extend(project)
+
+    with ThreadPoolExecutor() as pool:
+        assert sum(pool.map(extend, stores)) == 2
+    pairs = [frozenset(pair) for _, *pair in first.questions.asked(project)]
+    assert len(set(pairs)) == len(pairs) == 4
+
+
+def test_an_answer_that_is_undone_holds_its_list(store):
+    project = store.projects.create("dots").id
+    store.ranked.create(project, example_segments(0), np.arange(4).reshape(1, 4), 9)
+    store.clips.video_ready(project, store.clips.without_video(project, 100))
+    ann = store.people.owner(project).annotator.id
+    (question,) = store.queue.claim(project, ann, 1).questions
+    store.queue.answer(ann, question.token, "key-00001", "cannot_tell")
+    store.queue.undo(ann, "key-00002")
+    assert store.ranked.extend(project) == 0
+    (again,) = store.queue.claim(project, ann, 1).questions
+    store.queue.answer(ann, again.token, "key-00003", "cannot_tell")
+    assert store.ranked.extend(project) == 1, "the next clip takes its turn"
+
+
+def test_projects_without_lists_are_left_alone(store):
+    project = store.projects.create("dots").id
+    store.questions.ask(project, example_segments(0), np.array([[0, 1]]))
+    assert store.ranked.extend(project) == 0
+    with pytest.raises(ConfigError, match="lists"):
+        store.ranked.create(project, example_segments(0), np.arange(4).reshape(2, 2), 1)

@@ -102,7 +102,9 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
     """Record an answer, on disk before this returns, and hand out what comes next."""
     given = body.model_dump(exclude={"shown", "count"})
     detail = {"shown": body.shown.model_dump()}
-    recorded = store_of(request).queue.answer(person.id, **given, detail=detail)
+    store = store_of(request)
+    recorded = store.queue.answer(person.id, **given, detail=detail)
+    store.ranked.extend(person.project_id)
     known = {"recorded": recorded.answer_id, "new": recorded.new}
     return known | _held(request, person, body.count)
 

@@ -22,6 +22,7 @@ from preferl.errors import (
     require_one_of,
     require_seed,
 )
+from preferl.feedback.ranked_lists import sample_lists
 from preferl.feedback.sampling import probability_variance, segments_wanted
 from preferl.reading import read_object, reading
 from preferl.registry import SAMPLERS
@@ -62,6 +63,9 @@ class CreateConfig:
     # "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on which the
     # members of `reward` disagree.
     sampler: Annotated[str, SAMPLERS] = "uniform"
+    # sort clips into so many ranked lists, say one for each 100 queries, in place of asking about
+    # pairs that a sampler draws; `preferl reward fit --implied True` learns from what they imply.
+    lists: int | None = None
     reward: Path | None = None  # folder of the run that fitted a reward, for informative pairs.
     # pairs with a known answer, drawn where the recorded rewards differ most; they show who
     # understood the question.
@@ -108,7 +112,8 @@ def annotate_create(config: CreateConfig) -> None:
         instructions=instructions,
         frames=_frames(config, episodes),
     )
-    segments, pairs = _draw_pairs(config, episodes)
+    drawn = _draw_lists if config.lists is not None else _draw_pairs
+    segments, pairs = drawn(config, episodes)
     rng = np.random.default_rng([config.seed, 1])
     known = known_pairs(episodes, config.known, config.length, rng) if config.known else None
     trust = typed(config.env)
@@ -118,14 +123,17 @@ def annotate_create(config: CreateConfig) -> None:
         if known is not None:
             checks, both, right = known
             labels.questions.ask(project.id, checks, both, purpose="known", known=right)
-        labels.questions.ask(project.id, segments, pairs)
+        if config.lists is None:
+            labels.questions.ask(project.id, segments, pairs)
+        else:
+            labels.ranked.create(project.id, segments, pairs, config.queries)
         several = len(labels.projects.all()) > 1
     place = StoreConfig(config.store, config.files).options()
     words = place if config.store != FOLDER else place[2:]
     words += ("--project", config.project) if several else ()
     lines = (
-        f"{len(pairs):,} pairs of {config.length} steps from {len(episodes):,} episodes wait in "
-        f"{config.store}, and {config.known} with a known answer.\n"
+        f"{config.queries:,} pairs of {config.length} steps from {len(episodes):,} episodes wait "
+        f"in {config.store}, and {config.known} with a known answer.\n"
         f"Answer them: {' '.join(('preferl annotate serve', *words, *trust_options(trust)))}"
     )
     echo(without_password(lines))
@@ -178,6 +186,17 @@ def _draw_pairs(
     drawn = data.sample_segments(episodes, wanted, config.length, rng)
     segments = store.distinct_clips(drawn)
     return segments, sampler(segments, config.queries, rng)
+
+
+def _draw_lists(
+    config: CreateConfig, episodes: "data.Episodes"
+) -> "tuple[data.Segments, IntArray]":
+    """Candidate windows, and the rows of each list."""
+    plain = config.sampler == CreateConfig.sampler
+    fix = "Lists decide themselves what to ask. Leave --sampler or --lists out."
+    ConfigError.check(plain, "lists", f"{CreateConfig.sampler} pairs", config.sampler, fix)
+    rng = np.random.default_rng(config.seed)
+    return sample_lists(episodes, config.queries, config.length, rng, lists=config.lists or 0)
 
 
 def _frames(config: CreateConfig, episodes: "data.Episodes") -> dict[str, Any]:

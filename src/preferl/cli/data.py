@@ -52,7 +52,7 @@ class LabelConfig:
 
     For example
       preferl data label runs/data/episodes --queries 1000 --length 25 --out runs/answers
-      preferl data label hopper.hdf5 --teacher "{kind: mistake, rate: 0.2}" --order ranked
+      preferl data label hopper.hdf5 --teacher "{kind: mistake, rate: 0.2}" --lists 4
     """
 
     path: Annotated[str, tyro.conf.Positional]  # the episodes, as for `preferl data inspect`.
@@ -63,10 +63,10 @@ class LabelConfig:
     teacher: str = "oracle"
     queries: int = QUERIES
     length: int = LENGTH  # steps per segment.
-    # "random" pairs, or such as sort segments into "ranked" lists, whose answers imply others
-    # (--implied of `preferl reward fit` and `preferl offline run`).
-    order: Literal["random", "ranked"] = "random"
-    lists: int | None = None  # of ranked segments; by default one for each 100 queries, at least 4.
+    # sort segments into so many ranked lists, say one for each 100 queries, in place of asking
+    # about random pairs; `--implied True` of `preferl reward fit` and `preferl offline run` learns
+    # from all that such answers imply.
+    lists: int | None = None
     # "preferl" keeps the compared steps beside the answers; "pt" has the Preference Transformer's
     # files, with numbers of rows in these episodes.
     format: Literal["preferl", "pt"] = "preferl"
@@ -84,23 +84,22 @@ def data_label(config: LabelConfig) -> None:
 
     require_seed(config.seed)
     require_in("queries", config.queries, 1, float("inf"))
-    ranked, fix = config.order == "ranked", "Add --order ranked, or leave --lists out."
-    ConfigError.check(ranked or config.lists is None, "lists", "--order ranked", "random", fix)
     teacher = named_teacher(config.teacher)
     episodes = sources.load_source(config.path, task=config.task)
     require_rewards(episodes.rewards)
     drawn = config.queries, config.length, teacher, default_rng([config.seed, 0x1ABE1])
-    if ranked:
-        found = sample_ranked(episodes, *drawn, lists=config.lists)
-    else:
+    if config.lists is None:
         found = sample_comparisons(episodes, *drawn)
+    else:
+        found = sample_ranked(episodes, *drawn, lists=config.lists)
     if config.format == "pt":
         sources.save_pt_labels(config.out, sources.label_rows(found, episodes))
     else:
         data.save_comparisons(config.out, found)
     print_table(f"Answers in {config.out}", _comparison_rows(found))
     if config.format == "preferl":
-        echo(f"Fit a reward to them: preferl reward fit --comparisons {config.out}")
+        implied = "" if config.lists is None else " --implied True"
+        echo(f"Fit a reward to them: preferl reward fit --comparisons {config.out}{implied}")
 
 
 def data_inspect(config: InspectConfig) -> None:

@@ -13,14 +13,11 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.segments import sample_segments
+from preferl.data.segments import Segments, sample_segments
 from preferl.errors import require_in
 from preferl.feedback.instant import adapted_to, check_answers
 from preferl.feedback.protocols import Teacher
-from preferl.shapes import FloatArray, IntArray
-
-PER_LIST = 100
-"""Answers of a list by default, as in LiRE."""
+from preferl.shapes import BoolArray, FloatArray, IntArray
 
 
 @final
@@ -28,19 +25,21 @@ class RankedLists:
     """Decides what to ask, so that answers sort the clips of `M` lists.
 
     The lists grow side by side: a call of `pairs` puts the next query of each list that has some
-    left, and `add` takes the answers. Who comes first in a pair is tossed.
+    left, and `add` takes the answers.
 
     Args:
         clips: `[M, K]` rows of segments, in the order in which they enter the lists.
-        queries: of all lists together; they share them evenly.
-        rng: of the tosses, and of the clip that stands for a place that several share.
+        queries: of all lists together, shared evenly; or `[M]` of each.
+        rng: tosses who comes first in a pair, and draws the clip that stands for a place that
+            several share. Without it, the new clip and the one that had the place first are asked
+            about, so that the same answers always lead to the same queries.
 
     Attributes:
         place: `[M, K]` of each clip in its list, 0 the worst; -1 before it has one, and for a
             clip about which the teacher declined to answer.
 
     Raises:
-        ConfigError: no query.
+        ConfigError: no query, or fewer than lists.
 
     >>> lists = RankedLists(np.array([[4, 2, 9]]), 10, np.random.default_rng(0))
     >>> while len(pairs := lists.pairs()):
@@ -49,11 +48,12 @@ class RankedLists:
     [[1, 0, 2]]
     """
 
-    def __init__(self, clips: IntArray, queries: int, rng: np.random.Generator) -> None:
-        require_in("queries", queries, 1, inf)
+    def __init__(
+        self, clips: IntArray, queries: int | IntArray, rng: np.random.Generator | None = None
+    ) -> None:
         self._clips, self._rng = np.asarray(clips, np.int64), rng
         count, each = self._clips.shape
-        self._left = queries // count + (np.arange(count) < queries % count)
+        self._left = shared_evenly(queries, count) if isinstance(queries, int) else queries.copy()
         self.place = np.full((count, each), -1)
         self.place[:, :1] = 0
         self._places = np.ones(count, np.int64)  # of each list
@@ -66,16 +66,25 @@ class RankedLists:
         self._asked = np.flatnonzero((self._left > 0) & (self._new < self._clips.shape[1]))
         lists = self._asked
         there = self.place[lists] == self._middle[lists, None]
-        stands = np.where(there, self._rng.random(there.shape), -1).argmax(1)
-        clips = self._clips[lists]
+        chance = there if self._rng is None else np.where(there, self._rng.random(there.shape), -1)
+        stands, clips = chance.argmax(1), self._clips[lists]
         row = np.arange(len(lists))
         pairs = np.stack([clips[row, self._new[lists]], clips[row, stands]], 1)
-        self._flipped = self._rng.random(len(lists)) < 0.5
+        self._flipped = np.zeros(len(lists), bool)
+        if self._rng is not None:
+            self._flipped = self._rng.random(len(lists)) < 0.5
         self._left[lists] -= 1
         return np.where(self._flipped[:, None], pairs[:, ::-1], pairs)
 
-    def add(self, preference: FloatArray) -> None:
-        """Sort by the answers `[Q]` to the last `pairs`: above .5 where the first is preferred."""
+    def add(self, preference: FloatArray, known: BoolArray | None = None) -> None:
+        """Sort by the answers `[Q]` to the last `pairs`: above .5 where the first is preferred.
+
+        NaN is an answer that was declined. Lists of answers that are not `known` stop growing.
+        """
+        if known is not None:
+            self._left[self._asked[~known]] = 0
+            preference, self._flipped = preference[known], self._flipped[known]
+            self._asked = self._asked[known]
         lists, middle = self._asked, self._middle[self._asked]
         better = np.where(self._flipped, 0.5 - preference, preference - 0.5)  # than what is there
         self._low[lists] = np.where(better > 0, middle + 1, self._low[lists])
@@ -95,6 +104,29 @@ class RankedLists:
         return (self._low + self._high) // 2
 
 
+def shared_evenly(queries: int, lists: int) -> IntArray:
+    """`[M]` queries of each list; raises `ConfigError` for less than one query or list.
+
+    >>> shared_evenly(5, 3).tolist()
+    [2, 2, 1]
+    """
+    require_in("queries", queries, 1, inf)
+    require_in("lists", lists, 1, queries)
+    return queries // lists + (np.arange(lists) < queries % lists)
+
+
+def sample_lists(
+    episodes: Episodes, queries: int, length: int, rng: np.random.Generator, *, lists: int
+) -> tuple[Segments, IntArray]:
+    """Draw segments, and `[M, K]` rows of them for lists.
+
+    A list gets as many clips as it takes where all are called equal: one more than its queries.
+    """
+    each = int(shared_evenly(queries, lists).max()) + 1
+    segments = sample_segments(episodes, lists * each, length, rng)
+    return segments, np.arange(lists * each).reshape(lists, each)
+
+
 def sample_ranked(
     episodes: Episodes,
     queries: int,
@@ -102,7 +134,7 @@ def sample_ranked(
     teacher: Teacher,
     rng: np.random.Generator,
     *,
-    lists: int | None = None,
+    lists: int,
 ) -> Comparisons:
     """Ask a teacher about clips of episodes in such an order that they form ranked lists.
 
@@ -112,24 +144,20 @@ def sample_ranked(
         length: steps of a segment.
         teacher: answers at once.
         rng: of the draws and of the teacher.
-        lists: that grow side by side; None makes one for each 100 queries, and four at least, so
-            that an ensemble's members can leave some out.
+        lists: that grow side by side. LiRE has one for each 100 queries; take at least four, so
+            that members of an ensemble can leave some out.
 
     Returns:
         The queries in the order in which they were asked, without those that were declined;
         `with_implied` adds what they imply.
 
     Raises:
-        ConfigError: less than one query or list.
+        ConfigError: less than one query, or no list or more than queries.
         DataError: no episode as long as a segment.
         FeedbackError: the teacher breaks its contract.
     """
-    require_in("queries", queries, 1, inf)
-    lists = max(4, queries // PER_LIST) if lists is None else lists
-    require_in("lists", lists, 1, inf)
-    each = -(-queries // lists) + 1  # as many clips as a list has where all are called equal
-    segments = sample_segments(episodes, lists * each, length, rng)
-    state = RankedLists(np.arange(lists * each).reshape(lists, each), queries, rng)
+    segments, clips = sample_lists(episodes, queries, length, rng, lists=lists)
+    state = RankedLists(clips, queries, rng)
     teacher, asked, answers = adapted_to(segments, teacher), [], []
     while len(pairs := state.pairs()):
         answers.append(check_answers(teacher(segments[pairs], rng), len(pairs)))

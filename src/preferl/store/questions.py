@@ -1,17 +1,18 @@
 """Queries: which clips people compare, why, and how they answered."""
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, nan
 from typing import Any, Final, TypedDict, Unpack, final
 
 import numpy as np
 from sqlalchemy import Select, and_, case, exists, func, or_, select, update
-from sqlalchemy.orm import aliased
+from sqlalchemy.orm import Session, aliased
 
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments, sample_segments
 from preferl.errors import DataError, FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
+from preferl.feedback.ranked_lists import RankedLists, shared_evenly
 from preferl.shapes import FloatArray, IntArray
 from preferl.store.clips import ClipStore, clip_ids, known_clips, locked_project
 from preferl.store.database import Database, now, rows_among
@@ -69,38 +70,8 @@ class Questions:
         _check(pairs, **details)
         if not pairs:
             return []
-        purpose = details.get("purpose", "ask")
-        scores, known, about = details.get("scores"), details.get("known"), details.get("details")
         with self._database.write() as session:
-            project = locked_project(session, project_id)
-            if (most := details.get("most")) is not None:  # other programs may be asking, too
-                learned = (Query.project_id == project_id, Query.purpose == "ask")
-                asked = session.scalar(select(func.count()).select_from(Query).where(*learned))
-                pairs = pairs[: max(most - (asked or 0), 0)]
-            quorum = project.quorum if purpose == "ask" else 0
-            at = session.scalar(select(now()))
-            drawn = known_clips(session, project_id, {name for pair in pairs for name in pair})
-            queries = [
-                Query(
-                    project_id=project_id,
-                    first_clip=first,
-                    second_clip=second,
-                    purpose=purpose,
-                    priority=details.get("priority", 0.0),
-                    score=None if scores is None else float(scores[row]),
-                    model_version=details.get("model_version"),
-                    known=None if known is None else float(known[row]),
-                    quorum=quorum,
-                    needed=quorum,
-                    ready=drawn.get(first, False) and drawn.get(second, False),
-                    asked_at=at,
-                    detail=None if about is None else about[row],
-                )
-                for row, (first, second) in enumerate(pairs)
-            ]
-            session.add_all(queries)
-            session.flush()
-            return [query.id for query in queries]
+            return _add(session, locked_project(session, project_id), pairs, **details)
 
     def cancel(self, project_id: int, *, before_version: int) -> int:
         """Cancel queries of older rewards that have no answers; returns how many."""
@@ -198,6 +169,125 @@ def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...
         .where(Query.purpose.in_(list(purposes)), LATEST)
         .order_by(Answer.id)
     )
+
+
+@final
+class RankedQueries:
+    """Queries that sort clips into lists: each is put once answers have settled the one before.
+
+    What comes next follows from the clips of a list and the answers to its queries alone, so that
+    any program may put it, an answer that is undone or corrected counts as it is now, and nothing
+    but clips and queries is kept. See `preferl.feedback.ranked_lists`.
+    """
+
+    def __init__(self, database: Database, clips: ClipStore) -> None:
+        self._database, self._clips = database, clips
+        self._lists: dict[int, tuple[list[str], IntArray, IntArray]] = {}
+
+    def create(self, project_id: int, segments: Segments, rows: IntArray, queries: int) -> int:
+        """Begin lists of clips, `[M, K]` rows of segments, in a new project; queries put at once.
+
+        `queries` are those of all lists together.
+
+        Raises:
+            ConfigError: no query, or fewer than lists.
+            StorageError: the store cannot be written to.
+        """
+        shares = shared_evenly(queries, len(rows))
+        self._lists.pop(project_id, None)
+        for number, (clips, share) in enumerate(zip(rows, shares.tolist(), strict=True)):
+            about = {"list": number, "queries": share}
+            self._clips.put(project_id, segments.select(clips), detail=about)
+        return self.extend(project_id)
+
+    def extend(self, project_id: int) -> int:
+        """Put the queries that answers have made way for; returns how many."""
+        names, rows, shares = self._of(project_id)
+        if not names:
+            return 0
+        with self._database.write() as session:
+            project = locked_project(session, project_id)
+            answers: dict[tuple[str, str], float | None] = {}
+            for first, second, open_, mean in session.execute(_settled(project_id)):
+                answer = None if open_ else nan if mean is None else float(mean)
+                answers[first, second] = answer
+                answers[second, first] = None if answer is None else 1 - answer
+            lists, new = RankedLists(rows, shares), list[tuple[str, str]]()
+            while len(pairs := lists.pairs()):
+                named = [(names[first], names[second]) for first, second in pairs]
+                new += [pair for pair in named if pair not in answers]
+                known = [answers.get(pair) for pair in named]
+                settled = np.array([answer is not None for answer in known])
+                lists.add(np.array(known, np.float64), settled)
+            return len(_add(session, project, new))
+
+    def _of(self, project_id: int) -> tuple[list[str], IntArray, IntArray]:
+        """Names of a project's listed clips, `[M, K]` places among these, and queries `[M]`."""
+        if project_id not in self._lists:  # they are fixed from the beginning on
+            listed = select(Clip.id, Clip.detail, Clip.row).where(Clip.project_id == project_id)
+            found = [
+                (about["list"], row, name, about["queries"])
+                for name, about, row in self._database.rows(listed)
+                if about and "list" in about
+            ]
+            names = [name for _, _, name, _ in sorted(found)]
+            number = np.array([number for number, *_ in sorted(found)], np.int64)
+            share = np.array([share for *_, share in sorted(found)], np.int64)
+            _, first, sizes = np.unique(number, return_index=True, return_counts=True)
+            rows = first[:, None] + np.arange(sizes.min(initial=len(found)))
+            self._lists[project_id] = names, rows, share[first]
+        return self._lists[project_id]
+
+
+def _settled(project_id: int) -> Select[*tuple[Any, ...]]:
+    """Clips of what was asked to learn from, whether it is open, and the mean of its answers."""
+    counts = and_(Answer.query_id == Query.id, Answer.kind.in_(COUNTED), LATEST)
+    is_open = and_(Query.needed > 0, Query.cancelled_at.is_(None))
+    return (
+        select(Query.first_clip, Query.second_clip, is_open, func.avg(Answer.preference))
+        .outerjoin(Answer, counts)
+        .where(Query.project_id == project_id, Query.purpose == "ask")
+        .group_by(Query.id)
+    )
+
+
+def _add(
+    session: Session,
+    project: Project,
+    pairs: Sequence[tuple[str, str]],
+    **details: Unpack[QueryDetails],
+) -> list[int]:
+    """Add queries to a project that this transaction has locked; their numbers."""
+    purpose = details.get("purpose", "ask")
+    scores, known, about = details.get("scores"), details.get("known"), details.get("details")
+    if (most := details.get("most")) is not None:  # other programs may be asking, too
+        learned = (Query.project_id == project.id, Query.purpose == "ask")
+        asked = session.scalar(select(func.count()).select_from(Query).where(*learned))
+        pairs = pairs[: max(most - (asked or 0), 0)]
+    quorum = project.quorum if purpose == "ask" else 0
+    at = session.scalar(select(now()))
+    drawn = known_clips(session, project.id, {name for pair in pairs for name in pair})
+    queries = [
+        Query(
+            project_id=project.id,
+            first_clip=first,
+            second_clip=second,
+            purpose=purpose,
+            priority=details.get("priority", 0.0),
+            score=None if scores is None else float(scores[row]),
+            model_version=details.get("model_version"),
+            known=None if known is None else float(known[row]),
+            quorum=quorum,
+            needed=quorum,
+            ready=drawn.get(first, False) and drawn.get(second, False),
+            asked_at=at,
+            detail=None if about is None else about[row],
+        )
+        for row, (first, second) in enumerate(pairs)
+    ]
+    session.add_all(queries)
+    session.flush()
+    return [query.id for query in queries]
 
 
 def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:

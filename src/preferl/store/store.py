@@ -28,7 +28,7 @@ from preferl.store.database import Database, keep_private, require_whole
 from preferl.store.people import People
 from preferl.store.progress import Reports
 from preferl.store.projects import Projects
-from preferl.store.questions import Questions
+from preferl.store.questions import Questions, RankedQueries
 from preferl.store.queue import Queue
 
 LABELS = "labels.db"
@@ -56,6 +56,7 @@ class Store:
         self.people = People(database, self.key)  # who answers, and in which browsers they are
         self.clips = ClipStore(database, files)  # what is shown
         self.questions = Questions(database, self.clips)  # queries and their answers
+        self.ranked = RankedQueries(database, self.clips)  # queries that sort clips into lists
         self.queue = Queue(database)  # leases of queries to people
         self.answers = GivenAnswers(database)  # answers to look through and to mend
         self.reports = Reports(database)  # progress, heartbeats, reward versions, events
