@@ -9,17 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from preferl.cli.data import InspectConfig, data_inspect
+from preferl.cli.data import InspectConfig, LabelConfig, data_inspect, data_label
 from preferl.data import (
     Comparisons,
     Episodes,
+    load_comparisons,
     load_episodes,
     sample_segments,
     save_comparisons,
     save_episodes,
 )
 from preferl.data.arrays import save_arrays
-from preferl.errors import ConfigError, DataError
+from preferl.data.sources import load_labels
+from preferl.errors import ConfigError, DataError, StorageError
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +149,73 @@ def test_importing_is_light():
     code = "import sys, preferl.cli.data; print({'numpy', 'rich', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def _label(folder, **settings):
+    save_episodes(folder / "it", _episodes())
+    config = LabelConfig(f"{folder / 'it'}", folder / "answers", length=4, **settings)
+    data_label(config)
+    return folder / "answers"
+
+
+def test_a_scripted_teacher_answers_about_episodes(tmp_path, capsys):
+    found = load_comparisons(_label(tmp_path, queries=30))
+    first, second = found.segments.returns(found.pairs).T
+    np.testing.assert_array_equal(found.preference, (np.sign(first - second) + 1) / 2)
+    out = capsys.readouterr().out
+    assert (_rows(out)["pairs"], _rows(out)["segments"][-10:]) == ("30", "of 4 steps")
+    assert f"preferl reward fit --comparisons {tmp_path / 'answers'}" in "".join(out.splitlines())
+
+
+def test_answers_follow_the_seed_and_the_teacher(tmp_path):
+    same, again, other = (
+        load_comparisons(_label(tmp_path / name, queries=30, seed=seed), memory_map=False)
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    np.testing.assert_array_equal(same.segments.start, again.segments.start)
+    assert not np.array_equal(same.segments.origin, other.segments.origin)
+    wrong = load_comparisons(_label(tmp_path / "d", queries=30, teacher="{kind: mistake, rate: 1}"))
+    first, second = wrong.segments.returns(wrong.pairs).T
+    decided = wrong.decided
+    np.testing.assert_array_equal(wrong.preference[decided], (first < second)[decided])
+    within = "{kind: scripted, temperature: 0, equal_within: 1000}"
+    ties = load_comparisons(_label(tmp_path / "e", queries=30, teacher=within))
+    assert (ties.preference == 0.5).all()
+
+
+def test_ranked_lists_compare_clips_several_times(tmp_path, capsys):
+    found = load_comparisons(_label(tmp_path, queries=30, lists=2))
+    assert len(found) == 30
+    assert len(found.segments) < 30
+    assert "--implied True" in "".join(capsys.readouterr().out.splitlines())
+
+
+def test_answers_in_the_preference_transformer_s_files(tmp_path):
+    folder = _label(tmp_path, queries=30, format="pt")
+    files = {"indices_num30_q4", "indices_2_num30_q4", "label_human"}
+    assert {path.name for path in folder.iterdir()} == files
+    found = load_labels(folder, _episodes()).comparisons
+    own = load_comparisons(_label(tmp_path / "own", queries=30))
+    shown = [one.segments[one.pairs].observations["arm"] for one in (found, own)]
+    np.testing.assert_array_equal(*shown)
+    np.testing.assert_array_equal(found.preference, own.preference)
+    for path in folder.iterdir():  # numpy 1 knows its module by this name alone
+        assert b"numpy._core" not in path.read_bytes()
+
+
+def test_labels_that_cannot_be_made_leave_what_is_there(tmp_path):
+    folder = _label(tmp_path, queries=10, format="pt")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    soft = "{kind: scripted, temperature: 1, sample: false}"
+    with pytest.raises(DataError, match=r"expected 0, 0\.5 or 1"):
+        _label(tmp_path, queries=10, format="pt", teacher=soft)
+    with pytest.raises(StorageError, match="a folder that holds something else"):
+        _label(tmp_path, queries=10)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / "mine.txt").write_text("mine")
+    with pytest.raises(StorageError, match="a folder of something else"):
+        _label(tmp_path, queries=10, format="pt")
+    for wrong in ({"queries": 0}, {"lists": 0}, {"queries": 3, "lists": 4}, {"teacher": "orakle"}):
+        with pytest.raises(ConfigError):
+            _label(tmp_path / "wrong", **wrong)
+    assert not (tmp_path / "wrong/answers").exists()

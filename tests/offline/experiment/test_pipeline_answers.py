@@ -1,0 +1,127 @@
+"""Offline runs whose agents learn from answers, and runs from comparisons in our own format."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from helpers.offline_runs import LENGTH, config_of, run
+from preferl.cli.data import LabelConfig, data_label
+from preferl.data import load_comparisons, load_episodes, save_comparisons
+from preferl.errors import ConfigError, SpaceError
+from preferl.offline.experiment.conditions import build_answer_conditions
+from preferl.offline.learner_configs import CPLConfig, IPLConfig
+from preferl.reporting import read_jsonl
+from preferl.testing import make_comparisons
+
+AGENTS = {
+    "cpl": {"cpl": CPLConfig(hidden=(16,), batch_size=32, pairs=8)},
+    "ipl": {"ipl": IPLConfig(hidden=(16,), batch_size=32, pairs=8)},
+}
+ARMS = ["answers", "true_answers", "negated_answers", "random_answers", "cloning"]
+
+
+@pytest.fixture(scope="module")
+def answers(data):
+    """Answers in our own format, which form four lists."""
+    folder = data / "answers"
+    where = {"path": f"{data / 'episodes'}", "out": folder}
+    data_label(LabelConfig(**where, queries=120, length=LENGTH, lists=4))
+    return folder
+
+
+@pytest.mark.parametrize("policy", AGENTS)
+def test_agents_of_answers_have_controls_of_their_own(data, tmp_path, policy):
+    config = config_of(data, policy=policy, **AGENTS[policy])
+    result = run(config, tmp_path / "run")
+    assert list(result["arms"]) == ARMS
+    assert result["reward"] is None
+    assert result["labels"]["pairs"] == 300
+    assert not (tmp_path / "run/reward").exists()
+    assert result["verdict"]["text"].startswith("The answers")
+    metrics = read_jsonl(tmp_path / "run/metrics.jsonl")
+    assert {f"{policy}/answers/accuracy", "eval/answers/mean_reward"} <= set(metrics)
+    page = (tmp_path / "run/report.html").read_text()
+    assert "learned from 300 comparisons" in page
+    assert "negated answers" in page
+
+
+def test_an_interrupted_run_goes_on_to_the_same_end(data, answers, tmp_path):
+    config = config_of(data, policy="cpl", labels=None, comparisons=answers, **AGENTS["cpl"])
+
+    def stop(doing, done, _):
+        if (doing, done) == ("training 8 agents", 20):
+            raise KeyboardInterrupt
+
+    whole = run(config, tmp_path / "whole")
+    assert run(config, tmp_path / "run", on_progress=stop)["interrupted"]
+    assert run(config, tmp_path / "run", resume=True)["arms"] == whole["arms"]
+
+
+def test_comparisons_take_the_place_of_labels(data, answers, tmp_path):
+    config = config_of(data, labels=None, comparisons=answers, controls=False)
+    result = run(config, tmp_path / "run")
+    assert result["labels"]["pairs"] == 120
+    assert result["reward"]["fit"]["pairs"] == 120
+    implied = run(replace(config, implied=True), tmp_path / "implied")
+    assert implied["reward"]["fit"]["pairs"] == 120
+    first, second = (one["reward"]["fit"]["train_accuracy"] for one in (result, implied))
+    assert first != second
+
+
+def test_policies_learn_from_what_answers_imply(data, answers, tmp_path):
+    how = {"labels": None, "comparisons": answers, "policy": "cpl", "controls": False}
+    config = config_of(data, **how, **AGENTS["cpl"])
+    returns = [
+        run(replace(config, implied=implied), tmp_path / f"{implied}")["arms"]["answers"]["return"]
+        for implied in (None, True)
+    ]
+    assert returns[0] != returns[1]
+
+
+def test_what_does_not_go_together_is_refused(data, answers):
+    with pytest.raises(ConfigError, match="answers: expected either labels or comparisons"):
+        config_of(data, comparisons=answers)
+    for wrong in ({"labels": None}, {"reward": "true", "labels": None}, {"reward": answers}):
+        with pytest.raises(ConfigError, match=r"policy cpl|a reward|labels or comparisons"):
+            config_of(data, policy="cpl", **wrong)
+    with pytest.raises(ConfigError, match="labels or comparisons"):
+        config_of(data, labels=None, comparisons=answers, reward="true")
+    with pytest.raises(ConfigError, match="pairs"):
+        CPLConfig(pairs=0)
+    with pytest.raises(ConfigError, match="cloning"):
+        CPLConfig(cloning=1.0)
+    with pytest.raises(ConfigError, match="regulariser"):
+        IPLConfig(regulariser=-1.0)
+
+
+def test_comparisons_of_another_environment_are_refused(data, tmp_path, rng):
+    other = make_comparisons(rng)
+    wide = np.tile(other.segments.observations, 2)
+    save_comparisons(
+        tmp_path / "other", replace(other, segments=replace(other.segments, observations=wide))
+    )
+    with pytest.raises(SpaceError, match="clips"):
+        run(config_of(data, labels=None, comparisons=tmp_path / "other"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_conditions_of_answers(answers):
+    comparisons = load_comparisons(answers)
+    conditions = build_answer_conditions(comparisons, seeds=(3, 5))
+    assert list(conditions.names) == ARMS[:-1]
+    rows = dict(zip(conditions.names, conditions.signals, strict=True))
+    np.testing.assert_array_equal(rows["answers"], rows["true_answers"])  # a perfect teacher's
+    np.testing.assert_array_equal(rows["negated_answers"], 1 - rows["answers"])
+    assert set(rows["random_answers"].flat) == {0, 1}
+    assert (rows["random_answers"][0] != rows["random_answers"][1]).any()
+    alone = build_answer_conditions(comparisons, seeds=(0,), controls=False)
+    assert alone.names == ("answers",)
+
+
+def test_answers_are_about_the_episodes(data, answers):
+    episodes, comparisons = load_episodes(data / "episodes"), load_comparisons(answers)
+    start = episodes.starts[comparisons.segments.origin[:, 0]] + comparisons.segments.origin[:, 1]
+    np.testing.assert_array_equal(
+        comparisons.segments[:].observations[:, 0], episodes.observations[start]
+    )
