@@ -4,6 +4,7 @@ import hashlib
 import re
 import sqlite3
 
+import numpy as np
 import pytest
 from sqlalchemy import select
 
@@ -326,3 +327,13 @@ def test_lost_labels_are_said_in_words(study, ann, monkeypatch):
     assert reply.status_code == 503
     assert "cannot be reached" in reply.json()["error"]
     assert "secret" not in reply.text
+
+
+def test_an_answer_makes_way_for_the_next_query_of_its_list(study, ann):
+    study.store.ranked.create(study.project.id, random_segments(4, 12), np.arange(4)[None], 9)
+    study.film(12)
+    (question,) = claim(ann, 1)["questions"]
+    study.store.clips.video_ready(study.project.id, [])
+    given = {"token": question["token"], "key": KEY, "kind": "left"}
+    assert ann.post("/api/answer", json=body(**given)).status_code == 200
+    assert len(study.store.questions.asked(study.project.id)) == 2

@@ -127,3 +127,29 @@ def test_the_seed_decides_the_pairs(recorded, tmp_path):
 def test_episodes_of_a_run_lie_in_it_or_are_it(recorded):
     assert episodes_of_run(recorded).lengths.tolist() == [40, 50, 30]
     assert episodes_of_run(recorded / "episodes").lengths.tolist() == [40, 50, 30]
+
+
+def test_lists_begin_with_a_query_each(recorded, tmp_path, capsys):
+    options = ("--run", recorded, "--env", "Pendulum-v1", "--length", 10, "--elsewhere")
+    where = ("--queries", 20, "--lists", 4, "--store", tmp_path / "labels")
+    assert run("annotate", "create", *options, *where) == 0
+    assert "20 pairs of 10 steps" in " ".join(capsys.readouterr().out.split())
+    with Store.open(tmp_path / "labels") as store:
+        project = store.projects.only()
+        asked = store.questions.asked(project.id)
+        assert store.progress(project.id).wanted == 20
+    assert len({clip for _, *pair in asked for clip in pair}) == 2 * len(asked) == 8
+
+
+def test_lists_that_cannot_be_made(recorded, episodes, tmp_path):
+    where = {"env": "Pendulum-v1", "elsewhere": True, "store": f"{tmp_path / 'labels'}"}
+    with pytest.raises(ConfigError, match="Leave --sampler or --lists out"):
+        annotate_create(CreateConfig(run=recorded, lists=2, sampler="covering", **where))
+    for lists in (0, 201):
+        with pytest.raises(ConfigError, match="lists"):
+            annotate_create(CreateConfig(run=recorded, lists=lists, **where))
+    save_episodes(tmp_path / "still", join([episodes[:1]] * 5))
+    short = {"length": int(episodes.lengths[0]) - 2, "queries": 20, "lists": 5}
+    with pytest.raises(DataError, match="at least two different ones for each of 5"):
+        annotate_create(CreateConfig(run=tmp_path / "still", **short, **where))
+    assert not (tmp_path / "labels").exists()

@@ -107,8 +107,11 @@ def annotate_create(config: CreateConfig) -> None:
         with reading(config.instructions, expected="a text file", error=DataError):
             instructions = config.instructions.read_text(encoding="utf-8")
     taken = ("title", "question", "fps", "quorum", "qualification", "strength", "budget")
+    given = {name: getattr(config, name) for name in taken}
+    if config.lists is not None and config.budget is None:  # queries come up as answers do
+        given["budget"] = config.queries * config.quorum
     settings = store.ProjectSettings(
-        **{name: getattr(config, name) for name in taken},
+        **given,
         instructions=instructions,
         frames=_frames(config, episodes),
     )
@@ -195,8 +198,13 @@ def _draw_lists(
     plain = config.sampler == CreateConfig.sampler
     fix = "Lists decide themselves what to ask. Leave --sampler or --lists out."
     ConfigError.check(plain, "lists", f"{CreateConfig.sampler} pairs", config.sampler, fix)
-    rng = np.random.default_rng(config.seed)
-    return sample_lists(episodes, config.queries, config.length, rng, lists=config.lists or 0)
+    rng, lists = np.random.default_rng(config.seed), config.lists or 0
+    drawn, _ = sample_lists(episodes, config.queries, config.length, rng, lists=lists)
+    segments = store.distinct_clips(drawn)
+    each, expected = len(segments) // lists, f"at least two different ones for each of {lists}"
+    fix = "Make fewer lists, or record more steps."
+    DataError.check(each >= 2, "clips of lists", expected, f"{len(segments)} in all", fix)
+    return segments, np.arange(lists * each).reshape(lists, each)
 
 
 def _frames(config: CreateConfig, episodes: "data.Episodes") -> dict[str, Any]:
