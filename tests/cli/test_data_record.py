@@ -8,6 +8,7 @@ from preferl.cli.data import InspectConfig, data_inspect
 from preferl.cli.data_record import DataRecordConfig, data_record
 from preferl.cli.main import main
 from preferl.data import load_episodes
+from preferl.data.arrays import load_arrays
 from preferl.online import DatasetConfig, PPOConfig, make_environments, save_policy
 from preferl.online.algorithms import build_algorithm
 from preferl.testing import PointWorld, make_episodes
@@ -75,3 +76,21 @@ def test_an_interrupted_recording_says_how_to_go_on(tmp_path, monkeypatch, capsy
         data_record(DataRecordConfig(DatasetConfig("Pendulum-v1", mix="random:1"), tmp_path))
     assert end.value.code == 130
     assert "with --resume continues" in capsys.readouterr().out
+
+
+def test_presets_and_seeds(tmp_path, capsys):
+    options = ("--preset", "halfcheetah", "--env", "Pendulum-v1", "--train-steps", "600")
+    small = ("--checkpoint-every", "300", "--judge-episodes", "1", "--algorithm.batch-size", "8")
+    out = tmp_path / "data"
+    with pytest.raises(SystemExit) as end:
+        main(["data", "record", *options, *small, "--seeds", "0,1", "--out", str(out)])
+    assert end.value.code == 0
+    printed = capsys.readouterr().out
+    assert "replay, seed 1" in printed
+    about = load_arrays(out / "episodes")[1]["about"]
+    assert f"Whoever has the id {about['id']} has the same data" in " ".join(printed.split())
+    assert load_episodes(out / "episodes").steps == 1_200
+    with pytest.raises(SystemExit) as end:
+        main(["data", "record", "--preset", "halfchetah"])
+    assert end.value.code == 2
+    assert "halfcheetah" in capsys.readouterr().err

@@ -125,7 +125,7 @@ def data_inspect(config: InspectConfig) -> None:
 
 
 def _episode_rows(episodes: "data.Episodes") -> list[Row]:
-    terminated = int(episodes.terminated.sum())
+    terminated, succeeded = int(episodes.terminated.sum()), episodes.succeeded
     return [
         ("episodes", f"{len(episodes):,}"),
         ("steps", f"{episodes.steps:,}"),
@@ -135,6 +135,7 @@ def _episode_rows(episodes: "data.Episodes") -> list[Row]:
         ("return, min / median / max", _spread(episodes.returns)),
         ("terminated", f"{terminated:,}"),
         ("truncated", f"{len(episodes) - terminated:,}"),
+        *([] if succeeded is None else [("success", _share(int(succeeded.sum()), len(succeeded)))]),
         ("states", "none" if episodes.states is None else _shape(episodes.states)),
     ]
 

@@ -1,20 +1,24 @@
 """`preferl data record`: make a data set of mixed quality in any gymnasium environment."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from preferl import evaluation, online
 from preferl.cli.console import ProgressLine, echo, print_table, require_done
 from preferl.cli.options import ReportTo, Trust, import_trusted
+from preferl.cli.parsing.parts import options_of, require_name
+from preferl.cli.parsing.rules import comma_separated
+from preferl.configs import from_json
 from preferl.online.configs import DatasetConfig
+from preferl.online.dataset_seeds import record_seeds
+from preferl.presets import load_preset, preset_names
 from preferl.reading import read_object, reading
 from preferl.reporting import PLACES_BY_DEFAULT
 from preferl.trust import typed
-
-starting_point = import_trusted
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,25 @@ class DataRecordConfig:
     minari: str | None = None
     report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
     resume: bool = False  # continue the interrupted recording in `out`.
+    # settings to start from: halfcheetah, hopper, walker-walk, button-press-topdown, sweep-into or
+    # handle-pull-side; the options given change them.
+    preset: str | None = None
+    # one recording for each, between commas, all joined; the default is the one of `seed`.
+    seeds: Annotated[tuple[int, ...], comma_separated(int, "N,N,...")] = ()
+    processes: int | None = None  # recordings at a time; by default one for each processor core.
     # module of yours that registers an algorithm or the environment; may be given several times.
     trust: Trust = ()
+
+
+def data_record_start(arguments: Sequence[str]) -> DataRecordConfig | None:
+    """The config that `--preset` names, for the other options to change."""
+    import_trusted(arguments)
+    preset = next(reversed(options_of(arguments, "--preset")), None)
+    if preset is None:
+        return None
+    require_name(preset, preset_names("data"), "preset")
+    settings = from_json(DatasetConfig, load_preset(preset, "data"))
+    return DataRecordConfig(settings, preset=preset)
 
 
 def data_record(config: DataRecordConfig) -> None:
@@ -37,32 +58,33 @@ def data_record(config: DataRecordConfig) -> None:
     typed(*config.run.modules, trust=config.trust)
     online.use_threads(1)
     line = ProgressLine()
+    how: dict[str, Any] = {"minari": config.minari, "report_to": config.report_to}
+    how |= {"resume": config.resume, "on_progress": line}
     with line.running():
-        result = online.record_dataset(
-            config.run,
-            config.out,
-            policy=_offline_policy(config.run),
-            minari=config.minari,
-            report_to=config.report_to,
-            resume=config.resume,
-            on_progress=line,
-        )
+        if config.seeds:
+            how |= {"seeds": config.seeds, "processes": config.processes}
+            result = record_seeds(config.run, config.out, **how)
+        else:
+            policy = _offline_policy(config.run)
+            result = online.record_dataset(config.run, config.out, policy=policy, **how)
     require_done(result, config.out)
     rows = [
         (
-            tier["name"],
+            f"{tier['name']}, seed {tier['seed']}" if "seed" in tier else tier["name"],
             f"{tier['episodes']:,}",
             f"{tier['steps']:,}",
             f"{tier['return']['mean']:,.1f} ± {tier['return']['std']:,.1f}",
             f"{tier['return']['min']:,.1f}",
             f"{tier['return']['max']:,.1f}",
+            "–" if tier["success"] is None else f"{tier['success']:.0%}",
         )
         for tier in result["tiers"]
     ]
-    heads = ("tier", "episodes", "steps", "return", "lowest", "highest")
+    heads = ("tier", "episodes", "steps", "return", "lowest", "highest", "success")
     print_table(f"Recorded in {result['env']}", rows, heads)
     also = f" · Minari: {result['minari']}" if result["minari"] else ""
     echo(f"Episodes: {config.out / 'episodes'}{also} ({result['seconds']:.0f} s).")
+    echo(f"Whoever has the id {result['id']} has the same data.")
 
 
 def _offline_policy(config: DatasetConfig) -> "evaluation.Policy | None":

@@ -26,6 +26,9 @@ from preferl.shapes import (
 STEPS: Final = ("observations", "actions", "rewards", "states")
 """Columns that both `Episodes` and `Segments` have of each step."""
 
+OUTCOMES: Final = ("terminated", "success")
+"""Columns of each step that `Episodes` alone have."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,8 @@ class Episodes:
             `next_observations` needs no second copy.
         lengths: `[K]` steps of each episode, at least 1.
         states: `[T, *state]` from which a simulator renders a step (qpos and qvel), or None.
+        success: `[T]` whether the environment reported success with a step, or None where it
+            reports none.
 
     Raises:
         DataError: shapes that do not agree, NaN or infinite numbers, a termination inside an
@@ -59,6 +64,7 @@ class Episodes:
     final_observations: Observations
     lengths: IntArray
     states: Array | None = None
+    success: BoolArray | None = None
 
     def __post_init__(self) -> None:
         lengths = np.asarray(self.lengths)
@@ -76,10 +82,12 @@ class Episodes:
             for array in [] if column is None else leaves(column):
                 what, got = f"Episodes.{name}", f"{len(array)} rows"
                 check(len(array) == rows, what, f"{rows} rows, {why}", got)
-                if name not in ("terminated", "states"):
+                if name not in (*OUTCOMES, "states"):
                     require_finite(what, array)
-        what, kind = "Episodes.terminated", self.terminated.dtype
-        check(kind.kind == "b", what, "booleans", kind)
+        for name in OUTCOMES:
+            kind = "b" if columns[name] is None else columns[name].dtype.kind
+            check(kind == "b", f"Episodes.{name}", "booleans", kind)
+        what = "Episodes.terminated"
         inside = np.asarray(self.terminated).copy()
         inside[self.ends - 1] = False
         expected = "true only at the last step of an episode"
@@ -116,6 +124,13 @@ class Episodes:
         return np.asarray(np.add.reduceat(np.asarray(self.rewards, np.float64), self.starts))
 
     @property
+    def succeeded(self) -> BoolArray | None:
+        """`[K]` whether each episode had a success at any step; None where none is reported."""
+        if self.success is None:
+            return None
+        return np.asarray(np.logical_or.reduceat(self.success, self.starts))
+
+    @property
     def truncated(self) -> BoolArray:
         """`[T]` true at the last step of an episode that did not terminate."""
         last = np.zeros(self.steps, bool)
@@ -149,7 +164,7 @@ class Episodes:
         offset = np.repeat(self.starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
         rows = np.arange(int(lengths.sum())) + offset
         final = take(self.final_observations, numbers)
-        steps = take_columns(self, rows, (*STEPS, "terminated"))
+        steps = take_columns(self, rows, (*STEPS, *OUTCOMES))
         return replace(self, **steps, final_observations=final, lengths=lengths)
 
 

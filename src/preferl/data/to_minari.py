@@ -99,7 +99,8 @@ def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
             rewards=one.rewards,
             terminations=one.terminated,
             truncations=one.truncated,
-            infos=_infos(one.states, env),
+            infos=_infos(one.states, env)
+            | ({} if one.success is None else {"success": one.success}),
         )
 
 

@@ -23,7 +23,12 @@ from preferl.evaluation.rollout import rollout, task_env
 from preferl.online.algorithms import make_environments
 from preferl.online.checkpoints.policy_folder import load_policy, read_vecnormalize, spaces_alone
 from preferl.online.wrappers.feedback_controls import stack_states
-from preferl.online.wrappers.feedback_env import RecordsStates, outcomes, present_infos
+from preferl.online.wrappers.feedback_env import (
+    RecordsStates,
+    outcomes,
+    present_infos,
+    successes,
+)
 from preferl.online.wrappers.recording import Recording
 from preferl.reading import parse_json, reading
 
@@ -98,7 +103,7 @@ def act(
         infos, over = list(step.infos), np.flatnonzero(step.dones & acting)
         seen = stack_states(present_infos(venv, step.dones, infos)) if states else None
         recording.act(step.actions)
-        recording.advance(step.following, step.rewards, states=seen)
+        recording.advance(step.following, step.rewards, states=seen, success=successes(infos))
         if not len(over):
             continue
         recording.end(over, *outcomes([infos[v] for v in over]))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Literal, cast, final, get_args
+from typing import Final, Literal, cast, final, get_args
 
 from preferl.configs import takes_old_names
 from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
@@ -241,6 +241,9 @@ Tier = Literal["random", "medium", "expert", "replay"]
 """A quality of behaviour: uniformly random actions, the policy a third of the way to the best, the
 best one, and the episodes in which it was trained."""
 
+ALL: Final = 2**62
+"""Of a tier: all that there is."""
+
 Unit = Literal["episodes", "steps"]
 
 
@@ -256,7 +259,8 @@ class DatasetConfig(EnvConfig):
 
     Attributes:
         mix: how much of each tier, such as `random:200,medium:200,expert:200,replay:100`; they
-            are recorded, and lie in the data set, in this order.
+            are recorded, and lie in the data set, in this order. `replay:all` takes all episodes
+            of training.
         unit: what the mix counts. With `"steps"` a tier has at least as many, since episodes are
             always whole.
         train_steps: environment steps of training, at most.
@@ -327,11 +331,12 @@ class DatasetConfig(EnvConfig):
         found: dict[Tier, int] = {}
         for part in [word.strip() for word in self.mix.split(",") if word.strip()] or [self.mix]:
             name, _, amount = part.partition(":")
-            right = name in get_args(Tier) and name not in found and amount.isdecimal()
+            whole = (name, amount) == ("replay", "all")
+            right = name in get_args(Tier) and name not in found and (amount.isdecimal() or whole)
             expected = f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once"
             fix = "For example random:200,medium:200,expert:200."
             ConfigError.check(right, "mix", expected, repr(part), fix)
-            found[cast("Tier", name)] = int(amount)
+            found[cast("Tier", name)] = ALL if whole else int(amount)
         return found
 
     def require_no_training(self) -> None:

@@ -20,7 +20,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 
-from preferl.data.arrays import load_episodes, save_episodes
+from preferl.data.arrays import content_id, load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_new_minari, save_minari
 from preferl.envs.checks import require_usable
@@ -35,14 +35,14 @@ from preferl.online.acting import act, has_states, load_actor, task_environments
 from preferl.online.algorithms import build_algorithm, suited_algorithm
 from preferl.online.checkpoints.policy_folder import load_policy, save_policy
 from preferl.online.checkpoints.run_checkpoint import resume_run, save_run
-from preferl.online.configs import AlgorithmConfig, DatasetConfig, SACConfig, Tier
+from preferl.online.configs import ALL, AlgorithmConfig, DatasetConfig, SACConfig, Tier
 from preferl.online.diagnostics import SinkWriter
 from preferl.online.rollouts import learn_within, least_steps
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.reading import read_object, reading
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable, versions
-from preferl.shapes import IntArray
+from preferl.shapes import IntArray, leaves
 from preferl.training.checkpoint_folder import has_run, require_own
 
 OnProgress = Callable[[str, int, int], None]
@@ -110,6 +110,13 @@ def record_dataset(
             return recording.run(folder, minari)
         except KeyboardInterrupt:
             return {"interrupted": True, "stage": recording.doing}
+
+
+def data_id(episodes: Episodes) -> str:
+    """A name for recorded steps by their content: who has the same name has the same data."""
+    seen = (*leaves(episodes.observations), *leaves(episodes.final_observations))
+    steps = (episodes.actions, episodes.rewards, episodes.terminated, episodes.lengths)
+    return content_id(*map(np.asarray, (*seen, *steps)))
 
 
 def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> Episodes:
@@ -208,7 +215,9 @@ class _Recording:
         about = {"env": config.env_name, "seed": config.seed, "references": references}
         about["tiers"] = self._about(tiers)
         self._report("writing", 0, 1)
-        episodes, beside = join(list(tiers.values())), about | {"versions": versions()}
+        episodes = join(list(tiers.values()))
+        about["id"] = data_id(episodes)
+        beside = about | {"versions": versions()}
         save_episodes(folder.path("episodes"), episodes, about=beside)
         if minari is not None:
             algorithm = None if config.policy else type(self._algorithm).__name__
@@ -342,6 +351,8 @@ class _Recording:
             expected = "episodes that ended while training"
             fix = "Train for longer than an episode, or leave replay out of the mix."
             raise ConfigError.mismatch("replay", expected=expected, got="none", fix=fix)
+        if amount == ALL:
+            return known
         found = spread(known, count=amount if unit == "episodes" else None, steps=amount)
         if (len(found) if unit == "episodes" else found.steps) < amount:
             warnings.warn(
@@ -376,6 +387,9 @@ class _Recording:
                     word: round(float(getattr(episodes.returns, word)()), 3)
                     for word in ("mean", "std", "min", "max")
                 },
+                "success": None
+                if episodes.succeeded is None
+                else round(float(episodes.succeeded.mean()), 4),
             }
             for first, (name, episodes) in zip(firsts, tiers.items(), strict=False)
         ]

@@ -1,28 +1,31 @@
-"""Settings of online runs, per environment, as data.
+"""Settings of online runs and of recordings of data sets, per environment, as data.
 
 A preset that names another one under `from` has its settings, but for those that it names itself.
 """
 
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from preferl.errors import require_one_of
 
+Kind = Literal["online", "data"]
+"""Of a preset: for an online run, or for recording a data set."""
 
-def preset_names() -> tuple[str, ...]:
-    """Names of all presets.
+
+def preset_names(kind: Kind = "online") -> tuple[str, ...]:
+    """Names of all presets of a kind.
 
     >>> {"moving_dot", "pendulum"} <= set(preset_names())
     True
     """
-    names = (file.name for file in files(__name__).iterdir())
+    names = (file.name for file in _folder(kind).iterdir())
     return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
 
 
-def load_preset(name: str) -> dict[str, Any]:
+def load_preset(name: str, kind: Kind = "online") -> dict[str, Any]:
     """A preset as the fields of a config, for `preferl.configs.from_json`.
 
     Raises:
@@ -31,11 +34,15 @@ def load_preset(name: str) -> dict[str, Any]:
     >>> load_preset("pendulum")["env"]
     'Pendulum-v1'
     """
-    require_one_of("preset", name, preset_names())
-    text = (files(__name__) / f"{name}.yaml").read_text(encoding="utf-8")
+    require_one_of("preset", name, preset_names(kind))
+    text = (_folder(kind) / f"{name}.yaml").read_text(encoding="utf-8")
     settings: dict[str, Any] = yaml.safe_load(text)
     base = settings.pop("from", None)
-    return settings if base is None else with_changes(load_preset(base), settings)
+    return settings if base is None else with_changes(load_preset(base, kind), settings)
+
+
+def _folder(kind: Kind) -> Any:
+    return files(__name__) if kind == "online" else files(__name__) / kind
 
 
 def with_changes(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

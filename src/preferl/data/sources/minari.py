@@ -92,7 +92,8 @@ def _episode(data: Any, name: str) -> Episodes:
     check(len(actions) == steps, f"{name}, actions", f"{steps} rows", f"{len(actions)} rows")
     terminated = np.asarray(data.terminations, bool)
     columns = observations, actions, np.asarray(data.rewards)
-    return one_episode(*columns, steps, terminated=terminated, states=states)
+    success = _success(data.infos or {}, steps)
+    return one_episode(*columns, steps, terminated=terminated, states=states, success=success)
 
 
 def _observations(nested: Any, name: str, steps: int) -> Observations:
@@ -123,6 +124,13 @@ def _numbers(value: Any, name: str) -> Array:
     array = np.asarray(value)
     require_numbers(name, array, expected)
     return array
+
+
+def _success(infos: Mapping[str, Any], steps: int) -> Array | None:
+    """`[T]` whether the environment reported success with each step, or None."""
+    found = np.asarray(infos.get("success", ()))
+    whole = found.ndim == 1 and len(found) >= steps and found.dtype.kind in "biuf"
+    return found[len(found) - steps :].astype(bool) if whole and steps else None
 
 
 def _states(infos: Mapping[str, Any], steps: int) -> Array | None:

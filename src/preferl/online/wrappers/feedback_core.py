@@ -201,6 +201,7 @@ class FeedbackCore:
         truncated: BoolArray,
         *,
         states: Array | None = None,
+        success: BoolArray | None = None,
     ) -> FloatArray:
         """Record what came of the actions; give their rewards, a new array `[V]` float32.
 
@@ -212,7 +213,7 @@ class FeedbackCore:
         given[self.recording.idle] = 0.0
         self.returns += given
         seen = self._seen(observations)
-        self.recording.advance(seen, rewards, states=states)
+        self.recording.advance(seen, rewards, states=states, success=success)
         ended = ((terminated | truncated) & ~self.recording.idle).nonzero()[0]
         if len(ended):
             self.recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))

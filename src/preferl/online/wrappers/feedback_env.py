@@ -1,6 +1,6 @@
 """Vector environments of stable-baselines3 whose rewards are learned from answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, SupportsFloat, final
 
 import gymnasium
@@ -127,7 +127,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             terminated[ended], final = outcomes([infos[i] for i in ended])
             seen = with_rows(observations, ended, final)
         version, states = self.core.active_version, self._states(infos)
-        given = self.core.outcome(seen, rewards, terminated, dones & ~terminated, states=states)
+        also = {"states": states, "success": successes(infos)}
+        given = self.core.outcome(seen, rewards, terminated, dones & ~terminated, **also)
         self._complete_infos(infos, rewards.tolist(), version, ended)
         if len(ended):
             if deferred := self.core.computer.steps_deferred:
@@ -236,6 +237,13 @@ def present_infos(
 ) -> list[dict[str, Any]]:
     """`[V]` infos that belong to the observations after a step: of resets where episodes ended."""
     return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
+
+
+def successes(infos: Sequence[Mapping[str, Any]]) -> BoolArray | None:
+    """`[V]` whether infos report success; None where they have no such key."""
+    if not any("success" in info for info in infos):
+        return None
+    return np.array([bool(np.any(info.get("success", False))) for info in infos])
 
 
 def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:

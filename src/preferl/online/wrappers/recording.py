@@ -32,8 +32,8 @@ def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
     return np.zeros((*axes, *(space.shape or ())), space.dtype)
 
 
-STEPS: Final = ("observations", "actions", "rewards", "states")
-"""The arrays that `Episodes` are made of; states only where they are recorded."""
+STEPS: Final = ("observations", "actions", "rewards", "states", "success")
+"""The arrays that `Episodes` are made of; the last two only where there are such."""
 
 
 class _Closed(NamedTuple):
@@ -80,7 +80,7 @@ class Recording:
         axes = (max(capacity, 2), environments)
         # The observation before a step is written as soon as it is known, so that row `_row`
         # always holds the present one and no copy of it is needed. Other numbers are vector steps.
-        self._arrays: dict[str, Any] = {  # states join with the first of them
+        self._arrays: dict[str, Any] = {  # states and success join with the first of them
             "observations": zeros_of(observation_space, axes),
             "actions": np.asarray(zeros_of(action_space, axes)),
             "rewards": np.zeros(axes, np.float32),
@@ -143,10 +143,17 @@ class Recording:
         np.logical_not(self.idle, out=self._arrays["real"][self._row])
 
     def advance(
-        self, observations: Any, rewards: FloatArray, *, states: Array | None = None
+        self,
+        observations: Any,
+        rewards: FloatArray,
+        *,
+        states: Array | None = None,
+        success: BoolArray | None = None,
     ) -> None:
-        """Write a step's outcome: next observations `[V, *obs]` and true rewards `[V]`."""
+        """Write a step's outcome: next observations `[V, *obs]`, true rewards and success `[V]`."""
         self._arrays["rewards"][self._row] = rewards
+        if success is not None:
+            self._column("success", success)[self._row] = success
         if self._row + 1 == self.capacity:
             self._drop()
         if self._row + 1 == self.capacity:
@@ -272,7 +279,7 @@ class Recording:
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.
         time = np.arange(self._row + 1)[:, None]
-        steps = {name: snapshot[name] for name in STEPS if snapshot[name] is not None}
+        steps = {name: snapshot[name] for name in STEPS if snapshot.get(name) is not None}
         kinds = [
             {n: map_observations(lambda a: (a.shape[1:], a.dtype), of[n]) for n in steps if n in of}
             for of in (self._arrays, steps)
@@ -296,10 +303,15 @@ class Recording:
 
         map_observations(write, self._arrays["observations"], observations)
         if states is not None:
-            if "states" not in self._arrays:
-                shape = *self._arrays["rewards"].shape, *states.shape[1:]
-                self._arrays["states"] = np.zeros(shape, states.dtype)
-            write(self._arrays["states"], states)
+            write(self._column("states", states), states)
+
+    def _column(self, name: str, values: Array) -> Array:
+        """The array of a name, made with room for such values `[V, ...]` if it is not there."""
+        if name not in self._arrays:
+            shape = *self._arrays["rewards"].shape, *values.shape[1:]
+            self._arrays[name] = np.zeros(shape, values.dtype)
+        column: Array = self._arrays[name]
+        return column
 
     @property
     def _row(self) -> int:

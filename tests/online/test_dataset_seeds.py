@@ -1,0 +1,125 @@
+"""Data sets of several trainings: as if each had been recorded alone, and resumed."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from preferl.configs import from_json
+from preferl.data import load_episodes
+from preferl.data.arrays import load_arrays
+from preferl.errors import ConfigError, DataError, ResumeError
+from preferl.online import DatasetConfig, SACConfig, dataset_seeds, record_dataset
+from preferl.online.dataset import data_id
+from preferl.online.dataset_seeds import record_seeds
+from preferl.presets import load_preset, preset_names
+
+SMALL = DatasetConfig(
+    "Pendulum-v1",
+    mix="random:2,replay:all",
+    train_steps=800,
+    checkpoint_every=400,
+    judge_episodes=1,
+    algorithm=SACConfig(hidden=(8,), batch_size=8, learning_starts=50, train_freq=20),
+    environments=2,
+)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    out, told = tmp_path_factory.mktemp("data") / "both", []
+    result = record_seeds(
+        SMALL, out, [3, 5], report_to=(), on_progress=lambda *now: told.append(now)
+    )
+    return out, result, told
+
+
+def test_every_seed_is_recorded_as_it_would_be_alone(recorded, tmp_path):
+    out, result, told = recorded
+    episodes = load_episodes(out / "episodes")
+    assert [(t["name"], t["seed"], t["first"], t["episodes"]) for t in result["tiers"]] == [
+        ("random", 3, 0, 2),
+        ("replay", 3, 2, 4),
+        ("random", 5, 6, 2),
+        ("replay", 5, 8, 4),
+    ]
+    assert (len(episodes), episodes.steps) == (12, 2_400)
+    alone = record_dataset(
+        DatasetConfig(**vars(SMALL) | {"seed": 5}), tmp_path / "alone", report_to=()
+    )
+    own = load_episodes(tmp_path / "alone/episodes")
+    np.testing.assert_array_equal(episodes[6:].observations, own.observations)
+    assert alone["id"] == data_id(own) != result["id"] == data_id(episodes)
+    assert result["references"]["random"] != alone["references"]["random"]
+    assert load_arrays(out / "episodes")[1]["about"]["id"] == result["id"]
+    assert told[0] == ("recording seeds", 0, 2)
+    assert told[-1] == ("recording seeds", 2, 2)
+
+
+def test_what_is_finished_is_not_resumed(recorded):
+    with pytest.raises(ResumeError):
+        record_seeds(SMALL, recorded[0], [3, 5], resume=True)
+
+
+def test_a_recording_that_was_stopped_goes_on(recorded, tmp_path, monkeypatch):
+    def stopped(units, on_done, *, processes):
+        run_units(units[:1], on_done, processes=processes)
+        raise KeyboardInterrupt
+
+    run_units, out = dataset_seeds.run_units, tmp_path / "both"
+    monkeypatch.setattr(dataset_seeds, "run_units", stopped)
+    assert record_seeds(SMALL, out, [3, 5], report_to=())["interrupted"]
+    monkeypatch.setattr(dataset_seeds, "run_units", run_units)
+    result = record_seeds(SMALL, out, [3, 5], report_to=(), resume=True)
+    assert result["id"] == recorded[1]["id"]
+
+
+def test_a_recording_that_fails_says_why(tmp_path):
+    short = DatasetConfig(**vars(SMALL) | {"train_steps": 100})
+    with pytest.raises(DataError, match=r"(?s)recording of seed 3.*episodes that ended while"):
+        record_seeds(short, tmp_path / "data", [3], report_to=())
+    for seeds in ([], [1, 1]):
+        with pytest.raises(ConfigError, match="all different"):
+            record_seeds(SMALL, tmp_path / "other", seeds)
+    assert not (tmp_path / "other").exists()
+
+
+class Succeeds(gymnasium.Env):
+    """Reports success at the third of four steps, where the action is positive."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.step_number = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.step_number += 1
+        success = self.step_number == 3 and action[0] > 0
+        return np.zeros(1, np.float32), 0.0, False, self.step_number == 4, {"success": success}
+
+
+def test_success_is_kept_with_the_steps(tmp_path):
+    config = DatasetConfig(
+        Succeeds, mix="random:20,replay:all", train_steps=120, checkpoint_every=60
+    )
+    config = DatasetConfig(**vars(config) | {"algorithm": SMALL.algorithm, "judge_episodes": 1})
+    result = record_dataset(config, tmp_path, report_to=())
+    episodes = load_episodes(tmp_path / "episodes")
+    third = np.arange(episodes.steps) % 4 == 2
+    np.testing.assert_array_equal(episodes.success, third & (episodes.actions[:, 0] > 0))
+    for tier in result["tiers"]:
+        own = episodes[tier["first"] : tier["first"] + tier["episodes"]]
+        assert tier["success"] == pytest.approx(own.succeeded.mean(), abs=1e-4)
+    assert episodes[:3].succeeded.shape == (3,)
+    assert load_episodes(tmp_path / "episodes")[0].success.dtype == bool
+
+
+def test_presets_are_settings_of_recordings():
+    names = preset_names("data")
+    assert {"halfcheetah", "hopper", "walker-walk", "button-press-topdown"} < set(names)
+    for name in names:
+        config = from_json(DatasetConfig, load_preset(name, "data"))
+        assert (config.mix, config.train_steps) == ("replay:all", 100_000)
+    assert load_preset("sweep-into", "data")["env_kwargs"] == {"env_name": "sweep-into-v3"}
