@@ -14,7 +14,6 @@ from preferl.cli.parsing.parts import options_of, require_name
 from preferl.cli.parsing.rules import comma_separated
 from preferl.configs import from_json
 from preferl.online.configs import DatasetConfig
-from preferl.online.dataset_seeds import record_seeds
 from preferl.presets import load_preset, preset_names
 from preferl.reading import read_object, reading
 from preferl.reporting import PLACES_BY_DEFAULT
@@ -55,6 +54,8 @@ def data_record_start(arguments: Sequence[str]) -> DataRecordConfig | None:
 
 def data_record(config: DataRecordConfig) -> None:
     """Record, and print what each tier returns and where the data set is."""
+    from preferl.online.dataset_seeds import record_seeds  # loads torch
+
     typed(*config.run.modules, trust=config.trust)
     online.use_threads(1)
     line = ProgressLine()
