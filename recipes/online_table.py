@@ -13,11 +13,10 @@ After a kill, the same command goes on: agents from their last checkpoints.
 """
 
 import argparse
-import csv
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from result_tables import Row, iqm_interval, keep, read, run_table, write_svg
 from stable_baselines3.common.callbacks import BaseCallback
 
 from preferl.configs import from_json
@@ -34,7 +34,6 @@ from preferl.evaluation import evaluate_policy
 from preferl.evaluation.curve import Evaluation, Evaluator, often
 from preferl.evaluation.plots import Curve, learning_curves
 from preferl.evaluation.policies import RandomPolicy
-from preferl.files import writing
 from preferl.online import (
     OnlineConfig,
     SaveRunCallback,
@@ -50,7 +49,8 @@ from preferl.online.rollouts import learn_within
 from preferl.presets import load_preset, preset_names, with_changes
 from preferl.reporting import read_jsonl, series
 from preferl.runs import RunFolder
-from preferl.runs.executor import DONE, Unit, run_units
+from preferl.runs.executor import DONE, Unit
+from preferl.statistics import interquartile_mean
 from preferl.training import has_run
 
 RESULTS = Path(__file__).parent / "results"
@@ -75,33 +75,8 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
 NEARLY = 0.95
 """Of the steps of the longest agent: others stopped, and are not compared with it."""
 FIRST = ("learned", "true", "random", "random_answers", "negated")
-Row = dict[str, str]
 Add = Callable[[int, int, float], None]
 """Keeps an evaluation: answers, steps, mean return."""
-
-
-def read(path: Path) -> list[Row]:
-    """The rows of a CSV file; none without a file."""
-    if not path.is_file():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def keep(path: Path, rows: Iterable[Row], key: tuple[str, ...]) -> None:
-    """Add rows to a CSV file, whole or not at all, in place of those of the same key."""
-    known = {tuple(row[name] for name in key): row for row in [*read(path), *rows]}
-    if not known:
-        return
-    with writing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, next(iter(known.values())), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(known[one] for one in sorted(known, key=_ranked))
-
-
-def _ranked(values: tuple[str, ...]) -> list[str]:
-    """What brings texts into order by the alphabet, and numbers by their size."""
-    return [value.zfill(9) if value.isdigit() else value for value in values]
 
 
 def answers_before(run: Path, step: int) -> int:
@@ -294,22 +269,8 @@ def share(rows: list[Row]) -> None:
             print(f"  {name}: {means[name]:,.1f} ({counts[name]}), share {of_true:.3f}")
 
 
-def interval_of(values: np.ndarray) -> tuple[float, float]:
-    """95 % bootstrap interval of the interquartile mean; of a single value, twice that value."""
-    from scipy.stats import bootstrap, trim_mean
-
-    if len(values) == 1:
-        return values[0], values[0]
-    mean = partial(trim_mean, proportiontocut=0.25)
-    drawn = np.random.default_rng(0)
-    found = bootstrap((values,), mean, n_resamples=2_000, method="percentile", random_state=drawn)
-    return found.confidence_interval
-
-
 def draw(rows: list[Row], folder: Path) -> None:
     """A picture of each task: interquartile means over seeds, with their bootstrap intervals."""
-    from scipy.stats import trim_mean
-
     for task in tasks_of(rows):
         found = curves_of(rows, task)
         acted = [mean for each in found.pop("random", {}).values() for mean in each]
@@ -319,19 +280,13 @@ def draw(rows: list[Row], folder: Path) -> None:
             seeds = max(map(len, by_step.values()))
             steps = sorted(step for step, each in by_step.items() if len(each) == seeds)
             values = np.array([by_step[step] for step in steps])  # [n, S]
-            band = np.array([interval_of(each) for each in values]).T
+            band = np.array([iqm_interval(each) for each in values]).T
             label = f"{condition} ({seeds})"
-            curves.append(Curve(label, np.array(steps), trim_mean(values, 0.25, axis=1), band))
+            curves.append(Curve(label, np.array(steps), interquartile_mean(values), band))
         if curves:
-            write(folder / f"online-table-{task}.svg", learning_curves(curves, references=random))
-
-
-def write(path: Path, svg: str) -> None:
-    """Write a chart as a file of its own, on white paper."""
-    head, _, rest = svg.partition(">")
-    paper = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    path.write_text(f"{head}>{paper}{rest}\n", "utf-8")
-    print(path)
+            write_svg(
+                folder / f"online-table-{task}.svg", learning_curves(curves, references=random)
+            )
 
 
 def parsed() -> argparse.Namespace:
@@ -354,23 +309,7 @@ def parsed() -> argparse.Namespace:
 
 def table(options: argparse.Namespace) -> int:
     """Run all that is not done; 1 if something failed."""
-    units = units_of(options)
-
-    def done(unit: Unit, _: object) -> None:
-        collect([unit], options.out)
-        print(f"done: {unit.name}", flush=True)
-
-    collect(units, options.out)
-    try:
-        failed = run_units(units, done, processes=options.processes)
-    except KeyboardInterrupt:
-        print("Interrupted: the same command goes on.", file=sys.stderr)
-        return 130
-    finally:
-        collect(units, options.out)
-    for name, why in failed.items():
-        print(f"FAILED: {name}\n{why}", file=sys.stderr)
-    return int(bool(failed))
+    return run_table(units_of(options), partial(collect, out=options.out), options.processes)
 
 
 def main() -> int:

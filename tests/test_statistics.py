@@ -6,6 +6,7 @@ from scipy import stats
 
 from preferl.statistics import (
     bootstrap_interval,
+    interquartile_mean,
     mean_interval,
     pearson,
     sign_test,
@@ -85,3 +86,19 @@ def test_intervals_of_means_like_scipy(count: int, rng: np.random.Generator) -> 
 
 def test_a_single_run_shows_no_spread() -> None:
     assert mean_interval(np.array([3.0])) is None
+
+
+def test_the_interquartile_mean_is_scipy_s_trimmed_one(rng: np.random.Generator) -> None:
+    for count in range(1, 12):
+        values = rng.normal(size=(3, count))
+        expected = stats.trim_mean(values, 0.25, axis=-1)
+        np.testing.assert_allclose(interquartile_mean(values), expected)
+
+
+def test_an_interval_of_the_interquartile_mean_ignores_a_run_that_failed(
+    rng: np.random.Generator,
+) -> None:
+    values = np.append(rng.normal(size=40), -1e6)
+    low, high = bootstrap_interval(values, rng, statistic=interquartile_mean)
+    assert -1 < low < interquartile_mean(values) < high < 1
+    assert bootstrap_interval(values, rng)[0] < -1e4

@@ -1,6 +1,7 @@
 """Intervals and correlations, in numpy alone."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -54,18 +55,39 @@ def sign_test(successes: int, trials: int) -> float:
     return min(1.0, 2 * tail)
 
 
+def interquartile_mean(values: FloatArray) -> FloatArray:
+    """Mean over the last axis without the lowest and the highest quarter, rounded down.
+
+    A run that failed moves it less than the mean, and it needs fewer runs than the median (Agarwal
+    et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice").
+
+    >>> float(interquartile_mean(np.array([9.0, 1.0, 2.0, 3.0, -90.0])))
+    2.0
+    """
+    ordered = np.sort(np.asarray(values, np.float64), axis=-1)
+    cut = ordered.shape[-1] // 4
+    return np.asarray(ordered[..., cut : ordered.shape[-1] - cut].mean(-1))
+
+
 def bootstrap_interval(
-    values: FloatArray, rng: np.random.Generator, *, resamples: int = 2000
+    values: FloatArray,
+    rng: np.random.Generator,
+    *,
+    resamples: int = 2000,
+    statistic: Callable[[FloatArray], FloatArray] | None = None,
 ) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean (Efron 1979), which need not be normal.
+    """95 % percentile bootstrap interval (Efron 1979), which need not be normal.
 
     Args:
         values: `[K]`, at least one. A single one shows no spread: both ends are it.
         rng: where the resamples come from.
         resamples: enough that the ends are steady to a few hundredths of a deviation.
+        statistic: over the last axis of `[resamples, K]`; the mean by default.
     """
     rows = rng.integers(len(values), size=(resamples, len(values)))
-    low, high = np.quantile(np.asarray(values, np.float64)[rows].mean(1), [0.025, 0.975])
+    drawn = np.asarray(values, np.float64)[rows]
+    found = drawn.mean(-1) if statistic is None else statistic(drawn)
+    low, high = np.quantile(found, [0.025, 0.975])
     return float(low), float(high)
 
 

@@ -1,0 +1,321 @@
+"""Offline learning on replay buffers: learned rewards beside controls, and other ways to learn.
+
+One row of `results/offline_table.csv` for each agent: the mean success of its last policy on
+Meta-World, its mean return elsewhere, over 50 episodes. Scripted teachers without errors answer
+queries about segments of 25 steps; each seed has answers, a reward and agents of its own. The
+number of updates, 25,000 of each agent, was fixed before the first run.
+
+The data are recorded here by presets of `preferl data record`, each from three seeds; those of
+button-press-topdown are read from `PREFERL_SHARED` where they are (the simulator is installed
+beside the rest: pip install --no-deps metaworld==3.1.1 && pip install scipy). After a kill, the
+same command goes on.
+
+    python recipes/offline_table.py --data button-press-topdown --seeds 0 1 2 3 4
+    python recipes/offline_table.py --groups pt ranked cpl ipl --answers 1000
+    python recipes/offline_table.py --groups rewards --answers 500 100
+    python recipes/offline_table.py --summary    # shares, and paired differences from the controls
+    python recipes/offline_table.py --draw       # a picture for each data set
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from result_tables import Row, iqm_interval, keep, read, run_table, write_svg
+
+from preferl.configs import from_json
+from preferl.data import Episodes, load_episodes, save_comparisons, save_episodes
+from preferl.data.episodes import join
+from preferl.envs.config import EnvConfig
+from preferl.envs.factory import env_factory
+from preferl.errors import ConfigError
+from preferl.evaluation import evaluate_policy
+from preferl.evaluation.plots import condition_scores
+from preferl.evaluation.policies import RandomPolicy
+from preferl.feedback import ScriptedTeacher
+from preferl.feedback.instant import sample_comparisons
+from preferl.feedback.ranked_lists import sample_ranked
+from preferl.offline import CPLConfig, IPLConfig, IQLConfig, OfflineConfig, run_offline
+from preferl.online import DatasetConfig
+from preferl.online.dataset_seeds import record_seeds
+from preferl.presets import load_preset
+from preferl.runs.executor import DONE, Unit
+from preferl.statistics import interquartile_mean, mean_interval
+
+SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data"
+RESULTS = Path(__file__).parent / "results"
+PICTURES = Path(__file__).parents[1] / "docs/images"
+COLUMNS = ("data", "condition", "seed", "answers", "score")
+KEY = COLUMNS[:-1]
+LENGTH, STEPS, EPISODES, SEEDS = 25, 25_000, 50, (0, 1, 2)
+FIRST_EPISODE = 10_000
+"""Seed of the random policy's evaluation, as of the others."""
+FAST: dict[str, Any] = {"precision": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Conditions that one run gives, and what differs in its settings."""
+
+    rows: Mapping[str, str] = field(default_factory=lambda: {"learned": "learned"})
+    """Conditions of the run to those of the table."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    teacher: ScriptedTeacher = field(default_factory=ScriptedTeacher.oracle)
+    lists: bool = False
+
+
+CONTROLS = ("true", "zero", "random", "negated", "cloning")
+GROUPS = {
+    "rewards": Group({name: name for name in ("learned", *CONTROLS)}, {"controls": True}),
+    "learned": Group(),
+    "pt": Group({"learned": "pt"}, {"model": "pt", "budget": 2_000}),
+    "ranked": Group({"learned": "ranked"}, {"implied": True}, lists=True),
+    "cpl": Group({"answers": "cpl"}, {"policy": "cpl", "cpl": CPLConfig(**FAST)}),
+    "ipl": Group({"answers": "ipl"}, {"policy": "ipl", "ipl": IPLConfig(**FAST)}),
+    "wrong_10": Group({"learned": "wrong_10"}, teacher=ScriptedTeacher.mistake(0.1)),
+    "wrong_30": Group({"learned": "wrong_30"}, teacher=ScriptedTeacher.mistake(0.3)),
+    "random_policy": Group({}),
+}
+
+
+def environment(name: str) -> dict[str, Any]:
+    """How the environment of a data set is made."""
+    names = ("env", "env_kwargs", "wrappers", "max_episode_steps")
+    preset = load_preset(name, "data")
+    return {key: preset[key] for key in names if key in preset}
+
+
+def shared_episodes(folder: Path) -> Episodes:
+    """Replay buffers as they lie in the shared folder."""
+    parts = []
+    for file in sorted(folder.glob("*.npz")):
+        with np.load(file) as arrays:
+            final = arrays["final_observations"]
+            parts.append(
+                Episodes(
+                    arrays["observations"],
+                    arrays["actions"],
+                    arrays["rewards"],
+                    np.zeros(len(arrays["rewards"]), bool),
+                    final,
+                    np.full(len(final), len(arrays["rewards"]) // len(final)),
+                    success=arrays["success"],
+                )
+            )
+    return join(parts)
+
+
+def prepare(name: str, folder: Path, options: argparse.Namespace) -> Path:
+    """The folder of a data set's episodes, made if it is not there."""
+    episodes, shared = folder / name / "episodes", SHARED / f"metaworld-{name}"
+    if episodes.is_dir():
+        return episodes
+    if any(shared.glob("*seed*.npz")):
+        save_episodes(episodes, shared_episodes(shared))
+        return episodes
+    print(f"recording {name}, which takes an hour or more", flush=True)
+    config = from_json(DatasetConfig, load_preset(name, "data"))
+    started = (folder / name / "config.json").is_file()
+    how: dict[str, Any] = {"resume": started, "processes": options.processes, "report_to": ()}
+    if record_seeds(config, folder / name, SEEDS, **how)["interrupted"]:
+        raise KeyboardInterrupt
+    return episodes
+
+
+def work(settings: Mapping[str, Any], folder: Path) -> None:
+    """One seed of a group, the work of a unit; its rows lie in `rows.csv` in its folder."""
+    name, seed, began = settings["data"], settings["seed"], time.perf_counter()
+    group, count = GROUPS[settings["group"]], settings["answers"]
+    if settings["group"] == "random_policy":
+        make = env_factory(EnvConfig(**environment(name)))
+        with make() as env:
+            policy = RandomPolicy(env.action_space, seed)
+        report = evaluate_policy(policy, make, episodes=settings["episodes"], seed=FIRST_EPISODE)
+        rate = report.success_rate
+        scores = {"random_policy": report.mean if rate is None else rate}
+    else:
+        episodes, answers = load_episodes(Path(settings["episodes_at"])), folder / "answers"
+        if not answers.is_dir():
+            rng = np.random.default_rng([seed, count])
+            drawn = episodes, count, LENGTH, group.teacher, rng
+            lists = max(4, count // 100)
+            found = (
+                sample_ranked(*drawn, lists=lists) if group.lists else sample_comparisons(*drawn)
+            )
+            save_comparisons(answers, found)
+        usual = {"controls": False, "iql": IQLConfig(**FAST)} | environment(name)
+        config = OfflineConfig(
+            demonstrations=settings["episodes_at"],
+            comparisons=answers,
+            steps=settings["steps"],
+            episodes=settings["episodes"],
+            eval_every=0,
+            **usual | group.run,
+        )
+        run = folder / "run"
+        how: dict[str, Any] = {"processes": 1, "report_to": ("jsonl",), "seeds": (seed,)}
+        result = run_offline(config, run, resume=(run / "config.json").is_file(), **how)
+        if result["interrupted"]:
+            raise KeyboardInterrupt
+        scores = {}
+        for own, condition in group.rows.items():
+            of = result["arms"][own]
+            rate = of["success_rate"]
+            scores[condition] = (of["return"] if rate is None else rate)["mean"]
+    minutes = f"{(time.perf_counter() - began) / 60:.2f}"
+    rows = [
+        {"data": name, "condition": condition, "seed": str(seed), "answers": str(count)}
+        | {"score": f"{score:.4f}", "minutes": minutes}
+        for condition, score in scores.items()
+    ]
+    keep(folder / "rows.csv", rows, KEY)
+    print(rows, flush=True)
+
+
+def units_of(options: argparse.Namespace) -> list[Unit]:
+    """All that is asked for, a unit for each seed."""
+    units = []
+    for name in options.data:
+        at = prepare(name, options.runs / "data", options)
+        for group in options.groups:
+            expected = f"one of {', '.join(GROUPS)}"
+            ConfigError.check(group in GROUPS, "group", expected, group)
+            for count in [0] if group == "random_policy" else options.answers:
+                for seed in options.seeds:
+                    about = {"data": name, "group": group, "seed": seed, "answers": count}
+                    about |= {"steps": options.steps, "episodes": options.episodes}
+                    about |= {"episodes_at": str(at.resolve())}
+                    folder = options.runs / name / group / str(count) / str(seed)
+                    title = f"{name}, {group}, {count} answers, seed {seed}"
+                    place = f"{Path(__file__).stem}:{work.__name__}"
+                    units.append(Unit(title, place, about, folder))
+    return units
+
+
+def collect(units: list[Unit], out: Path) -> None:
+    """Bring rows of units into the table, and what each took into that of costs."""
+    for unit in units:
+        rows = read(unit.folder / "rows.csv")
+        keep(out, ({name: row[name] for name in COLUMNS} for row in rows), KEY)
+        if rows and (unit.folder / DONE).is_file():
+            about = unit.settings
+            cost = {"data": about["data"], "condition": about["group"]}
+            cost |= {"seed": str(about["seed"]), "answers": str(about["answers"])}
+            of = cost | {"minutes": rows[0]["minutes"]}
+            keep(out.with_name(f"{out.stem}_costs.csv"), [of], KEY)
+
+
+def scores_of(rows: list[Row], data: str) -> dict[tuple[str, int], dict[int, float]]:
+    """By condition and number of answers: the score of each seed."""
+    found: dict[tuple[str, int], dict[int, float]] = {}
+    for row in rows:
+        if row["data"] == data:
+            key = row["condition"], int(row["answers"])
+            found.setdefault(key, {})[int(row["seed"])] = float(row["score"])
+    return found
+
+
+def summary(rows: list[Row]) -> None:
+    """Print means, interquartile means, shares, and paired differences over seeds."""
+    for data in dict.fromkeys(row["data"] for row in rows):
+        scores = scores_of(rows, data)
+        print(data)
+        acted = [
+            value
+            for (name, _), of in scores.items()
+            if name == "random_policy"
+            for value in of.values()
+        ]
+        for (name, count), of in scores.items():
+            values = np.array([*of.values()])
+            low, high = iqm_interval(values)
+            line = f"  {name}, {count:,} answers: mean {values.mean():,.3f} of {len(values)}, "
+            line += (
+                f"interquartile mean {interquartile_mean(values):,.3f} ({low:,.3f} to {high:,.3f})"
+            )
+            true = scores.get(("true", count)) or scores.get(("true", 1000))
+            if acted and true and name not in (*CONTROLS, "random_policy"):
+                ceiling, floor = np.mean([*true.values()]), np.mean(acted)
+                line += f", share {(values.mean() - floor) / (ceiling - floor):.3f}"
+            print(line)
+        for (name, count), of in scores.items():
+            for control in CONTROLS if name == "learned" else ():
+                other = scores.get((control, count), {})
+                both = sorted(of.keys() & other.keys())
+                if not both:
+                    continue
+                pairs = np.array([of[seed] - other[seed] for seed in both])
+                interval = mean_interval(pairs)
+                ends = "" if interval is None else f" ({interval[0]:,.3f} to {interval[1]:,.3f})"
+                print(f"  learned − {control}, {count:,} answers: {pairs.mean():,.3f}{ends}")
+
+
+def draw(rows: list[Row], folder: Path) -> None:
+    """A picture for each data set: the score of each seed, by condition."""
+    for data in dict.fromkeys(row["data"] for row in rows):
+        shown = {
+            f"{name}, {count:,} answers" if count else name: np.array([*of.values()])
+            for (name, count), of in scores_of(rows, data).items()
+        }
+        first = next((name for name in shown if name.startswith("learned")), next(iter(shown)))
+        unit = "success" if max(map(np.max, shown.values())) <= 1 else "return"
+        chart = condition_scores(shown, emphasis=first, x_label=unit)
+        write_svg(folder / f"offline-table-{data}.svg", chart)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", default=["button-press-topdown"])
+    groups = ", ".join(GROUPS)
+    parser.add_argument("--groups", nargs="+", default=["rewards", "random_policy"], help=groups)
+    parser.add_argument("--answers", type=int, nargs="+", default=[1_000])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--steps", type=int, default=STEPS, help="updates of each agent")
+    parser.add_argument("--episodes", type=int, default=EPISODES, help="of each evaluation")
+    parser.add_argument("--processes", type=int, help="at a time; one for each core by default")
+    parser.add_argument("--runs", type=Path, default=Path("runs/offline_table"), help="of agents")
+    parser.add_argument("--out", type=Path, default=RESULTS / "offline_table.csv")
+    parser.add_argument("--summary", action="store_true", help="print a summary, run nothing")
+    parser.add_argument("--draw", action="store_true", help="draw what is stored, run nothing")
+    parser.add_argument("--pictures", type=Path, default=PICTURES, help="where drawings go")
+    parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
+    return parser.parse_args()
+
+
+def smoke(options: argparse.Namespace) -> int:
+    """A few updates on a few episodes of chance."""
+    with tempfile.TemporaryDirectory(prefix="preferl-table-") as name:
+        options.runs, options.out = Path(name) / "runs", Path(name) / "table.csv"
+        options.data, options.seeds, options.answers = ["halfcheetah"], [0], [20]
+        options.steps, options.episodes, options.groups = 20, 1, ["rewards", "cpl", "random_policy"]
+        config = from_json(DatasetConfig, load_preset("halfcheetah", "data") | {"mix": "random:2"})
+        record_seeds(config, options.runs / "data/halfcheetah", [0], report_to=())
+        code = run_table(units_of(options), partial(collect, out=options.out), options.processes)
+        summary(read(options.out))
+        return code
+
+
+def main() -> int:
+    options = parsed()
+    if options.smoke:
+        return smoke(options)
+    if options.summary or options.draw:
+        rows = read(options.out)
+        if options.summary:
+            summary(rows)
+        if options.draw:
+            draw(rows, options.pictures)
+        return 0
+    return run_table(units_of(options), partial(collect, out=options.out), options.processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""What recipes share that fill tables row by row: CSV files, units of work, intervals, pictures."""
+
+import csv
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from preferl.files import writing
+from preferl.runs.executor import Unit, run_units
+from preferl.statistics import bootstrap_interval, interquartile_mean
+
+Row = dict[str, str]
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a CSV file; none without a file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def keep(path: Path, rows: Iterable[Row], key: tuple[str, ...]) -> None:
+    """Add rows to a CSV file, whole or not at all, in place of those of the same key."""
+    known = {tuple(row[name] for name in key): row for row in [*read(path), *rows]}
+    if not known:
+        return
+    with writing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, next(iter(known.values())), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(known[one] for one in sorted(known, key=_ranked))
+
+
+def _ranked(values: tuple[str, ...]) -> list[str]:
+    """What brings texts into order by the alphabet, and numbers by their size."""
+    return [value.zfill(9) if value.isdigit() else value for value in values]
+
+
+def run_table(
+    units: Sequence[Unit], collect: Callable[[list[Unit]], None], processes: int | None
+) -> int:
+    """Do all units that are not done, and collect the rows of each; 1 if something failed."""
+
+    def done(unit: Unit, _: object) -> None:
+        collect([unit])
+        print(f"done: {unit.name}", flush=True)
+
+    collect([*units])
+    try:
+        failed = run_units(units, done, processes=processes)
+    except KeyboardInterrupt:
+        print("Interrupted: the same command goes on.", file=sys.stderr)
+        return 130
+    finally:
+        collect([*units])
+    for name, why in failed.items():
+        print(f"FAILED: {name}\n{why}", file=sys.stderr)
+    return int(bool(failed))
+
+
+def iqm_interval(values: np.ndarray) -> tuple[float, float]:
+    """95 % bootstrap interval of the interquartile mean; of a single value, twice that value."""
+    drawn = np.random.default_rng(0)
+    return bootstrap_interval(values, drawn, statistic=interquartile_mean)
+
+
+def write_svg(path: Path, svg: str) -> None:
+    """Write a chart as a file of its own, on white paper."""
+    head, _, rest = svg.partition(">")
+    paper = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    path.write_text(f"{head}>{paper}{rest}\n", "utf-8")
+    print(path)
