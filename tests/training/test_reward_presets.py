@@ -39,6 +39,39 @@ def test_published_settings():
     assert reward_preset("nmr", length=50).trainer.weight_decay == 0
 
 
+def test_a_choice_keeps_the_fit_that_unseen_answers_fit_best(comparisons):
+    settings = RewardSettings(epochs=3, choose=True)
+    preset = settings.preset(length=5, answers=40)
+    of = preset.alternatives(5)
+    assert list(of) == ["plain", "cropped", "bounded", "bounded, cropped"]
+    assert (of["cropped"].trainer.crop, of["bounded"].model.bounded) == (1, True)
+    losses = {
+        name: one.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)[1].unseen_loss
+        for name, one in of.items()
+    }
+    model, report = preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)
+    assert report.alternatives == pytest.approx(losses)
+    assert report.chosen == min(losses, key=losses.get)
+    assert len(set(losses.values())) == 4
+    alone, _ = of[report.chosen].fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)
+    for own, other in zip(model.parameters(), alone.parameters(), strict=True):
+        np.testing.assert_array_equal(own.detach(), other.detach())
+    assert report.to_json()["chosen"] == report.chosen
+
+
+def test_a_choice_needs_unseen_answers():
+    with pytest.raises(ConfigError, match="a choice among fits: expected answers that no member"):
+        RewardSettings(members=1, choose=True).preset(length=5, answers=40)
+    assert list(reward_preset("pt", length=5).alternatives(5)) == ["plain", "cropped"]
+
+
+def test_bounded_heads_and_crops_are_settings():
+    preset = RewardSettings(bounded=True, crop=4, implied=True).preset(length=5, answers=40)
+    assert (preset.model.bounded, preset.trainer.crop, preset.trainer.implied) == (True, 4, True)
+    with pytest.raises(ConfigError, match="bounded: expected only with a model that has"):
+        RewardSettings("pt", bounded=True).preset(length=5, answers=40)
+
+
 def test_models_with_history_look_back_over_a_segment():
     assert [reward_preset(n, length=37).model.context for n in ("nmr", "pt", "pt-readme")] == [
         37

@@ -93,7 +93,7 @@ def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
     require_name(name, model_names(), "model", fix=OF_YOUR_OWN)
     options = ("--model.context", "--trainer.precision")
     typed = tuple(one.partition(".")[2] for one in options if options_of(arguments, one))
-    return FitConfig(reward=RewardSettings(name), typed=typed, **vars(reward_preset(name)))
+    return FitConfig(reward=RewardSettings(name), typed=typed, **_parts(reward_preset(name)))
 
 
 def reward_fit(config: FitConfig) -> None:
@@ -127,6 +127,9 @@ def reward_fit(config: FitConfig) -> None:
             f"Accuracy on decided answers: {report.held_out_in_words}; "
             f"{report.trained_accuracy:.0%} of those trained on."
         )
+    if report.chosen is not None:
+        losses = ", ".join(f"{name} {loss:.3f}" for name, loss in report.alternatives.items())
+        echo(f"Chosen: {report.chosen}, by the loss on unseen answers: {losses}.")
     echo(
         f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')} · "
         f"report: {folder.path('report.html')}"
@@ -186,15 +189,20 @@ def _fit_with_progress(
 def _preset(config: FitConfig, comparisons: "data.Comparisons") -> RewardPreset:
     """The model and trainer of a config for these answers."""
     length, answers = comparisons.segments.length, int(comparisons.answered.sum())
-    usual = vars(reward_preset(config.reward.model))
+    usual = _parts(reward_preset(config.reward.model))
     own = {name: getattr(config, name) for name in usual if getattr(config, name) is not None}
     base = RewardPreset(**usual | own)
     return config.reward.preset(length=length, answers=answers, base=base, keep=config.typed)
 
 
+def _parts(preset: RewardPreset) -> dict[str, Any]:
+    """What has options of its own."""
+    return {name: getattr(preset, name) for name in ("model", "trainer", "held_out")}
+
+
 def _without_defaults(config: FitConfig) -> FitConfig:
     """The same with None for what is as the preset has it, which a resumed run may not name."""
-    usual = vars(reward_preset(config.reward.model))
+    usual = _parts(reward_preset(config.reward.model))
     same: Any = {name: None for name, own in usual.items() if getattr(config, name) == own}
     return replace(config, **same)
 

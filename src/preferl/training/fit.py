@@ -136,6 +136,7 @@ class Fit:
             self._best_epoch = self.epoch
         self._model.eval()
         rows, likelihood = self._history, self._likelihood()
+        curves: Any = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         return FitReport(
             pairs=self._asked,
             members=self._model.members,
@@ -147,7 +148,7 @@ class Fit:
             trust=self._trust(likelihood),
             validated_on=self._validated_on,
             seconds=time.perf_counter() - began,
-            **{name: np.array([row[name] for row in rows]) for name in rows[0]},
+            **curves,
         )
 
     @property

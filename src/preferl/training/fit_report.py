@@ -1,5 +1,6 @@
 """What a fit of a reward came to: its curves, and how it does on answers it was not fitted to."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, final
 
@@ -35,6 +36,8 @@ class FitReport:
             not trained on; pass it to a `RewardFunction` of the model.
         trust: in each annotator, by the same answers and with that scale; empty where it is unknown
             who answered.
+        chosen: of several fits, the name of this one; None where there was no choice.
+        alternatives: loss on unseen answers of each fit among which it was chosen, by name.
     """
 
     pairs: int
@@ -51,6 +54,13 @@ class FitReport:
     likelihood: Likelihood = field(default_factory=Likelihood)
     validated_on: Literal["validation", "out-of-bag"] | None = None
     trust: tuple[Trust, ...] = ()
+    chosen: str | None = None
+    alternatives: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def unseen_loss(self) -> float:
+        """Validation loss of the epoch whose state remains; NaN without any."""
+        return float(self.validation_loss[self.best_epoch - 1])
 
     @property
     def trained_accuracy(self) -> float:

@@ -29,6 +29,7 @@ from preferl.training.configs import (
     Precision,
     RewardTrainerConfig,
     fast_precision,
+    has_out_of_bag,
     require_validation,
 )
 
@@ -48,19 +49,41 @@ class RewardPreset:
         trainer: how it is trained.
         held_out: share of the answers kept from training; the state with the best loss on them
             is what remains. 0 trains on all.
+        choose: whether each of `alternatives` is fitted, and the one remains whose loss on unseen
+            answers is least.
 
     Raises:
-        ConfigError: a penalty band without answers for validation, or a share out of range.
+        ConfigError: a penalty band or a choice without answers for validation, or a number out of
+            range.
     """
 
     model: RewardModelConfig
     trainer: RewardTrainerConfig
     held_out: float = 0.0
+    choose: bool = False
 
     def __post_init__(self) -> None:
         require_share("held_out", self.held_out)
-        members = members_of(self.model)
-        require_validation(self.trainer, members=members, held_out=self.held_out > 0)
+        members, validated = members_of(self.model), self.held_out > 0
+        require_validation(self.trainer, members=members, held_out=validated)
+        unseen = validated or has_out_of_bag(self.trainer, members=members)
+        expected, fix = "answers that no member has seen", "Take several members, or held_out."
+        fine = unseen or not self.choose
+        ConfigError.check(fine, "a choice among fits", expected, "none", fix)
+
+    def alternatives(self, length: int) -> "dict[str, RewardPreset]":
+        """This preset, and others for segments of `L` steps, by name.
+
+        A "bounded" head squashes rewards of steps, so that none of them explains a segment alone;
+        "cropped" segments lose up to a fifth of their steps, other ones in each pass (SURF).
+        """
+        plain = replace(self, choose=False)
+        cropped = replace(plain.trainer, crop=max(1, length // 5))
+        found = {"plain": plain, "cropped": replace(plain, trainer=cropped)}
+        if (bounded := _with(self.model, bounded=True)) is not None:
+            found["bounded"] = replace(plain, model=bounded)
+            found["bounded, cropped"] = replace(plain, model=bounded, trainer=cropped)
+        return found
 
     def with_budget(self, updates: int, answers: int) -> Self:
         """The same in about so many optimiser updates, its schedule shortened to fit them.
@@ -91,6 +114,15 @@ class RewardPreset:
         Weights, bootstraps, order, dropout and the held-out answers come from `seed`; other
         arguments and errors are those of `RewardTrainer` and the model.
         """
+        if self.choose:
+            found, losses = {}, {}
+            how: Any = {"seed": seed, "device": device, "on_epoch": on_epoch}
+            for name, one in self.alternatives(comparisons.segments.length).items():
+                found[name] = one.fit(comparisons, observation_space, action_space, **how)
+                losses[name] = found[name][1].unseen_loss
+            chosen = min(losses, key=losses.__getitem__)
+            model, report = found[chosen]
+            return model, replace(report, chosen=chosen, alternatives=losses)
         from preferl.models.build import build_reward_model  # here, so that settings load no torch
         from preferl.training.reward_trainer import RewardTrainer
 
@@ -129,6 +161,11 @@ class RewardSettings:
             show how good a clip is, a reward of states alone is harder to fool.
         annotator_trust: whether the trust in each annotator is fitted, see
             `RewardTrainerConfig.trust`.
+        crop: steps by which the clips of a pair are shortened at most, see
+            `RewardTrainerConfig.crop`.
+        bounded: whether "mlp" and "mr" squash rewards of steps into (-1, 1).
+        choose: fit `RewardPreset.alternatives`, with a bounded head, cropped clips and both, and
+            keep the one that unseen answers fit best.
         implied: whether the answers that the given ones imply count, too, as in ranked lists, see
             `RewardTrainerConfig.implied`.
         precision: of the products in training. None takes bfloat16 for the wide "pt" where the
@@ -147,6 +184,9 @@ class RewardSettings:
     use_actions: bool | None = None
     annotator_trust: bool | None = None
     implied: bool | None = None
+    crop: int | None = None
+    bounded: bool | None = None
+    choose: bool = False
     precision: Precision | None = None
 
     def preset(
@@ -175,20 +215,24 @@ class RewardSettings:
         if self.members is not None:
             require_in("members", self.members, 1, float("inf"))
         model = preset.model
-        for name, value in self._given("hidden", "normalise", "use_actions").items():
+        for name, value in self._given("hidden", "normalise", "use_actions", "bounded").items():
             changed, expected = _with(model, **{name: value}), "a model that has such a setting"
             ConfigError.check(changed, name, f"only with {expected}", self.model)
             model = changed or model
-        changes = self._given("epochs", "batch_size", "noise", "loss", "implied", "precision")
+        changes = self._given(
+            "epochs", "batch_size", "noise", "loss", "crop", "implied", "precision"
+        )
         if self.annotator_trust is not None:
             changes["trust"] = self.annotator_trust
         is_wide, own = self.model in ("pt", "pt-readme"), "precision" in keep
         if is_wide and preset.trainer.precision == "float32" and not own:
             changes.setdefault("precision", fast_precision())
-        preset = RewardPreset(model, replace(preset.trainer, **changes), preset.held_out)
+        trainer = replace(preset.trainer, **changes)
+        preset = replace(preset, model=model, trainer=trainer)
         if self.members is not None and (self.members != 1 or _with(model, members=1)):
             alike = _with(model, members=self.members)
             preset = replace(preset, model=alike or EnsembleConfig((model,) * self.members))
+        preset = replace(preset, choose=self.choose)
         if self.budget is None:
             return preset
         if self.epochs is not None:

@@ -13,6 +13,7 @@ from preferl.offline.experiment.conditions import build_answer_conditions
 from preferl.offline.learner_configs import CPLConfig, IPLConfig
 from preferl.reporting import read_jsonl
 from preferl.testing import make_comparisons
+from preferl.training import load_reward
 
 AGENTS = {
     "cpl": {"cpl": CPLConfig(hidden=(16,), batch_size=32, pairs=8)},
@@ -125,3 +126,15 @@ def test_answers_are_about_the_episodes(data, answers):
     np.testing.assert_array_equal(
         comparisons.segments[:].observations[:, 0], episodes.observations[start]
     )
+
+
+def test_a_pessimist_relabels_by_the_mean_less_the_members_deviation(data, tmp_path):
+    config = config_of(data, controls=False, steps=2, episodes=0)
+    run(config, tmp_path / "mean")
+    run(replace(config, pessimism=0.5), tmp_path / "pessimist")
+    reward, episodes = load_reward(tmp_path / "pessimist/reward"), load_episodes(data / "episodes")
+    members = reward.scaler(reward.member_rewards(episodes))
+    expected = members.mean(0) - 0.5 * members.std(0)
+    found = np.load(tmp_path / "pessimist/relabelled/rewards.npy")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert (found < np.load(tmp_path / "mean/relabelled/rewards.npy") + 1e-6).all()

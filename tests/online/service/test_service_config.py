@@ -52,6 +52,8 @@ def test_a_file_keeps_all_settings() -> None:
 def test_settings_of_a_reward_that_do_not_go_together_are_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="hidden"):
         ServiceConfig(Path("rewards"), RewardSettings("nmr", hidden=(8,)))
+    with pytest.raises(ConfigError, match=r"reward\.choose: expected one way to fit"):
+        ServiceConfig(Path("rewards"), RewardSettings(choose=True))
 
 
 def test_threads_of_small_models() -> None:

@@ -64,6 +64,8 @@ class OfflineConfig(RewardSettings, EnvConfig):
             papers make and enough for a few thousand recorded steps, and 10,000 of a Decision
             Transformer (its clones 100,000).
         episodes: that evaluate each policy after training; 0 trains without an environment.
+        pessimism: deviations over members that the fitted reward subtracts from their mean, at
+            least 0: agents then get less where members disagree.
         eval_every: updates from one evaluation of the agents of the learned reward (else of clones)
             to the next, while they learn; None makes some ten in all, 0 none. It selects no policy.
         eval_episodes: of each agent in such an evaluation. 10 show a trend.
@@ -92,6 +94,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
     dt: DTConfig | None = None
     steps: int | None = None
     episodes: int = 100
+    pessimism: float = 0.0
     eval_every: int | None = None
     eval_episodes: int = 10
     controls: bool = True
@@ -125,7 +128,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
             ConfigError.check(alone, what, "none beside the true reward", answers, fix)
         require_one_of("model", self.model, model_names())
         require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
-        require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf))
+        require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf), pessimism=(0, inf))
         if self.target_return is not None and not self.kind.has_target:
             names = OFFLINE_LEARNERS.names()
             kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]

@@ -18,6 +18,7 @@ from preferl.evaluation.reward_report import RewardReport, evaluate_reward
 from preferl.evaluation.rollout import make_task_env
 from preferl.feedback.step_rewards import Reward, control_rewards
 from preferl.files import write_json
+from preferl.functional.preference import lower_bound, mean
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.offline.experiment.conditions import require_true_rewards
 from preferl.offline.experiment.config import OfflineConfig
@@ -156,7 +157,9 @@ def learn_reward(
                 device=config.device,
                 on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
             )
-            found, fit = RewardFunction(model, likelihood=report.likelihood), report.to_json()
+            combine = lower_bound(config.pessimism) if config.pessimism else mean
+            found = RewardFunction(model, combine=combine, likelihood=report.likelihood)
+            fit = report.to_json()
         reward = cast("RewardFunction", found)  # a config has labels or a reward
         members = reward.member_rewards(episodes)
         if fit is not None:  # as `scaled` does, without computing each reward once more

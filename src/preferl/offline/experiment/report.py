@@ -46,7 +46,12 @@ from preferl.offline.experiment.inputs import Inputs, LearnedReward
 from preferl.reporting import common_series, read_jsonl, series
 from preferl.runs import RunFolder, versions
 from preferl.shapes import FloatArray
-from preferl.statistics import share_in_words, wilson_interval
+from preferl.statistics import (
+    bootstrap_interval,
+    interquartile_mean,
+    share_in_words,
+    wilson_interval,
+)
 
 COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = {
     "accuracy": lambda report: percent(report.accuracy, 1),
@@ -140,6 +145,9 @@ def _returns(
         cells["return"] = lambda one: _spread(one.returns)
     if any(score.success is not None for score in scores.values()):
         cells["success"] = lambda one: percent(None if one.success is None else one.success.mean())
+    several = len(next(iter(scores.values())).shown) > 2
+    if several:
+        cells["interquartile mean"] = lambda one: _middle(one.shown)
     cells["by seed"] = lambda one: _list(_number(value) for value in one.shown)
     heads = ("reward", *cells)
     rows = tuple(
@@ -151,6 +159,8 @@ def _returns(
         f"Each policy after its last update, by {config.episodes} episodes of {config.env_id} "
         "with the environment's own reward. Means over seeds and their standard deviation."
     )
+    if several:
+        rule += " Interquartile means have 95 % bootstrap intervals over seeds."
     if config.row is not None:
         rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
     if result.get("following"):
@@ -313,6 +323,13 @@ def _spread(values: FloatArray) -> str:
     """Mean and, of several seeds, their deviation."""
     mean = _number(float(values.mean()))
     return f"{mean} ± {_number(float(values.std(ddof=1)))}" if len(values) > 1 else mean
+
+
+def _middle(values: FloatArray) -> str:
+    """Interquartile mean over seeds, and its interval."""
+    ends = bootstrap_interval(values, np.random.default_rng(0), statistic=interquartile_mean)
+    low, high = (_number(end) for end in ends)
+    return f"{_number(float(interquartile_mean(values)))} ({low} to {high})"
 
 
 def _list(items: Iterable[Any]) -> str:
