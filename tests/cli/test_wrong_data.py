@@ -110,7 +110,10 @@ WRONG = [
         "recorded rewards: expected some",
     ),
     (f"{OFFLINE} --demonstrations still --reward true", "recorded rewards: expected some"),
-    (f"{OFFLINE} {BOTH} --reward true", "labels: expected none beside the true reward"),
+    (
+        f"{OFFLINE} {BOTH} --reward true",
+        "labels or comparisons: expected none beside the true reward",
+    ),
     # settings
     (f"{FIT} {BOTH} --epochs -3", "epochs: expected at least 1, got -3"),
     (f"{OFFLINE} {BOTH} --epochs -3", "epochs: expected at least 1, got -3"),

@@ -9,7 +9,6 @@ with Diverse Human Feedback"; Kim et al. 2023, "Preference Transformer: Modeling
 Preferences using Transformers for RL", section 5.1 for its queries.
 """
 
-import pickle
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +21,7 @@ from preferl.data.columns import check, naming
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
-from preferl.data.sources.pickles import array_of, load_pickle
+from preferl.data.sources.pickles import array_of, load_pickle, pickled
 from preferl.errors import DataError, StorageError, require_in, require_one_of
 from preferl.files import writing
 from preferl.reading import Expansion
@@ -251,9 +250,7 @@ def save_pt_labels(folder: str | Path, rows: LabelRows) -> None:
     with writing(folder) as draft:
         draft.mkdir()
         for name, array in zip(names, (rows.first, rows.second, label), strict=True):
-            pickled = pickle.dumps(array, protocol=2)
-            # By the name that its numpy 1 knows the module by, and numpy 2 as well.
-            (draft / name).write_bytes(pickled.replace(b"cnumpy._core.", b"cnumpy.core."))
+            (draft / name).write_bytes(pickled(array))
 
 
 def scripted_preferences(

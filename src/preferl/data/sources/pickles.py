@@ -110,6 +110,12 @@ def array_of(
         raise DataError.mismatch(name, expected=expected, got=error) from error
 
 
+def pickled(array: Array) -> bytes:
+    """An array as a pickle that numpy 1 reads, too, for programs that take nothing else."""
+    # Its module by the name that numpy 1 knows, which numpy 2 knows as well.
+    return pickle.dumps(array, protocol=2).replace(b"cnumpy._core.", b"cnumpy.core.")
+
+
 def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
     """Numbers in nested lists when each is written out; lists that are shared are counted once."""
     if isinstance(value, np.ndarray):
