@@ -13,6 +13,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 from torch import Tensor, nn
 
@@ -21,6 +22,7 @@ from preferl.envs.config import EnvSource, VecEnvKind
 from preferl.envs.factory import make_env
 from preferl.errors import ConfigError, nearest, require_in, require_one_of
 from preferl.online.configs import AlgorithmConfig, OnlineConfig, PPOConfig, SACConfig
+from preferl.online.methods.algorithm_configs import LINEAR
 from preferl.registry import ALGORITHMS
 from preferl.training.configs import usable_device
 from preferl.trust import resolve, safe_children
@@ -70,7 +72,7 @@ def build_algorithm(
     take, such as actions of another kind, and a device that torch lacks, are a `ConfigError`.
     """
     device = usable_device(device)
-    settings, seen = asdict(config), env.observation_space
+    settings, seen = _with_schedules(asdict(config)), env.observation_space
     hidden, named = settings.pop("hidden", None), settings.pop("policy", None)
     pictures = picture_policy(seen)
     policy = "MultiInputPolicy" if isinstance(seen, spaces.Dict) else "MlpPolicy"
@@ -113,7 +115,8 @@ def any_algorithm(
     """
     cls: Any = algorithm_class(algorithm)
     given: dict[str, Any] = {
-        name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()
+        name: tuple(v) if isinstance(v, list) else v
+        for name, v in _with_schedules(settings).items()
     }
     ours = {"policy", "env", "_init_setup_model", *own}
     known = [name for name in signature(cls).parameters if name not in ours]
@@ -127,6 +130,16 @@ def any_algorithm(
         what = f"policy and settings of {algorithm}"
         raise ConfigError.mismatch(what, expected="what it takes", got=error) from error
     return made
+
+
+def _with_schedules(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in which texts such as "lin_0.001" are schedules from that number to 0."""
+    return {
+        name: LinearSchedule(float(value.removeprefix(LINEAR)), 0.0, 1.0)
+        if isinstance(value, str) and value.startswith(LINEAR)
+        else value
+        for name, value in settings.items()
+    }
 
 
 def algorithm_class(name: str) -> type[BaseAlgorithm]:

@@ -3,13 +3,14 @@
 import inspect
 import json
 
+import numpy as np
 import pytest
 import stable_baselines3
 
 from preferl import SB3Config
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
-from preferl.online import OnlineConfig, PPOConfig, SACConfig
+from preferl.online import OnlineConfig, PPOConfig, SACConfig, SB3Learner
 from preferl.online.algorithms import build_algorithm, make_environments
 
 
@@ -23,6 +24,10 @@ from preferl.online.algorithms import build_algorithm, make_environments
         (PPOConfig, {"max_grad_norm": 0.0}, "max_grad_norm"),
         (PPOConfig, {"vf_coef": -0.1}, "vf_coef"),
         (PPOConfig, {"sde_sample_freq": -2}, "sde_sample_freq"),
+        (PPOConfig, {"learning_rate": 0}, "learning_rate: expected a number above 0, or .lin_"),
+        (PPOConfig, {"clip_range": "lin_x"}, "clip_range: expected a number.*got 'lin_x'"),
+        (SACConfig, {"learning_rate": "0.001"}, "learning_rate: .*got '0.001'"),
+        (SACConfig, {"learning_rate": "lin_-1"}, "learning_rate: .*got 'lin_-1'"),
         (SACConfig, {"gamma": 1.5}, "gamma"),
         (SACConfig, {"n_steps": 0}, "n_steps"),
         (SACConfig, {"target_update_interval": 0}, "target_update_interval"),
@@ -56,7 +61,7 @@ def test_defaults_are_those_of_stable_baselines3(name, config):
     "algorithm",
     [
         SACConfig(ent_coef="auto_0.1", target_entropy=-3.5, use_sde=True, n_steps=3),
-        SACConfig(ent_coef=0.2),
+        SACConfig(ent_coef=0.2, learning_rate="lin_0.001"),
         PPOConfig(clip_range_vf=0.3, target_kl=0.02, normalize_advantage=False),
         SB3Config("sb3_contrib:TQC", hidden=(8, 8), settings={"train_freq": [2, "step"]}),
     ],
@@ -82,4 +87,30 @@ def test_settings_reach_the_algorithm():
     assert not ppo.normalize_advantage
     assert ppo.clip_range_vf(1.0) == 0.3
     assert (ppo.vf_coef, ppo.max_grad_norm, ppo.target_kl) == (0.7, 0.4, 0.02)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        PPOConfig(10, 20, learning_rate="lin_0.01", clip_range="lin_0.4"),
+        SB3Config("stable_baselines3:A2C", settings={"n_steps": 10, "learning_rate": "lin_0.01"}),
+        SACConfig(400, learning_starts=20, learning_rate="lin_0.01"),
+    ],
+)
+def test_a_number_falls_to_zero_over_the_whole_run(config):
+    env = make_environments("Pendulum-v1", 2, seed=0)
+    algorithm = build_algorithm(config, env, seed=0)
+    learner = SB3Learner(
+        algorithm, total_steps=400, exploration_fraction=0.0, rng=np.random.default_rng(0)
+    )
+    learner.set_reward(lambda observations, _: observations[:, 0])
+    rates = []
+    for _ in range(4):
+        learner.learn(100)
+        optimizer = getattr(algorithm.policy, "optimizer", None) or algorithm.actor.optimizer
+        rates.append(optimizer.param_groups[0]["lr"])
+    np.testing.assert_allclose(rates, [0.0075, 0.005, 0.0025, 0.0], atol=2e-4)
+    if isinstance(config, PPOConfig):
+        assert algorithm.clip_range(0.3) == pytest.approx(0.0)
     env.close()

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, nan
-from typing import Any
+from typing import Any, Final
 
 from preferl.errors import ConfigError, require_in
 from preferl.trust import admitted
+
+LINEAR: Final = "lin_"
+"""What texts begin with that mean a number which falls to 0 over the run, as in RL Zoo."""
 
 
 @dataclass(frozen=True)
@@ -17,10 +20,11 @@ class PPOConfig:
         n_steps: steps of each environment per rollout.
         batch_size: steps per gradient step.
         n_epochs: passes over each rollout.
-        learning_rate: of Adam.
+        learning_rate: of Adam; "lin_0.001" falls from that number to 0 over the run, after which
+            the policy no longer changes from one rollout to the next.
         gamma: discount of future rewards.
         gae_lambda: trade-off of bias and variance in advantages.
-        clip_range: how far a policy may move per rollout.
+        clip_range: how far a policy may move per rollout; "lin_0.2" falls to 0.
         clip_range_vf: how far a value may move per rollout, in units of returns; None is free.
         normalize_advantage: to mean 0 and deviation 1 in each minibatch.
         ent_coef: bonus for randomness.
@@ -35,10 +39,10 @@ class PPOConfig:
     n_steps: int = 2048
     batch_size: int = 64
     n_epochs: int = 10
-    learning_rate: float = 3e-4
+    learning_rate: float | str = 3e-4
     gamma: float = 0.99
     gae_lambda: float = 0.95
-    clip_range: float = 0.2
+    clip_range: float | str = 0.2
     clip_range_vf: float | None = None
     normalize_advantage: bool = True
     ent_coef: float = 0.0
@@ -50,7 +54,8 @@ class PPOConfig:
     hidden: tuple[int, ...] = (64, 64)
 
     def __post_init__(self) -> None:
-        require_fields(self, ("n_steps", "n_epochs", "learning_rate", "clip_range"), 1e-12)
+        require_fields(self, ("n_steps", "n_epochs"), 1)
+        _require_schedules(self, "learning_rate", "clip_range")
         # The advantage of one step alone cannot be normalised.
         require_fields(self, ("batch_size",), 2 if self.normalize_advantage else 1)
         require_fields(self, ("ent_coef", "vf_coef"), 0)
@@ -69,7 +74,7 @@ class SACConfig:
         batch_size: steps per gradient step.
         train_freq: vector steps between updates.
         gradient_steps: updates each time; -1 as many as steps were taken.
-        learning_rate: of Adam.
+        learning_rate: of Adam; "lin_0.001" falls from that number to 0 over the run.
         gamma: discount of future rewards.
         tau: share of the target network replaced per update.
         n_steps: rewards that are summed before values are bootstrapped; only 1 where observations
@@ -89,7 +94,7 @@ class SACConfig:
     batch_size: int = 256
     train_freq: int = 1
     gradient_steps: int = 1
-    learning_rate: float = 3e-4
+    learning_rate: float | str = 3e-4
     gamma: float = 0.99
     tau: float = 0.005
     n_steps: int = 1
@@ -102,7 +107,8 @@ class SACConfig:
     hidden: tuple[int, ...] = (256, 256)
 
     def __post_init__(self) -> None:
-        require_fields(self, ("buffer_size", "batch_size", "train_freq", "learning_rate"), 1e-12)
+        require_fields(self, ("buffer_size", "batch_size", "train_freq"), 1)
+        _require_schedules(self, "learning_rate")
         require_fields(self, ("learning_starts",), 0)
         require_fields(self, ("gradient_steps", "sde_sample_freq"), -1)
         require_fields(self, ("n_steps", "target_update_interval"), 1)
@@ -128,8 +134,9 @@ class SB3Config:
         policy: name of its policy, such as `MlpLstmPolicy`; None chooses by the observations
             among `MlpPolicy`, `CnnPolicy` and `MultiInputPolicy`.
         hidden: units of each hidden layer; None leaves it to the algorithm.
-        settings: what else its constructor takes, by name; lists stand for tuples. Layers and
-            learning rates have the algorithm's own defaults.
+        settings: what else its constructor takes, by name; lists stand for tuples, and "lin_0.001"
+            for a number that falls to 0. Layers and learning rates have the algorithm's own
+            defaults.
 
     Raises:
         ConfigError: not such a name, or a module that may not be imported.
@@ -155,6 +162,14 @@ def require_fields(config: object, names: tuple[str, ...], low: float, high: flo
     for name in names:
         if (value := getattr(config, name)) is not None:
             require_in(name, value, low, high)
+
+
+def _require_schedules(config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        start = value if not isinstance(value, str) else _number(value.removeprefix(LINEAR))
+        right = 0 < start < inf and (not isinstance(value, str) or value.startswith(LINEAR))
+        ConfigError.check(right, name, f'a number above 0, or "{LINEAR}" and one', repr(value))
 
 
 def _number(text: str) -> float:
