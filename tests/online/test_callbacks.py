@@ -13,9 +13,11 @@ from stable_baselines3.common.vec_env import VecFrameStack
 from preferl.errors import SpaceError
 from preferl.models import MLPRewardConfig, PreferenceTransformerConfig, build_reward_model
 from preferl.online.callbacks import FeedbackCallback
+from preferl.online.wrappers.feedback_config import BeforeFirstReward
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.replay import relabel_replay
 from preferl.training import RewardFunction
+from preferl.training.publish import publish
 
 MLP = MLPRewardConfig(hidden=(8,))
 PT = PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=7)
@@ -73,6 +75,23 @@ def test_what_was_paid_between_two_switches_of_one_rollout_is_paid_again() -> No
     assert np.ptp(paid) > 0
     relabel_replay(buffer, reward_of(MLP))
     np.testing.assert_allclose(buffer.rewards[:40], paid, atol=1e-5)
+
+
+@pytest.mark.parametrize(("before", "extra"), [("entropy", 100), ("zero", 0)])
+def test_the_first_reward_resets_a_critic_that_has_learned_on_the_bonus(
+    tmp_path, before, extra
+) -> None:
+    inner = make_vec_env(pendulum, 1, seed=0)
+    env = FeedbackVecEnv(inner, rewards=tmp_path, before=BeforeFirstReward(before))
+    agent = SAC("MlpPolicy", env, buffer_size=400, learning_starts=10, seed=0)
+    callback = FeedbackCallback(wait=True)
+    agent.learn(30, callback=callback)
+    made = agent._n_updates
+    for _ in range(2):  # a second reward resets nothing
+        publish(tmp_path, reward_of(MLP))
+        agent.learn(10, callback=callback, reset_num_timesteps=False)
+    assert agent._n_updates == made + 20 + extra
+    env.close()
 
 
 def test_observations_that_rewards_cannot_be_computed_from_are_refused_at_once(tmp_path) -> None:

@@ -27,8 +27,10 @@ from stable_baselines3.common.vec_env import (
 from preferl.aliases import accepts_former_names
 from preferl.errors import CheckpointError, ConfigError, StorageError, require_in, require_one_of
 from preferl.online.checkpoints.run_checkpoint import save_run
+from preferl.online.methods.pretraining import has_critic, reset_critic
 from preferl.online.service.supervisor import OnMessage, write_to_terminal
 from preferl.online.wrappers.exploration import ExplorationPolicy, explore
+from preferl.online.wrappers.feedback_config import BeforeFirstReward
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.replay import (
     end_replay,
@@ -51,8 +53,9 @@ PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorde
 class FeedbackCallback(BaseCallback):
     """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.
 
-    A new reward relabels the whole replay buffer of an off-policy algorithm. If what that stores is
-    not what rewards are computed from, `learn` raises `SpaceError` at its start.
+    A new reward relabels the whole replay buffer of an off-policy algorithm. The first one resets
+    its critic if that has learned on the bonus for new states (`before="entropy"`). If what the
+    buffer stores is not what rewards are computed from, `learn` raises `SpaceError` at its start.
 
     A trained agent shows people the same clips again and again. Where clips are collected, a random
     policy therefore takes over now and then between two rollouts. Nothing is learned from those
@@ -120,6 +123,8 @@ class FeedbackCallback(BaseCallback):
             known, by = self._env.relabelled
             if version and version != (by if known is buffer else 0) and reward is not None:
                 relabel_replay(buffer, reward)
+                if known is buffer and not by:
+                    self._forget_the_bonus()
             self._env.relabelled = (buffer, version)
         self.logger.record("feedback/reward_version", version)
         if (counts := self._env.counts) is not None:
@@ -130,6 +135,12 @@ class FeedbackCallback(BaseCallback):
             self._explore()
         if self._deferring:
             self._env.defer_rewards()
+
+    def _forget_the_bonus(self) -> None:
+        """Reset a critic that has learned values of the bonus for new states, as the loop does."""
+        learned = self._env.core.config.before == BeforeFirstReward.ENTROPY
+        if learned and self.model._n_updates and has_critic(self.model):
+            reset_critic(self.model)
 
     def _on_rollout_end(self) -> None:
         if self._deferring:
