@@ -1,6 +1,7 @@
 """Agents that learn from comparisons beside controls: tasks, conditions and seeds, on all cores.
 
-Each unit is one agent: a preset, a condition and a seed, in a process of its own with one thread.
+Each unit is one agent: a task, a condition and a seed, in a process of its own with one thread. A
+task is a preset, or the id of an environment, which then has the default settings.
 "learned" learns from the preset's comparisons; "true" is the same algorithm on the true reward for
 as many steps; "random" never learns. Of "random_answers" every answer is a guess, and of "negated"
 every answer is turned round. Further conditions change settings, see `CONDITIONS` and `--more`.
@@ -8,6 +9,7 @@ After a kill, the same command goes on: agents from their last checkpoints.
 
     python recipes/online_table.py --tasks halfcheetah --seeds 0 1 2 3 4
     python recipes/online_table.py --tasks walker-walk --conditions learned true --steps 300000
+    python recipes/online_table.py --tasks Acrobot-v1 CartPole-v1 --conditions learned random
     python recipes/online_table.py --share    # (learned - random) / (true - random), of all tasks
     python recipes/online_table.py --draw     # a picture of each task, from the stored numbers
 """
@@ -27,7 +29,7 @@ import yaml
 from result_tables import Row, iqm_interval, keep, read, run_table, write_svg
 from stable_baselines3.common.callbacks import BaseCallback
 
-from preferl.configs import from_json
+from preferl.configs import from_json, to_json
 from preferl.envs.factory import env_factory
 from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_policy
@@ -42,7 +44,7 @@ from preferl.online import (
     run_online,
     use_threads,
 )
-from preferl.online.algorithms import algorithm_of, build_algorithm
+from preferl.online.algorithms import algorithm_of, build_algorithm, normalised
 from preferl.online.configs import EvaluationConfig
 from preferl.online.evaluations import FIRST_EPISODE
 from preferl.online.rollouts import learn_within
@@ -66,7 +68,17 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "errors": {"teacher": {"error_rate": 0.3}},
     "with_actions": {"model": {"use_actions": True}},
     "fifty_epochs": {"trainer": {"epochs": 50, "patience": None}},
+    "short_clips": {"segment_length": 25},
+    "long_clips": {"segment_length": 100},
+    "early_answers": {"initial_fraction": 0.5},
     "informative": {"sampler": "informative"},
+    "disagreement": {"sampler": "disagreement"},
+    "entropy": {"sampler": "entropy"},
+    "k_center": {"sampler": "k_center"},
+    "errors_plain_fit": {
+        "teacher": {"error_rate": 0.3},
+        "trainer": {"epochs": 50, "patience": None, "noise": 0.0},
+    },
     "filtering": {"teacher": {"error_rate": 0.3}, "prepare": ["rime"]},
     "surf": {"prepare": ["surf"], "trainer": {"crop": 5}},
     "rune": {"exploration_bonus": 0.05},
@@ -112,6 +124,7 @@ def by_true_reward(config: OnlineConfig, folder: Path, add: Add) -> None:
     """The same algorithm on the environment's own reward, for as many steps."""
     make, checkpoints = env_factory(config), folder / "checkpoints"
     env = make_environments(make, config.environments, seed=config.seed, vec_env=config.vec_env)
+    env = normalised(env) if config.normalise_observations else env
     with closing(env):
         chosen = algorithm_of(config, env)
         agent = build_algorithm(chosen, env, seed=config.seed, device=config.device)
@@ -183,7 +196,7 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
         for condition in options.conditions:
             known, expected = condition in conditions, f"one of {', '.join(conditions)}"
             ConfigError.check(known, "condition", expected, condition)
-            settings = with_changes(shortened(load_preset(task), options), conditions[condition])
+            settings = with_changes(shortened(settings_of(task), options), conditions[condition])
             for seed in options.seeds:
                 config = settings | {"seed": seed}
                 from_json(OnlineConfig, config)
@@ -198,11 +211,22 @@ def more_conditions(file: Path | None) -> dict[str, Mapping[str, Any]]:
     return {} if file is None else yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
+def settings_of(task: str) -> dict[str, Any]:
+    """Those of a preset, or the default ones of an environment."""
+    return load_preset(task) if task in preset_names() else to_json(OnlineConfig(env=task))
+
+
 def shortened(settings: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Settings with the steps and comparisons that are asked for; the first steps in proportion."""
-    if options.steps is not None:
-        first = round(settings["initial_steps"] * options.steps / settings["steps"])
-        settings |= {"steps": options.steps, "initial_steps": max(first, settings["environments"])}
+    """Settings with the steps and comparisons that are asked for.
+
+    The first steps change in proportion; a replay buffer that holds all steps still does.
+    """
+    if (steps := options.steps) is not None:
+        first = round(settings["initial_steps"] * steps / settings["steps"])
+        algorithm = settings["algorithm"] or {}
+        if algorithm.get("buffer_size", 0) >= settings["steps"]:
+            settings["algorithm"] = algorithm | {"buffer_size": max(steps, settings["steps"])}
+        settings |= {"steps": steps, "initial_steps": max(first, settings["environments"])}
     if options.comparisons is not None:
         settings["comparisons"] = options.comparisons
     if options.smoke:
@@ -291,7 +315,8 @@ def draw(rows: list[Row], folder: Path) -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", nargs="+", choices=preset_names(), default=["halfcheetah"])
+    known = f"presets ({', '.join(preset_names())}) or ids of environments"
+    parser.add_argument("--tasks", nargs="+", default=["halfcheetah"], help=known)
     parser.add_argument("--conditions", nargs="+", default=FIRST, help=", ".join(CONDITIONS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--steps", type=int, help="instead of the preset's")
