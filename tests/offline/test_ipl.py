@@ -60,7 +60,7 @@ def test_the_loss_of_the_critics_by_hand(rng):
                 of_data = (
                     q_values[critic // 2, agent] - 0.99 * batch.continues[agent] * following[agent]
                 )
-                size = of_data.square().mean() + sum(squares) / len(squares)
+                size = of_data.square().mean() / 2 + sum(squares) / len(squares) / 2
                 expected += sum(fit) / len(fit) + 0.3 * size
             assert float(found[agent]) == pytest.approx(float(expected), rel=1e-4)
 

@@ -18,8 +18,9 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
     """Implicit Q-learning whose critics fit answers in place of rewards.
 
     Critics and values imply a reward, `Q(s, a) - γ V(s')`. Its sums over segments are to explain
-    the answers, and its squares are kept small (section 4). Everything else is as in `IQL`. The
-    last step of a segment does not count, since what followed it is not part of the answer.
+    the answers, and its squares are kept small (section 4), half by those of compared steps and
+    half by those of recorded ones. Everything else is as in `IQL`. The last step of a segment does
+    not count, since what followed it is not part of the answer.
 
     >>> import numpy as np
     >>> from gymnasium import spaces
@@ -46,7 +47,7 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
         logits = logits[..., 0] - logits[..., 1]
         fit = (cross_entropy(logits, pairs.preference) * pairs.weight).mean(-1)  # [2, S]
         squares = implied.square().sum((2, 3, 4)) / pairs.followed.sum((1, 2, 3))
-        size = rewards.square().mean(-1) + squares
+        size = (rewards.square().mean(-1) + squares) / 2
         with torch.no_grad():
             right = (logits.mean(0) > 0) == (pairs.preference > 0.5)
             decided = pairs.preference != 0.5

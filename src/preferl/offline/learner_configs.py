@@ -195,7 +195,8 @@ class IPLConfig(IQLConfig):
     """Settings of `IPL` beside those of `IQLConfig`.
 
     Attributes:
-        regulariser: `λ` of the mean square of implied rewards, at least 0; the paper's 0.5.
+        regulariser: `λ` of the mean square of implied rewards, at least 0: the paper's 0.5 for
+            locomotion; for Meta-World it has 3.
         pairs: answers per update and agent.
     """
 
