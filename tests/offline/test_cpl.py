@@ -30,17 +30,21 @@ def test_the_loss_by_hand():
     np.testing.assert_allclose(biased, by_hand, rtol=1e-6)
 
 
-def test_updates_are_those_of_one_agent_written_for_clarity(rng):
+@pytest.mark.parametrize(("cloning", "cloned"), [(0.0, 0), (0.33, 7)])
+def test_updates_are_those_of_one_agent_written_for_clarity(rng, cloning, cloned):
+    """Whatever was cloned before, its Adam is fresh and its learning rate begins at the top."""
     comparisons, steps = make_comparisons(rng), Transitions.of(make_episodes(rng, [40, 30]))
-    agents = CPL(*SPACES, replace(SMALL, cloning=0.0), seeds=[3, 4], steps=20)
+    agents = CPL(*SPACES, replace(SMALL, cloning=cloning), seeds=[3, 4], steps=20)
     agents.set_answers(comparisons)
+    if cloned:
+        agents.fit(steps, cloned)
     parameters = {
         name: tensor.detach()[1].clone().requires_grad_()
         for name, tensor in agents._policies.parameters.items()
     }
     adam = torch.optim.Adam(parameters.values(), 3e-4)
     for update in range(10):
-        batch = agents._pairs(update)
+        batch = agents._pairs(cloned + update)
         x = batch.states[1]
         x = torch.relu(x @ parameters["weight_0"] + parameters["bias_0"])
         x = torch.relu(x @ parameters["weight_1"] + parameters["bias_1"])
@@ -56,7 +60,7 @@ def test_updates_are_those_of_one_agent_written_for_clarity(rng):
             nll, count = nll - share * density.sum(), count + share * real.sum()
         pairs = torch.stack(scores).view(-1, 2)
         loss = contrastive_loss(pairs[:, 0], pairs[:, 1], batch.preference[1], bias=0.5).mean()
-        adam.param_groups[0]["lr"] = 3e-4 * cosine_decay(update, 20)
+        adam.param_groups[0]["lr"] = 3e-4 * cosine_decay(update, 20 - cloned)
         adam.zero_grad()
         (loss + nll / count).backward()
         adam.step()
@@ -76,10 +80,11 @@ def test_the_first_updates_clone_and_the_others_compare(rng):
     assert compared == [False] * 4 + [True] * 6
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.25])
-def test_a_resumed_training_is_that_without_interruption(rng, tmp_path, dropout):
+@pytest.mark.parametrize(("dropout", "every"), [(0.0, 5), (0.25, 5), (0.25, 4), (0.25, 3)])
+def test_a_resumed_training_is_that_without_interruption(rng, tmp_path, dropout, every):
+    """Also from where it begins to compare, after eight updates, and from while it clones."""
     episodes, comparisons = make_episodes(rng, [40, 30]), make_comparisons(rng)
-    how = {"comparisons": comparisons, "checkpoint_every": 5, "on_progress": lambda *_: None}
+    how = {"comparisons": comparisons, "checkpoint_every": every, "on_progress": lambda *_: None}
 
     def agents():
         return CPL(*SPACES, replace(SMALL, dropout=dropout), seeds=[0, 1], steps=20)
@@ -88,12 +93,12 @@ def test_a_resumed_training_is_that_without_interruption(rng, tmp_path, dropout)
     whole.learn(episodes, None, tmp_path / "whole", **how)
 
     def stop(step, _):
-        if step == 15:
+        if step == 3 * every:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         first.learn(episodes, None, tmp_path / "state", **how | {"on_progress": stop})
-    assert int(load_training(tmp_path / "state")["step"]) == 10
+    assert int(load_training(tmp_path / "state")["step"]) == 2 * every
     second.learn(episodes, None, tmp_path / "state", **how)
     for name, tensor in whole.state().items():
         torch.testing.assert_close(second.state()[name], tensor, atol=0, rtol=0)

@@ -1,5 +1,6 @@
 """Contrastive preference learning (Hejna et al. 2024): a policy from answers, without a reward."""
 
+import math
 from typing import final
 
 import torch
@@ -18,8 +19,9 @@ class CPL(AnswerLearner[CPLConfig]):
 
     People who compare regret, rather than return, prefer the segment with the higher sum of
     advantages, and the advantage of an action is its log likelihood under the best policy, times a
-    temperature (section 3.1). The first updates clone all recorded steps, the others compare. As
-    in the paper's experiments, a log likelihood is minus the square error of the mean action.
+    temperature (section 3.1). The first updates clone all recorded steps, the others compare, and
+    begin with an optimiser and a schedule of their own. As in the paper's experiments, a log
+    likelihood is minus the square error of the mean action.
 
     >>> import numpy as np
     >>> from gymnasium import spaces
@@ -36,10 +38,13 @@ class CPL(AnswerLearner[CPLConfig]):
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         config = self.config
-        if self.step < config.cloning * self.steps:
+        cloning = math.ceil(config.cloning * self.steps)
+        if self.step < cloning:
             cloned = self._climb(batch)
             unknown = torch.full_like(cloned["policy_loss"], torch.nan)
             return cloned | {"preference_loss": unknown, "accuracy": unknown}
+        if self.step == cloning:
+            self._forget_moments()
         pairs = self._pairs(self.step)
         rows = pairs.states.shape[1]
         factors = self._kept(batch.dropout_seeds, rows) if config.dropout else None
@@ -53,10 +58,17 @@ class CPL(AnswerLearner[CPLConfig]):
         density = gaussian_log_density(pairs.actions, mean.detach().mT, log_std.mT)
         share = torch.stack([pairs.preference, 1 - pairs.preference], -1)[..., None] * pairs.mask
         spread = -(density.view(share.shape) * share).sum((1, 2, 3)) / share.sum((1, 2, 3))
-        decayed = cosine_decay(self.step, self.steps) if config.decay else 1.0
+        done, planned = self.step - cloning, self.steps - cloning
+        decayed = cosine_decay(done, planned) if config.decay else 1.0
         self._policies.descend(loss + spread, config.learning_rate * decayed)
         with torch.no_grad():
             right = (scores[..., 0] > scores[..., 1]) == (pairs.preference > 0.5)
             decided = pairs.preference != 0.5
             accuracy = (right & decided).sum(1) / decided.sum(1)
         return {"policy_loss": spread, "preference_loss": loss, "accuracy": accuracy}
+
+    def _forget_moments(self) -> None:
+        """Begin with a fresh Adam: a density has steeper gradients, whose moments would linger."""
+        for name, tensor in self._policies.tensors().items():
+            if not name.startswith("values."):
+                tensor.zero_()

@@ -223,6 +223,7 @@ class CPLConfig(GaussianConfig):
 
     Attributes:
         dropout: as in `GaussianConfig`; without it, policies memorise few answers.
+        decay: as in `GaussianConfig`; the learning rate begins anew with the first answers.
         temperature: `α` by which log likelihoods are multiplied, above 0.
         bias: `λ` of `contrastive_loss`, in [0, 1].
         cloning: share of the updates that clone all recorded steps, before any answer, in [0, 1).
