@@ -55,7 +55,7 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         require_fields(self, ("n_steps", "n_epochs"), 1)
-        _require_schedules(self, "learning_rate", "clip_range")
+        _require_schedules(learning_rate=self.learning_rate, clip_range=self.clip_range)
         # The advantage of one step alone cannot be normalised.
         require_fields(self, ("batch_size",), 2 if self.normalize_advantage else 1)
         require_fields(self, ("ent_coef", "vf_coef"), 0)
@@ -108,7 +108,7 @@ class SACConfig:
 
     def __post_init__(self) -> None:
         require_fields(self, ("buffer_size", "batch_size", "train_freq"), 1)
-        _require_schedules(self, "learning_rate")
+        _require_schedules(learning_rate=self.learning_rate)
         require_fields(self, ("learning_starts",), 0)
         require_fields(self, ("gradient_steps", "sde_sample_freq"), -1)
         require_fields(self, ("n_steps", "target_update_interval"), 1)
@@ -151,6 +151,8 @@ class SB3Config:
         expected = "module:Class, such as sb3_contrib:TQC"
         ConfigError.check(":" in self.algorithm, "algorithm", expected, repr(self.algorithm))
         admitted(self.algorithm, source="the algorithm's config")
+        texts = {name: one for name, one in self.settings.items() if isinstance(one, str)}
+        _require_schedules(**{n: one for n, one in texts.items() if one.startswith(LINEAR)})
 
 
 AlgorithmConfig = PPOConfig | SACConfig | SB3Config
@@ -164,9 +166,8 @@ def require_fields(config: object, names: tuple[str, ...], low: float, high: flo
             require_in(name, value, low, high)
 
 
-def _require_schedules(config: object, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
+def _require_schedules(**values: float | str) -> None:
+    for name, value in values.items():
         start = value if not isinstance(value, str) else _number(value.removeprefix(LINEAR))
         right = 0 < start < inf and (not isinstance(value, str) or value.startswith(LINEAR))
         ConfigError.check(right, name, f'a number above 0, or "{LINEAR}" and one', repr(value))
