@@ -19,9 +19,9 @@ from preferl.testing.worlds import PUSH_SPACE
 SCALE = ActionScale.of(PUSH_SPACE)
 
 
-def batches(comparisons, preferences=None, seeds=(0, 1), size=8):
+def batches(comparisons, preferences=None, seeds=(0, 1), size=8, **how):
     device = torch.device("cpu")
-    return PairBatches(comparisons, preferences, SCALE, seeds, size=size, device=device)
+    return PairBatches(comparisons, preferences, SCALE, seeds, size=size, device=device, **how)
 
 
 def counted():
@@ -49,7 +49,18 @@ def test_windows_and_what_followed_within_them():
     real = batch.followed[0, 0].flatten()
     assert batch.following[0, :6, 0][real].tolist() == [1, 2, 4]
     assert batch.preference.tolist() == [[1, 1]]  # the other answer was declined
-    assert batch.weight.tolist() == [[0.25, 0.25]]
+    assert batch.weight.tolist() == [[1, 1]]  # in multiples of the mean
+
+
+def test_weights_are_one_in_the_mean(rng):
+    comparisons = make_comparisons(rng)
+    assert (batches(comparisons)(0).weight == 1).all()
+    uneven = replace(comparisons, weight=np.tile([0.1, 0.3], 10))
+    found = torch.cat([batches(uneven)(update).weight.flatten() for update in range(300)])
+    np.testing.assert_allclose(np.unique(found), [0.5, 1.5], rtol=1e-6)
+    assert float(found.mean()) == pytest.approx(1, abs=0.03)
+    nothing = replace(comparisons, weight=np.zeros(20))
+    assert not batches(nothing)(0).weight.any()
 
 
 def test_an_agent_s_batches_depend_on_its_seed_and_the_update_alone(rng):

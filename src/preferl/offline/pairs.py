@@ -30,14 +30,16 @@ class PairBatch(NamedTuple):
     mask: Tensor  # `[S, B, 2, L]` true where a step is real
     followed: Tensor  # `[S, B, 2, L]` true where what came next is known: not at the last step
     preference: Tensor  # `[S, B]`
-    weight: Tensor  # `[S, B]`
+    weight: Tensor  # `[S, B]` 1 in the mean over all answers of an agent
 
 
 @final
 class PairBatches:
     """Uniform minibatches of answers with replacement, for each agent its own.
 
-    As with `Minibatches`, those of an agent depend on its seed and the update alone.
+    As with `Minibatches`, those of an agent depend on its seed and the update alone. Weights are
+    divided by their mean: what a learner adds to the loss of the answers, such as a regulariser,
+    would otherwise count more where they weigh less, as implied answers do.
 
     Args:
         comparisons: whose segments are stepped through; answers that were declined are left out.
@@ -75,7 +77,7 @@ class PairBatches:
         self._rows = to_tensor(segments.rows(pairs), device)  # [P, 2, L]
         self._mask = to_tensor(segments.mask(pairs), device)
         self._preference = to_tensor(preferences[:, answered], device)
-        self._weight = to_tensor(comparisons.weight[answered], device)
+        self._weight = to_tensor(_relative(comparisons.weight[answered]), device)
         self._seeds, self._size = seeds, size
         self._generator = torch.Generator(device)
 
@@ -97,6 +99,11 @@ class PairBatches:
             self._preference.gather(1, pick),
             self._weight[pick],
         )
+
+
+def _relative(weight: FloatArray) -> FloatArray:
+    """Weights in multiples of their mean."""
+    return weight / (weight.mean() or 1.0)
 
 
 class AnswerLearner(OfflineLearner[Settings]):
