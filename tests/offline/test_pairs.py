@@ -79,6 +79,22 @@ def test_agents_have_preferences_of_their_own(rng):
     torch.testing.assert_close(given(0).preference[1], 1 - negated(0).preference[0])
 
 
+def test_each_agent_learns_from_what_its_own_answers_imply(rng):
+    chain = make_comparisons(rng, pairs=2)
+    segments = chain.segments.select(np.array([0, 1, 2]))
+    chain = Comparisons.of(segments, np.array([[0, 1], [1, 2]]), np.array([1.0, 1.0]))
+    # The second agent calls the middle clip the best, so that nothing follows about the others.
+    own = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 0.5]])
+    drawn = batches(chain, own, seeds=(0, 1, 2), size=200, implied=True)(0)
+    count = [len(rows.unique(dim=0)) for rows in drawn.states.view(3, 200, -1)]
+    assert count == [3, 2, 3]
+    assert set(drawn.preference[0].tolist()) == {1.0}
+    assert sorted(set(drawn.preference[1].tolist())) == [0.0, 1.0]
+    assert (drawn.weight == 1).all()
+    asked = batches(chain, own, seeds=(0, 1, 2), size=200)(0)
+    assert len(asked.states.view(3, 200, -1)[0].unique(dim=0)) == 2
+
+
 def test_what_does_not_fit_is_refused(rng):
     comparisons = make_comparisons(rng)
     with pytest.raises(DataError, match=r"preferences of agents: expected shape \[2, 20\]"):

@@ -1,14 +1,17 @@
 """Answers on a device, and the minibatches of pairs that agents without a reward learn from."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
+from preferl.data.implied import with_implied
 from preferl.errors import DataError
 from preferl.offline.learner import OfflineLearner, Settings
 from preferl.offline.transitions import (
@@ -48,6 +51,7 @@ class PairBatches:
         seeds: of the agents.
         size: `B`.
         device: where agents learn.
+        implied: whether each agent also learns from what its own answers imply.
 
     Raises:
         DataError: no answers, or preferences of another shape.
@@ -62,6 +66,7 @@ class PairBatches:
         *,
         size: int,
         device: torch.device,
+        implied: bool = False,
     ) -> None:
         answered, fix = comparisons.answered, "Ask questions first, or check the label files."
         DataError.check(answered.any(), "answers", "at least one", "none", fix)
@@ -70,22 +75,30 @@ class PairBatches:
         expected = f"shape [{len(seeds)}, {len(comparisons)}]"
         fine = preferences.shape == (len(seeds), len(comparisons))
         DataError.check(fine, "preferences of agents", expected, f"{preferences.shape}")
-        segments, pairs = comparisons.segments, comparisons.pairs[answered]
+        segments, given = comparisons.segments, comparisons[answered]
         self._states = to_tensor(flat_observations(segments.observations), device)
         actions = np.asarray(segments.actions).reshape(segments.steps, -1)
         self._actions = scale.inward(to_tensor(actions, device)).clamp(-WIDEST, WIDEST)
-        self._rows = to_tensor(segments.rows(pairs), device)  # [P, 2, L]
-        self._mask = to_tensor(segments.mask(pairs), device)
-        self._preference = to_tensor(preferences[:, answered], device)
-        self._weight = to_tensor(_relative(comparisons.weight[answered]), device)
+        self._rows = to_tensor(segments.rows(), device)  # [N, L]
+        self._mask = to_tensor(segments.mask(), device)
+        own = [replace(given, preference=row) for row in preferences[:, answered]]
+        own = [with_implied(one)[0] for one in own] if implied else own
+        columns = ((one.pairs, one.preference, _relative(one.weight)) for one in own)
+        padded = (
+            pad_sequence([to_tensor(column, device) for column in of], batch_first=True)
+            for of in zip(*columns, strict=True)
+        )
+        self._pairs, self._preference, self._weight = padded  # [S, P, 2] and [S, P]
+        self._counts = [len(one) for one in own]
         self._seeds, self._size = seeds, size
+        self._agents = torch.arange(len(seeds), device=device)[:, None]
         self._generator = torch.Generator(device)
 
     def __call__(self, update: int) -> PairBatch:
         """The minibatches of one update."""
-        count = len(self._weight)
-        pick, _ = drawn_rows(self._seeds, update, count, (self._size,), self._generator, stream=1)
-        rows, mask = self._rows[pick], self._mask[pick]  # [S, B, 2, L]
+        pick = self._agents, self._drawn(update)
+        pairs = self._pairs[pick]  # [S, B, 2]
+        rows, mask = self._rows[pairs], self._mask[pairs]  # [S, B, 2, L]
         followed = mask.clone()
         followed[..., -1] = False
         flat = rows.flatten(1)
@@ -96,9 +109,17 @@ class PairBatches:
             self._actions[flat],
             mask,
             followed,
-            self._preference.gather(1, pick),
+            self._preference[pick],
             self._weight[pick],
         )
+
+    def _drawn(self, update: int) -> Tensor:
+        """`[S, B]` numbers of answers, below how many each agent has."""
+        drawn = (
+            drawn_rows((seed,), update, count, (self._size,), self._generator, stream=1)[0]
+            for seed, count in zip(self._seeds, self._counts, strict=True)
+        )
+        return torch.cat(list(drawn))
 
 
 def _relative(weight: FloatArray) -> FloatArray:
@@ -118,11 +139,12 @@ class AnswerLearner(OfflineLearner[Settings]):
         state: Path,
         *,
         comparisons: Comparisons | None = None,
+        implied: bool = False,
         **how: Any,
     ) -> None:
-        """As `OfflineLearner.learn`, from comparisons and each agent's preferences `[S, P]`.
+        """As `OfflineLearner.learn`, from answers as `set_answers` takes them.
 
-        They take the place of rewards; None are those of the comparisons.
+        Preferences `[S, P]` take the place of rewards.
 
         Raises:
             DataError: no comparisons.
@@ -130,11 +152,21 @@ class AnswerLearner(OfflineLearner[Settings]):
         fix = "Pass comparisons=."
         DataError.check(comparisons, "answers to learn from", "comparisons", "none", fix)
         if comparisons is not None:
-            self.set_answers(comparisons, rewards)
+            self.set_answers(comparisons, rewards, implied=implied)
         super().learn(episodes, None, state, **how)
 
-    def set_answers(self, comparisons: Comparisons, preferences: FloatArray | None = None) -> None:
-        """Learn from these answers from now on; raises as `PairBatches` does."""
+    def set_answers(
+        self,
+        comparisons: Comparisons,
+        preferences: FloatArray | None = None,
+        *,
+        implied: bool = False,
+    ) -> None:
+        """Learn from these answers from now on; raises as `PairBatches` does.
+
+        Preferences `[S, P]` are each agent's own, those of the comparisons if None. If `implied`,
+        each agent also learns from what its own answers imply.
+        """
         size, device = self.config.pairs, self.device  # type: ignore[attr-defined]
-        how: dict[str, Any] = {"size": size, "device": device}
+        how: dict[str, Any] = {"size": size, "device": device, "implied": implied}
         self._pairs = PairBatches(comparisons, preferences, self._scale, self.seeds, **how)

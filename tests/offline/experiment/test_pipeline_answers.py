@@ -9,6 +9,7 @@ from helpers.offline_runs import LENGTH, config_of, run
 from preferl.cli.data import LabelConfig, data_label
 from preferl.data import load_comparisons, load_episodes, save_comparisons
 from preferl.errors import ConfigError, SpaceError
+from preferl.offline.cpl import CPL
 from preferl.offline.experiment.conditions import build_answer_conditions
 from preferl.offline.learner_configs import CPLConfig, IPLConfig
 from preferl.reporting import read_jsonl
@@ -78,6 +79,24 @@ def test_policies_learn_from_what_answers_imply(data, answers, tmp_path):
         for implied in (None, True)
     ]
     assert returns[0] != returns[1]
+
+
+def test_controls_answer_what_was_asked_and_imply_from_that(data, answers, tmp_path, monkeypatch):
+    given, set_answers = [], CPL.set_answers
+
+    def noted(self, comparisons, preferences=None, **how):
+        given.append((comparisons.pairs, preferences, how))
+        set_answers(self, comparisons, preferences, **how)
+
+    monkeypatch.setattr(CPL, "set_answers", noted)
+    how = {"labels": None, "comparisons": answers, "policy": "cpl", "implied": True, "episodes": 0}
+    run(config_of(data, **how, **AGENTS["cpl"]), tmp_path / "run")
+    ((pairs, preferences, how),) = given
+    asked = load_comparisons(answers)
+    np.testing.assert_array_equal(pairs, asked.pairs)
+    expected = build_answer_conditions(asked, seeds=(0, 1)).flat_signals
+    np.testing.assert_array_equal(preferences, expected)
+    assert how == {"implied": True}
 
 
 def test_what_does_not_go_together_is_refused(data, answers):

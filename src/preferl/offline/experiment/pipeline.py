@@ -13,8 +13,6 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from preferl.data.comparisons import Comparisons
-from preferl.data.implied import with_implied
 from preferl.errors import require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
@@ -206,7 +204,7 @@ class _Stages:
         """Train the agents of all conditions, and clones; the conditions' names."""
         config, inputs, learned = self.config, self.inputs, self.learned
         names: list[str] = []
-        conditions, comparisons = None, inputs.comparisons
+        conditions = None
         if config.kind.learns_from == "rewards":
             conditions = build_conditions(
                 inputs.episodes,
@@ -216,22 +214,18 @@ class _Stages:
                 controls=config.controls,
                 scaled=not config.kind.has_target,
             )
-        elif config.kind.learns_from == "answers" and comparisons is not None:
-            if config.implied:
-                comparisons, _ = with_implied(comparisons)
+        elif config.kind.learns_from == "answers" and inputs.comparisons is not None:
             how: dict[str, Any] = {"seeds": self.seeds, "controls": config.controls}
-            conditions = build_answer_conditions(comparisons, **how)
+            conditions = build_answer_conditions(inputs.comparisons, **how)
         if conditions is not None:
             names += conditions.names
-            self._train_agents(config.policy, conditions, comparisons)
+            self._train_agents(config.policy, conditions)
         if conditions is None or (config.controls and inputs.clonable):
             self._train_agents(config.cloning, None)
             names.append(CLONING)
         return names
 
-    def _train_agents(
-        self, policy: str, conditions: Conditions | None, comparisons: Comparisons | None = None
-    ) -> None:
+    def _train_agents(self, policy: str, conditions: Conditions | None) -> None:
         """Train agents, or clones, that the folder lacks, from where they stopped.
 
         Agents of some kinds learn together, of others one after the other. The sink gets the mean
@@ -270,7 +264,9 @@ class _Stages:
             state = self.folder.path(f"training/{name}")
             how: dict[str, Any] = {"on_progress": partial(report, learner, first)}
             if kind.learns_from == "answers":
-                how["comparisons"] = comparisons
+                how["comparisons"] = self.inputs.comparisons
+                if self.config.implied:  # by what each condition answers to the queries asked
+                    how["implied"] = True
             if self.curves.every:  # evaluations are made at the reports of progress
                 how["every"] = min(self.curves.every, kind.every)
             every = self.checkpoint_every
