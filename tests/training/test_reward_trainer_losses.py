@@ -67,6 +67,17 @@ def test_a_loss_that_is_the_built_in_one_trains_bit_for_bit_as_that(comparisons)
     assert not torch.equal(weights(one), weights(without_noise)), "it is given the noise"
 
 
+def test_a_penalty_counts_as_much_beside_answers_that_weigh_less(comparisons):
+    config = replace(CONFIG, penalty=AdaptivePenalty(0.05), weight_decay=0.0)
+    light = replace(comparisons, weight=np.full(40, 0.25))
+    found, less, free = (
+        weights(trained(answers, settings)[0])
+        for answers, settings in ((comparisons, config), (light, config), (comparisons, CONFIG))
+    )
+    torch.testing.assert_close(less, found, atol=1e-4, rtol=0)
+    assert not torch.allclose(found, free, atol=1e-3)
+
+
 @pytest.mark.parametrize("loss", ["squared_error", hinge])
 def test_the_loss_is_what_is_minimised_and_reported(comparisons, loss):
     config = replace(CONFIG, epochs=40, loss=loss, bootstrap=False)

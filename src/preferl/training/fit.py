@@ -92,6 +92,8 @@ class Fit:
         bootstrap = np.where(places < 0, 1.0, bootstrap)
         bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # few answers
         self._asked = asked
+        # Implied answers weigh less than given ones, and a penalty is to count as much beside them.
+        self._mean_weight = float(train.weight.mean())
         self._given = torch.from_numpy(places >= 0).to(device)
         crop, order = self._config.crop, trainer._order
         self._crop = partial(crop_pairs, most=crop, generator=order) if crop else None
@@ -227,7 +229,7 @@ class Fit:
             logits.append(part_logits.detach())
         penalty = trainer._penalty.of(self._model.parameters())
         if isinstance(penalty, Tensor):
-            penalty.backward()
+            (penalty * self._mean_weight).backward()
         optimiser.step()
         trainer.trust.step()
         return total, torch.cat(logits, dim=1)
