@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, DataError
 from preferl.models import CNNReward, EnsembleConfig
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import RewardSettings, reward_preset, reward_presets
+from preferl.training import FitCheckpoints, RewardSettings, reward_preset, reward_presets
+from preferl.training.fit_report import FitReport
 
 PUBLISHED = ["mr", "nmr", "pt", "pt-readme"]
 
@@ -63,6 +64,55 @@ def test_a_choice_needs_unseen_answers():
     with pytest.raises(ConfigError, match="a choice among fits: expected answers that no member"):
         RewardSettings(members=1, choose=True).preset(length=5, answers=40)
     assert list(reward_preset("pt", length=5).alternatives(5)) == ["plain", "cropped"]
+
+
+def test_a_mean_of_bounded_rewards_is_no_alternative():
+    preset = reward_preset("mr", length=5)
+    assert list(preset.alternatives(5)) == ["plain", "cropped"]
+    summed = replace(preset, model=replace(preset.model, pooling="sum"))
+    assert "bounded" in summed.alternatives(5)
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(0, [2, 3]), (3600, [1, 2, 3])])
+def test_a_choice_that_was_stopped_repeats_no_finished_fit(comparisons, tmp_path, seconds, left):
+    preset = RewardSettings(epochs=3, choose=True).preset(length=5, answers=40)
+    kept = FitCheckpoints(tmp_path / "kept", seconds=seconds)
+    how = {"seed": 2, "checkpoints": kept}
+    made = []
+
+    def stop(epoch, _):
+        made.append(epoch)
+        if len(made) == 8:  # in the third of four fits
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, on_epoch=stop, **how)
+    rest = []
+    found, report = preset.fit(
+        comparisons, POINT_SPACE, PUSH_SPACE, on_epoch=lambda epoch, _: rest.append(epoch), **how
+    )
+    assert rest == [*left, 1, 2, 3]
+    whole, expected = preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)
+    assert report.alternatives == expected.alternatives
+    for own, other in zip(found.parameters(), whole.parameters(), strict=True):
+        np.testing.assert_array_equal(own.detach(), other.detach())
+    kept.remove()
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_fit_without_a_loss_is_not_chosen(comparisons, monkeypatch, caplog):
+    preset = RewardSettings(epochs=1, choose=True).preset(length=5, answers=40)
+    losses = {"plain": np.nan, "cropped": 0.7, "bounded": 0.6, "bounded, cropped": np.nan}
+    left = []
+    monkeypatch.setattr(FitReport, "unseen_loss", property(lambda _: left.pop(0)))
+    left[:] = losses.values()
+    _, report = preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)
+    assert report.chosen == "bounded"
+    assert report.alternatives == {"cropped": 0.7, "bounded": 0.6}
+    assert "not chosen: plain, bounded, cropped." in caplog.text
+    left[:] = [np.nan] * 4
+    with pytest.raises(DataError, match="loss on unseen answers: expected a number for one fit"):
+        preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)
 
 
 def test_bounded_heads_and_crops_are_settings():

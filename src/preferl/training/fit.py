@@ -49,22 +49,28 @@ class FitCheckpoints:
     Args:
         folder: for one fit's checkpoints alone; made if it is not there.
         seconds: between two checkpoints, at least; 0 keeps every epoch.
+        last: whether the last epoch is kept whatever the time, where other fits follow this one.
 
     Raises:
         ConfigError: negative seconds.
     """
 
-    def __init__(self, folder: Path | str, *, seconds: float = SECONDS) -> None:
+    def __init__(self, folder: Path | str, *, seconds: float = SECONDS, last: bool = False) -> None:
         require_in("seconds", seconds, 0, float("inf"))
         self.folder = Path(folder)
-        self._seconds = seconds
+        self._seconds, self._last = seconds, last
         self._written = time.monotonic()
 
     def offer(self, fit: "Fit") -> None:
         """Write a checkpoint, as `write_checkpoint` does, if the last one is old enough."""
-        if time.monotonic() - self._written >= self._seconds:
+        is_old = time.monotonic() - self._written >= self._seconds
+        if is_old or (self._last and fit.is_over):
             write_checkpoint(self.folder, fit.snapshot(), steps=fit.epoch, run=fit.identity())
             self._written = time.monotonic()
+
+    def within(self, name: str) -> "FitCheckpoints":
+        """Those of one of several fits, in a folder of its own inside this one."""
+        return FitCheckpoints(self.folder / name, seconds=self._seconds, last=True)
 
     def remove(self) -> None:
         """Remove the folder, once the fitted reward is safe."""
@@ -126,7 +132,7 @@ class Fit:
             self.restore(read_checkpoint(checkpoints.folder, run=self.identity()).state)
         began = time.perf_counter() - self._seconds
         self._model.train()
-        while self.epoch < self._epochs and not self._over:
+        while not self.is_over:
             self._advance(on_epoch)
             self._seconds = time.perf_counter() - began
             if checkpoints is not None:
@@ -157,6 +163,11 @@ class Fit:
     def epoch(self) -> int:
         """Epochs made."""
         return len(self._history)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all epochs are made, or there was a reason to stop."""
+        return self._over or self.epoch >= self._epochs
 
     def identity(self) -> dict[str, Any]:
         """What has to be the same for a checkpoint to be one of this fit, as JSON."""

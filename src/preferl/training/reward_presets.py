@@ -4,6 +4,8 @@ Kim et al. 2023, "Preference Transformer: Modeling Human Preferences using Trans
 compare a Markovian reward (MR), an LSTM (NMR) and their transformer (PT).
 """
 
+import logging
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self, final
@@ -12,7 +14,7 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.validation import split
-from preferl.errors import ConfigError, require_in, require_one_of, require_share
+from preferl.errors import ConfigError, DataError, require_in, require_one_of, require_share
 from preferl.models.configs import (
     CNNRewardConfig,
     EnsembleConfig,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from preferl.models.base import RewardModel
     from preferl.training.fit import FitCheckpoints, OnEpoch
     from preferl.training.fit_report import FitReport
+
+LOGGER = logging.getLogger(__name__)
 
 
 @final
@@ -75,12 +79,15 @@ class RewardPreset:
         """This preset, and others for segments of `L` steps, by name.
 
         A "bounded" head squashes rewards of steps, so that none of them explains a segment alone;
-        "cropped" segments lose up to a fifth of their steps, other ones in each pass (SURF).
+        "cropped" segments lose up to a fifth of their steps, other ones in each pass (SURF). The
+        mean of bounded rewards is bounded, too, and the log-odds of no answer could leave (-2, 2):
+        a model that scores segments by the mean of its rewards has no bounded alternative.
         """
         plain = replace(self, choose=False)
         cropped = replace(plain.trainer, crop=max(1, length // 5))
         found = {"plain": plain, "cropped": replace(plain, trainer=cropped)}
-        if (bounded := _with(self.model, bounded=True)) is not None:
+        bounded = _with(self.model, bounded=True)
+        if bounded is not None and getattr(bounded, "pooling", "sum") != "mean":
             found["bounded"] = replace(plain, model=bounded)
             found["bounded, cropped"] = replace(plain, model=bounded, trainer=cropped)
         return found
@@ -112,17 +119,16 @@ class RewardPreset:
         """Build the model and train it on what is not held out.
 
         Weights, bootstraps, order, dropout and the held-out answers come from `seed`; other
-        arguments and errors are those of `RewardTrainer` and the model.
+        arguments and errors are those of `RewardTrainer` and the model. In a choice among fits,
+        each has checkpoints of its own, and one without a loss on unseen answers is not chosen.
+
+        Raises:
+            DataError: a choice among fits none of which has such a loss.
         """
         if self.choose:
-            found, losses = {}, {}
             how: Any = {"seed": seed, "device": device, "on_epoch": on_epoch}
-            for name, one in self.alternatives(comparisons.segments.length).items():
-                found[name] = one.fit(comparisons, observation_space, action_space, **how)
-                losses[name] = found[name][1].unseen_loss
-            chosen = min(losses, key=losses.__getitem__)
-            model, report = found[chosen]
-            return model, replace(report, chosen=chosen, alternatives=losses)
+            spaces = observation_space, action_space
+            return self._choose(comparisons, spaces, checkpoints, **how)
         from preferl.models.build import build_reward_model  # here, so that settings load no torch
         from preferl.training.reward_trainer import RewardTrainer
 
@@ -136,6 +142,29 @@ class RewardPreset:
             train, validation = split(answered, rng, validation=self.held_out, by=by)
         report = trainer.fit(train, validation, on_epoch=on_epoch, checkpoints=checkpoints)
         return trainer.model, report
+
+    def _choose(
+        self,
+        comparisons: Comparisons,
+        spaces: tuple[Space, Space],
+        checkpoints: "FitCheckpoints | None",
+        **how: Any,
+    ) -> "tuple[RewardModel, FitReport]":
+        """Fit each alternative; the one with the least loss on unseen answers."""
+        found = {}
+        for name, one in self.alternatives(comparisons.segments.length).items():
+            own = None if checkpoints is None else checkpoints.within(name.replace(", ", "-"))
+            found[name] = one.fit(comparisons, *spaces, checkpoints=own, **how)
+        losses = {name: report.unseen_loss for name, (_, report) in found.items()}
+        known = {name: loss for name, loss in losses.items() if not math.isnan(loss)}
+        unknown = ", ".join(name for name in losses if name not in known)
+        what, fix = "loss on unseen answers", "Give more answers, or hold some of them out."
+        DataError.check(known, what, "a number for one fit at least", f"NaN for {unknown}", fix)
+        if unknown:
+            LOGGER.warning("Fits without a loss on unseen answers are not chosen: %s.", unknown)
+        chosen = min(known, key=known.__getitem__)
+        model, report = found[chosen]
+        return model, replace(report, chosen=chosen, alternatives=known)
 
 
 @dataclass(frozen=True)
@@ -165,7 +194,8 @@ class RewardSettings:
             `RewardTrainerConfig.crop`.
         bounded: whether "mlp" and "mr" squash rewards of steps into (-1, 1).
         choose: fit `RewardPreset.alternatives`, with a bounded head, cropped clips and both, and
-            keep the one that unseen answers fit best.
+            keep the one that unseen answers fit best. Models that average rewards over steps,
+            such as "mr", have no bounded one.
         implied: whether the answers that the given ones imply count, too, as in ranked lists, see
             `RewardTrainerConfig.implied`.
         precision: of the products in training. None takes bfloat16 for the wide "pt" where the
