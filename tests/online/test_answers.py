@@ -202,11 +202,20 @@ def test_entropy_and_deviation_by_hand():
     assert found.deviation == pytest.approx((0 + three / 2**0.5 + 2 * three / 2**0.5) / 3)
 
 
-def test_the_likelihood_counts_and_one_member_has_no_deviation():
-    reward = reward_of([[0, 0, 1e3, 0]], Likelihood(noise=0.5))
+def test_the_scale_counts_and_one_member_has_no_deviation():
+    reward = reward_of([[0, 0, 2 * np.log(3.0), 0]], Likelihood(scale=0.5))
     found = query_metrics(reward, CLIPS, np.array([[2, 0]]))
     assert found.entropy == pytest.approx(-0.75 * np.log(0.75) - 0.25 * np.log(0.25))
     assert np.isnan(found.deviation)
+
+
+def test_noise_does_not_make_clips_alike_or_members_agree():
+    scores, pairs = [[0, 1, 30, 0], [0, 2, 10, 0]], np.array([[2, 0], [1, 0]])
+    noisy, clean = (
+        query_metrics(reward_of(scores, Likelihood(noise)), CLIPS, pairs) for noise in (0.6, 0.0)
+    )
+    assert noisy == clean
+    assert noisy.deviation == pytest.approx((20 / 2**0.5 + 1 / 2**0.5) / 2)
 
 
 def test_without_a_reward_or_a_query_nothing_is_expected():

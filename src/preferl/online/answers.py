@@ -14,7 +14,7 @@ from preferl.data.sources.kinds import load_source
 from preferl.data.sources.labels import load_labels
 from preferl.data.validation import TRAIN, VALIDATION, validation_split
 from preferl.errors import FeedbackError
-from preferl.feedback.likelihood import likelihood_of
+from preferl.feedback.preparations import FitContext
 from preferl.feedback.protocols import Feedback
 from preferl.feedback.sampling import entropy, logit_variance
 from preferl.online.configs import OnlineConfig
@@ -121,7 +121,10 @@ class LearningSet:
 
 
 class QueryMetrics(NamedTuple):
-    """What a reward expected of the answers to new queries, before it learned from them.
+    """What a reward made of new queries, before it learned from their answers.
+
+    Both are about which clip is better, so they leave out the noise of answers. With much noise,
+    every answer is uncertain and all members expect much the same, however different the clips are.
 
     Attributes:
         entropy: mean over queries and members of the entropy of the predicted preference, in nats:
@@ -140,8 +143,7 @@ def query_metrics(
     if reward is None or not len(pairs):
         return QueryMetrics()
     shown, rows = np.unique(pairs, return_inverse=True)
-    scores = reward.scores(segments.select(shown))[:, rows.reshape(pairs.shape)]  # [E, P, 2]
-    logits = likelihood_of(reward).log_odds(scores[..., 0] - scores[..., 1])
+    logits = FitContext(reward).logits(segments.select(shown), rows.reshape(pairs.shape))  # [E, P]
     several = len(logits) > 1
     deviation = np.sqrt(logit_variance(logits)).mean() if several else np.nan
     return QueryMetrics(float(entropy(logits).mean()), float(deviation))
