@@ -11,6 +11,7 @@ import pytest
 from helpers import offline_runs, written_runs
 from helpers.command_line import run
 from preferl.data import save_episodes
+from preferl.evaluation import Finding
 from preferl.testing import PointWorld
 
 SHORT = (
@@ -94,23 +95,29 @@ def test_a_run_is_shown(runs, kind, words, capsys):
     assert all(word in out for word in [*words, "stable-baselines3", "result.json"])
 
 
+def with_findings(path, findings):
+    file = path / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"findings": findings}))
+    return path
+
+
 def test_what_is_wrong_with_a_run_is_shown(runs, tmp_path, capsys):
-    assert run("runs", "show", runs / "online", "--json") == 0
-    (found,) = json.loads(capsys.readouterr().out)["findings"]  # it has one iteration
-    assert found == json.loads((runs / "online/result.json").read_text())["findings"][0]
-    assert run("runs", "show", runs / "online") == 0
+    found = [Finding("stuck", "It stays.", ("explore more", "go on")).to_json()]
+    path = with_findings(written_runs.online(tmp_path / "run"), found)
+    assert run("runs", "show", path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["findings"] == found
+    assert run("runs", "show", path) == 0
     out = capsys.readouterr().out
     assert "What to look at" in out
-    assert all(words in out for words in ("exhausted", "no new answers since step 400", "- ask"))
-    assert run("runs", "show", written_runs.online(tmp_path / "before")) == 0  # without the list
-    assert "What to look at" not in capsys.readouterr().out
+    assert all(words in out for words in ("stuck", "It stays.", "- explore more", "- go on"))
+    for other in (runs / "online", written_runs.online(tmp_path / "before")):  # without the list
+        assert run("runs", "show", other) == 0
+        assert "What to look at" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("findings", [3, [3], [{"name": "stuck"}]], ids=["3", "[3]", "no text"])
 def test_findings_that_are_damaged_are_one_error(tmp_path, capsys, findings):
-    path = written_runs.online(tmp_path / "run")
-    file = path / "result.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"findings": findings}))
+    path = with_findings(written_runs.online(tmp_path / "run"), findings)
     assert run("runs", "show", path) == 1
     err = capsys.readouterr().err
     assert "expected the folder of a run" in err

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from preferl.data import Comparisons, Segments
+from preferl.data import Clips, Comparisons, Segments
 from preferl.evaluation.findings import Course, Finding, findings, ties_and_contradictions
+from preferl.feedback import InstantFeedback
+from preferl.shapes import FloatArray
 
 LENGTH = 6
 
@@ -111,13 +113,35 @@ def test_a_return_that_stays_below_a_fall_is_still_parting() -> None:
     ],
 )
 def test_answers_that_end_before_the_last_third_are_exhausted(answers, found) -> None:
-    assert names(course(answers=answers)) == ["exhausted"] * found
-    assert names(course(answers=answers, total=6_000.0)) == []  # the run is long yet
+    asked = {"answers": answers, "ties": LENGTH * [0.1]}
+    assert names(course(**asked)) == ["exhausted"] * found
+    assert names(course(**asked, total=6_000.0)) == []  # the run is long yet
+
+
+@pytest.mark.parametrize(
+    ("ties", "found"),
+    [
+        ((0.1, 0.1, 0.1, 0.1, 0.1, np.nan), True),  # one round of queries without an answer
+        ((0.1, 0.1, 0.1, 0.1, np.nan, np.nan), False),  # the plan ends there
+    ],
+)
+def test_answers_end_on_purpose_where_no_more_queries_are_planned(ties, found) -> None:
+    one = course(answers=(10, 20, 30, 40, 40, 40), ties=ties)
+    assert names(one) == ["exhausted"] * found
+
+
+def test_a_warm_start_without_queries_is_not_exhausted() -> None:
+    assert names(course(answers=LENGTH * [40])) == []
+
+
+def test_queries_that_nobody_ever_answers_are_exhausted() -> None:
+    assert "no new answers since step 0, " in only(course(answers=LENGTH * [0])).text
 
 
 def test_exhausted_tells_since_when() -> None:
-    text = only(course(answers=(10, 20, 30, 40, 40, 40))).text
-    assert "no new answers since step 400; the run has 600, and 40 answers in all" in text
+    text = only(course(answers=(10, 20, 30, 40, 40, 40), ties=LENGTH * [0.1])).text
+    assert "no new answers since step 400, although there were queries" in text
+    assert "the run has 600 steps, and 40 answers in all" in text
 
 
 def test_noise_and_pairs_that_were_answered_both_ways_are_contradictory() -> None:
@@ -166,7 +190,7 @@ def test_a_return_that_is_always_nought_is_no_return() -> None:
 
 
 def comparisons(pairs: list[list[int]], preference: list[float]) -> Comparisons:
-    steps = np.zeros((4, 1))
+    steps = np.arange(4.0)[:, None]
     clips = Segments(steps, steps, np.zeros(4), np.arange(4), np.ones(4, int), 1)
     return Comparisons.of(clips, np.array(pairs), np.array(preference))
 
@@ -180,6 +204,42 @@ def test_ties_and_contradictions_are_counted() -> None:
         )
     )
     assert found == (1 / 7, 1 / 2)
+
+
+def first_is_better(shown: Clips, rng: np.random.Generator) -> FloatArray:
+    return np.ones(len(shown))
+
+
+def asked_in_rounds(*rounds: tuple[int, int], observations: list[float]) -> Comparisons:
+    """Answers that always prefer the first clip, of clips with equal actions and rewards."""
+    feedback, count = InstantFeedback(first_is_better, 0), len(observations)
+    same, rows = np.zeros((count, 1)), np.arange(count)
+    shown = np.array(observations)[:, None]
+    clips = Segments(shown, same, np.zeros(count), rows, np.ones(count, int), 1)
+    for pair in rounds:
+        feedback.ask(clips, np.array([pair]))
+    return feedback.comparisons()
+
+
+def test_a_pair_that_is_asked_in_two_rounds_is_the_same() -> None:
+    twice = asked_in_rounds((0, 1), (1, 0), (2, 3), (2, 3), observations=[1, 2, 3, 4])
+    assert len(twice.segments) == 8, "each round has clips of its own"
+    assert ties_and_contradictions(twice) == (0.0, 0.5)
+
+
+def test_pairs_are_the_same_by_what_their_clips_hold() -> None:
+    elsewhere = asked_in_rounds((0, 1), (3, 2), observations=[1, 2, 1, 2])
+    assert ties_and_contradictions(elsewhere) == (0.0, 1.0)
+    others = asked_in_rounds((0, 1), (3, 2), observations=[1, 2, 1, 3])
+    np.testing.assert_array_equal(ties_and_contradictions(others), (0.0, np.nan))
+
+
+def test_clips_of_pictures_and_vectors_are_compared_by_both() -> None:
+    seen = {"eye": np.zeros((4, 2, 2), np.uint8), "joints": np.array([[1.0], [2.0], [1.0], [3.0]])}
+    rows = np.arange(4)
+    clips = Segments(seen, np.zeros((4, 1)), np.zeros(4), rows, np.ones(4, int), 1)
+    one = Comparisons.of(clips, np.array([[0, 1], [1, 2], [0, 3]]), np.array([1.0, 1.0, 0.0]))
+    assert ties_and_contradictions(one) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from preferl.feedback import ScriptedTeacher
@@ -35,6 +36,41 @@ def test_ties_are_found():
     report = learn_from_preferences(replace(TINY, teacher=ScriptedTeacher(equal_within=1e9)))
     assert [one.ties for one in report.iterations[:2]] == [1, 1]
     assert "too_alike" in [one.name for one in report.findings]
+
+
+class FirstEpisodes:
+    """Always the clips of a run's first two episodes, the other way round in each round."""
+
+    def __init__(self):
+        self.rounds = 0
+
+    def __call__(self, segments, count, rng):
+        self.rounds += 1
+        pair = [np.flatnonzero(segments.origin[:, 0] == number)[0] for number in (0, 1)]
+        return np.tile(pair[:: (-1) ** self.rounds], (count, 1))
+
+    def segments_for(self, queries):
+        return 5_000  # so that these clips are among them
+
+
+def first_is_better(shown, rng):
+    return np.ones(len(shown))
+
+
+def test_a_pair_that_is_answered_both_ways_in_two_rounds_is_found():
+    config = replace(TINY, segment_length=20, initial_steps=40, comparisons=2)
+    report = learn_from_preferences(config, teacher=first_is_better, sampler=FirstEpisodes())
+    first, second, _ = report.iterations
+    assert np.isnan(first.contradicted)
+    assert second.contradicted == 1
+    assert "contradictory" in [one.name for one in report.findings]
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_a_plan_that_asks_early_is_no_finding(iterations):
+    config = replace(TINY, iterations=iterations, initial_steps=200)
+    report = learn_from_preferences(config)
+    assert "exhausted" not in [one.name for one in report.findings]
 
 
 def test_each_iteration_has_the_seconds_of_its_parts():

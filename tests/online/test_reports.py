@@ -147,9 +147,10 @@ def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> 
     trainer = RewardTrainerConfig(noise=0.1)
     config = OnlineConfig(steps=900, initial_steps=100, max_comparisons=60, trainer=trainer)
     first, again = evaluation(300, -9.0, -7.0), evaluation(300, -9.0, -7.0)  # a resumed run's copy
+    guessed = fit(likelihood=Likelihood(0.1), judged=0, validated_on=None)
     found = course_of(
         [
-            report(env_steps=300, evaluation=first, fit=fit(likelihood=Likelihood(0.1))),
+            report(env_steps=300, evaluation=first, fit=guessed),
             report(evaluation=again, comparisons=59, fit=fit(likelihood=Likelihood(0.4))),
             report(env_steps=900, evaluation=evaluation(700, -3.0), comparisons=60, ties=0.2),
         ],
@@ -160,19 +161,35 @@ def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> 
     np.testing.assert_array_equal(found.low, [first.interval[0], np.nan, -3.0])
     np.testing.assert_array_equal(found.high, [first.interval[1], np.nan, -3.0])
     np.testing.assert_array_equal(found.answers, [20, 59, np.nan])  # from 60 on the oldest go
-    np.testing.assert_array_equal(found.accuracy, [0.8, 0.8, np.nan])
-    np.testing.assert_array_equal(found.judged, [10, 10, 0])
+    np.testing.assert_array_equal(found.accuracy, [np.nan, 0.8, np.nan])
+    np.testing.assert_array_equal(found.judged, [0, 10, 0])
     np.testing.assert_array_equal(found.ties, [np.nan, np.nan, 0.2])
-    np.testing.assert_array_equal(found.noise, [np.nan, 0.4, np.nan])  # 0.1 was configured
+    np.testing.assert_array_equal(found.noise, [np.nan, 0.4, np.nan])  # no unseen answer, no fit
     assert found.total == 900
     assert course_of([], config).steps.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("noise", "calibrate", "known"),
+    [
+        (0.5, True, 0.1),  # which the fit came to, though it is the most that is expected
+        (0.1, True, 0.1),  # as configured
+        (0.5, False, np.nan),
+        ("fitted", False, np.nan),
+    ],
+)
+def test_noise_is_known_where_it_was_fitted(noise: Any, calibrate: bool, known: float) -> None:
+    trainer = RewardTrainerConfig(noise=noise, calibrate=calibrate)
+    one = report(fit=fit(likelihood=Likelihood(0.1)))
+    found = course_of([one], OnlineConfig(steps=900, initial_steps=100, trainer=trainer))
+    np.testing.assert_array_equal(found.noise, [known])
 
 
 def test_each_finding_is_logged_once_also_where_a_run_is_resumed(caplog) -> None:
     caplog.set_level(logging.WARNING)
     config = OnlineConfig(steps=900, initial_steps=100)
     steps = (300, 400, 700, 800)
-    iterations = [report(env_steps=at, comparisons=20) for at in steps]
+    iterations = [report(env_steps=at, comparisons=20, ties=0.1) for at in steps]
     log = FindingLog(config)
     for count, logged in enumerate([0, 0, 1, 1], start=1):  # first after 400 without an answer
         log.check(iterations[:count])

@@ -122,13 +122,17 @@ def test_result_and_report_tell_where_the_time_went(run):
     assert "% of them for fits and relabelling" in (folder / "report.html").read_text()
 
 
+def seldom_decides(shown, rng):
+    return np.where(np.arange(len(shown)) % 3, 0.5, 1.0)
+
+
 def test_result_and_report_tell_what_is_wrong(tmp_path):
-    judge = replace(JUDGE, oracle=False, clip_steps=0)
-    result = run_online(replace(TINY, iterations=1), tmp_path / "run", judge=judge)
-    assert [one["name"] for one in result["findings"]] == ["exhausted"]
+    judge, config = replace(JUDGE, oracle=False, clip_steps=0), replace(TINY, comparisons=30)
+    result = run_online(config, tmp_path / "run", judge=judge, teacher=seldom_decides)
+    assert [one["name"] for one in result["findings"]] == ["too_alike"]
     page = (tmp_path / "run/report.html").read_text()
     assert "What to look at" in page
-    assert "There are no new answers since step 400" in page
+    assert "of the answers are ties" in page
 
 
 def test_report_is_one_page_without_requests(run):

@@ -6,8 +6,10 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
+from preferl.data.arrays import content_id
 from preferl.data.comparisons import Comparisons
-from preferl.shapes import FloatArray
+from preferl.data.segments import Segments
+from preferl.shapes import Array, FloatArray, IntArray, leaves
 from preferl.statistics import share_in_words, wilson_interval
 
 LEAST_JUDGED: Final = 60
@@ -23,7 +25,7 @@ CONTRADICTED: Final = 0.25
 """Share of pairs answered both ways that is much: two answers under that noise differ as often."""
 
 UNSURE: Final = 0.6
-"""Entropy of predicted answers in nats: 0.69 is guessing, 0.6 a probability of 70 %."""
+"""Entropy of predicted preferences in nats: 0.69 is guessing, 0.6 a probability of 70 %."""
 
 LEAST_ANSWERS: Final = 20
 """Before the share of ties counts."""
@@ -47,7 +49,7 @@ class Course(NamedTuple):
         low, high: the ends of its 95 % interval.
         noise: share of random answers, as fitted to answers that the fit did not see.
         query_entropy, query_deviation: of new queries, see `IterationReport`.
-        ties: share of ties among the answers.
+        ties: share of ties among the answers; NaN also in an iteration that asks nothing.
         contradicted: share of the pairs with several answers that were answered both ways.
         total: a number, the environment steps of the whole run.
     """
@@ -106,11 +108,11 @@ def findings(course: Course) -> tuple[Finding, ...]:
 def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, float]:
     """Shares of ties among answers, and of pairs with several answers that went both ways.
 
-    Pairs are the same if they compare the same rows of `segments`, in either order. A share of
-    nothing is NaN.
+    Pairs are the same if they compare clips of the same steps, in either order: feedback keeps a
+    clip once for each round that shows it. A share of nothing is NaN.
 
     >>> from preferl.data.segments import Segments
-    >>> steps = np.zeros((2, 1))
+    >>> steps = np.arange(2.0)[:, None]
     >>> clips = Segments(steps, steps, np.zeros(2), np.arange(2), np.ones(2, int), 1)
     >>> pairs, preference = np.array([[0, 1], [1, 0], [0, 1]]), np.array([1.0, 1.0, 0.5])
     >>> ties, contradicted = ties_and_contradictions(Comparisons.of(clips, pairs, preference))
@@ -121,13 +123,35 @@ def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, flo
         return np.nan, np.nan
     decided, preference = comparisons.decided, comparisons.preference
     ties = float((preference[comparisons.answered] == 0.5).mean())
-    pairs, first = comparisons.pairs[decided], preference[decided] > 0.5
+    pairs = _clip_numbers(comparisons.segments)[comparisons.pairs[decided]]
+    first = preference[decided] > 0.5
     of_pair = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     lower = (pairs[:, 0] < pairs[:, 1]) == first  # which of the two, in whatever order
     count, for_lower = np.bincount(of_pair), np.bincount(of_pair, lower)
     several = count > 1
     both = several & (for_lower > 0) & (for_lower < count)
     return ties, float(both.sum() / several.sum()) if several.any() else np.nan
+
+
+def _clip_numbers(segments: Segments) -> IntArray:
+    """`[N]` numbers, equal where clips hold the same steps.
+
+    Observations, which may be pictures on disk, are read only where actions and rewards are equal.
+    """
+    numbers, count = _numbered(segments, segments.actions, segments.rewards)
+    unsure = np.flatnonzero(count[numbers] > 1)
+    if len(unsure):
+        alike = segments.select(unsure)
+        more, _ = _numbered(alike, alike.actions, alike.rewards, *leaves(alike.observations))
+        numbers[unsure] = len(count) + more
+    return numbers
+
+
+def _numbered(segments: Segments, *columns: Array) -> tuple[IntArray, IntArray]:
+    """`[N]` a number for what each clip holds of columns, and how many clips have each number."""
+    windows = zip(segments.start, segments.start + segments.real, strict=True)
+    names = [content_id(*(column[start:end] for column in columns)) for start, end in windows]
+    return np.unique(names, return_inverse=True, return_counts=True)[1:]
 
 
 def _at_chance(course: Course) -> Finding | None:
@@ -192,18 +216,22 @@ def _exhausted(course: Course) -> Finding | None:
         return None
     came = np.flatnonzero(np.diff(course.answers, prepend=0) > 0)
     since = float(course.steps[came[-1]]) if len(came) else 0.0
-    if 3 * (course.steps[-1] - since) < course.total:
+    # A run that plans no more queries has ended its answers on purpose.
+    asked = not len(came) or not np.isnan(course.ties[came[-1] + 1 :]).all()
+    if not asked or 3 * (course.steps[-1] - since) < course.total:
         return None
     return Finding(
         "exhausted",
-        f"There are no new answers since step {since:,.0f}; the run has {course.total:,.0f}, and "
-        f"{course.answers[-1]:,.0f} answers in all. The agent has changed since, and nothing tells "
-        "the reward about what it does now.",
+        f"There are no new answers since step {since:,.0f}, although there were queries; the run "
+        f"has {course.total:,.0f} steps, and {course.answers[-1]:,.0f} answers in all. The agent "
+        "has changed since, and nothing tells the reward about what it does now.",
         (
+            "where people answer: see whether they still do, and whether the project's budget of "
+            "answers is used up",
+            "give people time: let the run wait for their answers (patience)",
+            "where a script answers: see why it declines",
             "spread the same answers over the run: more iterations, a smaller initial_fraction, "
             'schedule="constant"',
-            "ask for more answers (comparisons)",
-            "where people answer: see whether they still do, and for how long",
         ),
     )
 
@@ -239,7 +267,7 @@ def _too_alike(course: Course) -> Finding | None:
     if ties > 0.5 and not _last(course.answers) < LEAST_ANSWERS:
         seen = f"{100 * ties:.0f} % of the answers are ties"
     elif entropy > UNSURE and noise > NOISY:
-        seen = f"the predicted answers to new queries have an entropy of {entropy:.2f} nats, where "
+        seen = f"predicted preferences of new queries have an entropy of {entropy:.2f} nats, where "
         seen += f"guessing has 0.69, and the fit takes {100 * noise:.0f} % of the answers to be "
         seen += "random"
     else:
@@ -258,6 +286,13 @@ def _too_alike(course: Course) -> Finding | None:
 
 
 def _stuck(course: Course) -> Finding | None:
+    """Find an agent that never left its beginning.
+
+    One that improves and then stalls is not found. Its numbers are those of an agent that has
+    converged: flat evaluations, and members that agree. Learned rewards would not tell the two
+    apart, either: most clips of a good agent, too, are worse than its best one, and an agent that
+    stalls need not have seen anything better.
+    """
     known = ~np.isnan(course.true_return)
     returns, low, high = (c[known] for c in (course.true_return, course.low, course.high))
     deviation = _last(course.query_deviation)

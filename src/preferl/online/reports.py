@@ -43,14 +43,15 @@ class IterationReport:
         episodes: how many those were.
         validation: of the reward on the answers that are held out of every fit; None where none
             are, or nothing was fitted.
-        query_entropy: of the answers that the reward in use predicted for new queries, mean over
-            these and over members, in nats; NaN without queries or without a reward.
-        query_deviation: of the members' log-odds of these answers, mean over the queries; NaN
+        query_entropy: of the preferences that the reward in use predicted for new queries, without
+            the noise of answers, mean over queries and members, in nats; NaN without queries or
+            without a reward.
+        query_deviation: of the members' log-odds of these preferences, mean over the queries; NaN
             likewise, and with one member.
         evaluation: the latest one of the policy, without exploring; None before the first.
         ties: share of ties among the answers so far; NaN without queries.
-        contradicted: share of the pairs with several answers that were answered both ways; NaN
-            likewise, and without such pairs.
+        contradicted: share of the pairs with several answers that were answered both ways, pairs
+            of equal clips being the same; NaN likewise, and without such pairs.
         seconds: wall time of each of `PARTS`: acting and learning, evaluations and the learned
             rewards of its steps included; fitting the reward; relabelling experience with it;
             choosing queries and having them answered. They do not count in comparisons of reports.
@@ -192,7 +193,7 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
     """The numbers of iterations in which `findings` looks for what is wrong.
 
     Unknown are the number of answers once the oldest are dropped (`max_comparisons`), and a noise
-    that was not fitted.
+    that was not fitted, since there were no decided unseen answers or since it was not to be.
     """
     rows, before, most = [], None, config.max_comparisons or math.inf
     for one in iterations:
@@ -202,7 +203,7 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
             before = one.evaluation.step
             evaluated = one.evaluation.report.mean, *one.evaluation.interval
         noise = math.nan
-        if one.fit is not None and one.fit.likelihood.noise != config.trainer.noise:
+        if one.fit is not None and one.fit.judged and config.trainer.calibrate:
             noise = one.fit.likelihood.noise
         queries = one.query_entropy, one.query_deviation, one.ties, one.contradicted
         rows.append((one.env_steps, known, *one.unseen_accuracy, *evaluated, noise, *queries))
