@@ -17,10 +17,12 @@ from preferl.online.reports import (
     OnlineReport,
     Stopwatch,
     course_of,
+    trust_of,
 )
 from preferl.statistics import wilson_interval
 from preferl.training import RewardTrainerConfig
 from preferl.training.fit_report import FitReport, Validation
+from preferl.training.trust import Trust
 
 
 def fit(**changes: Any) -> FitReport:
@@ -183,6 +185,18 @@ def test_noise_is_known_where_it_was_fitted(noise: Any, calibrate: bool, known: 
     one = report(fit=fit(likelihood=Likelihood(0.1)))
     found = course_of([one], OnlineConfig(steps=900, initial_steps=100, trainer=trainer))
     np.testing.assert_array_equal(found.noise, [known])
+
+
+def test_trust_has_the_names_of_people_and_rows_of_others() -> None:
+    trust = Trust(0, 0.9, 0.5, 1.3, 40), Trust(1, -0.4, -0.8, 0.0, 12)
+    ann, other = (
+        {"value": t.value, "low": t.low, "high": t.high, "answers": t.answers} for t in trust
+    )
+    known = run(report(fit=fit(trust=trust)), report())
+    assert trust_of(known, ("Ann", "Bo")) == {"Ann": ann, "Bo": other}
+    assert trust_of(known, ("Ann",)) == {"Ann": ann, "annotator 1": other}
+    assert trust_of(known) == {"annotator 0": ann, "annotator 1": other}
+    assert trust_of(run(report(fit=fit()))) == trust_of(run(report()), ("Ann",)) == {}
 
 
 def test_each_finding_is_logged_once_also_where_a_run_is_resumed(caplog) -> None:

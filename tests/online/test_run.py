@@ -5,12 +5,14 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 
+from helpers.answered_store import Answering
 from helpers.folder_contents import contents
 from preferl.configs import to_json
 from preferl.data import load_comparisons
@@ -34,6 +36,8 @@ from preferl.online.algorithms import build_algorithm
 from preferl.online.configs import EvaluationConfig
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder
+from preferl.store import Store, StoredFeedback
+from preferl.store import feedback as stored
 from preferl.training import RewardTrainerConfig, load_reward, relabel
 
 TINY = OnlineConfig(
@@ -133,6 +137,40 @@ def test_result_and_report_tell_what_is_wrong(tmp_path):
     page = (tmp_path / "run/report.html").read_text()
     assert "What to look at" in page
     assert "of the answers are ties" in page
+
+
+def answered_in_turns(people, *persons):
+    """Have each of these persons answer one query, if there is one, always with the left clip."""
+    people.show()
+    for person in persons:
+        for question in people.store.queue.claim(people.project.id, person, 1).questions:
+            people.store.queue.answer(person, question.token, f"key-{question.token}", "left")
+
+
+def test_result_and_report_tell_how_far_people_are_trusted(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "POLL_SECONDS", 0.0)
+    config = replace(TINY, trainer=RewardTrainerConfig(epochs=1, trust=True))
+    judge = replace(JUDGE, oracle=False, clip_steps=0)
+    with Store.open(tmp_path / "store") as store:
+        people = Answering(store)
+        both = people.person, store.people.invite(people.project.id, "Bo").annotator.id
+        answer = partial(answered_in_turns, people)
+        each = {"combine": "each", "patience": 60.0, "on_wait": lambda _: answer(*both)}
+        feedback = StoredFeedback(store, **each)
+        result = run_online(config, tmp_path / "run", judge=judge, feedback=feedback)
+        assert set(result["trust"]) == set(feedback.answered().names)
+    one = result["trust"]["Bo"]
+    assert one["low"] < one["value"] < one["high"]
+    page = (tmp_path / "run/report.html").read_text()
+    assert "Trust in annotators" in page
+    half = one["high"] - one["value"]
+    assert f"<td>{one['value']:.2f} ± {half:.2f}</td>".replace("-", "−") in page
+
+
+def test_a_script_is_no_annotator(run):
+    folder, result, _ = run
+    assert result["trust"] == {}
+    assert "annotators" not in (folder / "report.html").read_text()
 
 
 def test_report_is_one_page_without_requests(run):

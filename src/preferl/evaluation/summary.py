@@ -88,6 +88,27 @@ def findings_sections(findings: Sequence[Finding]) -> tuple[Section, ...]:
     return (Section("What to look at", text),) if text else ()
 
 
+def trust_sections(trust: Mapping[str, Mapping[str, float]]) -> tuple[Section, ...]:
+    """A section with the trust in each annotator, see `trust_by_name`; none without any."""
+    if not trust:
+        return ()
+    rows = tuple(
+        (
+            name,
+            f"{one['answers']:,}",
+            f"{number(one['value'], 2)} ± {one['high'] - one['value']:.2f}",
+        )
+        for name, one in trust.items()
+    )
+    text = (
+        "Trust is how far the reward trusts a person, by decided answers that it was not fitted "
+        "to: 1 for careful people, 0 for random answers, negative for opposite ones. Beside it is "
+        "half of its 95 % interval."
+    )
+    table = ReportTable("Trust in annotators", ("name", "answers", "trust"), rows)
+    return (Section("People", (text,), (table,)),)
+
+
 def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: str) -> Figure:
     """Draw the scaled learned reward of each step of a single episode beside the true one."""
     rewards = reward.member_rewards(episode)

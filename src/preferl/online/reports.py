@@ -18,6 +18,7 @@ from preferl.online.configs import OnlineConfig
 from preferl.statistics import share_in_words
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction
+from preferl.training.trust import trust_by_name
 
 LOGGER = logging.getLogger(__name__)
 
@@ -161,6 +162,17 @@ class OnlineReport:
         of = self.part_seconds
         share = (of["fitting"] + of["relabelling"]) / self.seconds if self.seconds else 0.0
         return f"{self.seconds:,.0f} s, {100 * share:.0f} % of them for fits and relabelling"
+
+
+def trust_of(report: OnlineReport, names: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    """The trust in each annotator after the last fit, by name; empty where nobody is known.
+
+    Names are those of the table of people. Annotators that it lacks, such as those of a warm start,
+    are named by their row.
+    """
+    trust = () if (last := report.last_fitted) is None or last.fit is None else last.fit.trust
+    rows = range(len(names), 1 + max((one.annotator for one in trust), default=-1))
+    return trust_by_name(trust, [*names, *(f"annotator {row}" for row in rows)]) or {}
 
 
 @final

@@ -3,7 +3,7 @@
 import logging
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Clips
 from preferl.envs.factory import draws, env_factory
+from preferl.errors import FeedbackError
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
@@ -38,12 +39,13 @@ from preferl.online.checkpoints.policy_folder import save_policy
 from preferl.online.configs import EvaluationConfig, OnlineConfig
 from preferl.online.evaluations import OnEvaluation
 from preferl.online.loop import OnIteration, PreferenceLoop
-from preferl.online.reports import OnlineReport
+from preferl.online.reports import OnlineReport, trust_of
 from preferl.online.rollouts import learn_within
 from preferl.online.wrappers.recording import zeros_of
 from preferl.registry import TEACHERS
 from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
+from preferl.store.feedback import StoredFeedback
 from preferl.training.reward_function import save_reward
 
 LOGGER = logging.getLogger(__name__)
@@ -138,10 +140,11 @@ def run_online(
                 "time": {part: round(of, 2) for part, of in report.part_seconds.items()},
                 "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
                 "findings": [one.to_json() for one in report.findings],
+                "trust": (trust := trust_of(report, _people(loop.feedback))),
             }
             page, asked = folder.path("report.html"), loop.feedback
             by = teacher_in_words(asked.teacher) if isinstance(asked, InstantFeedback) else ""
-            about = config, judge, report, true_reward, by
+            about = config, judge, report, true_reward, by, trust
             try:
                 if not report.interrupted:
                     result |= _evaluate(*about, on_stage or (lambda _: None), page)
@@ -168,6 +171,13 @@ def _require_answers_of_shape(loop: PreferenceLoop) -> None:
         loop.feedback.require_shape(Clips(seen, done, np.ones(axes, bool), np.zeros(axes)))
 
 
+def _people(feedback: Feedback) -> tuple[str, ...]:
+    """Names of the people whose rows are `Comparisons.annotator`; empty where nobody knows them."""
+    with suppress(FeedbackError):  # raised where nothing has been answered yet
+        return feedback.answered().names if isinstance(feedback, StoredFeedback) else ()
+    return ()
+
+
 def _filmable(
     config: OnlineConfig, judge: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
@@ -185,6 +195,7 @@ def _evaluate(
     report: OnlineReport,
     true_reward: TransitionReward | None,
     answered_by: str,
+    trust: dict[str, dict[str, float]],
     on_stage: OnStage,
     page: Path,
 ) -> dict[str, Any]:
@@ -215,7 +226,7 @@ def _evaluate(
         }
     on_stage("writing the report")
     last = fresh[len(fresh) - 1 :]
-    _write_report(page, config, report, answered_by, reports, rewards, last, clips)
+    _write_report(page, config, report, answered_by, trust, reports, rewards, last, clips)
     found = {name: one.to_json() for name, one in rewards.items()}
     return {name: round(one.mean, 3) for name, one in reports.items()} | {
         "policies": {name: one.to_json() for name, one in reports.items()},
@@ -262,6 +273,7 @@ def _write_report(
     config: OnlineConfig,
     report: OnlineReport,
     answered_by: str,
+    trust: dict[str, dict[str, float]],
     policies: dict[str, PolicyReport],
     rewards: dict[str, RewardReport],
     last: Episodes,
@@ -273,6 +285,7 @@ def _write_report(
         findings_sections,
         reward_figure,
         run_report,
+        trust_sections,
     )
 
     answers = 0 if report.comparisons is None else len(report.comparisons)
@@ -312,4 +325,4 @@ def _write_report(
         ),
         details={"Settings": to_json(config), "Versions": versions()},
     )
-    write_report(path, page)
+    write_report(path, replace(page, sections=(*page.sections, *trust_sections(trust))))
