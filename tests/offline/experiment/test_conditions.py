@@ -92,7 +92,7 @@ def test_scores_by_hand():
     score = ConditionScore.of(reports, SCORED)
     assert score.returns.tolist() == [12, 20]
     assert score.episodes.tolist() == [10, 14, 20, 20]
-    assert score.shown.tolist() == [20, 100]
+    assert (score.shown.tolist(), score.unit) == ([20, 100], "normalised score")
     plain = score.to_json()
     assert plain["success_rate"]["seeds"] == [0.5, 1]
     assert plain["return"]["mean"] == 16
@@ -103,9 +103,14 @@ def test_scores_that_are_not_known_are_none():
     score = ConditionScore.of([report([1, 2], [1, 0]), report([3, 4])], None)
     assert score.scores is None
     assert score.success is None
-    assert score.shown.tolist() == [1.5, 3.5]
+    assert (score.shown.tolist(), score.unit) == ([1.5, 3.5], "return")
     assert score.to_json()["normalised_score"] is None
     assert ConditionScore.of([report([1, 2])], SCORED).to_json()["return"]["std"] is None
+
+
+def test_success_is_the_score_where_no_scale_is_published():
+    score = ConditionScore.of([report([1, 2], [1, 0]), report([3, 4], [1, 1])], None)
+    assert (score.shown.tolist(), score.unit) == ([50, 100], "success in %")
 
 
 def test_without_a_learned_reward_the_true_one_takes_its_place(episodes):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from preferl.offline.experiment.conditions import compare
+from preferl.offline.experiment.conditions import compare, paired_differences
 
 GOOD, SAME, BAD = np.array([9.0, 10, 11]), np.array([8.0, 10.5, 11]), np.array([0.0, 1, 2])
 
@@ -89,3 +89,17 @@ def test_the_true_reward_stands_where_nothing_was_learned():
         "So the recorded rewards are not shown to have taught these policies."
     )
     assert compare({"true": GOOD}) is None
+
+
+def test_differences_are_taken_seed_by_seed():
+    """Seeds that vary much alike hide a difference from means, and not from pairs."""
+    easy = np.array([0.0, 10, 20])
+    scores = {"answers": easy + np.array([1, 2, 3]), "true_answers": easy, "cloning": easy}
+    found = paired_differences(scores)
+    assert list(found) == ["cloning"]
+    mean, (low, high) = found["cloning"]
+    assert (mean, (low + high) / 2) == pytest.approx((2, 2))
+    assert high - mean == pytest.approx(stats.t.ppf(0.975, 2) / np.sqrt(3))  # a deviation of 1
+    assert compare(scores).unclear == ("cloning",)
+    assert paired_differences({name: values[:1] for name, values in scores.items()}) == {}
+    assert paired_differences({"cloning": easy}) == {}

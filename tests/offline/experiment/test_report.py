@@ -45,12 +45,28 @@ def score(*returns: float, success: tuple[float, ...] | None = None) -> Conditio
 def test_scores_are_means_and_deviations_over_seeds(tmp_path):
     page = page_of(tmp_path, {"cloning": score(-1.0, 3.0, success=(0.25, 0.75))})
     assert "1.0 ± 2.8" in page  # the root of 8
-    assert "−1.0, 3.0" in page
-    assert "50 %" in page
+    assert "50.0 ± 35.4" in page
     assert "of 3 episodes for each of 2 seeds" in page
     assert "E, cloned" in page
     assert "5 of them, 100 steps" in page
     assert "1,500" in page
+
+
+def test_success_is_the_score_wherever_scores_are_shown(tmp_path):
+    scores = {
+        "learned": score(5.0, 6.0, 7.0, success=(0.5, 0.75, 1.0)),
+        "zero": score(8.0, 9.0, 10.0, success=(0.25, 0.25, 0.5)),
+    }
+    page = page_of(tmp_path, scores, seeds=[4, 7, 9], verdict={"text": "Worse."})
+    heads = re.findall(r"<th[^>]*>([^<]+)</th>", page)
+    assert heads[:5] == ["reward", "success in %", "return", "interquartile mean", "by seed"]
+    assert "50.0, 75.0, 100.0" in page
+    assert "75.0 (50.0 to 100.0)" in page
+    assert "Means: learned reward 75.0, no reward 33.3." in page
+    assert "Learned reward minus each control, seed by seed: success in %" in page
+    assert "41.7" in page  # differences of 25, 50 and 50, which deviate by 14.4
+    assert "5.8 to 77.5" in page
+    assert "The comparison in words is of returns." in page
 
 
 def test_one_seed_has_no_deviation_and_no_success_is_no_number(tmp_path):

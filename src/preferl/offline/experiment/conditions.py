@@ -1,7 +1,7 @@
 """Conditions of an experiment: the learned reward and its controls, their scores and comparison."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self, final
 
@@ -17,7 +17,7 @@ from preferl.offline.experiment.config import OfflineConfig, require_seeds
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
-from preferl.statistics import spearman, t_quantile
+from preferl.statistics import mean_interval, spearman, t_quantile
 from preferl.training.scaling import scale_by_return_range
 
 LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
@@ -198,8 +198,17 @@ class ConditionScore:
 
     @property
     def shown(self) -> FloatArray:
-        """`[S]` scores, or returns where there are none."""
-        return self.returns if self.scores is None else self.scores
+        """`[S]` in `unit`: the task's published scale, else success, else returns."""
+        if self.scores is not None:
+            return self.scores
+        return self.returns if self.success is None else 100 * self.success
+
+    @property
+    def unit(self) -> str:
+        """What `shown` is, in words."""
+        if self.scores is not None:
+            return "normalised score"
+        return "return" if self.success is None else "success in %"
 
     def to_json(self) -> dict[str, Any]:
         """Each number by seed, with its mean and, over seeds, deviation (with `S - 1`)."""
@@ -255,8 +264,7 @@ def compare(
     >>> comparison.passed, comparison.text
     (True, 'The learned reward did better than no reward.')
     """
-    controls = [name for name in returns if name not in (LEARNED, ANSWERS, TRUE, TRUE_ANSWERS)]
-    ours = next((name for name in (LEARNED, ANSWERS, TRUE) if name in returns), None)
+    ours, controls = _ours_and_controls(returns)
     if ours is None or not controls:
         return None
     single, taught_by = len(returns[ours]) == 1, f"The {LABELS[ours]}"
@@ -278,6 +286,32 @@ def compare(
     if single:
         sentences.append("With one seed, how much training varies is not known.")
     return ControlComparison(beaten, unclear, lost, " ".join(sentences))
+
+
+def paired_differences(
+    scores: Mapping[str, FloatArray],
+) -> dict[str, tuple[float, tuple[float, float]]]:
+    """The learned condition's scores `[S]` less each control's, seed by seed.
+
+    By control, their mean and its 95 % interval by Student's t; empty with a single seed.
+
+    >>> scores = {"learned": np.array([3.0, 5.0]), "zero": np.array([1.0, 3.0])}
+    >>> paired_differences(scores)
+    {'zero': (2.0, (2.0, 2.0))}
+    """
+    ours, controls = _ours_and_controls(scores)
+    if ours is None:
+        return {}
+    differences = {name: scores[ours] - scores[name] for name in controls}
+    intervals = {name: mean_interval(values) for name, values in differences.items()}
+    return {name: (float(differences[name].mean()), of) for name, of in intervals.items() if of}
+
+
+def _ours_and_controls(names: Iterable[str]) -> tuple[str | None, list[str]]:
+    """The condition that a run is about, if any, and those it has to beat."""
+    known = list(names)
+    ours = next((name for name in (LEARNED, ANSWERS, TRUE) if name in known), None)
+    return ours, [n for n in known if n not in (LEARNED, ANSWERS, TRUE, TRUE_ANSWERS)]
 
 
 def _clear_sign(ours: FloatArray, theirs: FloatArray) -> int:

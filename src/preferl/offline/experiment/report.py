@@ -40,6 +40,7 @@ from preferl.offline.experiment.conditions import (
     NO_ANSWERS,
     ConditionScore,
     load_agent,
+    paired_differences,
 )
 from preferl.offline.experiment.config import OfflineConfig
 from preferl.offline.experiment.inputs import Inputs, LearnedReward
@@ -115,10 +116,11 @@ def _facts(
     if scores:
         first, *_ = scores.values()
         means = [f"{LABELS[name]} {_number(s.shown.mean())}" for name, s in scores.items()]
-        unit = "Return" if config.row is None else "Normalised score"
-        facts.append(Fact(unit, _spread(first.shown), " · ".join(means[1:])))
-        if first.success is not None:
-            note = f"of {config.episodes} episodes for each of {len(first.success)} seeds"
+        facts.append(Fact(first.unit.capitalize(), _spread(first.shown), " · ".join(means[1:])))
+        note = f"of {config.episodes} episodes for each of {len(first.shown)} seeds"
+        if first.success is not None and first.scores is None:
+            facts.append(Fact("Return", _spread(first.returns), note))
+        elif first.success is not None:
             facts.append(Fact("Success", percent(first.success.mean()), note))
     if learned is not None and learned.reports:
         accuracy, fit = percent(learned.reports[LEARNED].accuracy, 1), learned.fit
@@ -139,11 +141,11 @@ def _facts(
 def _returns(
     config: OfflineConfig, result: Mapping[str, Any], scores: Mapping[str, ConditionScore]
 ) -> Section:
-    unit = "return" if config.row is None else "normalised score"
+    unit = next(iter(scores.values())).unit
     cells: dict[str, Callable[[ConditionScore], str]] = {unit: lambda one: _spread(one.shown)}
-    if config.row is not None:
+    if unit != "return":
         cells["return"] = lambda one: _spread(one.returns)
-    if any(score.success is not None for score in scores.values()):
+    if unit == "normalised score" and any(one.success is not None for one in scores.values()):
         cells["success"] = lambda one: percent(None if one.success is None else one.success.mean())
     several = len(next(iter(scores.values())).shown) > 2
     if several:
@@ -161,6 +163,8 @@ def _returns(
     )
     if several:
         rule += " Interquartile means have 95 % bootstrap intervals over seeds."
+    if unit == "success in %" and result["verdict"]:
+        rule += " The comparison in words is of returns."
     if config.row is not None:
         rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
     if result.get("following"):
@@ -176,9 +180,25 @@ def _returns(
     return Section(
         "Returns of the policies",
         (result["verdict"]["text"], rule) if result["verdict"] else (rule,),
-        tables=(ReportTable("By the reward that the agents learned from", heads, rows, 0),),
+        tables=(
+            ReportTable("By the reward that the agents learned from", heads, rows, 0),
+            *_differences(scores, unit),
+        ),
         figures=(figure,),
     )
+
+
+def _differences(scores: Mapping[str, ConditionScore], unit: str) -> tuple[ReportTable, ...]:
+    """The learned condition's differences from its controls; none with a single seed."""
+    found = paired_differences({name: score.shown for name, score in scores.items()})
+    rows = tuple(
+        (LABELS[name], _number(mean), f"{_number(low)} to {_number(high)}")
+        for name, (mean, (low, high)) in found.items()
+    )
+    ours = LABELS[next(iter(scores))].capitalize()
+    caption = f"{ours} minus each control, seed by seed: {unit}"
+    heads = ("control", "mean difference", "95 % interval over seeds")
+    return (ReportTable(caption, heads, rows),) if rows else ()
 
 
 def _sweep(result: Mapping[str, Any]) -> Section | None:
