@@ -1,0 +1,50 @@
+"""Tasks of Meta-World, with goals that the seed of `reset` decides.
+
+Yu et al. 2019, "Meta-World: A Benchmark and Evaluation for Multi-Task and Meta Reinforcement
+Learning". Its environments ignore that seed and choose among goals that no seed decides. So two
+evaluations meet different goals, and two people record different data.
+"""
+
+from typing import Any, final
+
+import gymnasium
+from gymnasium.utils import seeding
+
+from preferl.envs.checks import Environment
+from preferl.errors import ConfigError
+
+
+@final
+class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A task of Meta-World that draws a new goal at each `reset`, from the seed given last.
+
+    Meta-World's `MT1` draws 50 goals when it is made, and picks one of them for each episode. Here
+    each episode has a goal of its own, from the same distribution: the environment draws it, by the
+    same code. So `MT1` needs no goals of its own: pass it `num_goals=1`, which saves seconds for
+    each copy. The space of observations covers the goal, as `MT1`'s does not.
+
+    Args:
+        env: `Meta-World/MT1` of one task.
+
+    Raises:
+        ConfigError: another environment.
+    """
+
+    def __init__(self, env: Environment) -> None:
+        super().__init__(env)
+        expected = "the environment Meta-World/MT1"
+        single = env.has_wrapper_attr("toggle_sample_tasks_on_reset")
+        ConfigError.check(single, "environment of SeededGoals", expected, env)
+        env.get_wrapper_attr("toggle_sample_tasks_on_reset")(False)
+        self._world: Any = env.unwrapped
+        self._world.set_task(env.get_wrapper_attr("tasks")[0])  # from now on the goal is observed
+        self._world.seeded_rand_vec, self._world._freeze_rand_vec = True, False
+        self.observation_space = self._world.sawyer_observation_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode with a new goal, the same one for the same seed."""
+        if seed is not None:
+            self._world.np_random, _ = seeding.np_random(seed)
+        return self.env.reset(seed=seed, options=options)
