@@ -1,5 +1,7 @@
 """Data sets of several trainings: as if each had been recorded alone, and resumed."""
 
+import shutil
+
 import gymnasium
 import numpy as np
 import pytest
@@ -73,6 +75,13 @@ def test_a_recording_that_was_stopped_goes_on(recorded, tmp_path, monkeypatch):
     assert result["id"] == recorded[1]["id"]
 
 
+def test_a_recording_that_was_killed_once_it_had_its_result_counts_as_done(recorded, tmp_path):
+    out = shutil.copytree(recorded[0], tmp_path / "both")
+    for file in (out / "seeds/5/done.json", out / "result.json"):
+        file.unlink()
+    assert record_seeds(SMALL, out, [3, 5], report_to=(), resume=True)["id"] == recorded[1]["id"]
+
+
 def test_a_recording_that_fails_says_why(tmp_path):
     short = DatasetConfig(**vars(SMALL) | {"train_steps": 100})
     with pytest.raises(DataError, match=r"(?s)recording of seed 3.*episodes that ended while"):
@@ -122,4 +131,4 @@ def test_presets_are_settings_of_recordings():
     for name in names:
         config = from_json(DatasetConfig, load_preset(name, "data"))
         assert (config.mix, config.train_steps) == ("replay:all", 100_000)
-    assert load_preset("sweep-into", "data")["env_kwargs"] == {"env_name": "sweep-into-v3"}
+    assert load_preset("sweep-into", "data")["env_kwargs"]["env_name"] == "sweep-into-v3"

@@ -15,6 +15,7 @@ from preferl.errors import ConfigError, DataError
 from preferl.evaluation.rollout import task_env
 from preferl.online.configs import DatasetConfig
 from preferl.online.dataset import OnProgress, data_id, record_dataset
+from preferl.reading import read_object
 from preferl.reporting import PLACES_BY_DEFAULT, require_places
 from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.runs.executor import Unit, run_units
@@ -116,6 +117,8 @@ def record_seeds(
 def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """One recording, the work of a unit; its result."""
     run = folder / RUN
+    if RunFolder(run).finished:  # killed before the unit counted as done
+        return read_object(run / "result.json")
     result = record_dataset(
         from_json(DatasetConfig, settings["config"]),
         run,
