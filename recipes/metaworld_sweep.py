@@ -6,9 +6,9 @@ learned and the true reward and their controls, and by cloning, and are evaluate
 simulator, with the puck where it was recorded and where the simulator draws it.
 
 The rule for the number of updates was fixed before the first run: 10,000 of each agent, evaluated
-once, after the last. The simulator pins an old MuJoCo, so it is installed beside the rest:
+once, after the last. The simulator is installed beside the rest:
 
-    pip install --no-deps metaworld==3.1.1 && pip install scipy
+    pip install metaworld==3.0.0
     PREFERL_SHARED=../shared python recipes/metaworld_sweep.py [--smoke] [--seeds 0 1 2]
 """
 
@@ -175,14 +175,15 @@ def main() -> None:
 def write(rows: list[tuple], ranks: list[float]) -> None:
     """One row per policy and place, with what decides the numbers."""
     installed = versions()["packages"]
-    on = " ".join(f"{name} {installed.get(name)}" for name in ("gymnasium", "mujoco", "torch"))
+    named = ("metaworld", "gymnasium", "mujoco", "torch")
+    on = " ".join(f"{name} {installed.get(name)}" for name in named)
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["arm", "seed", "puck", "success", "return", "updates", "ranks", "on"])
         joined = " ".join(f"{rank:.3f}" for rank in ranks)
         for row in rows:
-            writer.writerow([*row, STEPS, joined, f"metaworld 3.1.1 {on}"])
+            writer.writerow([*row, STEPS, joined, on])
 
 
 if __name__ == "__main__":
