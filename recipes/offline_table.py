@@ -1,20 +1,24 @@
 """Offline learning on replay buffers: learned rewards beside controls, and other ways to learn.
 
 One row of `results/offline_table.csv` for each agent: the mean success of its last policy on
-Meta-World, its mean return elsewhere, over 50 episodes. Scripted teachers without errors answer
-queries about segments of 25 steps; each seed has answers, a reward and agents of its own. The
-number of updates, 25,000 of each agent, was fixed before the first run.
+Meta-World, its mean return elsewhere, over 50 episodes. All policies meet the same 50 episodes.
+Scripted teachers without errors answer queries about segments of 25 steps; each seed has answers, a
+reward and agents of its own. The number of updates, 25,000 of each agent, was fixed before the
+first run, and so were 500 updates of a Preference Transformer, with which no unit takes an hour.
 
 The data are recorded here by presets of `preferl data record`, each from three seeds; those of
 button-press-topdown are read from `PREFERL_SHARED` where they are (the simulator is installed
-beside the rest: pip install --no-deps metaworld==3.1.1 && pip install scipy). After a kill, the
-same command goes on.
+beside the rest: pip install metaworld==3.0.0). After a kill, the same command goes on. It leaves
+out what `results/offline_table.csv` has, also on another machine.
 
     python recipes/offline_table.py --data button-press-topdown --seeds 0 1 2 3 4
     python recipes/offline_table.py --groups pt ranked cpl ipl --answers 1000
-    python recipes/offline_table.py --groups rewards --answers 500 100
+    python recipes/offline_table.py --groups learned --answers 500 100
     python recipes/offline_table.py --summary    # shares, and paired differences from the controls
     python recipes/offline_table.py --draw       # a picture for each data set
+
+All controls but `negated` learn from no answers, so one number of answers does for `rewards`. The
+summary compares learned rewards from other numbers with these controls, too.
 """
 
 import argparse
@@ -23,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +37,7 @@ import numpy as np
 from result_tables import Row, iqm_interval, keep, read, run_table, write_svg
 
 from preferl.configs import from_json
-from preferl.data import Episodes, load_episodes, save_comparisons, save_episodes
+from preferl.data import Comparisons, Episodes, load_episodes, save_comparisons, save_episodes
 from preferl.data.episodes import join
 from preferl.envs.config import EnvConfig
 from preferl.envs.factory import env_factory
@@ -47,7 +52,9 @@ from preferl.offline import CPLConfig, IPLConfig, IQLConfig, OfflineConfig, run_
 from preferl.online import DatasetConfig
 from preferl.online.dataset_seeds import record_seeds
 from preferl.presets import load_preset
-from preferl.runs.executor import DONE, Unit
+from preferl.reading import read_object
+from preferl.runs import RunFolder
+from preferl.runs.executor import Unit
 from preferl.statistics import interquartile_mean, mean_interval
 
 SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data"
@@ -55,10 +62,14 @@ RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs/images"
 COLUMNS = ("data", "condition", "seed", "answers", "score")
 KEY = COLUMNS[:-1]
+DATA = "data"
+"""The folder of all recordings, within that of runs."""
 LENGTH, STEPS, EPISODES, SEEDS = 25, 25_000, 50, (0, 1, 2)
 FIRST_EPISODE = 10_000
 """Seed of the random policy's evaluation, as of the others."""
-FAST: dict[str, Any] = {"precision": "bfloat16"}
+PRECISION: dict[str, Any] = {"precision": "float32"}
+"""Of all agents, since rows are compared. Processors without bfloat16 emulate it: an update of five
+agents took 44 ms in float32 and 129 ms in bfloat16, on a core with AVX-512 but no AVX512-BF16."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +84,15 @@ class Group:
 
 
 CONTROLS = ("true", "zero", "random", "negated", "cloning")
+UNANSWERED, CONTROLLED = frozenset(CONTROLS) - {"negated"}, 1_000
+"""Controls that learn from no answers, and the number of answers beside which they are stored."""
 GROUPS = {
     "rewards": Group({name: name for name in ("learned", *CONTROLS)}, {"controls": True}),
     "learned": Group(),
-    "pt": Group({"learned": "pt"}, {"model": "pt", "budget": 2_000}),
+    "pt": Group({"learned": "pt"}, {"model": "pt", "budget": 500}),
     "ranked": Group({"learned": "ranked"}, {"implied": True}, lists=True),
-    "cpl": Group({"answers": "cpl"}, {"policy": "cpl", "cpl": CPLConfig(**FAST)}),
-    "ipl": Group({"answers": "ipl"}, {"policy": "ipl", "ipl": IPLConfig(**FAST)}),
+    "cpl": Group({"answers": "cpl"}, {"policy": "cpl", "cpl": CPLConfig(**PRECISION)}),
+    "ipl": Group({"answers": "ipl"}, {"policy": "ipl", "ipl": IPLConfig(**PRECISION)}),
     "wrong_10": Group({"learned": "wrong_10"}, teacher=ScriptedTeacher.mistake(0.1)),
     "wrong_30": Group({"learned": "wrong_30"}, teacher=ScriptedTeacher.mistake(0.3)),
     "random_policy": Group({}),
@@ -113,9 +126,19 @@ def shared_episodes(folder: Path) -> Episodes:
     return join(parts)
 
 
+def episodes_of(name: str, folder: Path) -> Path:
+    """Where the episodes of a data set lie, in the folder of all data."""
+    return folder / name / "episodes"
+
+
+def data_beside(unit: Path) -> Path:
+    """The folder of all data, from that of a unit: `RUNS/NAME/GROUP/ANSWERS/SEED`."""
+    return unit.parents[3] / DATA
+
+
 def prepare(name: str, folder: Path, options: argparse.Namespace) -> Path:
     """The folder of a data set's episodes, made if it is not there."""
-    episodes, shared = folder / name / "episodes", SHARED / f"metaworld-{name}"
+    episodes, shared = episodes_of(name, folder), SHARED / f"metaworld-{name}"
     if episodes.is_dir():
         return episodes
     if any(shared.glob("*seed*.npz")):
@@ -132,72 +155,115 @@ def prepare(name: str, folder: Path, options: argparse.Namespace) -> Path:
 
 def work(settings: Mapping[str, Any], folder: Path) -> None:
     """One seed of a group, the work of a unit; its rows lie in `rows.csv` in its folder."""
-    name, seed, began = settings["data"], settings["seed"], time.perf_counter()
-    group, count = GROUPS[settings["group"]], settings["answers"]
-    if settings["group"] == "random_policy":
-        make = env_factory(EnvConfig(**environment(name)))
-        with make() as env:
-            policy = RandomPolicy(env.action_space, seed)
-        report = evaluate_policy(policy, make, episodes=settings["episodes"], seed=FIRST_EPISODE)
-        rate = report.success_rate
-        scores = {"random_policy": report.mean if rate is None else rate}
-    else:
-        episodes, answers = load_episodes(Path(settings["episodes_at"])), folder / "answers"
-        if not answers.is_dir():
-            rng = np.random.default_rng([seed, count])
-            drawn = episodes, count, LENGTH, group.teacher, rng
-            lists = max(4, count // 100)
-            found = (
-                sample_ranked(*drawn, lists=lists) if group.lists else sample_comparisons(*drawn)
-            )
-            save_comparisons(answers, found)
-        usual = {"controls": False, "iql": IQLConfig(**FAST)} | environment(name)
-        config = OfflineConfig(
-            demonstrations=settings["episodes_at"],
-            comparisons=answers,
-            steps=settings["steps"],
-            episodes=settings["episodes"],
-            eval_every=0,
-            **usual | group.run,
-        )
-        run = folder / "run"
-        how: dict[str, Any] = {"processes": 1, "report_to": ("jsonl",), "seeds": (seed,)}
-        result = run_offline(config, run, resume=(run / "config.json").is_file(), **how)
-        if result["interrupted"]:
-            raise KeyboardInterrupt
-        scores = {}
-        for own, condition in group.rows.items():
-            of = result["arms"][own]
-            rate = of["success_rate"]
-            scores[condition] = (of["return"] if rate is None else rate)["mean"]
+    began = time.perf_counter()
+    if (folder / "rows.csv").is_file():  # killed before the unit counted as done
+        return
+    acted = settings["group"] == "random_policy"
+    scores = random_score(settings) if acted else agent_scores(settings, folder)
     minutes = f"{(time.perf_counter() - began) / 60:.2f}"
     rows = [
-        {"data": name, "condition": condition, "seed": str(seed), "answers": str(count)}
-        | {"score": f"{score:.4f}", "minutes": minutes}
-        for condition, score in scores.items()
+        dict(zip(KEY, key, strict=True)) | {"score": f"{scores[key[1]]:.4f}", "minutes": minutes}
+        for key in keys_of(settings)
     ]
     keep(folder / "rows.csv", rows, KEY)
     print(rows, flush=True)
 
 
+def random_score(settings: Mapping[str, Any]) -> dict[str, float]:
+    """What actions at random come to."""
+    make = env_factory(EnvConfig(**environment(settings["data"])))
+    with closing(make()) as env:
+        policy = RandomPolicy(env.action_space, settings["seed"])
+    report = evaluate_policy(policy, make, episodes=settings["episodes"], seed=FIRST_EPISODE)
+    rate = report.success_rate
+    return {"random_policy": report.mean if rate is None else rate}
+
+
+def agent_scores(settings: Mapping[str, Any], folder: Path) -> dict[str, float]:
+    """The mean scores of a group's conditions, by their names in the table."""
+    group, run = GROUPS[settings["group"]], folder / "run"
+    if RunFolder(run).finished:  # killed before it had written its rows
+        result = read_object(run / "result.json")
+    else:
+        how: dict[str, Any] = {"processes": 1, "report_to": ("jsonl",)}
+        resume, seeds = (run / "config.json").is_file(), (settings["seed"],)
+        config = run_config(settings, folder)
+        result = run_offline(config, run, resume=resume, seeds=seeds, **how)
+        if result["interrupted"]:
+            raise KeyboardInterrupt
+    scores = {}
+    for own, condition in group.rows.items():
+        of = result["arms"][own]
+        rate = of["success_rate"]
+        scores[condition] = (of["return"] if rate is None else rate)["mean"]
+    return scores
+
+
+def run_config(settings: Mapping[str, Any], folder: Path) -> OfflineConfig:
+    """The settings of a unit's run, with its answers, which are asked for if they are not there.
+
+    Paths are as relative as the unit's own, so that a checkout may move.
+    """
+    group, episodes = GROUPS[settings["group"]], episodes_of(settings["data"], data_beside(folder))
+    answers = folder / "answers"
+    if not answers.is_dir():
+        save_comparisons(answers, asked(load_episodes(episodes), group, settings))
+    usual = {"controls": False, "iql": IQLConfig(**PRECISION)} | environment(settings["data"])
+    return OfflineConfig(
+        demonstrations=str(episodes),
+        comparisons=str(answers),
+        steps=settings["steps"],
+        episodes=settings["episodes"],
+        eval_every=0,
+        **usual | group.run,
+    )
+
+
+def asked(episodes: Episodes, group: Group, settings: Mapping[str, Any]) -> Comparisons:
+    """The answers of a unit's teacher to its own queries."""
+    seed, count = settings["seed"], settings["answers"]
+    drawn = episodes, count, LENGTH, group.teacher, np.random.default_rng([seed, count])
+    return (
+        sample_ranked(*drawn, lists=max(4, count // 100))
+        if group.lists
+        else (sample_comparisons(*drawn))
+    )
+
+
+def keys_of(settings: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The rows of a unit, as texts by `KEY`."""
+    group, own = settings["group"], GROUPS[settings["group"]].rows.values()
+    seed, answers = str(settings["seed"]), str(settings["answers"])
+    names = [group] if group == "random_policy" else own
+    return [(settings["data"], name, seed, answers) for name in names]
+
+
 def units_of(options: argparse.Namespace) -> list[Unit]:
-    """All that is asked for, a unit for each seed."""
-    units = []
-    for name in options.data:
-        at = prepare(name, options.runs / "data", options)
-        for group in options.groups:
-            expected = f"one of {', '.join(GROUPS)}"
-            ConfigError.check(group in GROUPS, "group", expected, group)
-            for count in [0] if group == "random_policy" else options.answers:
-                for seed in options.seeds:
-                    about = {"data": name, "group": group, "seed": seed, "answers": count}
-                    about |= {"steps": options.steps, "episodes": options.episodes}
-                    about |= {"episodes_at": str(at.resolve())}
-                    folder = options.runs / name / group / str(count) / str(seed)
-                    title = f"{name}, {group}, {count} answers, seed {seed}"
-                    place = f"{Path(__file__).stem}:{work.__name__}"
-                    units.append(Unit(title, place, about, folder))
-    return units
+    """All that is asked for and not in the table, a unit for each seed."""
+    for group in options.groups:
+        expected = f"one of {', '.join(GROUPS)}"
+        ConfigError.check(group in GROUPS, "group", expected, group)
+    stored = {tuple(row[name] for name in KEY) for row in read(options.out)}
+    units = [
+        unit_of(options, name, group, count, seed)
+        for name in options.data
+        for group in options.groups
+        for count in ([0] if group == "random_policy" else options.answers)
+        for seed in options.seeds
+    ]
+    left = [unit for unit in units if not stored.issuperset(keys_of(unit.settings))]
+    for name in dict.fromkeys(unit.settings["data"] for unit in left):
+        prepare(name, options.runs / DATA, options)
+    return left
+
+
+def unit_of(options: argparse.Namespace, name: str, group: str, count: int, seed: int) -> Unit:
+    """One seed of a group, whose settings hold no path."""
+    about = {"data": name, "group": group, "seed": seed, "answers": count}
+    about |= {"steps": options.steps, "episodes": options.episodes}
+    title = f"{name}, {group}, {count} answers, seed {seed}"
+    folder = options.runs / name / group / str(count) / str(seed)
+    return Unit(title, f"{Path(__file__).stem}:{work.__name__}", about, folder)
 
 
 def collect(units: list[Unit], out: Path) -> None:
@@ -205,7 +271,7 @@ def collect(units: list[Unit], out: Path) -> None:
     for unit in units:
         rows = read(unit.folder / "rows.csv")
         keep(out, ({name: row[name] for name in COLUMNS} for row in rows), KEY)
-        if rows and (unit.folder / DONE).is_file():
+        if rows:
             about = unit.settings
             cost = {"data": about["data"], "condition": about["group"]}
             cost |= {"seed": str(about["seed"]), "answers": str(about["answers"])}
@@ -241,7 +307,7 @@ def summary(rows: list[Row]) -> None:
             line += (
                 f"interquartile mean {interquartile_mean(values):,.3f} ({low:,.3f} to {high:,.3f})"
             )
-            true = scores.get(("true", count)) or scores.get(("true", 1000))
+            true = scores.get(("true", count)) or scores.get(("true", CONTROLLED))
             if acted and true and name not in (*CONTROLS, "random_policy"):
                 ceiling, floor = np.mean([*true.values()]), np.mean(acted)
                 line += f", share {(values.mean() - floor) / (ceiling - floor):.3f}"
@@ -249,6 +315,8 @@ def summary(rows: list[Row]) -> None:
         for (name, count), of in scores.items():
             for control in CONTROLS if name == "learned" else ():
                 other = scores.get((control, count), {})
+                if not other and control in UNANSWERED:
+                    other = scores.get((control, CONTROLLED), {})
                 both = sorted(of.keys() & other.keys())
                 if not both:
                     continue
