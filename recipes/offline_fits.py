@@ -4,10 +4,11 @@ A fifth of the episodes is left out. A perfect teacher answers queries about seg
 the others, and each alternative of a fit (a bounded head, cropped clips, both), a fit to ranked
 lists and one to what these imply learn from as many answers. `unseen_loss` is what a choice goes
 by: the loss on answers that members have not seen. `log_loss` and `accuracy` are of 2,000 pairs
-from the episodes that were left out. With --errors some answers are wrong.
+from the episodes that were left out, which are the same for all numbers of answers of a seed. With
+--errors some answers are wrong.
 
-One row for each fit in `results/offline_fits.csv`; after a kill, the same command goes on. The data
-are those of `offline_table.py`.
+One row for each fit in `results/offline_fits.csv`; after a kill, the same command goes on. It
+leaves out what this file has, also on another machine. The data are those of `offline_table.py`.
 
     python recipes/offline_fits.py --data button-press-topdown --answers 100 500 1000
     python recipes/offline_fits.py --errors 0.3
@@ -24,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from offline_table import LENGTH, prepare
+from offline_table import LENGTH, episodes_of, prepare
 from result_tables import Row, keep, read, run_table
 
 from preferl.configs import from_json
-from preferl.data import load_episodes
+from preferl.data import Comparisons, Episodes, load_episodes
 from preferl.evaluation import evaluate_reward
 from preferl.feedback import ScriptedTeacher
 from preferl.feedback.instant import sample_comparisons
@@ -38,7 +39,7 @@ from preferl.online import DatasetConfig
 from preferl.online.dataset_seeds import record_seeds
 from preferl.presets import load_preset
 from preferl.runs.executor import Unit
-from preferl.training import RewardFunction, RewardSettings
+from preferl.training import RewardFunction, RewardPreset, RewardSettings
 
 RESULTS = Path(__file__).parent / "results"
 KEY = ("data", "errors", "answers", "seed", "fit")
@@ -47,48 +48,70 @@ PAIRS = 2_000
 
 def work(settings: Mapping[str, Any], folder: Path) -> None:
     """All fits of one seed, the work of a unit; its rows lie in `rows.csv` in its folder."""
-    episodes = load_episodes(Path(settings["episodes_at"]))
-    seed, count = settings["seed"], settings["answers"]
-    rng = np.random.default_rng([seed, count])
-    order = rng.permutation(len(episodes))
-    unseen, seen = np.split(order, [max(1, len(order) // 5)])
-    known, teacher = episodes[seen], ScriptedTeacher.mistake(settings["errors"])
-    judge = ScriptedTeacher.oracle()
-    pairs = sample_comparisons(episodes[unseen], settings["pairs"], LENGTH, judge, rng)
-    drawn = known, count, LENGTH, teacher
-    given = sample_comparisons(*drawn, rng)
-    ranked = sample_ranked(*drawn, rng, lists=max(4, count // 100))
-    preset = RewardSettings(epochs=settings["epochs"]).preset(length=LENGTH, answers=count)
-    fits = {name: (one, given) for name, one in preset.alternatives(LENGTH).items()}
-    implied = replace(preset, trainer=replace(preset.trainer, implied=True))
-    fits |= {"ranked": (preset, ranked), "ranked, implied": (implied, ranked)}
+    runs = folder.parents[4]  # of RUNS/fits/NAME/ERRORS/ANSWERS/SEED
+    known, pairs = split(load_episodes(episodes_of(settings["data"], runs)), settings)
     spaces = infer_spaces(known.observations, known.actions)
     rows = []
-    for name, (one, answers) in fits.items():
-        model, report = one.fit(answers, *spaces, seed=seed)
+    for name, (preset, answers) in fits_of(known, settings).items():
+        model, report = preset.fit(answers, *spaces, seed=settings["seed"])
         found = evaluate_reward(RewardFunction(model, likelihood=report.likelihood), pairs)
         numbers = (report.unseen_loss, found.log_loss, found.accuracy)
-        about = (settings["data"], settings["errors"], count, seed, name)
-        row = dict(zip(KEY, map(str, about), strict=True))
+        row = dict(zip(KEY, (*key_of(settings), name), strict=True))
         named = zip(("unseen_loss", "log_loss", "accuracy"), numbers, strict=True)
         rows.append(row | {of: f"{value:.4f}" for of, value in named})
     keep(folder / "rows.csv", rows, KEY)
 
 
+def split(episodes: Episodes, settings: Mapping[str, Any]) -> tuple[Episodes, Comparisons]:
+    """Episodes to learn from, and pairs of the others; whatever the number of answers is."""
+    rng = np.random.default_rng(settings["seed"])
+    unseen, seen = np.split(rng.permutation(len(episodes)), [max(1, len(episodes) // 5)])
+    judge, count = ScriptedTeacher.oracle(), settings["pairs"]
+    return episodes[seen], sample_comparisons(episodes[unseen], count, LENGTH, judge, rng)
+
+
+def fits_of(
+    known: Episodes, settings: Mapping[str, Any]
+) -> dict[str, tuple[RewardPreset, Comparisons]]:
+    """What is fitted, by name, and the answers to which it is."""
+    count, teacher = settings["answers"], ScriptedTeacher.mistake(settings["errors"])
+    drawn = known, count, LENGTH, teacher
+    rng = np.random.default_rng([settings["seed"], count])
+    given = sample_comparisons(*drawn, rng)
+    ranked = sample_ranked(*drawn, rng, lists=max(4, count // 100))
+    preset = RewardSettings(epochs=settings["epochs"]).preset(length=LENGTH, answers=count)
+    fits = {name: (one, given) for name, one in preset.alternatives(LENGTH).items()}
+    implied = replace(preset, trainer=replace(preset.trainer, implied=True))
+    return fits | {"ranked": (preset, ranked), "ranked, implied": (implied, ranked)}
+
+
+def key_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """A unit's rows by `KEY`, but for the fit, as texts; they are stored together."""
+    return tuple(str(settings[name]) for name in KEY[:-1])
+
+
 def units_of(options: argparse.Namespace) -> list[Unit]:
-    units = []
-    for name in options.data:
-        at = prepare(name, options.runs / "data", options)
-        for count in options.answers:
-            for seed in options.seeds:
-                about = {"data": name, "errors": options.errors, "answers": count, "seed": seed}
-                about |= {"pairs": options.pairs, "epochs": options.epochs}
-                about |= {"episodes_at": str(at.resolve())}
-                place = f"{Path(__file__).stem}:{work.__name__}"
-                folder = options.runs / f"fits/{name}/{options.errors}/{count}/{seed}"
-                title = f"{name}, {count} answers, {options.errors:.0%} wrong, seed {seed}"
-                units.append(Unit(title, place, about, folder))
-    return units
+    """All that is asked for and not in the table, a unit for each seed."""
+    stored = {tuple(row[name] for name in KEY[:-1]) for row in read(options.out)}
+    units = [
+        unit_of(options, name, count, seed)
+        for name in options.data
+        for count in options.answers
+        for seed in options.seeds
+    ]
+    left = [unit for unit in units if key_of(unit.settings) not in stored]
+    for name in dict.fromkeys(unit.settings["data"] for unit in left):
+        prepare(name, options)
+    return left
+
+
+def unit_of(options: argparse.Namespace, name: str, count: int, seed: int) -> Unit:
+    """All fits of one seed, in settings that hold no path."""
+    about = {"data": name, "errors": options.errors, "answers": count, "seed": seed}
+    about |= {"pairs": options.pairs, "epochs": options.epochs}
+    folder = options.runs / f"fits/{name}/{options.errors}/{count}/{seed}"
+    title = f"{name}, {count} answers, {options.errors:.0%} wrong, seed {seed}"
+    return Unit(title, f"{Path(__file__).stem}:{work.__name__}", about, folder)
 
 
 def collect(units: list[Unit], out: Path) -> None:

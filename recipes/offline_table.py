@@ -62,8 +62,6 @@ RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs/images"
 COLUMNS = ("data", "condition", "seed", "answers", "score")
 KEY = COLUMNS[:-1]
-DATA = "data"
-"""The folder of all recordings, within that of runs."""
 LENGTH, STEPS, EPISODES, SEEDS = 25, 25_000, 50, (0, 1, 2)
 FIRST_EPISODE = 10_000
 """Seed of the random policy's evaluation, as of the others."""
@@ -126,31 +124,25 @@ def shared_episodes(folder: Path) -> Episodes:
     return join(parts)
 
 
-def episodes_of(name: str, folder: Path) -> Path:
-    """Where the episodes of a data set lie, in the folder of all data."""
-    return folder / name / "episodes"
+def episodes_of(name: str, runs: Path) -> Path:
+    """Where the episodes of a data set lie, within the folder of runs."""
+    return runs / "data" / name / "episodes"
 
 
-def data_beside(unit: Path) -> Path:
-    """The folder of all data, from that of a unit: `RUNS/NAME/GROUP/ANSWERS/SEED`."""
-    return unit.parents[3] / DATA
-
-
-def prepare(name: str, folder: Path, options: argparse.Namespace) -> Path:
-    """The folder of a data set's episodes, made if it is not there."""
-    episodes, shared = episodes_of(name, folder), SHARED / f"metaworld-{name}"
+def prepare(name: str, options: argparse.Namespace) -> None:
+    """Make the folder of a data set's episodes if it is not there."""
+    episodes, shared = episodes_of(name, options.runs), SHARED / f"metaworld-{name}"
     if episodes.is_dir():
-        return episodes
+        return
     if any(shared.glob("*seed*.npz")):
         save_episodes(episodes, shared_episodes(shared))
-        return episodes
+        return
     print(f"recording {name}, which takes an hour or more", flush=True)
     config = from_json(DatasetConfig, load_preset(name, "data"))
-    started = (folder / name / "config.json").is_file()
+    started = (episodes.parent / "config.json").is_file()
     how: dict[str, Any] = {"resume": started, "processes": options.processes, "report_to": ()}
-    if record_seeds(config, folder / name, SEEDS, **how)["interrupted"]:
+    if record_seeds(config, episodes.parent, SEEDS, **how)["interrupted"]:
         raise KeyboardInterrupt
-    return episodes
 
 
 def work(settings: Mapping[str, Any], folder: Path) -> None:
@@ -204,7 +196,8 @@ def run_config(settings: Mapping[str, Any], folder: Path) -> OfflineConfig:
 
     Paths are as relative as the unit's own, so that a checkout may move.
     """
-    group, episodes = GROUPS[settings["group"]], episodes_of(settings["data"], data_beside(folder))
+    runs = folder.parents[3]  # of RUNS/NAME/GROUP/ANSWERS/SEED
+    group, episodes = GROUPS[settings["group"]], episodes_of(settings["data"], runs)
     answers = folder / "answers"
     if not answers.is_dir():
         save_comparisons(answers, asked(load_episodes(episodes), group, settings))
@@ -253,7 +246,7 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
     ]
     left = [unit for unit in units if not stored.issuperset(keys_of(unit.settings))]
     for name in dict.fromkeys(unit.settings["data"] for unit in left):
-        prepare(name, options.runs / DATA, options)
+        prepare(name, options)
     return left
 
 
