@@ -53,7 +53,7 @@ REWARDS = {
 def fit_reward(name: str, episodes: Episodes, smoke: bool, seed: int) -> RewardFunction:
     """An ensemble of one kind, normalised over the episodes."""
     labels = load_labels(DOOR / "door-human-v1_human_labels", episodes, crossing="keep")
-    pairs = labels.comparisons[: 64 if smoke else None]
+    pairs = labels.comparisons[: 16 if smoke else None]
     settings = replace(REWARDS[name], budget=1 if smoke else REWARDS[name].budget)
     preset = settings.preset(length=pairs.segments.length, answers=len(pairs))
     spaces = infer_spaces(episodes.observations, episodes.actions)
@@ -78,7 +78,7 @@ def all_conditions(episodes: Episodes, rewards: dict, seeds: list[int]) -> Condi
     for k, seed in enumerate(seeds):
         beside = build_conditions(episodes, rewards["pt"][k], seeds=[seed], task=TASK)
         mr = build_conditions(episodes, rewards["mr"][k], seeds=[seed], task=TASK, controls=False)
-        parts.append(np.concatenate([mr.rewards, beside.rewards]))
+        parts.append(np.concatenate([mr.signals, beside.signals]))
     return Conditions(("mr", "pt", *beside.names[1:]), tuple(seeds), np.concatenate(parts, axis=1))
 
 

@@ -58,7 +58,7 @@ def test_keywords_of_functions():
 def test_keywords_of_the_loop():
     seen = []
     config = OnlineConfig(
-        steps=600, initial_steps=200, iterations=1, comparisons=4, segment_length=10, environments=1
+        steps=600, initial_steps=200, iterations=1, comparisons=4, segment_length=10, eval_every=0
     )
     with pytest.warns(DeprecationWarning, match="on_iteration"):
         learn_from_preferences(config, on_turn=seen.append)

@@ -20,7 +20,7 @@ FALLING = -600
 
 
 def taught(**changes):
-    config = replace(from_json(OnlineConfig, load_preset("pendulum")), **changes)
+    config = replace(from_json(OnlineConfig, load_preset("pendulum")), eval_every=0, **changes)
     report = learn_from_preferences(config)
     assert len(report.comparisons) == 200
     assert report.env_steps <= 125_000
@@ -41,7 +41,7 @@ def test_random_answers_do_not_teach_it_to_stand():
 
 
 def test_five_hundred_answers_keep_a_dot_in_the_middle_from_its_pixels():
-    config = from_json(OnlineConfig, load_preset("moving_dot"))
+    config = replace(from_json(OnlineConfig, load_preset("moving_dot")), eval_every=0)
     report = learn_from_preferences(config)
     assert len(report.comparisons) == 500
     episodes = record(report.learner.algorithm, config.env, 4_800, seed=10_000)

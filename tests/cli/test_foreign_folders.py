@@ -190,6 +190,7 @@ def test_what_the_launcher_starts(with_project, trust, tmp_path):
 
 
 SMALL = (
+    "--eval-every", "0",
     "--steps", "200", "--initial-steps", "100", "--iterations", "1", "--comparisons", "4",
     "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
     "--judge.questions", "5", "--judge.clip-steps", "0", "--judge.no-oracle",

@@ -18,7 +18,7 @@ def small(out, *more):
         "online", "run", "--out", str(out), "--steps", "800", "--initial-steps", "400",
         "--iterations", "1", "--comparisons", "6", "--environments", "2", "--segment-length", "10",
         "--judge.episodes", "2", "--judge.questions", "10", "--judge.clip-steps", "4",
-        "--judge.no-oracle", *more,
+        "--judge.no-oracle", "--eval-every", "0", *more,
     ]  # fmt: skip
 
 

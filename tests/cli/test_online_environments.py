@@ -14,6 +14,7 @@ from preferl.registry import TEACHERS
 from preferl.store import Store
 
 TINY = [
+    "--eval-every", "0",
     "--steps", "400", "--initial-steps", "200", "--iterations", "1", "--comparisons", "4",
     "--environments", "2", "--segment-length", "5", "--initial-epochs", "1",
     "--judge.episodes", "2", "--judge.questions", "4", "--judge.clip-steps", "2",

@@ -18,6 +18,7 @@ SHORT = (
     "--steps", "800", "--initial-steps", "400", "--iterations", "1", "--comparisons", "6",
     "--environments", "2", "--segment-length", "10", "--judge.episodes", "2",
     "--judge.questions", "10", "--judge.clip-steps", "0", "--judge.no-oracle",
+    "--eval-every", "200", "--eval-episodes", "2", "--algorithm", "ppo",
 )  # fmt: skip
 
 
@@ -130,6 +131,7 @@ def test_only_changed_settings_are_shown(runs, capsys):
     assert changed["comparisons"] == 6
     assert set(changed) == {
         "steps", "initial_steps", "iterations", "comparisons", "environments", "segment_length",
+        "eval_every", "eval_episodes", "algorithm.kind",
     }  # fmt: skip
 
 

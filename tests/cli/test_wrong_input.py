@@ -21,6 +21,7 @@ from preferl.runs.lock import FolderLock
 from preferl.store.store import Store
 
 TINY = (
+    "--eval-every", "0",
     "--steps", "400", "--initial-steps", "200", "--iterations", "1", "--comparisons", "6",
     "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
     "--judge.questions", "5", "--judge.clip-steps", "0", "--judge.no-oracle",

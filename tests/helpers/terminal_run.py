@@ -17,6 +17,7 @@ from preferl.online.configs import EvaluationConfig
 from preferl.training import RewardTrainerConfig
 
 CONFIG = OnlineConfig(
+    eval_every=0,
     environments=2,
     steps=1_000,
     comparisons=40,

@@ -56,6 +56,7 @@ class Cut(gymnasium.Env[Any, Any]):
 
 UNEVEN = (30, 89, 47)
 CONFIG = OnlineConfig(
+    eval_every=0,
     steps=600,
     comparisons=6,
     iterations=2,

@@ -17,6 +17,7 @@ from preferl.online.wrappers.feedback_config import VariableLengthWarning
 from preferl.training import RewardTrainerConfig
 
 TINY = OnlineConfig(
+    eval_every=0,
     environments=2,
     steps=1_600,
     comparisons=17,

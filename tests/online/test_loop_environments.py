@@ -22,6 +22,7 @@ from preferl.store.rendering.frames import RecordedFrames
 from preferl.store.stages import PICTURE_BYTES
 
 SMALL = {
+    "eval_every": 0,
     "steps": 400,
     "initial_steps": 200,
     "iterations": 1,

@@ -17,6 +17,7 @@ from preferl.online.reports import IterationReport, OnlineReport
 from preferl.training import RewardTrainerConfig
 
 TINY = OnlineConfig(
+    eval_every=0,
     environments=2,
     steps=1_000,
     comparisons=13,

@@ -13,6 +13,7 @@ from preferl.store.clips import clip_ids
 from preferl.training import AdaptivePenalty, RewardTrainer, RewardTrainerConfig
 
 TINY = OnlineConfig(
+    eval_every=0,
     environments=2,
     steps=1_200,
     comparisons=60,

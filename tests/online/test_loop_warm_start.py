@@ -19,6 +19,7 @@ from preferl.testing import make_comparisons
 from preferl.training import AdaptivePenalty, RewardTrainerConfig, load_reward
 
 TINY = OnlineConfig(
+    eval_every=0,
     environments=2,
     steps=1_000,
     comparisons=12,

@@ -18,6 +18,7 @@ from preferl.online.wrappers.feedback_config import QueryConfig
 from preferl.training import RewardTrainerConfig
 
 TINY = OnlineConfig(
+    eval_every=0,
     environments=2,
     steps=1_000,
     comparisons=13,
