@@ -188,6 +188,7 @@ def main() -> None:
     options = parser.parse_args()
     use_threads(1)
     shorter = {"steps": 4_000, "initial_steps": 800, "iterations": 1, "comparisons": 20}
+    shorter |= {"eval_every": 0}
     evaluated = (4, 400) if options.smoke else (100, 4_800)
     if options.smoke:
         options.seeds = options.seeds[:1]
