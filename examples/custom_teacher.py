@@ -26,7 +26,7 @@ def likes_to_hang(shown: Clips, rng: np.random.Generator) -> np.ndarray:
 
 def main(*, smoke: bool) -> None:
     check_teacher(likes_to_hang)
-    budget = {"steps": 8_192, "iterations": 2, "comparisons": 40} if smoke else {"steps": 50_000}
+    budget = {"steps": 3_000, "iterations": 2, "comparisons": 40} if smoke else {}
     config = from_json(OnlineConfig, load_preset("pendulum") | budget)
     report = learn_from_preferences(config, teacher=likes_to_hang)
     evaluated = evaluate_policy(report.learner.algorithm, config.env, episodes=20, seed=1)

@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     use_threads(1)
-    config, episodes = from_json(OnlineConfig, load_preset("pendulum")), 100
+    config, episodes = from_json(OnlineConfig, load_preset("pendulum-ppo")), 100
     if options.smoke:
         config = replace(config, steps=3_000, initial_steps=900, iterations=1, comparisons=10)
         episodes = 2

@@ -1,8 +1,8 @@
 """Runs that work beside runs that do not, and the pictures of the page "Is it working?".
 
-Each run is a pendulum taught by 200 comparisons with the preset: by a teacher who is right, by one
-who guesses, by one who reverses each answer, and by one who errs in a fifth of the answers while
-the fit goes on for far too long.
+Each run is a pendulum taught by 200 comparisons with the preset `pendulum-ppo`: by a teacher who is
+right, by one who guesses, by one who reverses each answer, and by one who errs in a fifth of the
+answers while the fit goes on for far too long.
 
     python recipes/is_it_working.py [--seed 0] [--smoke]
     python recipes/is_it_working.py --draw    # the pictures alone, from the stored numbers
@@ -101,7 +101,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.draw:
         use_threads(1)
-        config = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=options.seed)
+        config = replace(from_json(OnlineConfig, load_preset("pendulum-ppo")), seed=options.seed)
         if options.smoke:
             few = {"steps": 4_000, "initial_steps": 1_000, "iterations": 2, "comparisons": 12}
             rows_of("right", replace(config, **few, initial_epochs=2))

@@ -8,7 +8,7 @@ spread over the training, and for the preset's share of the steps a random polic
 and then. For the moving dot the distance from the middle is measured as well; an agent
 keeps the dot in the middle if it is at most 0.10 of the picture's width.
 
-    python recipes/presets_through_services.py [--presets moving_dot pendulum] [--seeds 0 1 2]
+    python recipes/presets_through_services.py [--presets moving_dot pendulum-ppo] [--seeds 0 1 2]
         [--ways services loop] [--smoke]
 """
 
@@ -39,7 +39,7 @@ from preferl.presets import load_preset
 from preferl.store import Store, StoredFeedback
 
 RESULTS = Path(__file__).parent / "results" / "presets_through_services.csv"
-PRESETS = ("moving_dot", "pendulum")
+PRESETS = ("moving_dot", "pendulum-ppo")
 LONGER: dict[str, dict[str, int]] = {"moving_dot": {"steps": 210_000, "buffer_steps": 210_000}}
 """What differs from the preset; the buffer still keeps all experience."""
 Rows = dict[tuple[str, str, str], dict[str, object]]

@@ -91,7 +91,7 @@ def test_online_run_from_a_preset(tmp_path):
     longer = ["--steps", "2000", "--sampler", "uniform"]
     assert run(*small(tmp_path / "run", "--preset", "pendulum", *longer)) == 0
     config = json.loads((tmp_path / "run/config.json").read_text())["config"]
-    assert config["algorithm"]["gamma"] == 0.9
+    assert config["algorithm"]["gamma"] == 0.98
 
 
 @pytest.mark.parametrize(
