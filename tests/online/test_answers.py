@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+from helpers.answered_store import Answering
 from preferl.data import Comparisons, Segments, concatenate, save_comparisons, save_episodes
-from preferl.data.validation import UNUSED, VALIDATION, validation_split
+from preferl.data.validation import TRAIN, VALIDATION, validation_split
 from preferl.errors import DataError
 from preferl.feedback import InstantFeedback, Likelihood, ScriptedTeacher
 from preferl.online import OnlineConfig
-from preferl.online.answers import LearningSet, load_fixed, query_metrics
+from preferl.online.answers import LearningSet, load_fixed, numbered, query_metrics
 from preferl.online.configs import WarmStartConfig
+from preferl.store import Store, StoredFeedback
 from preferl.store.clips import clip_ids
 from preferl.testing import make_comparisons, make_episodes
 
@@ -129,21 +131,55 @@ def test_fixed_comparisons_come_first_and_the_newest_answers_are_kept(rng):
     )
 
 
+def test_numbers_of_answers_stay_as_others_are_declined_and_forgotten(rng):
+    def teacher(shown, rng):
+        return np.where(shown.actions[:, 0, 0, 0] > 0, 1.0, np.nan)
+
+    feedback = InstantFeedback(teacher, 0, max_comparisons=9)
+    seen = {}
+    for _ in range(5):
+        new = make_comparisons(rng, pairs=12)
+        feedback.ask(new.segments, new.pairs)
+        queries, found, _ = numbered(feedback)
+        names = np.array(clip_ids(found.segments))[found.pairs].tolist()
+        for query, pair in zip(queries.tolist(), names, strict=True):
+            assert seen.setdefault(query, pair) == pair
+    assert sorted(seen) == [*range(feedback.asked - feedback.declined)]
+
+
+def test_numbers_of_stored_answers_are_those_of_their_queries(tmp_path):
+    with Store.open(tmp_path) as store:
+        world = Answering(store)
+        asked = world.ask(3)
+        world.answer()
+        feedback = StoredFeedback(store, combine="each")
+        assert numbered(feedback).queries.tolist() == asked
+
+
+def test_fixed_comparisons_have_numbers_of_no_query(rng):
+    learning = LearningSet(Collected(make_comparisons(rng, pairs=3)), 0.0)
+    assert learning.given is None
+    learning.fixed = make_comparisons(rng, pairs=2)
+    assert learning.given.queries.tolist() == [-1, -2]
+    queries, comparisons, _ = learning.answered()
+    assert queries.tolist() == [-1, -2, 0, 1, 2]
+    assert len(comparisons) == 5
+
+
 def test_without_a_share_all_are_trained_on(rng):
     comparisons = make_comparisons(rng, pairs=5)
-    train, held_out = LearningSet(Collected(comparisons), 0.0).split(comparisons)
-    assert (train is comparisons, len(held_out)) == (True, 0)
+    assert (LearningSet(Collected(comparisons), 0.0).split(comparisons) == [TRAIN] * 5).all()
 
 
 def test_the_split_is_that_of_the_reward_service(rng):
     comparisons = make_comparisons(rng, pairs=60)
-    train, held_out = LearningSet(Collected(comparisons), 0.4).split(comparisons)
+    found = LearningSet(Collected(comparisons), 0.4).split(comparisons)
+    train, held_out = comparisons[found == TRAIN], comparisons[found == VALIDATION]
     names = clip_ids(comparisons.segments)
     expected = np.array(
         validation_split(((names[a], names[b]) for a, b in comparisons.pairs.tolist()), 0.4)
     )
-    np.testing.assert_array_equal(held_out.pairs, comparisons.pairs[expected == VALIDATION])
-    assert len(train) + len(held_out) + (expected == UNUSED).sum() == 60
+    np.testing.assert_array_equal(found, expected)
     assert not {names[row] for row in train.pairs.flat} & {
         names[row] for row in held_out.pairs.flat
     }
@@ -155,7 +191,9 @@ def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
     learning, sides = LearningSet(Collected(None), 0.3), {}
     for until in range(1, 5):
         comparisons = concatenate(parts[max(0, until - 2) : until])
-        for side, some in enumerate(learning.split(comparisons)):
+        found = learning.split(comparisons)
+        for side in (TRAIN, VALIDATION):
+            some = comparisons[found == side]
             names = clip_ids(some.segments)
             for clip in {names[row] for row in some.pairs.flat}:
                 assert sides.setdefault(clip, side) == side
@@ -170,13 +208,9 @@ def test_held_out_answers_stay_held_out_where_joining_changes_their_clips(rng):
     learning = LearningSet(Collected(new), 0.4)
     for changed in (wider, replace(segments, rewards=segments.rewards.astype(np.float16))):
         learning.fixed, learning.of_clip = replace(fixed, segments=changed), {}
-        first, second = (
-            [part.pairs[part.pairs.max(axis=1) < len(segments)] for part in learning.split(some)]
-            for some in (learning.fixed, learning.comparisons())
-        )
-        for before, after in zip(first, second, strict=True):
-            assert len(before)
-            np.testing.assert_array_equal(before, after)
+        before, after = (learning.split(some) for some in (learning.fixed, learning.comparisons()))
+        assert {TRAIN, VALIDATION} <= set(before)
+        np.testing.assert_array_equal(before, after[:10])
 
 
 def reward_of(scores, likelihood=None):

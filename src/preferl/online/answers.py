@@ -12,14 +12,16 @@ from preferl.data.episodes import STEPS, Episodes, join, take_columns
 from preferl.data.segments import Segments
 from preferl.data.sources.kinds import load_source
 from preferl.data.sources.labels import load_labels
-from preferl.data.validation import TRAIN, VALIDATION, validation_split
+from preferl.data.validation import TRAIN, validation_split
 from preferl.errors import FeedbackError
+from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.preparations import FitContext
 from preferl.feedback.protocols import Feedback
 from preferl.feedback.sampling import entropy, logit_variance
 from preferl.online.configs import OnlineConfig
 from preferl.shapes import Array, IntArray
 from preferl.store.clips import clip_ids
+from preferl.store.feedback import Answered, StoredFeedback
 from preferl.training.reward_function import RewardFunction
 
 Table = TypeVar("Table", Episodes, Segments)
@@ -85,6 +87,20 @@ def _as_joined(segments: Segments) -> Segments:
     return replace(segments, states=None, **take_columns(segments, None, names, pick=widen))
 
 
+def numbered(feedback: Feedback) -> Answered:
+    """All answers of a feedback, and numbers of their queries that last while others go.
+
+    Feedback of your own forgets nothing, so its answers are numbered in their order. Raises
+    `FeedbackError` where nothing has been answered yet.
+    """
+    if isinstance(feedback, StoredFeedback):
+        return feedback.answered()
+    found, gone = feedback.comparisons(), 0
+    if isinstance(feedback, InstantFeedback):
+        gone = feedback.asked - feedback.declined - len(found)
+    return Answered(gone + np.arange(len(found)), found)
+
+
 @final
 class LearningSet:
     """All comparisons of a run, fixed ones before the answers of its feedback, and their split.
@@ -102,22 +118,34 @@ class LearningSet:
         self.of_clip: dict[str, int] = {}
         self._feedback, self._share = feedback, share
 
+    @property
+    def given(self) -> Answered | None:
+        """The fixed ones. Their numbers are below 0, since those of queries are not."""
+        return None if self.fixed is None else Answered(-1 - np.arange(len(self.fixed)), self.fixed)
+
     def comparisons(self) -> Comparisons | None:
         """All of them so far; None without any."""
-        parts = [] if self.fixed is None else [self.fixed]
-        with suppress(FeedbackError):  # raised where nothing has been answered yet
-            parts.append(self._feedback.comparisons())
-        return concatenate(parts) if parts else None
+        answered = self.answered()
+        return None if answered is None else answered.comparisons
 
-    def split(self, comparisons: Comparisons) -> tuple[Comparisons, Comparisons]:
-        """Those to train on and those that are held out; pairs with a clip of each are neither."""
+    def answered(self) -> Answered | None:
+        """The same, with numbers of their queries that last while other answers go."""
+        parts = [] if self.given is None else [self.given]
+        with suppress(FeedbackError):  # raised where nothing has been answered yet
+            parts.append(numbered(self._feedback))
+        if not parts:
+            return None
+        queries = np.concatenate([part.queries for part in parts])
+        return Answered(queries, concatenate([part.comparisons for part in parts]))
+
+    def split(self, comparisons: Comparisons) -> IntArray:
+        """`[P]` the set of each, see `validation_split`; pairs between the sets are in neither."""
         if not self._share:
-            return comparisons, comparisons[:0]
+            return np.full(len(comparisons), TRAIN)
         segments = comparisons.segments
         names = clip_ids(segments if self.fixed is None else _as_joined(segments))
         pairs = ((names[first], names[second]) for first, second in comparisons.pairs.tolist())
-        sets = np.array(validation_split(pairs, self._share, self.of_clip), np.int64)
-        return comparisons[sets == TRAIN], comparisons[sets == VALIDATION]
+        return np.array(validation_split(pairs, self._share, self.of_clip), np.int64)
 
 
 class QueryMetrics(NamedTuple):

@@ -12,6 +12,7 @@ from preferl.aliases import accepts_former_names, present_method
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
+from preferl.data.validation import TRAIN, VALIDATION
 from preferl.envs.config import EnvSource
 from preferl.envs.factory import env_factory
 from preferl.errors import CheckpointError, ConfigError, DataError, require_in
@@ -40,6 +41,7 @@ from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
 from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink, Sinks
+from preferl.store.feedback import Answered
 from preferl.training.checkpoint_folder import (
     ABOUT,
     JOURNAL,
@@ -58,7 +60,7 @@ from preferl.versioned import version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
 
 OnIteration = Callable[[IterationReport], None]
@@ -333,7 +335,7 @@ class PreferenceLoop:
         ties = contradicted = float("nan")
         if number == 0 and self.learning.fixed is not None:
             self._keep_answers()
-            fit, validation = self.timed("fitting", self._fit, self.learning.fixed)
+            fit, validation = self.timed("fitting", self._fit, self.learning.given)
         act = self.learner.learn if number else self.learner.explore
         episodes = self.timed("acting", act, planned.steps)
         self._remember(episodes)
@@ -343,9 +345,9 @@ class PreferenceLoop:
         self.evaluations.offer(over=number == len(self.plan) - 1)
         if planned.queries:
             metrics = self.timed("asking", self._ask, number, planned)
-            comparisons = self.learning.comparisons()
-            ties, contradicted = ties_and_contradictions(comparisons)
-            fit, validation = self.timed("fitting", self._fit, comparisons)
+            answered = self.learning.answered()
+            ties, contradicted = ties_and_contradictions(answered and answered.comparisons)
+            fit, validation = self.timed("fitting", self._fit, answered)
         report = IterationReport(
             iteration=number,
             iterations=len(self.plan) - 1,
@@ -390,15 +392,17 @@ class PreferenceLoop:
         if comparisons is not None and self.on_answers:
             self.on_answers(comparisons)
 
-    def _fit(self, comparisons: Comparisons | None) -> tuple[FitReport | None, Validation | None]:
+    def _fit(self, answered: Answered | None) -> tuple[FitReport | None, Validation | None]:
         """Fit the reward to answers that are not held out, validate it and give it to the agent."""
         config = self.config
-        if comparisons is None:  # every query was declined, or is answered later
+        if answered is None:  # every query was declined, or is answered later
             return None, None
+        queries, comparisons, _ = answered
         if self.reward is None and not comparisons.decided.any():
             LOGGER.info("No fit yet: %d answers are all ties.", len(comparisons))
             return None, None  # the agent goes on to see new states
-        train, held_out = self.learning.split(comparisons)
+        sets = self.learning.split(comparisons)
+        train, held_out = comparisons[sets == TRAIN], comparisons[sets == VALIDATION]
         bagged = has_out_of_bag(self.trainer.config, members=self.trainer.model.members)
         validation = held_out if len(held_out) and not bagged else None
         waits = self.trainer.config.penalty.band and not bagged and validation is None
@@ -408,7 +412,7 @@ class PreferenceLoop:
             )
             return None, None
         epochs = config.initial_epochs if self.reward is None else None
-        train, places = self.prepared(train, self.reward, self.experience)
+        train, places = self.prepared(train, queries[sets == TRAIN], self.reward, self.experience)
         report = self.trainer.fit(train, validation, places=places, epochs=epochs)
         self.pessimism = config.pessimism_after(self.learner.steps)
         by_answers = config.reference == "answers"

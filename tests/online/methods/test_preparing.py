@@ -42,15 +42,15 @@ def prepared(*preparations) -> PreparedAnswers:
     return PreparedAnswers(config, trainer, np.random.default_rng(0))
 
 
-def test_without_preparations_answers_are_the_same_object(answers):
-    found, places = prepared()(answers, None, None)
-    assert found is answers
-    assert places is None
+def test_without_preparations_answers_stay_as_they_are(answers):
+    found, places = prepared()(answers, np.arange(20), None, None)
+    np.testing.assert_array_equal(found.preference, answers.preference)
+    assert places.tolist() == [*range(20)]
 
 
 def test_pseudo_labels_have_no_place_and_declined_answers_go(answers):
     answers.preference[3] = np.nan
-    found, places = prepared(Notes([]))(answers, None, None)
+    found, places = prepared(Notes([]))(answers, np.arange(20), None, None)
     assert len(found) == 20
     assert places.tolist() == [*range(19), -1]
 
@@ -59,8 +59,8 @@ def test_members_vote_on_answers_that_they_have_not_seen(answers):
     notes = Notes([])
     run = prepared(notes)
     bootstrap = run._trainer.bootstrap(20)
-    run(answers[:12], None, None)
-    run(answers, None, None)
+    run(answers[:12], np.arange(12), None, None)
+    run(answers, np.arange(20), None, None)
     first, second = notes.seen
     assert first.all()
     assert second[:, 12:].all()
@@ -71,12 +71,33 @@ def test_members_vote_on_answers_that_they_have_not_seen(answers):
     assert second[:, :12][:, ~some].all()
 
 
+def test_votes_are_about_the_same_answers_once_the_oldest_are_forgotten(answers):
+    notes = Notes([])
+    run = prepared(notes)
+    bootstrap = run._trainer.bootstrap(20)
+    run(answers[:12], np.arange(12), None, None)
+    _, places = run(answers[8:], np.arange(8, 20), None, None)
+    assert places[:-1].tolist() == [*range(8, 20)]
+    votes = notes.seen[-1]
+    unseen = bootstrap[:, 8:12] == 0
+    np.testing.assert_array_equal(votes[:, :4], unseen | ~unseen.any(0))
+    assert not votes[:, :4].all()
+    assert votes[:, 4:].all(), "though there are no more answers than before"
+
+
+def test_answers_of_somebody_else_to_a_known_query_have_its_place(answers):
+    run = prepared()
+    run(answers[:4], np.array([3, 5, 6, 9]), None, None)
+    _, places = run(answers[:7], np.array([3, 3, 5, 6, 8, 9, 9]), None, None)
+    assert places.tolist() == [0, 0, 1, 2, 4, 3, 3]
+
+
 def test_a_preparation_that_drops_answers_is_refused(answers):
     def drop(comparisons, context):
         return comparisons[1:]
 
     with pytest.raises(DataError, match="the 20 answers first, whatever their weight"):
-        prepared(drop)(answers, None, None)
+        prepared(drop)(answers, np.arange(20), None, None)
 
 
 def test_every_member_trains_on_pseudo_labels_and_bootstraps_stay(answers):

@@ -12,6 +12,7 @@ from preferl.errors import DataError
 from preferl.feedback.preparations import FitContext
 from preferl.online.configs import OnlineConfig
 from preferl.shapes import IntArray
+from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 
@@ -20,53 +21,64 @@ LOGGER = logging.getLogger(__name__)
 
 @final
 class PreparedAnswers:
-    """Applies the preparations of a run in their order, before each of its fits."""
+    """Applies the preparations of a run in their order, before each of its fits.
+
+    Each query keeps its place in members' bootstraps from fit to fit, whichever answers go.
+    """
 
     def __init__(
         self, config: OnlineConfig, trainer: RewardTrainer, rng: np.random.Generator
     ) -> None:
         self._config, self._trainer, self._rng = config, trainer, rng
-        self._known = 0  # answers of the last fit
+        self._places = AnswerPlaces()
 
     def __call__(
-        self, answers: Comparisons, reward: RewardFunction | None, experience: Episodes | None
-    ) -> tuple[Comparisons, IntArray | None]:
+        self,
+        answers: Comparisons,
+        queries: IntArray,
+        reward: RewardFunction | None,
+        experience: Episodes | None,
+    ) -> tuple[Comparisons, IntArray]:
         """Answers to train on, and the place of each in the bootstrap, as `RewardTrainer.fit` has.
+
+        Args:
+            answers: that are not held out; declined ones go.
+            queries: `[P]` numbers of their queries, which stay as other answers come and go.
+            reward: of the last fit; None before the first.
+            experience: recent episodes.
 
         Raises:
             DataError: a preparation that leaves out rows, in place of giving them weight 0.
         """
-        config = self._config
-        if not config.prepare or not answers.answered.any():
-            return answers, None
+        config, known = self._config, len(self._places)
         found = given = answers[answers.answered]
-        votes = self._trainer.bootstrap(len(given)) == 0
-        votes[:, self._known :] = True
+        places = self._places(queries[answers.answered])
+        if not config.prepare or not len(given):
+            return given, places
+        votes = self._trainer.bootstrap(len(self._places))[:, places] == 0
+        votes |= places >= known  # nobody has been trained on new ones
         votes |= ~votes.any(0)
-        self._known = len(given)
+        context = FitContext(
+            reward, votes, experience, config.segment_length, config.short, self._rng
+        )
         for preparation in config.prepare:
-            found = preparation(
-                found,
-                FitContext(
-                    reward, votes, experience, config.segment_length, config.short, self._rng
-                ),
-            )
+            found = preparation(found, context)
             expected = f"the {len(given)} answers first, whatever their weight"
             what = f"comparisons from {type(preparation).__name__}"
             same = np.array_equal(found.pairs[: len(given)], given.pairs)
             DataError.check(same, what, expected, f"{len(found)} others")
-        row, preference = np.arange(len(found)), found.preference[: len(given)]
+        more, preference = len(found) - len(given), found.preference[: len(given)]
         LOGGER.info(
             "Before the fit: %d of %d answers left out, %d turned round, %d pseudo-labels.",
             *(int((found.weight[: len(given)] == 0).sum()), len(given)),
-            *(int((preference != given.preference).sum()), len(found) - len(given)),
+            *(int((preference != given.preference).sum()), more),
         )
-        return found, np.where(row < len(given), row, -1)
+        return found, np.append(places, np.full(more, -1))
 
     def snapshot(self) -> dict[str, Any]:
         """What later fits depend on, for `restore`."""
-        return {"known": self._known, "rng": self._rng}
+        return {"queries": self._places.queries, "rng": self._rng}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on as another run of the same settings would."""
-        self._known, self._rng = int(snapshot["known"]), snapshot["rng"]
+        self._places, self._rng = AnswerPlaces(snapshot["queries"]), snapshot["rng"]

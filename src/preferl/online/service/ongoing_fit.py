@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 from gymnasium import spaces
 
 from preferl.configs import plain
@@ -21,6 +20,7 @@ from preferl.online.service.service_config import ServiceConfig
 from preferl.shapes import IntArray
 from preferl.store.feedback import Answered
 from preferl.store.status import FitMetrics
+from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
@@ -46,12 +46,12 @@ class OngoingFit:
         self._config, self._on_epoch = config, on_epoch
         self._trainer: RewardTrainer | None = None
         self.saved: tuple[RewardFunction, Path] | None = None  # published earlier, and its folder
-        self._place: dict[int, int] = {}  # of a training query
+        self._places = AnswerPlaces()  # of training queries
 
     def save(self, folder: Path) -> None:
         """Write what it takes to go on beside the published reward of the last fit."""
         if self._trainer is not None:
-            save_trainer(folder, self._trainer, {"queries": list(self._place)})
+            save_trainer(folder, self._trainer, {"queries": self._places.queries.tolist()})
 
     def fit(self, answered: Answered, split: IntArray, agent: Spaces | None) -> Fitted:
         """Fit to all answers, validate and scale.
@@ -111,7 +111,7 @@ class OngoingFit:
             LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
         segments = comparisons.segments
         own = agent or infer_spaces(segments.observations, segments.actions)
-        self._trainer, self._place = self._fresh(preset, own), {}
+        self._trainer, self._places = self._fresh(preset, own), AnswerPlaces()
         return self._trainer, True
 
     def _resumed(self, preset: RewardPreset) -> RewardTrainer | None:
@@ -124,9 +124,8 @@ class OngoingFit:
             return None
         trainer = self._fresh(preset, spaces_of(reward))
         try:
-            queries = load_trainer(folder, trainer, reward.model)["queries"]
-            self._place = {int(query): place for place, query in enumerate(queries)}
-        except (CheckpointError, LookupError, TypeError, ValueError) as error:
+            self._places = AnswerPlaces(load_trainer(folder, trainer, reward.model)["queries"])
+        except (CheckpointError, LookupError, OverflowError, TypeError, ValueError) as error:
             LOGGER.warning("Fitting begins anew from all answers: %s", error)
             return None
         return trainer
@@ -135,11 +134,6 @@ class OngoingFit:
         config = self._config
         model = build_reward_model(preset.model, *own, seed=config.seed)
         return RewardTrainer(model, preset.trainer, seed=config.seed, device=config.device)
-
-    def _places(self, queries: IntArray) -> IntArray:
-        """When each of these training queries was first seen: the first one has place 0."""
-        known = self._place
-        return np.array([known.setdefault(query, len(known)) for query in queries.tolist()])
 
 
 def spaces_of(learned: RewardFunction | RewardModel) -> Spaces:

@@ -1,0 +1,38 @@
+"""A lasting place for each query among those whose answers members of an ensemble resample."""
+
+from collections.abc import Iterable
+from typing import final
+
+import numpy as np
+
+from preferl.shapes import IntArray
+
+
+@final
+class AnswerPlaces:
+    """The column of each query in `RewardTrainer.bootstrap`, in the order first seen.
+
+    A row of a fit is no such place: where the oldest answers are forgotten, or one is withdrawn,
+    all later rows move up. A member would then train on answers that validated it before.
+
+    Attributes:
+        queries: `[Q]` the query at each place.
+
+    >>> places = AnswerPlaces()
+    >>> places(np.array([4, 2, 7])).tolist(), places(np.array([7, 9, 2, 9])).tolist()
+    ([0, 1, 2], [2, 3, 1, 3])
+    """
+
+    def __init__(self, queries: Iterable[int] = ()) -> None:
+        self.queries: IntArray = np.fromiter(map(int, queries), np.int64)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __call__(self, queries: IntArray) -> IntArray:
+        """`[P]` places of answers, by the numbers of their queries; new ones come last."""
+        different, first = np.unique(queries, return_index=True)
+        new = np.sort(first[~np.isin(different, self.queries)])
+        self.queries = np.append(self.queries, queries[new])
+        order = np.argsort(self.queries)
+        return np.asarray(order[np.searchsorted(self.queries, queries, sorter=order)])
