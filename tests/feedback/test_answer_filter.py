@@ -1,5 +1,7 @@
 """The filter of answers: its threshold, and what it leaves out, turns round and keeps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,21 @@ def test_members_that_were_trained_on_an_answer_do_not_count():
     assert found.weight.tolist() == [1, 1, 0]
     found = AnswerFilter(beta=0.0)(given, FitContext(scores, ~votes | seen_by_none(2, 3)))
     assert found.weight.tolist() == [1, 1, 1]  # p is .54 then
+
+
+def test_who_means_the_opposite_is_believed_by_the_trust_in_them():
+    scores = Scores([0.0, -3, -3, -3, -3, -9])
+    given, votes = answers([1.0, 1.0, 1.0, 0.0, 0.0]), seen_by_none(1, 5)
+    opposite = FitContext(scores, votes, trust=np.array([1.0, 1, 1, -1, -1]))
+    found = AnswerFilter(beta=0.0)(given, opposite)
+    assert found.weight.tolist() == [1] * 5
+    assert found.preference.tolist() == given.preference.tolist()
+    right = replace(given, preference=np.ones(5))  # which is wrong of the last two
+    found = AnswerFilter(beta=0.0)(right, opposite)
+    assert found.weight.tolist() == [1, 1, 1, 0, 1]
+    assert found.preference.tolist() == [1, 1, 1, 1, 0]
+    guessing = FitContext(scores, votes, trust=np.array([1.0, 1, 1, 0, 0]))
+    assert AnswerFilter()(given, guessing).weight.tolist() == [1] * 5
 
 
 def test_pseudo_labels_stay_as_they_are():

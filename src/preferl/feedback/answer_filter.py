@@ -37,10 +37,11 @@ class AnswerFilter:
     """Trusts answers whose loss under the last fit's reward is below a threshold.
 
     The loss of an answer is its cross-entropy under the mean probability of the members that have
-    not been trained on it, where there are such. The threshold follows the losses of the trusted
-    answers, see `threshold`. An answer above it gets weight 0, and its turn comes again before the
-    next fit. If fewer than half of the answers are below it, the reward knows too little, and all
-    stay as they are.
+    not been trained on it, where there are such. Where trust in annotators is fitted, that is the
+    probability that this annotator answers so: who means the opposite is not left out. The
+    threshold follows the losses of the trusted answers, see `threshold`. An answer above it gets
+    weight 0, and its turn comes again before the next fit. If fewer than half of the answers are
+    below it, the reward knows too little, and all stay as they are.
 
     Attributes:
         alpha: of the largest loss of trusted answers in the threshold.
@@ -69,7 +70,7 @@ class AnswerFilter:
         given = context.votes.shape[1]
         if context.reward is None or not given:
             return comparisons
-        logits = context.logits(comparisons.segments, comparisons.pairs[:given])
+        logits = context.logits(comparisons.segments, comparisons.pairs[:given]) * context.trust
         votes = np.broadcast_to(context.votes, logits.shape)
         first = (sigmoid(logits) * votes).sum(0) / votes.sum(0)
         preference, weight = comparisons.preference.copy(), comparisons.weight.copy()

@@ -26,6 +26,8 @@ class FitContext:
         segment_length: steps of a clip.
         short: what becomes of shorter episodes, as in `sample_segments`.
         rng: source of draws; runs of the same seed have the same.
+        trust: `[P]` in the annotator of each answer, where trust is fitted: it multiplies log-odds,
+            and below 0 a person means the opposite of what they answer. `[1]`, 1, elsewhere.
     """
 
     reward: Reward | None = None
@@ -34,6 +36,7 @@ class FitContext:
     segment_length: int = 50
     short: Short = "drop"
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    trust: FloatArray = field(default_factory=lambda: np.ones(1))
 
     def logits(self, segments: Segments, pairs: IntArray) -> FloatArray:
         """`[E, N]` log-odds that the first of pairs `[N, 2]` is better, by the last fit's members.

@@ -12,9 +12,9 @@ from preferl.feedback import AnswerFilter, PseudoLabels, ScriptedTeacher
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
 from preferl.online.methods.preparing import PreparedAnswers
-from preferl.testing import make_comparisons
+from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import RewardTrainer, RewardTrainerConfig
+from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
 
 MODEL = MLPRewardConfig(hidden=(8,), members=3)
 
@@ -90,6 +90,36 @@ def test_answers_of_somebody_else_to_a_known_query_have_its_place(answers):
     run(answers[:4], np.array([3, 5, 6, 9]), None, None)
     _, places = run(answers[:7], np.array([3, 3, 5, 6, 8, 9, 9]), None, None)
     assert places.tolist() == [0, 0, 1, 2, 4, 3, 3]
+
+
+def by_people(rng, pairs: int, opposite: tuple[int, ...], people: int) -> Comparisons:
+    """Answers of people in turn, of whom some answer the opposite."""
+    found = make_comparisons(rng, pairs=pairs, episodes=make_episodes(rng, [40] * 20))
+    by = np.arange(pairs) % people
+    flipped = np.isin(by, opposite)
+    preference = np.where(flipped, 1 - found.preference, found.preference)
+    return replace(found, preference=preference, annotator=by)
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_who_means_the_opposite_is_trusted_where_trust_is_fitted(rng, trust):
+    settings = RewardTrainerConfig(epochs=30, trust=trust)
+    trainer = RewardTrainer(MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0), settings, seed=0)
+    config = OnlineConfig(model=MODEL, trainer=settings, prepare=(AnswerFilter(),))
+    run = PreparedAnswers(config, trainer, np.random.default_rng(0))
+    first, new = by_people(rng, 150, (2,), 3), by_people(rng, 100, (2, 3), 4)
+    both, reward = concatenate([first, new]), None
+    for answers in (first, both, both):
+        found, places = run(answers, np.arange(len(answers)), reward, None)
+        report = trainer.fit(found, places=places)
+        reward = RewardFunction(trainer.model, likelihood=report.likelihood)
+    opposite = np.isin(both.annotator, (2, 3))
+    kept = (found.weight > 0) & (found.preference == both.preference)
+    assert kept[~opposite].mean() > 0.7
+    assert (kept[opposite].mean() > 0.7) == trust
+    if trust:
+        assert (trainer.trust.value[2:] < 0).all(), "also of who came after the first fit"
+        assert (trainer.trust.value[:2] > 0).all()
 
 
 def test_a_preparation_that_drops_answers_is_refused(answers):

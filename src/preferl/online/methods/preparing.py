@@ -5,16 +5,18 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
+import torch
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.errors import DataError
 from preferl.feedback.preparations import FitContext
 from preferl.online.configs import OnlineConfig
-from preferl.shapes import IntArray
+from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
+from preferl.training.trust import NOBODY, fit_trust
 
 LOGGER = logging.getLogger(__name__)
 
@@ -59,7 +61,8 @@ class PreparedAnswers:
         votes |= places >= known  # nobody has been trained on new ones
         votes |= ~votes.any(0)
         context = FitContext(
-            reward, votes, experience, config.segment_length, config.short, self._rng
+            *(reward, votes, experience, config.segment_length, config.short, self._rng),
+            trust=self._trust(given, votes, reward),
         )
         for preparation in config.prepare:
             found = preparation(found, context)
@@ -74,6 +77,24 @@ class PreparedAnswers:
             *(int((preference != given.preference).sum()), more),
         )
         return found, np.append(places, np.full(more, -1))
+
+    def _trust(
+        self, given: Comparisons, votes: BoolArray, reward: RewardFunction | None
+    ) -> FloatArray:
+        """`[P]` the trust in each answer's annotator, by what was answered and not yet prepared.
+
+        The trainer's own numbers may be of answers that were turned round, and know nobody new.
+        """
+        trust, annotator = np.ones(len(given)), given.annotator
+        if reward is None or annotator is None or not self._trainer.config.trust:
+            return trust
+        if len(np.unique(annotator[annotator > NOBODY])) < 2:  # as `AnnotatorTrust` begins
+            return trust
+        logits = FitContext(reward).logits(given.segments, given.pairs)
+        columns = logits, given.preference, np.broadcast_to(votes, logits.shape), annotator
+        for one in fit_trust(*(torch.from_numpy(np.array(column)) for column in columns)):
+            trust[annotator == one.annotator] = one.value
+        return trust
 
     def snapshot(self) -> dict[str, Any]:
         """What later fits depend on, for `restore`."""
