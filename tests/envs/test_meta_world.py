@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -13,7 +14,7 @@ from preferl.envs.config import EnvConfig
 from preferl.envs.factory import env_factory
 from preferl.envs.meta_world import SeededGoals
 from preferl.errors import ConfigError
-from preferl.online.configs import DatasetConfig
+from preferl.online import DatasetConfig, SACConfig, record_dataset
 from preferl.presets import load_preset
 
 TASKS = ("button-press-topdown", "handle-pull-side", "sweep-into")
@@ -68,6 +69,23 @@ def test_a_goal_comes_to_the_same_episode_as_a_task_of_meta_world(make):
         np.testing.assert_array_equal(steps, played(env, 100, 4))
 
 
+def test_a_copy_leaves_the_global_generator_as_it_was(make):
+    np.random.seed(1)  # noqa: NPY002
+    expected = np.random.random()  # noqa: NPY002
+    np.random.seed(1)  # noqa: NPY002
+    make().close()
+    assert np.random.random() == expected  # noqa: NPY002
+
+
+def test_rewards_follow_the_fingers_after_a_checkpoint_was_restored(make):
+    with closing(make()) as one, closing(make()) as other:
+        one.reset(seed=5), other.reset(seed=5)
+        for side in ("left", "right"):  # what restoring attributes leaves
+            name = f"init_{side}_pad"
+            setattr(other.unwrapped, name, getattr(other.unwrapped, name).copy())
+        np.testing.assert_array_equal(played(one, 100, 2), played(other, 100, 2))
+
+
 def test_recorded_observations_are_in_the_range_of_these(shared):
     pytest.importorskip("metaworld", reason="metaworld is not installed")
     settings = from_json(DatasetConfig, load_preset("button-press-topdown", "data"))
@@ -77,6 +95,24 @@ def test_recorded_observations_are_in_the_range_of_these(shared):
         seen = np.array([env.reset(seed=seed)[0] for seed in range(200)])
     for bound in (np.min, np.max):
         np.testing.assert_allclose(bound(seen, axis=0), bound(recorded, axis=0), atol=0.01)
+
+
+@pytest.mark.slow
+def test_a_recording_that_was_stopped_within_an_episode_goes_on_as_if_it_had_not(tmp_path):
+    pytest.importorskip("metaworld", reason="metaworld is not installed")
+    small = SACConfig(hidden=(8,), batch_size=8, learning_starts=50, train_freq=20)
+    settings = from_json(DatasetConfig, load_preset("sweep-into", "data"))
+    settings = replace(settings, train_steps=1_500, checkpoint_every=700, judge_episodes=1)
+    settings = replace(settings, algorithm=small)
+    whole = record_dataset(settings, tmp_path / "whole", report_to=())
+
+    def stop(_doing, done, _total):
+        if done >= 1_000:
+            raise KeyboardInterrupt
+
+    how = {"report_to": ()}
+    assert record_dataset(settings, tmp_path / "cut", on_progress=stop, **how)["interrupted"]
+    assert record_dataset(settings, tmp_path / "cut", resume=True, **how)["id"] == whole["id"]
 
 
 def test_other_environments_are_refused():

@@ -5,7 +5,7 @@ Learning". Its environments ignore that seed and choose among goals that no seed
 evaluations meet different goals, and two people record different data.
 """
 
-from typing import Any, final
+from typing import Any, SupportsFloat, final
 
 import gymnasium
 from gymnasium.utils import seeding
@@ -21,7 +21,8 @@ class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
     Meta-World's `MT1` draws 50 goals when it is made, and picks one of them for each episode. Here
     each episode has a goal of its own, from the same distribution: the environment draws it, by the
     same code. So `MT1` needs no goals of its own: pass it `num_goals=1`, which saves seconds for
-    each copy. The space of observations covers the goal, as `MT1`'s does not.
+    each copy, and a `seed`, without which making a copy draws from numpy's global generator. The
+    space of observations covers the goal, as `MT1`'s does not.
 
     Args:
         env: `Meta-World/MT1` of one task.
@@ -37,7 +38,9 @@ class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
         ConfigError.check(single, "environment of SeededGoals", expected, env)
         env.get_wrapper_attr("toggle_sample_tasks_on_reset")(False)
         self._world: Any = env.unwrapped
-        self._world.set_task(env.get_wrapper_attr("tasks")[0])  # from now on the goal is observed
+        tasks = env.get_wrapper_attr("tasks")
+        self._world.set_task(tasks[0])  # from now on the goal is observed
+        tasks.clear()  # which a checkpoint could not hold
         self._world.seeded_rand_vec, self._world._freeze_rand_vec = True, False
         self.observation_space = self._world.sawyer_observation_space
 
@@ -48,3 +51,11 @@ class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
         if seed is not None:
             self._world.np_random, _ = seeding.np_random(seed)
         return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One step of the environment."""
+        # Rewards of some tasks read where the fingers are in the simulator's own memory. A restored
+        # checkpoint leaves copies, which do not move.
+        for side in ("left", "right"):
+            setattr(self._world, f"init_{side}_pad", self._world.get_body_com(f"{side}pad"))
+        return self.env.step(action)
