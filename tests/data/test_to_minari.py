@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
 
 from preferl.data import Episodes, save_minari
 from preferl.data.sources import load_minari
-from preferl.data.to_minari import require_new_minari
+from preferl.data.to_minari import require_minari_env, require_new_minari
 from preferl.errors import DataError
 
 minari = pytest.importorskip("minari", reason="the extra preferl[minari] is not installed")
@@ -84,6 +86,49 @@ def test_what_is_known_goes_where_minari_has_it():
     assert tiers == ["random", "expert"]
     assert minari.get_normalized_score(dataset, np.array([-150.0]))[0] == pytest.approx(1.0)
     assert dataset.recover_environment().spec.id == "Pendulum-v1"
+
+
+CALLED = "preferl-test/Called-v0"
+
+
+@pytest.fixture
+def called():
+    """The id of an environment that was registered with a function, as simulators' may be."""
+    gymnasium.register(CALLED, entry_point=lambda **options: PendulumEnv(**options))
+    yield CALLED
+    del gymnasium.registry[CALLED]
+
+
+def test_an_environment_that_cannot_be_made_again_leaves_its_spaces(called, caplog):
+    with caplog.at_level("WARNING", "preferl"):
+        require_minari_env(gymnasium.make(called))
+    assert "Minari cannot make" in caplog.text
+    about = {"references": {"random": -1200.0, "expert": -150.0}}
+    save_minari(episodes(), NAME, env=called, about=about)
+    dataset = minari.load_dataset(NAME)
+    same(load_minari(NAME), episodes())
+    assert dataset.env_spec is None
+    assert dataset.observation_space == gymnasium.make("Pendulum-v1").observation_space
+    assert minari.get_normalized_score(dataset, np.array([-150.0]))[0] == pytest.approx(1.0)
+
+
+def test_a_wrapper_that_records_no_arguments_makes_no_trouble_at_the_end():
+    env = gymnasium.Wrapper(gymnasium.make("Pendulum-v1"))
+    save_minari(episodes(), NAME, env=env, about={"references": {"expert": -150.0}})
+    assert minari.load_dataset(NAME).env_spec is None
+
+
+def test_an_environment_that_can_be_made_again_is_not_worth_a_word(caplog):
+    with caplog.at_level("WARNING", "preferl"):
+        require_minari_env(gymnasium.make("Pendulum-v1"))
+    assert not caplog.text
+
+
+def test_spaces_that_minari_cannot_hold_are_refused_before_anything_is_recorded():
+    env = gymnasium.make("Pendulum-v1")
+    env.action_space = gymnasium.spaces.Sequence(env.action_space)
+    with pytest.raises(DataError, match=r"action_space .* expected a space that Minari can hold"):
+        require_minari_env(env)
 
 
 def test_names_are_refused_before_anything_is_recorded():

@@ -5,6 +5,7 @@ import shutil
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
 
 from preferl.configs import from_json
 from preferl.data import load_episodes
@@ -123,6 +124,20 @@ def test_success_is_kept_with_the_steps(tmp_path):
         assert tier["success"] == pytest.approx(own.succeeded.mean(), abs=1e-4)
     assert episodes[:3].succeeded.shape == (3,)
     assert load_episodes(tmp_path / "episodes")[0].success.dtype == bool
+
+
+def test_minari_gets_the_data_set_of_an_environment_of_a_function(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari", reason="the extra preferl[minari] is not installed")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    gymnasium.register("preferl-test/Function-v0", entry_point=lambda **_: PendulumEnv())
+    settings = {"env": "preferl-test/Function-v0", "max_episode_steps": 9, "mix": "random:2"}
+    alone = DatasetConfig(**vars(SMALL) | settings)
+    record_dataset(alone, tmp_path / "data", report_to=(), minari="mine/function-v0")
+    assert minari.load_dataset("mine/function-v0").total_steps == 18
+    named = DatasetConfig(**vars(alone) | {"env": "Pendulum-v1"})
+    record_seeds(named, tmp_path / "seeds", [1, 2], report_to=(), minari="mine/seeds-v0")
+    assert minari.load_dataset("mine/seeds-v0").total_steps == 36
+    del gymnasium.registry["preferl-test/Function-v0"]
 
 
 def test_presets_are_settings_of_recordings():

@@ -1,8 +1,9 @@
 """Episodes written as a data set of Minari, for everybody who reads those."""
 
+import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from preferl._optional import require
 from preferl.data.columns import check
@@ -12,6 +13,11 @@ from preferl.shapes import Array
 
 if TYPE_CHECKING:
     from preferl.envs.checks import Environment
+
+ENDS: Final = {"min": "random", "max": "expert"}
+"""Minari's reference scores to whose mean returns they are."""
+
+LOGGER = logging.getLogger(__name__)
 
 
 def require_new_minari(name: str) -> None:
@@ -25,6 +31,34 @@ def require_new_minari(name: str) -> None:
     there = name in minari.list_local_datasets()
     fix = f"Raise its version, or remove it: minari delete {name}"
     check(not there, what, "one that is not on this machine", "one that is", fix)
+
+
+def require_minari_env(env: "Environment") -> None:
+    """Raise unless Minari can hold what the environment's spaces allow; best before recording.
+
+    The environment is closed. If Minari cannot make it again, as `save_minari` describes, this is
+    logged.
+
+    Raises:
+        DataError: a space that Minari has no words for.
+        MissingExtraError: minari is not installed.
+    """
+    written = require("minari.serialization", extra="minari").serialize_space
+    for name in ("observation_space", "action_space"):
+        space = getattr(env, name)
+        try:
+            written(space)
+        except NotImplementedError as error:
+            expected, fix = "a space that Minari can hold", "Wrap the environment, or leave it out."
+            what = f"{name} for the Minari data set"
+            raise DataError.mismatch(what, expected=expected, got=space, fix=fix) from error
+    if not _can_be_made_again(env):
+        LOGGER.warning(
+            "Minari cannot make %s again: the data set will have its spaces, but not the "
+            "environment. Tell those who load it how you made it.",
+            env,
+        )
+    env.close()
 
 
 def save_minari(
@@ -41,6 +75,10 @@ def save_minari(
     The last observation of each episode is its final one. States become the infos `qpos` and
     `qvel` where MuJoCo simulates the environment and they hold nothing else, and the info `state`
     elsewhere; there is none for the final observation.
+
+    The data set has no environment if gymnasium cannot make it again from its specification: it
+    was registered with a function, or has a wrapper that does not record its arguments. Minari's
+    `recover_environment` then refuses.
 
     Args:
         episodes: in the observations and actions of the environment.
@@ -68,24 +106,39 @@ def save_minari(
     made = make_registered(env) if isinstance(env, str) else env
     with warnings.catch_warnings():
         # An author, a link and more are for those who publish; minari warns of each.
-        warnings.filterwarnings("ignore", ".* is set to None", UserWarning)
+        warnings.filterwarnings("ignore", "(.* is set to|env_spec is) None", UserWarning)
         dataset = minari.create_dataset_from_buffers(
             name,
             list(_buffers(episodes, made)),
-            env=made,
+            env=made if _can_be_made_again(made) else None,
+            observation_space=made.observation_space,
+            action_space=made.action_space,
             algorithm_name=algorithm,
             description=description,
-            ref_min_score=references.get("random"),
-            ref_max_score=references.get("expert"),
             requirements=[f"{key}=={packages[key]}" for key in simulators if key in packages],
             data_format="hdf5",
             jpeg_encoding=False,
         )
     made.close()
-    dataset.storage.update_metadata({"preferl": about})
+    means = {end: references.get(of) for end, of in ENDS.items()}
+    # Minari itself keeps them only if it can make the environment.
+    scores = {f"ref_{end}_score": mean for end, mean in means.items() if mean is not None}
+    dataset.storage.update_metadata(scores | {"preferl": about})
     tiers = [tier["name"] for tier in about.get("tiers", ()) for _ in range(tier["episodes"])]
     if tiers:
         dataset.storage.update_episode_metadata([{"tier": tier} for tier in tiers])
+
+
+def _can_be_made_again(env: Any) -> bool:
+    """Whether gymnasium can write the specification of an environment, and make it from that."""
+    import gymnasium
+
+    try:
+        env.spec.to_json()
+        gymnasium.make(env.spec).close()
+    except Exception:  # of any kind: specifications and makers are other people's
+        return False
+    return True
 
 
 def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:

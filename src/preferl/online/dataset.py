@@ -22,7 +22,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.data.arrays import content_id, load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
-from preferl.data.to_minari import require_new_minari, save_minari
+from preferl.data.to_minari import require_minari_env, require_new_minari, save_minari
 from preferl.envs.checks import require_usable
 from preferl.envs.factory import draws
 from preferl.errors import ConfigError, StorageError, require_in
@@ -105,6 +105,8 @@ def record_dataset(
         require_new_minari(minari)
     require_places(report_to)
     recording = _Recording(config, policy, report_to, on_progress)
+    if minari is not None:
+        require_minari_env(task_env(config)())
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
         try:
             return recording.run(folder, minari)

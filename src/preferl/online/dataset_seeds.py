@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from preferl.configs import from_json, to_json
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import join
-from preferl.data.to_minari import require_new_minari, save_minari
+from preferl.data.to_minari import require_minari_env, require_new_minari, save_minari
 from preferl.envs.checks import require_usable
 from preferl.errors import ConfigError, DataError
 from preferl.evaluation.rollout import task_env
@@ -79,6 +79,7 @@ def record_seeds(
     require_usable(task_env(config), f"environment {config.env_name}")
     if minari is not None:
         require_new_minari(minari)
+        require_minari_env(task_env(config)())
     report, total, doing = on_progress or (lambda *_: None), len(seeds), "recording seeds"
     units = [
         Unit(
