@@ -5,7 +5,7 @@ Learning". Its environments ignore that seed and choose among goals that no seed
 evaluations meet different goals, and two people record different data.
 """
 
-from typing import Any, SupportsFloat, final
+from typing import Any, SupportsFloat, cast, final
 
 import gymnasium
 from gymnasium.utils import seeding
@@ -37,7 +37,7 @@ class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
         single = env.has_wrapper_attr("toggle_sample_tasks_on_reset")
         ConfigError.check(single, "environment of SeededGoals", expected, env)
         env.get_wrapper_attr("toggle_sample_tasks_on_reset")(False)
-        self._world: Any = env.unwrapped
+        self._world = cast(Any, env.unwrapped)
         tasks = env.get_wrapper_attr("tasks")
         self._world.set_task(tasks[0])  # from now on the goal is observed
         tasks.clear()  # which a checkpoint could not hold
