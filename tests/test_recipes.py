@@ -110,5 +110,35 @@ def test_stored_rows_are_shared_out_and_drawn(tmp_path):
     assert "</svg>" in (tmp_path / "online-table-dot.svg").read_text()
 
 
+def offline(folder: Path, *options: str) -> str:
+    """What the offline table prints of `table.csv`, with its runs beside."""
+    command = [sys.executable, str(ROOT / "recipes/offline_table.py"), *options]
+    command += ["--out", str(folder / "table.csv"), "--runs", str(folder / "runs")]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_offline_rows_that_are_stored_are_left_out(tmp_path):
+    rows = ["data,condition,seed,answers,score"]
+    for name in ("learned", "true", "zero", "random", "negated", "cloning"):
+        rows += [f"halfcheetah,{name},3,1000,{len(name)}"]
+    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
+    options = ["--data", "halfcheetah", "--seeds", "3", "--groups", "rewards"]
+    assert offline(tmp_path, *options) == ""
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_offline_rewards_from_fewer_answers_are_compared_with_controls_that_need_none(tmp_path):
+    rows = ["data,condition,seed,answers,score"]
+    for seed in range(3):
+        rows += [f"dot,learned,{seed},500,{2 + seed}"]
+        rows += [f"dot,{name},{seed},1000,{seed}" for name in ("zero", "negated")]
+    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
+    printed = offline(tmp_path, "--summary")
+    assert "learned − zero, 500 answers: 2.000" in printed
+    assert "learned − negated" not in printed
+
+
 def lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
