@@ -181,6 +181,7 @@ def test_modules_are_imported_and_programs_started_in_few_places():
         "trust.py",
     ]
     assert where(r"(gymnasium|gym)\.make(_vec)?\(|make_vec_env\(") == [
+        "data/to_minari.py",  # the specification of an environment that was made before
         "envs/atari.py",  # ids that are typed, or passed in Python, as all here
         "envs/simulators.py",
         "online/algorithms.py",

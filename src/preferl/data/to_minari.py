@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from preferl._optional import require
 from preferl.data.columns import check
 from preferl.data.episodes import Episodes, end_to_end
+from preferl.envs.config import SIMULATORS
 from preferl.errors import DataError
 from preferl.shapes import Array
 
@@ -102,7 +103,6 @@ def save_minari(
     minari, about = require("minari", extra="minari"), dict(about or {})
     references = about.get("references", {})
     packages = about.get("versions", {}).get("packages", {})
-    simulators = ("gymnasium", "gymnasium-robotics", "mujoco")
     made = make_registered(env) if isinstance(env, str) else env
     with warnings.catch_warnings():
         # An author, a link and more are for those who publish; minari warns of each.
@@ -115,7 +115,7 @@ def save_minari(
             action_space=made.action_space,
             algorithm_name=algorithm,
             description=description,
-            requirements=[f"{key}=={packages[key]}" for key in simulators if key in packages],
+            requirements=[f"{key}=={packages[key]}" for key in SIMULATORS if key in packages],
             data_format="hdf5",
             jpeg_encoding=False,
         )

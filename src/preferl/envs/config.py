@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from preferl.errors import ConfigError, require_in
 
@@ -15,6 +15,16 @@ WrapperSource = str | Mapping[str, Any] | Callable[..., Any]
 
 VecEnvKind = Literal["dummy", "subproc"]
 """Where copies act: in turn in this process, or each in a process of its own."""
+
+SIMULATORS: Final = (
+    "gymnasium",
+    "gymnasium-robotics",
+    "mujoco",
+    "metaworld",
+    "dm-control",
+    "shimmy",
+)
+"""Packages whose versions change what an environment does."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from preferl.envs.config import SIMULATORS
+
 PACKAGES: Final = (
-    *("preferl", "numpy", "torch", "gymnasium", "stable-baselines3"),
-    *("mujoco", "gymnasium-robotics", "metaworld"),
-    *("transformers", "accelerate"),
+    *("preferl", "numpy", "torch", "stable-baselines3", "transformers", "accelerate"),
+    *SIMULATORS,
 )
 """Whose versions can change a result; asked of the installer, never imported."""
 

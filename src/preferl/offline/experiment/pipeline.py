@@ -13,6 +13,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from preferl.envs.config import SIMULATORS
 from preferl.errors import require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
@@ -51,7 +52,6 @@ OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and 
 FIRST_EPISODE: Final = 10_000  # seed of evaluations, the same for all policies
 TARGETS: Final = ("q0", "q0.25", "q0.5", "q0.75", "q0.95")  # of a sweep
 SWEEP_EPISODES: Final = 20  # at most for each target return; more would show no more
-SIMULATORS: Final = ("gymnasium", "gymnasium-robotics", "mujoco")  # their versions change scores
 
 
 def run_offline(
