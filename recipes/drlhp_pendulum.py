@@ -1,7 +1,7 @@
 """A pendulum taught to stand by 200 comparisons, beside controls (Christiano et al. 2017).
 
 Each seed: an agent taught by a scripted teacher, one by the same teacher with every answer
-turned round, one with answers drawn at random, and PPO on the true reward.
+turned round, one with answers drawn at random, and one that learns from the true reward.
 
     python recipes/drlhp_pendulum.py [--seeds 0 1 2 3 4] [--teachers taught ...] [--smoke]
 """
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     use_threads(1)
-    config, episodes = from_json(OnlineConfig, load_preset("pendulum-ppo")), 100
+    config, episodes = from_json(OnlineConfig, load_preset("pendulum")), 100
     if options.smoke:
         config = replace(config, steps=3_000, initial_steps=900, iterations=1, comparisons=10)
         episodes = 2
