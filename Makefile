@@ -91,7 +91,7 @@ nightly: $(DEV) ## damaged files, other random examples, fuzzed requests, the no
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(PROPERTIES) -n 2
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest tests/hostile -m "slow or not slow" -n 2
 	PREFERL_FUZZ_REQUESTS=50000 $(BIN)/python -m pytest tests/annotate/test_fuzz.py -m "slow or not slow"
-	$(BIN)/python -m pytest tests/docs/test_notebooks.py -m slow
+	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/test_killed_runs.py -m slow
 	$(MAKE) wheel
 
 wheel: $(DEV) ## install the built wheel beside nothing but torch, and use it

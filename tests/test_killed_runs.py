@@ -1,6 +1,7 @@
 """Whole runs that are killed with -9 and resumed come to the same, to the last bit."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,14 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kills.py"
+NIGHTLY = pytest.mark.skipif(
+    "PREFERL_NIGHTLY" not in os.environ,
+    reason="minutes; tests of decision_transformer resume, too, and `make nightly` runs this",
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["sac", "iql", "dt"])
+@pytest.mark.parametrize("run", ["sac", "iql", pytest.param("dt", marks=NIGHTLY)])
 def test_a_run_that_was_killed_comes_to_the_same(tmp_path, run):
     out = tmp_path / "kills.json"
     short = ["--runs", run, "--kills", "1", "--share", "0.1", "--out", str(out)]

@@ -60,11 +60,11 @@ def test_runs(recipe, request, tmp_path):
 def table(folder: Path) -> list[str]:
     """The command of a small table with its folders and files in one folder."""
     more = folder.with_suffix(".yaml")
-    few = {"eval_episodes": 1, "eval_every": 500, "iterations": 4, "initial_epochs": 2}
+    few = {"eval_episodes": 1, "eval_every": 300, "iterations": 4, "initial_epochs": 2}
     few |= {"trainer": {"epochs": 2}}
     more.write_text(json.dumps({"learned": few, "true": few}))
     command = [sys.executable, str(ROOT / "recipes/online_table.py"), "--tasks", "pendulum"]
-    command += ["--conditions", "learned", "true", "--seeds", "1", "--steps", "3000"]
+    command += ["--conditions", "learned", "true", "--seeds", "1", "--steps", "2000"]
     command += ["--comparisons", "20", "--processes", "2", "--more", str(more)]
     return [*command, "--runs", str(folder / "runs"), "--out", str(folder / "table.csv")]
 
