@@ -107,7 +107,7 @@ interop: ## other RL libraries with our wrappers, in .venv-interop
 $(VENV)/.interop: $(CORE) Makefile
 	@echo "Installing $(INTEROP) into $(VENV) ..."
 	@$(BIN)/python -m pip freeze --exclude-editable > $(VENV)/core.txt
-	@$(PIP) -c $(VENV)/core.txt pytest $(INTEROP)
+	@$(PIP) -c $(VENV)/core.txt pytest hypothesis $(INTEROP)
 	@touch $@
 
 bench: $(DEV) ## speed beside the peers, ratios into benchmarks/results
