@@ -87,11 +87,11 @@ imports: $(DEV) ## imports point one way
 docs: $(DEV) ## the site in docs/_build/html; every link, name and code block
 	$(BIN)/python -m pytest tests/docs -m "slow or not slow" -q
 
-nightly: $(DEV) ## damaged files, other random examples, fuzzed requests, the notebooks, the wheel
+nightly: $(DEV) ## the longest tests, damaged files, other random examples, fuzzed requests, the wheel
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(PROPERTIES) -n 2
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest tests/hostile -m "slow or not slow" -n 2
 	PREFERL_FUZZ_REQUESTS=50000 $(BIN)/python -m pytest tests/annotate/test_fuzz.py -m "slow or not slow"
-	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/test_killed_runs.py -m slow
+	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(call marked,nightly) -m nightly -n 2
 	$(MAKE) wheel
 
 wheel: $(DEV) ## install the built wheel beside nothing but torch, and use it

@@ -17,11 +17,18 @@ torch.set_num_threads(1)
 # A check tries the same examples each time and cannot fail by chance; `make nightly` tries others.
 settings.register_profile("check", derandomize=True)
 settings.register_profile("nightly", max_examples=1000, deadline=None)
-settings.load_profile("nightly" if "PREFERL_NIGHTLY" in os.environ else "check")
+NIGHTLY = "PREFERL_NIGHTLY" in os.environ
+settings.load_profile("nightly" if NIGHTLY else "check")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell has pytest in the background. Programs that tests start would ignore Ctrl-C, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave tests that take minutes to `make nightly`."""
+    if not NIGHTLY and item.get_closest_marker("nightly"):
+        pytest.skip("takes minutes; `make nightly` runs it")
 
 
 @pytest.fixture

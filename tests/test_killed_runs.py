@@ -1,7 +1,6 @@
 """Whole runs that are killed with -9 and resumed come to the same, to the last bit."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,14 +8,11 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kills.py"
-NIGHTLY = pytest.mark.skipif(
-    "PREFERL_NIGHTLY" not in os.environ,
-    reason="minutes; tests of decision_transformer resume, too, and `make nightly` runs this",
-)
+DT = pytest.param("dt", marks=pytest.mark.nightly)  # tests of decision_transformer resume, too
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["sac", "iql", pytest.param("dt", marks=NIGHTLY)])
+@pytest.mark.parametrize("run", ["sac", "iql", DT])
 def test_a_run_that_was_killed_comes_to_the_same(tmp_path, run):
     out = tmp_path / "kills.json"
     short = ["--runs", run, "--kills", "1", "--share", "0.1", "--out", str(out)]

@@ -60,6 +60,7 @@ def test_random_answers_teach_no_reward():
     assert 0.3 < np.mean([accuracy(guessing, seed) for seed in range(10)]) < 0.7
 
 
+@pytest.mark.nightly
 def test_five_hundred_answers_keep_a_dot_in_the_middle_from_its_pixels():
     config = replace(from_json(OnlineConfig, load_preset("moving_dot")), eval_every=0)
     report = learn_from_preferences(config)

@@ -15,6 +15,7 @@ def settings():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["labels_to_reward", "pendulum_tutorial"])
 def test_runs(name, settings, tmp_path, monkeypatch):
     import jupytext

@@ -152,7 +152,9 @@ def test_what_does_not_fit_is_refused(steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.nightly)]
+)
 def test_learned_values_beat_cloning_and_other_rewards_do_not(precision):
     episodes = mixed_episodes(np.random.default_rng(0))
     arms = {"true": 1.0, "none": 0.0, "negated": -1.0}

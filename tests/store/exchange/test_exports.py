@@ -337,6 +337,7 @@ def test_clips_that_were_tampered_with_are_refused(store, lively, elsewhere, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hundred_thousand_answers_in_bounded_memory(tmp_path):
     import resource
 
