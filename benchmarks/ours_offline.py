@@ -58,8 +58,8 @@ if __name__ == "__main__":
         about,
         {
             f"{agents}_{precision}_{name}": (lambda a=agents, p=precision, t=threads: iql(a, p, t))
-            for agents in (1, w.AGENTS)
-            for precision in ("float32", "bfloat16")
+            for precision, counts in w.AGENTS.items()
+            for agents in counts
             for name, threads in THREADS.items()
         },
         {},

@@ -9,7 +9,8 @@ HIDDEN = (256, 256)
 BATCH = 256
 EPISODES, LENGTH = 100, 1_000
 UPDATES = 200  # in one repetition
-AGENTS = 5
+AGENTS = {"float32": (1, 5, 30), "bfloat16": (1, 5)}
+"""At once, by precision; thirty are six conditions of five seeds."""
 
 
 @dataclass(frozen=True)
