@@ -7,20 +7,12 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType, MethodType
-from typing import Final, Literal, cast, final
+from typing import Literal, final
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import (
     SubprocVecEnv,
-    VecCheckNan,
-    VecEnv,
-    VecEnvWrapper,
-    VecFrameStack,
-    VecNormalize,
-    VecTransposeImage,
-    VecVideoRecorder,
     unwrap_vec_wrapper,
 )
 
@@ -39,13 +31,10 @@ from preferl.online.wrappers.replay import (
     require_relabelling,
     require_spaces_held,
 )
-from preferl.shapes import FloatArray
+from preferl.online.wrappers.rollout_rewards import RolloutRewards
 from preferl.training.checkpoint_folder import require_own
 
 LOGGER = logging.getLogger(__name__)
-
-PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorder)
-"""Wrappers that hand on rewards as they are and look no further at them."""
 
 
 @accepts_former_names
@@ -110,11 +99,7 @@ class FeedbackCallback(BaseCallback):
                 require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
         if self._env.just_reset:  # as `learn` does in its course, unless asked to go on
             end_replay(self.model)
-        self._deferring = (
-            self._compute_rewards == "rollout"
-            and isinstance(self.model, OnPolicyAlgorithm)
-            and rewards_reach(self.training_env)
-        )
+        self._rewards = RolloutRewards(self.model)
 
     def _on_rollout_start(self) -> None:
         self._env.refresh(wait=self._wait)
@@ -133,8 +118,8 @@ class FeedbackCallback(BaseCallback):
             self.logger.record("feedback/explored_steps", self._env.explored_steps)
         if self._env.core.recording.collecting:
             self._explore()
-        if self._deferring:
-            self._env.defer_rewards()
+        if self._compute_rewards == "rollout":
+            self._rewards.begin()
 
     def _forget_the_bonus(self) -> None:
         """Reset a critic that has learned values of the bonus for new states, as the loop does."""
@@ -143,8 +128,7 @@ class FeedbackCallback(BaseCallback):
             reset_critic(self.model)
 
     def _on_rollout_end(self) -> None:
-        if self._deferring:
-            add_rewards(cast("OnPolicyAlgorithm", self.model), self._env.settle_rewards())
+        self._rewards.add()
 
     def _on_training_end(self) -> None:
         self._env.settle_rewards()  # of a rollout that another callback gave up
@@ -175,42 +159,6 @@ class FeedbackCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         return True
-
-
-def rewards_reach(venv: VecEnv) -> bool:
-    """Whether nothing between a `FeedbackVecEnv` and its algorithm looks at rewards."""
-    while not isinstance(venv, FeedbackVecEnv):
-        unchanged = isinstance(venv, VecNormalize) and not venv.norm_reward
-        if not isinstance(venv, VecEnvWrapper) or not (unchanged or isinstance(venv, PASS_ON)):
-            return False
-        venv = venv.venv
-    return True
-
-
-def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
-    """Add `more [T, V]` to the rewards of a full rollout, with what follows for its advantages.
-
-    Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
-    so that what is added needs neither values nor the last observations. Another shape than the
-    rollout's is a `ConfigError`.
-    """
-    buffer = algorithm.rollout_buffer
-    ConfigError.check(
-        buffer.full and buffer.rewards.shape == more.shape,
-        "rollout",
-        f"{more.shape} steps of environments, as were acted",
-        f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
-        'Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
-    )
-    kept = buffer.gamma * buffer.gae_lambda
-    advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)
-    goes_on = np.zeros(more.shape[1], more.dtype)  # nothing is known after the last step
-    for step in reversed(range(len(more))):
-        following = advantages[step] = more[step] + kept * goes_on * following
-        goes_on = 1.0 - buffer.episode_starts[step]
-    buffer.rewards += more
-    buffer.advantages += advantages
-    buffer.returns += advantages
 
 
 @final

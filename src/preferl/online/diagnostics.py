@@ -7,6 +7,7 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter
 
+from preferl.online.wrappers.rollout_rewards import RolloutRewards
 from preferl.reporting import MetricSink
 
 
@@ -52,10 +53,12 @@ class RolloutHooks(BaseCallback):
     Attributes:
         before_rollout: called between two rollouts; None calls nothing.
         writer: the output; None adds none.
+        rewards: computed when a rollout is over; None computes them at each step.
     """
 
     before_rollout: Callable[[], None] | None = None
     writer: SinkWriter | None = None
+    rewards: RolloutRewards | None = None
 
     def _on_training_start(self) -> None:
         outputs = self.logger.output_formats
@@ -65,6 +68,12 @@ class RolloutHooks(BaseCallback):
     def _on_rollout_start(self) -> None:
         if self.before_rollout is not None:
             self.before_rollout()
+        if self.rewards is not None:
+            self.rewards.begin()
+
+    def _on_rollout_end(self) -> None:
+        if self.rewards is not None:
+            self.rewards.add()
 
     def _on_step(self) -> bool:
         return True

@@ -51,6 +51,7 @@ from preferl.online.wrappers.feedback_env import FeedbackVecEnv, RecordsStates
 from preferl.online.wrappers.recording import zeros_of
 from preferl.online.wrappers.replay import relabel_replay, replay_of, require_relabelling
 from preferl.online.wrappers.reward_computer import WindowReward
+from preferl.online.wrappers.rollout_rewards import RolloutRewards
 from preferl.reporting import MetricSink
 from preferl.training.reward_trainer import RewardTrainer
 
@@ -102,7 +103,10 @@ class SB3Learner:
         random_probability, switch_probability: see `ExplorationPolicy`.
         rng: for exploration; the algorithm has its own `seed`.
         states: record `info["state"]` of each step, see `RecordsStates`.
-        callback, progress_bar: passed to every `algorithm.learn`.
+        callback: passed to every `algorithm.learn`. Without one, PPO and A2C have the learned
+            rewards of a rollout when it is over, computed in one batch; a callback may look at
+            them at each step.
+        progress_bar: passed likewise.
 
     Raises:
         ConfigError: a number out of its range, no environment, one that has a learned reward
@@ -139,6 +143,8 @@ class SB3Learner:
         )
         self._hooks = RolloutHooks()
         self._callback = [*listed(callback), self._hooks]
+        if callback is None:  # another might look at the rewards of steps
+            self._hooks.rewards = RolloutRewards(algorithm)
         self._asked = 0
         self._unexplored = 0.0  # exploration steps asked for and not yet made
         self._unrewarded = False  # whether it has learned on the bonus

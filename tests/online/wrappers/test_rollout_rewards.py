@@ -1,4 +1,4 @@
-"""Rollouts that are paid once they are over come to what paying each step comes to."""
+"""Rewards of a rollout that are computed at its end equal those computed at each step."""
 
 from typing import Any
 
@@ -18,8 +18,10 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.online.callbacks import FeedbackCallback, add_rewards, rewards_reach
+from preferl.online.callbacks import FeedbackCallback
+from preferl.online.learner import SB3Learner
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
+from preferl.online.wrappers.rollout_rewards import add_rewards, rewards_reach
 from preferl.training import RewardFunction
 from preferl.training.publish import PublishedReward, publish
 
@@ -47,8 +49,8 @@ def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
     return RewardFunction(model)
 
 
-class Witness(BaseCallback):
-    """Keeps what steps give, rollouts hold and infos say, and does more before some steps."""
+class Recorder(BaseCallback):
+    """Keeps rewards of steps, rollouts and infos, and calls a function at each step."""
 
     def __init__(self, does: Any = None) -> None:
         super().__init__()
@@ -70,53 +72,98 @@ class Witness(BaseCallback):
         self.rollouts.append({name: getattr(buffer, name).copy() for name in names})
 
 
-def lived(
-    pay: Any,
+def trained(
+    when: Any,
     rewards: Any,
     *,
     algorithm: type[OnPolicyAlgorithm] = PPO,
     does: Any = None,
     **settings: Any,
-) -> tuple[Witness, FeedbackVecEnv, OnPolicyAlgorithm]:
+) -> tuple[Recorder, FeedbackVecEnv, OnPolicyAlgorithm]:
     """Three rollouts of an agent that learns nothing, so that all of them act alike."""
     env = FeedbackVecEnv(pendulums(), rewards=rewards, **settings)
     more = {"batch_size": 16, "n_epochs": 1} if algorithm is PPO else {}
     agent = algorithm(
         "MlpPolicy", env, n_steps=ROLLOUT, learning_rate=0.0, seed=3, device="cpu", **more
     )
-    callback, witness = FeedbackCallback(compute_rewards=pay), Witness(does)
-    agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, witness])
-    return witness, env, agent
+    callback, recorder = FeedbackCallback(compute_rewards=when), Recorder(does)
+    agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, recorder])
+    return recorder, env, agent
 
 
-def require_alike(together: Witness, singly: Witness) -> None:
+def require_equal(together: Recorder, singly: Recorder) -> None:
     assert len(together.rollouts) == len(singly.rollouts) == 3
     assert all(np.ptp(rollout["rewards"]) > 1e-3 for rollout in singly.rollouts)
     for one, other in zip(together.rollouts, singly.rollouts, strict=True):
         for name, values in one.items():
             np.testing.assert_allclose(values, other[name], rtol=1e-5, atol=2e-5)
-    told = [[info["learned_return"] for info in w.infos] for w in (together, singly)]
-    assert len(told[0]) == 6
-    np.testing.assert_allclose(*told, rtol=1e-5, atol=2e-5)
+    returns = [[info["learned_return"] for info in w.infos] for w in (together, singly)]
+    assert len(returns[0]) == 6
+    np.testing.assert_allclose(*returns, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("algorithm", [PPO, A2C])
 @pytest.mark.parametrize("kind", list(MODELS))
-def test_a_rollout_is_paid_as_its_steps_are(kind: str, algorithm: type[OnPolicyAlgorithm]) -> None:
-    together, paid_later, _ = lived("rollout", reward_of(kind), algorithm=algorithm)
-    singly, paid_at_once, _ = lived("step", reward_of(kind), algorithm=algorithm)
-    require_alike(together, singly)
-    np.testing.assert_allclose(paid_later.core.returns, paid_at_once.core.returns, atol=2e-5)
+def test_rewards_at_the_end_equal_those_at_each_step(
+    kind: str, algorithm: type[OnPolicyAlgorithm]
+) -> None:
+    together, later, _ = trained("rollout", reward_of(kind), algorithm=algorithm)
+    singly, at_once, _ = trained("step", reward_of(kind), algorithm=algorithm)
+    require_equal(together, singly)
+    np.testing.assert_allclose(later.core.returns, at_once.core.returns, atol=2e-5)
+
+
+def test_the_learner_of_the_loop_computes_rewards_at_the_end_of_a_rollout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settled: list[int] = []
+    settle = FeedbackVecEnv.settle_rewards
+
+    def counted(env: FeedbackVecEnv) -> np.ndarray:
+        settled.append(len(rewards := settle(env)))
+        return rewards
+
+    monkeypatch.setattr(FeedbackVecEnv, "settle_rewards", counted)
+
+    def learned(callback: BaseCallback | None) -> tuple[np.ndarray, ...]:
+        agent = PPO(
+            "MlpPolicy",
+            pendulums(),
+            learning_rate=0.0,
+            n_steps=ROLLOUT,
+            batch_size=16,
+            n_epochs=1,
+            seed=3,
+            device="cpu",
+        )
+        steps, rng = 3 * ROLLOUT * ENVIRONMENTS, np.random.default_rng(0)
+        learner = SB3Learner(
+            agent, total_steps=steps, exploration_fraction=0.0, rng=rng, callback=callback
+        )
+        learner.set_reward(reward_of("pt"))
+        learner.learn(steps)
+        buffer = agent.rollout_buffer
+        return buffer.rewards, buffer.advantages, buffer.returns
+
+    recorder = Recorder()
+    together = learned(None)
+    assert settled.count(ROLLOUT) == 3
+    singly = learned(recorder)
+    assert settled.count(ROLLOUT) == 3
+    assert np.all(recorder.given)  # a callback sees the reward of each step
+    assert np.abs(singly[0]).min() > 0.0
+    for one, other in zip(together, singly, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "pt"])
 def test_a_step_gives_nothing_until_the_rollout_is_over(kind: str) -> None:
-    assert not np.any(lived("rollout", reward_of(kind))[0].given)
-    assert np.all(lived("step", reward_of(kind))[0].given)
+    assert not np.any(trained("rollout", reward_of(kind))[0].given)
+    assert np.all(trained("step", reward_of(kind))[0].given)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "nmr", "pt"])
-def test_what_is_paid_may_change_in_the_middle(kind: str) -> None:
+def test_the_source_of_rewards_may_change_within_a_rollout(kind: str) -> None:
     def switch(step: int, env: VecEnv) -> None:
         assert isinstance(env, FeedbackVecEnv)
         if step in (5, 30):
@@ -124,12 +171,12 @@ def test_what_is_paid_may_change_in_the_middle(kind: str) -> None:
         if step in (9, 36):
             env.switch_to_learned_reward()
 
-    together = lived("rollout", reward_of(kind), does=switch)[0]
-    singly = lived("step", reward_of(kind), does=switch)[0]
-    require_alike(together, singly)
+    together = trained("rollout", reward_of(kind), does=switch)[0]
+    singly = trained("step", reward_of(kind), does=switch)[0]
+    require_equal(together, singly)
 
 
-def test_a_newer_reward_pays_from_where_it_is_taken_up(tmp_path: Any) -> None:
+def test_a_newer_reward_counts_from_the_step_of_its_refresh(tmp_path: Any) -> None:
     def publish_more(folder: Any) -> Any:
         def does(step: int, env: VecEnv) -> None:
             if step in (6, 25):
@@ -140,25 +187,25 @@ def test_a_newer_reward_pays_from_where_it_is_taken_up(tmp_path: Any) -> None:
         return does
 
     runs = []
-    for pay in ("rollout", "step"):
-        folder = tmp_path / pay
+    for when in ("rollout", "step"):
+        folder = tmp_path / when
         publish(folder, reward_of("pt"))
         rewards = PublishedReward(folder)
         rewards.refresh()  # whatever else the machine does
-        runs.append(lived(pay, rewards, does=publish_more(folder)))
+        runs.append(trained(when, rewards, does=publish_more(folder)))
     assert [env.reward_version for _, env, _ in runs] == [3, 3]
-    require_alike(runs[0][0], runs[1][0])
+    require_equal(runs[0][0], runs[1][0])
 
 
 def test_returns_in_place_of_hidden_ones_are_complete_when_they_are_logged() -> None:
-    runs = [lived(pay, reward_of("pt"), hide_true_reward=True) for pay in ("rollout", "step")]
-    told = [[info["r"] for info in agent.ep_info_buffer or []] for _, _, agent in runs]
-    assert np.abs(told[1]).min() > 0.0
-    np.testing.assert_allclose(*told, rtol=1e-5, atol=2e-5)
+    runs = [trained(when, reward_of("pt"), hide_true_reward=True) for when in ("rollout", "step")]
+    returns = [[info["r"] for info in agent.ep_info_buffer or []] for _, _, agent in runs]
+    assert np.abs(returns[1]).min() > 0.0
+    np.testing.assert_allclose(*returns, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "pt"])
-def test_a_snapshot_in_the_middle_holds_what_is_owed(kind: str) -> None:
+def test_a_snapshot_within_a_rollout_has_the_deferred_returns(kind: str) -> None:
     snapshots: list[dict[str, Any]] = []
 
     def keep(step: int, env: VecEnv) -> None:
@@ -166,29 +213,30 @@ def test_a_snapshot_in_the_middle_holds_what_is_owed(kind: str) -> None:
         if step == 29:
             snapshots.append({"returns": np.array(env.core.snapshot()["returns"])})
 
-    together, singly = (lived(pay, reward_of(kind), does=keep)[0] for pay in ("rollout", "step"))
-    require_alike(together, singly)  # and it changed nothing
+    ways = "rollout", "step"
+    together, singly = (trained(when, reward_of(kind), does=keep)[0] for when in ways)
+    require_equal(together, singly)  # and it changed nothing
     later, at_once = snapshots
     assert np.abs(at_once["returns"]).min() > 0.0
     np.testing.assert_allclose(later["returns"], at_once["returns"], atol=2e-5)
 
 
-def test_a_rollout_that_was_given_up_owes_nothing_to_the_next() -> None:
+def test_a_rollout_that_was_stopped_leaves_nothing_to_the_next() -> None:
     class GivesUp(BaseCallback):
         def _on_step(self) -> bool:
             return self.n_calls != 5
 
     env = FeedbackVecEnv(pendulums(), rewards=reward_of("pt"))
     agent = PPO("MlpPolicy", env, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
-    callback, witness = FeedbackCallback(), Witness()
+    callback, recorder = FeedbackCallback(), Recorder()
     agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, GivesUp()])
-    assert np.any(env.step(np.zeros((ENVIRONMENTS, 1), np.float32))[1])  # paid at once again
-    agent.learn(ROLLOUT * ENVIRONMENTS, callback=[callback, witness], reset_num_timesteps=False)
-    (rollout,) = witness.rollouts
+    assert np.any(env.step(np.zeros((ENVIRONMENTS, 1), np.float32))[1])  # no longer deferred
+    agent.learn(ROLLOUT * ENVIRONMENTS, callback=[callback, recorder], reset_num_timesteps=False)
+    (rollout,) = recorder.rollouts
     assert np.abs(rollout["rewards"]).min() > 0.0
 
 
-def test_after_an_error_a_reset_brings_back_steps_that_are_paid() -> None:
+def test_after_an_error_a_reset_ends_deferring() -> None:
     class Fails(BaseCallback):
         def _on_step(self) -> bool:
             if self.n_calls == 5:
@@ -205,7 +253,7 @@ def test_after_an_error_a_reset_brings_back_steps_that_are_paid() -> None:
     assert np.any(env.step(idle)[1])
 
 
-def test_where_rewards_are_looked_at_in_between_each_step_is_paid() -> None:
+def test_each_step_has_its_reward_where_a_wrapper_looks_at_it() -> None:
     plain = DummyVecEnv([lambda: gymnasium.make("Pendulum-v1", max_episode_steps=LIMIT)])
     env = FeedbackVecEnv(plain, rewards=reward_of())
     assert rewards_reach(env)
@@ -229,7 +277,7 @@ def test_a_replay_buffer_needs_rewards_at_once() -> None:
 
 def test_advantages_after_the_last_step_need_no_values() -> None:
     """By hand: one environment, three steps, discount 0.5, lambda 0.5, a new episode at step 1."""
-    _, _, agent = lived("rollout", reward_of())
+    _, _, agent = trained("rollout", reward_of())
     buffer = agent.rollout_buffer
     buffer.buffer_size, buffer.n_envs = 3, 1
     buffer.reset()
@@ -244,12 +292,12 @@ def test_advantages_after_the_last_step_need_no_values() -> None:
         add_rewards(agent, np.zeros((2, 1), np.float32))
 
 
-def test_a_reward_that_is_no_number_stops_the_run() -> None:
+def test_a_reward_that_is_nan_raises() -> None:
     model = reward_of().model
     for parameter in model.parameters():
         parameter.data.fill_(np.nan)
     with pytest.raises(DataError, match="NaN"):
-        lived("rollout", RewardFunction(model))
+        trained("rollout", RewardFunction(model))
 
 
 def test_another_word_is_refused() -> None:

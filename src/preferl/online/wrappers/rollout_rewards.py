@@ -1,0 +1,89 @@
+"""Learned rewards of an on-policy rollout, computed in one batch when it is over."""
+
+from typing import Any, Final, final
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import (
+    VecCheckNan,
+    VecEnv,
+    VecEnvWrapper,
+    VecFrameStack,
+    VecNormalize,
+    VecTransposeImage,
+    VecVideoRecorder,
+    unwrap_vec_wrapper,
+)
+
+from preferl.errors import ConfigError
+from preferl.online.wrappers.feedback_env import FeedbackVecEnv
+from preferl.shapes import FloatArray
+
+PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorder)
+"""Wrappers that hand on rewards as they are and look no further at them."""
+
+
+@final
+class RolloutRewards:
+    """Computes the rewards of a rollout at its end, for an algorithm that learns only then.
+
+    Until then, steps have zeros. Off-policy algorithms, and those whose environment has a wrapper
+    that looks at rewards, have them at each step.
+    """
+
+    def __init__(self, algorithm: BaseAlgorithm) -> None:
+        self._algorithm: Any = algorithm
+        venv = algorithm.get_env()
+        env = None if venv is None else unwrap_vec_wrapper(venv, FeedbackVecEnv)
+        batched = isinstance(algorithm, OnPolicyAlgorithm) and venv and rewards_reach(venv)
+        self._env = env if batched else None
+        self._begun = False
+
+    def begin(self) -> None:
+        """Compute no reward of the rollout that begins."""
+        if self._env is not None:
+            self._env.defer_rewards()
+            self._begun = True
+
+    def add(self) -> None:
+        """Add the rewards to a rollout that is over."""
+        if self._env is not None and self._begun:
+            self._begun = False
+            add_rewards(self._algorithm, self._env.settle_rewards())
+
+
+def rewards_reach(venv: VecEnv) -> bool:
+    """Whether nothing between a `FeedbackVecEnv` and its algorithm looks at rewards."""
+    while not isinstance(venv, FeedbackVecEnv):
+        unchanged = isinstance(venv, VecNormalize) and not venv.norm_reward
+        if not isinstance(venv, VecEnvWrapper) or not (unchanged or isinstance(venv, PASS_ON)):
+            return False
+        venv = venv.venv
+    return True
+
+
+def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
+    """Add `more [T, V]` to the rewards of a full rollout, with what follows for its advantages.
+
+    Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
+    so that what is added needs neither values nor the last observations. Another shape than the
+    rollout's is a `ConfigError`.
+    """
+    buffer = algorithm.rollout_buffer
+    ConfigError.check(
+        buffer.full and buffer.rewards.shape == more.shape,
+        "rollout",
+        f"{more.shape} steps of environments, as were acted",
+        f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
+        'Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
+    )
+    kept = buffer.gamma * buffer.gae_lambda
+    advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)
+    goes_on = np.zeros(more.shape[1], more.dtype)  # nothing is known after the last step
+    for step in reversed(range(len(more))):
+        following = advantages[step] = more[step] + kept * goes_on * following
+        goes_on = 1.0 - buffer.episode_starts[step]
+    buffer.rewards += more
+    buffer.advantages += advantages
+    buffer.returns += advantages
