@@ -61,10 +61,10 @@ demo: $(CORE) ## teach an agent from 200 comparisons and write a report
 	@$(BIN)/preferl demo
 
 test: $(DEV) ## the default tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
 slow: $(DEV) ## the tests that learn, and whole runs
-	$(BIN)/python -m pytest $(call marked,slow) -m "slow and not browser" -n 2 --dist worksteal
+	$(BIN)/python -m pytest $(call marked,slow) -m "slow and not browser" -n 2 --dist worksteal --durations=10
 
 browser: $(DEV) ## whole rounds in a browser, one after the other
 	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser"
