@@ -316,7 +316,7 @@ def test_the_last_episode(study, ann):
     assert ann.get("/api/progress").json()["rewards"][0]["accuracy"] == 0.75
 
 
-def test_lost_labels_are_said_in_words(study, ann, monkeypatch):
+def test_lost_labels_are_reported_in_words(study, ann, monkeypatch):
     from preferl.errors import StorageError
 
     def fails(*_, **__):

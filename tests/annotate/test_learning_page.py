@@ -73,5 +73,5 @@ def test_who_waits_for_clips_sees_it_too(study, person):
     study.store.reports.beat(study.project.id, "reward", Status("waiting", first_at=40))
     page = person(study.people["ann"][1])
     page.wait_for_selector("#waiting:visible")
-    said = page.locator("#waiting [data-statement]")
-    said.filter(has_text="0 answers, 40 more until the first reward.").wait_for()
+    statement = page.locator("#waiting [data-statement]")
+    statement.filter(has_text="0 answers, 40 more until the first reward.").wait_for()

@@ -93,15 +93,15 @@ def test_it_waits_for_enough_answers_and_then_for_enough_new_ones(world, config)
         world.answer(9)
         wait_until(lambda: state(world) and state(world).behind == 9)
         service.look()
-        assert service.told == []
+        assert service.versions == []
         world.answer(1)
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
         world.answer(4)
         wait_until(lambda: state(world).behind == 4)
         service.look()
-        assert service.told == [1]
+        assert service.versions == [1]
         world.answer(1)
-        wait_until(lambda: service.told == [1, 2])
+        wait_until(lambda: service.versions == [1, 2])
     assert service.error is None
 
 
@@ -109,11 +109,11 @@ def test_a_single_answer_is_enough_after_a_while(world, config):
     world.ask(20)
     world.answer(10)
     with Serving(replace(config, max_wait=0.2), world) as service:
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
         world.answer(1)
-        wait_until(lambda: service.told == [1, 2])
+        wait_until(lambda: service.versions == [1, 2])
         service.look(30)  # longer than an answer waits
-        assert service.told == [1, 2], "without news there is nothing to fit"
+        assert service.versions == [1, 2], "without news there is nothing to fit"
         assert state(world).state == "waiting"
 
 
@@ -121,12 +121,12 @@ def test_what_changes_no_answer_makes_no_version(world, config):
     world.ask(20)
     world.answer(10)
     with Serving(replace(config, max_wait=0.0), world) as service:
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
         question = world.store.queue.claim(world.project.id, world.person, 1).questions[0]
         world.store.queue.answer(world.person, question.token, "cannot-tell-this", "cannot_tell")
         wait_until(lambda: state(world).behind == 1)
         service.look()
-        assert service.told == [1]
+        assert service.versions == [1]
 
 
 def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config):
@@ -217,11 +217,11 @@ def test_spaces_that_are_told_later_make_another_version_without_another_answer(
     told = (spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,)))
     world.ask_and_answer(12)
     with Serving(config, world) as service:
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
         write_spaces(config.out, *told)
-        wait_until(lambda: service.told == [1, 2])
+        wait_until(lambda: service.versions == [1, 2])
         service.look()
-    assert service.told == [1, 2]
+    assert service.versions == [1, 2]
     reward = read_version(config.out, 2).reward
     assert (reward.observation_space, reward.action_space) == told
     others = (spaces.Box(-8, 8, (3,)), told[1])
