@@ -252,10 +252,10 @@ def test_too_little_experience_is_taken_whole_with_a_warning(tmp_path):
 
 def test_replay_is_spread_over_all_of_training():
     steps = np.arange(20.0)[:, None]
-    lived = Episodes(steps, steps, steps[:, 0], np.zeros(20, bool), steps[:10], np.full(10, 2))
-    assert spread(lived, count=4).observations[::2, 0].tolist() == [0, 6, 12, 18]
-    assert len(spread(lived, steps=5)) == 3
-    assert len(spread(lived, count=99)) == 10
+    experience = Episodes(steps, steps, steps[:, 0], np.zeros(20, bool), steps[:10], np.full(10, 2))
+    assert spread(experience, count=4).observations[::2, 0].tolist() == [0, 6, 12, 18]
+    assert len(spread(experience, steps=5)) == 3
+    assert len(spread(experience, count=99)) == 10
 
 
 def way(*means: float) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""Nothing that happens to the service is lost or told wrongly."""
+"""Nothing that happens to the service is lost or reported wrongly."""
 
 import os
 import shutil
@@ -72,7 +72,7 @@ def test_no_number_is_used_twice_where_the_folder_was_lost(world, config):
     assert [row.version for row in world.store.reports.rewards(world.project.id)] == [1, 2]
 
 
-def test_a_version_that_nobody_was_told_of_is_told_at_the_next_start(world, config, monkeypatch):
+def test_a_version_that_was_not_reported_is_reported_at_the_next_start(world, config, monkeypatch):
     world.ask_and_answer(12)
 
     class KilledError(BaseException):
@@ -92,7 +92,7 @@ def test_a_version_that_nobody_was_told_of_is_told_at_the_next_start(world, conf
     assert versions(config.out) == [1]
 
 
-def test_a_failed_publication_is_said_and_made_again_without_another_fit(
+def test_a_failed_publication_is_reported_and_made_again_without_another_fit(
     world, config, monkeypatch
 ):
     monkeypatch.setattr(serving, "RETRIES", (0.05,))
@@ -211,7 +211,7 @@ def test_stopping_ends_a_long_fit_at_once_and_loses_nothing(world, config):
     assert [n for n, _ in serve_once(config, world)] == [1]
 
 
-def test_a_fit_that_hangs_is_told_from_one_that_works(world, config, monkeypatch):
+def test_a_fit_that_hangs_is_distinguished_from_one_that_works(world, config, monkeypatch):
     world.ask_and_answer(12)
     go_on = threading.Event()
     fit = serving.OngoingFit.fit
