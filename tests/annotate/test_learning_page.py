@@ -59,9 +59,9 @@ def test_numbers_that_were_overtaken_are_left_out(study, person):
         """async older => {
             const { Panel } = await import(document.querySelector('link[href$="panel.js"]').href);
             const panel = new Panel();
-            const said = (answers) => ({ ...older.statement, words: `${answers} answers` });
-            panel.progress({ ...older, revision: 7, statement: said(7) });
-            panel.progress({ ...older, mine: 5, revision: 6, statement: said(6) });
+            const statement = (answers) => ({ ...older.statement, words: `${answers} answers` });
+            panel.progress({ ...older, revision: 7, statement: statement(7) });
+            panel.progress({ ...older, mine: 5, revision: 6, statement: statement(6) });
         }""",
         older,
     )

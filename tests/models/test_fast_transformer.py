@@ -115,8 +115,8 @@ def test_the_library_works_without_the_engine(head, request):
     plain = model.trace(features, lengths), model.last_rewards()(windows, mask)
     for one, other in zip(fast, plain, strict=True):
         torch.testing.assert_close(one, other, atol=5e-6, rtol=1e-5)
-    paid = RewardFunction(model)(windows[..., :4].numpy(), windows[..., 4:].numpy(), mask)
-    torch.testing.assert_close(torch.tensor(paid), fast[1][0], atol=5e-6, rtol=1e-5)
+    rewards = RewardFunction(model)(windows[..., :4].numpy(), windows[..., 4:].numpy(), mask)
+    torch.testing.assert_close(torch.tensor(rewards), fast[1][0], atol=5e-6, rtol=1e-5)
 
 
 PEAK = """
