@@ -19,7 +19,7 @@ PAGES = ["/", "/episode", "/admin", "/admin/export/csv", "/api/progress", "/heal
 
 
 def content(study, but=()):
-    """Everything in the database but signs of life, and some tables."""
+    """Everything in the database but heartbeats, and some tables."""
     file = sqlite3.connect(study.store.files / "labels.db")
     tables = [row[0] for row in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     tables = [table for table in tables if table not in but]

@@ -65,7 +65,7 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
         assert not thread.is_alive()
 
 
-def test_a_sign_of_life_comes_where_there_is_no_news(study, app, serving, monkeypatch):
+def test_a_heartbeat_comes_where_there_is_no_news(study, app, serving, monkeypatch):
     monkeypatch.setattr(news, "QUIET_SECONDS", 0.05)
     events, address = [], serving(app)
     about = (address, study.people["ann"][1], events, threading.Event())

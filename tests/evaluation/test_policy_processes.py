@@ -1,4 +1,4 @@
-"""Policies judged in several processes: the same reports, however many there are."""
+"""Policies evaluated in several processes: the same reports, however many there are."""
 
 import os
 from typing import Any
@@ -57,7 +57,7 @@ def test_a_process_that_dies_is_an_error():
         evaluate_policies({"a": Ends(), "b": Ends()}, "Pendulum-v1", episodes=1, seed=0)
 
 
-def test_nothing_to_judge_and_bad_settings():
+def test_nothing_to_evaluate_and_bad_settings():
     assert evaluate_policies({}, "Pendulum-v1", seed=0) == {}
     with pytest.raises(ConfigError, match="processes"):
         evaluate_policies(policies(), "Pendulum-v1", seed=0, processes=0)

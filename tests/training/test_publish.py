@@ -53,7 +53,7 @@ def test_the_newest_reward_keeps_its_number(tmp_path):
         newest_reward(tmp_path / "none")
 
 
-def test_versions_rise_and_the_newest_is_taken_up(tmp_path):
+def test_versions_rise_and_the_newest_is_read(tmp_path):
     folder = tmp_path / "rewards"
     published = PublishedReward(folder)
     assert (published.version, published.reward, published.refresh()) == (0, None, False)

@@ -271,7 +271,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
         {"combine": {"kind": "mean"}, "scaler": {"mean": [0], "deviation": [1], "target": 1}},
     ],
 )
-def test_damaged_rewards_say_so(tmp_path, about):
+def test_damaged_rewards_are_refused(tmp_path, about):
     save_reward(tmp_path / "it", RewardFunction(mlp()))
     file = tmp_path / "it" / "reward.json"
     if about is None:
@@ -282,7 +282,7 @@ def test_damaged_rewards_say_so(tmp_path, about):
         load_reward(tmp_path / "it")
 
 
-def test_rewards_without_a_model_say_so(tmp_path):
+def test_rewards_without_a_model_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="reward model"):
         load_reward(tmp_path)
 

@@ -560,7 +560,7 @@ def test_nothing_to_learn_from_is_refused(comparisons):
             RewardTrainer(mlp(), seed=0).evaluate(empty)
 
 
-def test_steps_of_other_spaces_say_so(comparisons):
+def test_steps_of_other_spaces_are_refused(comparisons):
     model = MLPReward(spaces.Box(-1, 1, (3,)), PUSH_SPACE, SMALL, seed=0)
     with pytest.raises(SpaceError, match=r"observations of the comparisons.*\(3,\).*\(2,\)"):
         fit(model, comparisons)
@@ -580,7 +580,7 @@ def test_without_unseen_answers_nothing_stops_a_fit(comparisons):
     assert (report.epochs, report.best_epoch) == (8, 8)
 
 
-def test_segments_longer_than_the_context_say_so(comparisons):
+def test_segments_longer_than_the_context_are_refused(comparisons):
     model = CountingModel(mlp())
     model.context = 4
     for parts in ((comparisons, None), (comparisons, comparisons)):

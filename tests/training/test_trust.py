@@ -259,7 +259,7 @@ def test_damaged_trust_is_refused(rng, tmp_path):
     assert not len(other.trust.value)
 
 
-def test_each_fit_begins_at_one_where_fits_begin_anew(rng):
+def test_each_fit_begins_at_one_without_a_warm_start(rng):
     asked, config = crowd(rng, 40), replace(FEW, restart=True)
     own, _ = fitted(asked, config)
     again = own.trust.value

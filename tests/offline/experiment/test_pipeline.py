@@ -196,7 +196,7 @@ def killed(finished, tmp_path):
     return tmp_path / "killed"
 
 
-def test_what_is_judged_already_is_not_judged_again(finished, killed, data):
+def test_what_is_evaluated_already_is_not_evaluated_again(finished, killed, data):
     _, result, _ = finished
     progress = []
     again = run(config_of(data), killed, resume=True, on_progress=lambda *now: progress.append(now))

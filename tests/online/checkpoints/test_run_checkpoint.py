@@ -176,7 +176,7 @@ class Foreign:
     """Something that a simulator keeps and nobody can write down."""
 
 
-def test_what_cannot_be_restored_is_logged_and_begins_anew(tmp_path, caplog):
+def test_what_cannot_be_restored_is_logged_and_reset(tmp_path, caplog):
     agent, _ = built("SAC", "Pendulum-v1", reward_for("Pendulum-v1"))
     agent.get_env().venv.envs[0].unwrapped.engine = Foreign()
     learn(agent, 90, tmp_path / "run")

@@ -247,7 +247,7 @@ def test_metrics_are_json(world, config):
     assert (metrics["accuracy"], metrics["held_out"]) == (None, 0)
 
 
-def test_threads_are_put_back_when_the_service_ends(world, config, monkeypatch) -> None:
+def test_threads_are_restored_when_the_service_ends(world, config, monkeypatch) -> None:
     world.ask_and_answer(60)
     during = []
     fit = OngoingFit.fit

@@ -127,7 +127,7 @@ def test_a_steady_program_is_forgiven(tmp_path):
             wait_until(lambda times=times: lines.count("worker is up again.") == times)
 
 
-def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_path):
+def test_one_that_runs_without_a_heartbeat_is_ended_and_started_again(tmp_path):
     lines, hanging = [], threading.Event()
 
     def lost(age):

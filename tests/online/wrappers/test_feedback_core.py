@@ -177,7 +177,7 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     assert (rewards[~new] == 0).all()
 
 
-def test_a_newer_reward_is_taken_up_between_rollouts_alone() -> None:
+def test_a_newer_reward_is_switched_to_between_rollouts_alone() -> None:
     source = Source()
     core = make_core(source, refresh_every=4)
     driver = Driver(core)

@@ -126,7 +126,7 @@ def by_vector(
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-def test_three_libraries_live_through_the_same(kind: str) -> None:
+def test_three_libraries_give_the_same_steps_and_rewards(kind: str) -> None:
     reward = reward_of(kind)
     episodes, rewards = by_sb3(reward)
     assert episodes.lengths.tolist() == [20, 20, 20, 20, 16]

@@ -126,7 +126,7 @@ def test_true_rewards_are_recorded_and_reported_while_others_are_given() -> None
     )
 
 
-def test_sums_begin_anew_after_a_reset() -> None:
+def test_sums_begin_at_zero_after_a_reset() -> None:
     env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
     env.set_reward(Constant(env))
     env.reset()
