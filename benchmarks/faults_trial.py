@@ -178,7 +178,7 @@ class Trial:
         return "equal" if a == b else ("left" if a > b else "right")
 
     def _draw(self) -> None:
-        """Clips need no pictures here; whoever tells them apart looks at their returns."""
+        """Clips need no pictures here; whoever distinguishes them looks at their returns."""
         clips = self.store.clips
         while not self._ended.wait(0.1):
             try:

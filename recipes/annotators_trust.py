@@ -41,7 +41,7 @@ def gaits(episodes: int, steps: int, rng: np.random.Generator) -> Episodes:
     env, parts = gymnasium.make("HalfCheetah-v5"), []
     joints = env.action_space.shape
     for number in range(episodes):
-        observed, acted, paid = [env.reset(seed=number)[0]], [], []
+        observed, acted, rewards = [env.reset(seed=number)[0]], [], []
         size, speed = rng.uniform(0, 1, joints), rng.uniform(0.1, 0.8)
         phase, shift = rng.uniform(0, 2 * np.pi, joints), rng.normal(0, 0.2, joints)
         noise = rng.choice([0.05, 0.2, 0.5])
@@ -50,10 +50,12 @@ def gaits(episodes: int, steps: int, rng: np.random.Generator) -> Episodes:
             acted.append(np.clip(swing, -1, 1).astype(np.float32))
             observation, reward, *_ = env.step(acted[-1])
             observed.append(observation)
-            paid.append(reward)
+            rewards.append(reward)
         clip = np.asarray(observed, np.float32)
         ends, counts = np.zeros(steps, bool), np.array([steps])
-        parts.append(Episodes(clip[:-1], np.array(acted), np.array(paid), ends, clip[-1:], counts))
+        parts.append(
+            Episodes(clip[:-1], np.array(acted), np.array(rewards), ends, clip[-1:], counts)
+        )
     return join(parts)
 
 

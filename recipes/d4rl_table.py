@@ -31,7 +31,7 @@ class Published:
         return f"{self.mean:6.2f} ± {self.std:5.2f}"
 
 
-ARMS = {"true": 0, "mr": 1, "pt": 2}
+CONDITIONS = {"true": 0, "mr": 1, "pt": 2}
 PUBLISHED = {  # task reward, MR, PT: mean, deviation
     "antmaze-medium-play-v2": (73.88, 4.49, 31.13, 16.96, 70.13, 3.76),
     "antmaze-medium-diverse-v2": (68.13, 10.15, 19.38, 9.24, 65.25, 3.59),
@@ -48,9 +48,9 @@ PUBLISHED = {  # task reward, MR, PT: mean, deviation
 }
 
 
-def published(task: str, arm: str) -> Published:
+def published(task: str, condition: str) -> Published:
     """The score of a task for "true", "mr" or "pt"."""
-    return Published(*PUBLISHED[task][2 * ARMS[arm] : 2 * ARMS[arm] + 2])
+    return Published(*PUBLISHED[task][2 * CONDITIONS[condition] : 2 * CONDITIONS[condition] + 2])
 
 
 def ours(task: str, model: str, options: argparse.Namespace) -> dict[str, str]:
@@ -66,13 +66,14 @@ def ours(task: str, model: str, options: argparse.Namespace) -> dict[str, str]:
     )
     result = run_offline(config, options.out / f"{task}-{model}", seeds=options.seeds)
     scores = {
-        arm: result["arms"].get(arm, {}).get("normalised_score") for arm in ("learned", "true")
+        condition: result["arms"].get(condition, {}).get("normalised_score")
+        for condition in ("learned", "true")
     }
     return {
-        model if arm == "learned" else arm: "not evaluated: no simulator"
+        model if condition == "learned" else condition: "not evaluated: no simulator"
         if score is None
         else f"{score['mean']:6.2f} ± {score['std'] or 0:5.2f}"
-        for arm, score in scores.items()
+        for condition, score in scores.items()
     }
 
 
@@ -94,8 +95,10 @@ def main() -> None:
         if not options.smoke and (options.files / f"{task}.hdf5").exists():
             for model in options.models:
                 measured |= ours(task, model, options)
-        for arm in ARMS:
-            print(f"{task:28} {arm:6} {published(task, arm)}  {measured.get(arm, 'no data')}")
+        for reward in CONDITIONS:
+            print(
+                f"{task:28} {reward:6} {published(task, reward)}  {measured.get(reward, 'no data')}"
+            )
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ CONFIG = DTConfig(
 )
 DRAWN = replace(CONFIG, regulariser=DTRConfig(weight=0.5, candidates=(1.0,)))
 KINDS = {"dt": CONFIG, "dtr": DRAWN}
-ARMS = (
+CONDITIONS = (
     *("cloning", "dt learned", "dt zero", "dtr learned", "dtr zero", "dt true"),
     *("dt negated", "dtr negated", "dt random", "dtr random"),
 )
@@ -74,16 +74,16 @@ def reward_of(work: Path, smoke: bool, seed: int) -> RewardFunction:
     return load_reward(path)
 
 
-def learn(arm: str, seed: int, work: Path, smoke: bool):
+def learn(condition: str, seed: int, work: Path, smoke: bool):
     """The policy of a condition and a seed, rewarded by what it learned from."""
     env, episodes = task_env(ENV)(), load_demonstrations(DEMONSTRATIONS)
     spaces = env.observation_space, env.action_space
-    if arm == "cloning":
+    if condition == "cloning":
         steps = 5 if smoke else CLONE_STEPS
         clones = BehaviourCloning(*spaces, CloningConfig(dropout=0.1), seeds=[seed], steps=steps)
         clones.fit(Transitions.of(episodes), steps)
         return clones.policies()[0]
-    kind, control = arm.split()
+    kind, control = condition.split()
     reward = reward_of(work, smoke, seed)
     rewards = relabel(episodes, reward).rewards
     conditions = build_conditions(episodes, rewards, seeds=[seed], task=TASK, scaled=False)
@@ -91,17 +91,17 @@ def learn(arm: str, seed: int, work: Path, smoke: bool):
     agent = DecisionTransformer(*spaces, KINDS[kind], seed=seed, steps=steps)
     rewards = conditions.signals[conditions.names.index(control), 0]
     metrics = agent.fit(agent.sequences(episodes, rewards=rewards), every=steps // 2)
-    print(f"{arm}, seed {seed}: {metrics}", flush=True)
+    print(f"{condition}, seed {seed}: {metrics}", flush=True)
     return agent.policy().with_reward(reward_of_condition(control, seed, reward))
 
 
-def evaluate(arm: str, seed: int, work: Path, smoke: bool) -> tuple:
+def evaluate(condition: str, seed: int, work: Path, smoke: bool) -> tuple:
     """A row of the table: trained and evaluated, unless the folder already has it."""
-    path = work / f"{arm.replace(' ', '-')}-{seed}.json"
+    path = work / f"{condition.replace(' ', '-')}-{seed}.json"
     if not path.exists():
         torch.set_num_threads(1)
         began = time.perf_counter()
-        policy = learn(arm, seed, work, smoke)
+        policy = learn(condition, seed, work, smoke)
         trained = time.perf_counter() - began
         report = evaluate_policy(
             policy,
@@ -112,8 +112,8 @@ def evaluate(arm: str, seed: int, work: Path, smoke: bool) -> tuple:
             max_steps=5 if smoke else TASK.max_episode_steps,
         )
         score = normalised_score(TASK, report.mean)
-        steps = CLONE_STEPS if arm == "cloning" else STEPS
-        row = (arm, seed, float(score), report.mean, report.success_rate, steps)
+        steps = CLONE_STEPS if condition == "cloning" else STEPS
+        row = (condition, seed, float(score), report.mean, report.success_rate, steps)
         seconds = time.perf_counter() - began
         print(f"{row}, {trained:.0f} s to train, {seconds:.0f} s in all", flush=True)
         path.write_text(json.dumps(row))
@@ -124,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="a few updates and episodes")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
+    parser.add_argument("--arms", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
     parser.add_argument("--work", type=Path, default=Path("runs/dt_door_human"))
     options = parser.parse_args()
     smoke, work = options.smoke, options.work / "smoke" if options.smoke else options.work
@@ -134,14 +134,14 @@ def main() -> None:
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         jobs = [pool.submit(evaluate, a, seed, work, smoke) for a in options.arms for seed in seeds]
         for job in as_completed(jobs):
-            rows = sorted([*rows, job.result()], key=lambda row: (ARMS.index(row[0]), row[1]))
+            rows = sorted([*rows, job.result()], key=lambda row: (CONDITIONS.index(row[0]), row[1]))
             if not smoke:
                 write(RESULTS, rows, (*ON, "transformers"))
     for kind in KINDS if len(seeds) > 1 else ():
         returns: dict[str, list] = {}
-        for arm, _, _, earned, *_ in rows:
-            if arm.split()[0] in (kind, "cloning"):
-                returns.setdefault(arm.split()[-1], []).append(earned)
+        for condition, _, _, earned, *_ in rows:
+            if condition.split()[0] in (kind, "cloning"):
+                returns.setdefault(condition.split()[-1], []).append(earned)
         print(f"{kind}: {compare({k: np.array(v) for k, v in returns.items()}).text}")
 
 

@@ -117,7 +117,9 @@ def train(episodes: Episodes, seeds: list[int], steps: int, epochs: int | None) 
         for seed in seeds
     ]
     rewards = np.concatenate([one.signals for one in each], axis=1)  # [C, S, T]
-    names = [agent_name(arm, seed) for arm in (*each[0].names, "cloning") for seed in seeds]
+    names = [
+        agent_name(condition, seed) for condition in (*each[0].names, "cloning") for seed in seeds
+    ]
     env = make_env()
     spaces = env.observation_space, env.action_space
     agents = IQL(
@@ -154,8 +156,8 @@ def main() -> None:
 
         def keep(name: str, report: PolicyReport, where: str = where) -> None:
             """Write each result as soon as it is there: judging takes longer than training."""
-            arm, seed = name.rsplit("-", 1)
-            rows.append((arm, seed, where, report.success_rate, round(report.mean, 1)))
+            condition, seed = name.rsplit("-", 1)
+            rows.append((condition, seed, where, report.success_rate, round(report.mean, 1)))
             print(*rows[-1], flush=True)
             if not options.smoke:
                 write(rows, ranks)

@@ -38,13 +38,13 @@ def taught(config: OnlineConfig) -> tuple[object, int]:
     return report.learner.algorithm, len(report.comparisons)
 
 
-def paid_nothing(config: OnlineConfig) -> tuple[object, int]:
+def trained_on_zero(config: OnlineConfig) -> tuple[object, int]:
     learner = build_learner(config, np.random.default_rng(config.seed))
     learner.learn(config.steps)  # the reward is 0 until a reward is there
     return learner.algorithm, 0
 
 
-def paid_the_truth(config: OnlineConfig) -> tuple[object, int]:
+def trained_on_truth(config: OnlineConfig) -> tuple[object, int]:
     return train_on_true_reward(config), 0
 
 
@@ -55,9 +55,9 @@ def at_random(config: OnlineConfig) -> tuple[object, int]:
 
 AGENTS = {
     "taught": taught,
-    "zero reward": paid_nothing,
+    "zero reward": trained_on_zero,
     "random policy": at_random,
-    "true reward": paid_the_truth,
+    "true reward": trained_on_truth,
 }
 
 

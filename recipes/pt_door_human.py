@@ -135,8 +135,8 @@ def main() -> None:
         name: ConditionScore.of([reports[agent_name(name, seed)] for seed in seeds], TASK)
         for name in (*conditions.names, "cloning")
     }
-    for arm, score in scores.items():
-        print(arm, score.to_json(), flush=True)
+    for condition, score in scores.items():
+        print(condition, score.to_json(), flush=True)
     for learned in rewards:
         held_against = {a: scores[a].returns for a in scores if a == learned or a not in rewards}
         held_against["learned"] = held_against.pop(learned)
@@ -154,16 +154,16 @@ def write(path: Path, rows: Iterable, packages: tuple[str, ...]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["arm", "seed", "score", "return", "success", "updates", "episodes", "on"])
-        for arm, seed, *numbers, updates in rows:
+        for condition, seed, *numbers, updates in rows:
             rounded = (round(float(number), 3) for number in numbers)
-            writer.writerow([arm, seed, *rounded, updates, EPISODES, on])
+            writer.writerow([condition, seed, *rounded, updates, EPISODES, on])
 
 
 def rows_of(scores: dict[str, ConditionScore], seeds: list[int]) -> Iterator:
     """One row per condition and seed."""
-    for arm, score in scores.items():
+    for condition, score in scores.items():
         for k, seed in enumerate(seeds):
-            yield arm, seed, score.scores[k], score.returns[k], score.success[k], STEPS
+            yield condition, seed, score.scores[k], score.returns[k], score.success[k], STEPS
 
 
 if __name__ == "__main__":

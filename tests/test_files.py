@@ -77,7 +77,7 @@ def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch):
     assert names(tmp_path) == ["it"]
 
 
-def test_a_full_disk_says_so(tmp_path):
+def test_a_full_disk_is_reported(tmp_path):
     with (
         pytest.raises(StorageError, match=r"No space left.*free some space"),
         writing(tmp_path / "it"),
@@ -86,7 +86,7 @@ def test_a_full_disk_says_so(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_full_disk_says_so_where_tensors_are_written(tmp_path):
+def test_a_full_disk_is_reported_where_tensors_are_written(tmp_path):
     resource = pytest.importorskip("resource", reason="only Unix limits how large files are")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))

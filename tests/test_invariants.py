@@ -81,7 +81,7 @@ def algorithm(kind: type[BaseAlgorithm]) -> BaseAlgorithm:
 
 
 @pytest.mark.parametrize("kind", [PPO, SAC])
-def test_rewards_paid_online_are_those_of_relabelling_what_was_recorded(model, kind):
+def test_rewards_online_are_those_of_relabelling_what_was_recorded(model, kind):
     learner = SB3Learner(
         algorithm(kind), total_steps=300, exploration_fraction=0.2, rng=np.random.default_rng(0)
     )
@@ -107,7 +107,7 @@ def test_rewards_paid_online_are_those_of_relabelling_what_was_recorded(model, k
 
 
 @pytest.mark.parametrize("model", [n for n in MODELS if "history" not in n], indirect=True)
-def test_a_saved_reward_goes_on_paying_the_same(model, tmp_path, rng):
+def test_a_saved_reward_computes_the_same(model, tmp_path, rng):
     episodes = make_episodes(rng, [30])
     reward = RewardFunction(model).scaled(episodes)
     save_reward(tmp_path / "it", reward)

@@ -76,7 +76,7 @@ def rewards_of(reward) -> list[float]:
 REWARDS = [(2 + 4 - 1) / 2, (-1 - 1) / 2]
 
 
-def test_a_saved_reward_pays_what_it_paid(tmp_path):
+def test_a_saved_reward_computes_what_it_computed(tmp_path):
     assert rewards_of(load_reward(old_reward(tmp_path / "reward"))) == REWARDS
 
 

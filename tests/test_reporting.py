@@ -58,7 +58,7 @@ def test_a_resumed_run_drops_the_line_a_crash_cut_off(tmp_path: Path) -> None:
     assert read_jsonl(path)["loss"].tolist() == [1.0, 2.0]
 
 
-def test_damaged_and_missing_files_are_told(tmp_path: Path) -> None:
+def test_damaged_and_missing_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"loss": 1.0}\nnonsense\n')
     with pytest.raises(DataError, match="line 2"):
@@ -147,7 +147,7 @@ def test_wandb_goes_by_its_variables(
     assert module.given == expected
 
 
-def test_wandb_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_wandb_errors_name_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "wandb", Wandb("No API key configured."))
     with pytest.raises(ConfigError, match=r"No API key.*`wandb login`.*WANDB_MODE=offline"):
         open_sinks(("wandb",), tmp_path)

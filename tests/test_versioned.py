@@ -1,4 +1,4 @@
-"""Numbered folders are listed in order, told whole from damaged, and removed at once."""
+"""Numbered folders are listed in order, distinguished whole from damaged, and removed at once."""
 
 import json
 

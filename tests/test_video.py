@@ -93,12 +93,12 @@ def test_grey_is_shown_as_grey() -> None:
         [np.zeros((4, 4), np.uint8), np.zeros((4, 5), np.uint8)],
     ],
 )
-def test_wrong_frames_are_told(frames: Any) -> None:
+def test_wrong_frames_are_refused(frames: Any) -> None:
     with pytest.raises(DataError, match="frames"):
         encode(frames, 10)
 
 
-def test_a_rate_below_one_is_told() -> None:
+def test_a_rate_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="fps"):
         encode(np.zeros((1, 4, 4, 3), np.uint8), 0)
 

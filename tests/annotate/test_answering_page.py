@@ -317,7 +317,7 @@ def test_keys_do_not_answer_while_a_dialog_is_open(study, person):
 
 
 @pytest.mark.slow
-def test_strength_is_told_by_shift(study, person):
+def test_shift_marks_a_slight_preference(study, person):
     study.store.projects.update(study.project.id, strength=True)
     study.ask(3)
     page = person(study.people["ann"][1])
@@ -330,8 +330,8 @@ def test_strength_is_told_by_shift(study, person):
     watched(page)
     page.get_by_role("button", name="B is clearly better").click()
     until_answers(study, page, 3)
-    told = [(a.kind, a.strength) for a in rows(study)]
-    assert told == [("left", "slight"), ("right", "clear"), ("right", "clear")]
+    recorded = [(a.kind, a.strength) for a in rows(study)]
+    assert recorded == [("left", "slight"), ("right", "clear"), ("right", "clear")]
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ def test_pages_turn(study, owner, visitor):
         ("known", 0, "ann may be asked about the pair again"),
     ],
 )
-def test_the_form_tells_what_becomes_of_the_pair(study, answered, owner, purpose, quorum, words):
+def test_the_form_explains_what_becomes_of_the_pair(study, answered, owner, purpose, quorum, words):
     first = study.store.answers.page(study.project.id, annotator_id=study.people["ann"][0].id)
     made = first.answers[0]
     with study.store.database.write() as session:

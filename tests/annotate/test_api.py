@@ -19,7 +19,7 @@ PAGES = ["/", "/episode", "/admin", "/admin/export/csv", "/api/progress", "/heal
 
 
 def content(study, but=()):
-    """Everything in the database but signs of life, and some tables."""
+    """Everything in the database but heartbeats, and some tables."""
     file = sqlite3.connect(study.store.files / "labels.db")
     tables = [row[0] for row in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     tables = [table for table in tables if table not in but]
@@ -316,7 +316,7 @@ def test_the_last_episode(study, ann):
     assert ann.get("/api/progress").json()["rewards"][0]["accuracy"] == 0.75
 
 
-def test_lost_labels_are_said_in_words(study, ann, monkeypatch):
+def test_lost_labels_are_reported_in_words(study, ann, monkeypatch):
     from preferl.errors import StorageError
 
     def fails(*_, **__):

@@ -189,8 +189,8 @@ def test_the_limit_of_open_files_is_raised():
         "from preferl.annotate.connections import raise_file_limit\n"
         "print(raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["512", "512"]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["512", "512"]
     assert raise_file_limit() >= 64
 
 

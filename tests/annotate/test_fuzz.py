@@ -35,7 +35,7 @@ class Fuzzer:
         self.requests = Requests(world)
 
     def once(self):
-        """Send one request; nobody may be told or change more than is theirs."""
+        """Send one request; nobody may read or change more than is theirs."""
         world, drawn = self.world, self.world.drawn
         world.keep_roles()
         visitor = drawn.of(list(world.visitors.values()))
@@ -56,19 +56,20 @@ class Fuzzer:
         if row is not None and reply.status // 100 == 2:
             world.fine[row["role"]] += 1
         changed = world.tables.version != version
-        told = f"{reply.status} to {visitor.name} for {request!r:.1500}: {reply.text[:300]}"
-        assert reply.status < 500, told
+        message = f"{reply.status} to {visitor.name} for {request!r:.1500}: {reply.text[:300]}"
+        assert reply.status < 500, message
         if session and reply.status == 303 and meant and not spoiled:
-            assert self.picture() == before, told  # that somebody came or went is written, no more
+            # That somebody came or went is written, no more.
+            assert self.picture() == before, message
             changed = False
         if request.method != "POST" or spoiled or not meant:
-            assert not changed, told
+            assert not changed, message
         if spoiled:
-            assert reply.status in (400, 401, 403, 404, 405, 409, 413, 415, 422), told
+            assert reply.status in (400, 401, 403, 404, 405, 409, 413, 415, 422), message
         if row is None:
-            self.judge_stranger(request, reply, changed, told)
+            self.judge_stranger(request, reply, changed, message)
         else:
-            self.judge(request, reply, row, before, changed, told)
+            self.judge(request, reply, row, before, changed, message)
         self.learn(visitor, request, reply)
 
     def picture(self):
@@ -80,53 +81,55 @@ class Fuzzer:
             "project": {r["id"]: r for r in tables.rows("project")},
         }
 
-    def judge_stranger(self, request, reply, changed, told):
+    def judge_stranger(self, request, reply, changed, message):
         """Nobody reads or changes anything; a link that is known signs in, and that is all."""
-        assert not changed, told
+        assert not changed, message
         self.hold_marks(
-            reply, PLACES.values(), [c for of in self.world.clips.values() for c in of], told
+            reply, PLACES.values(), [c for of in self.world.clips.values() for c in of], message
         )
         if reply.status < 400 and reply.status != 304:
-            assert request.target.startswith(OPEN_TO_ALL.get(reply.status, ("?",))), told
+            assert request.target.startswith(OPEN_TO_ALL.get(reply.status, ("?",))), message
 
-    def judge(self, request, reply, row, before, changed, told):
+    def judge(self, request, reply, row, before, changed, message):
         """Their own project only, and only what their role may."""
         world = self.world
         slug = next(s for s, p in world.projects.items() if p.id == row["project_id"])
         others = [mark for place, mark in PLACES.items() if place != slug]
         clips = [c for place, of in world.clips.items() if place != slug for c in of]
-        self.hold_marks(reply, others, clips, told)
-        assert world.store.key() not in reply.body, told
+        self.hold_marks(reply, others, clips, message)
+        assert world.store.key() not in reply.body, message
         if row["role"] == "annotator" and reply.status < 400:
-            assert not request.target.startswith("/admin"), told
+            assert not request.target.startswith("/admin"), message
         if row["role"] == "spectator":
-            assert not changed, told
-            assert not (reply.status < 400 and request.target.startswith("/admin/")), told
+            assert not changed, message
+            assert not (reply.status < 400 and request.target.startswith("/admin/")), message
         if changed:
-            self.judge_change(row, before, request, told)
+            self.judge_change(row, before, request, message)
 
-    def judge_change(self, row, before, request, told):
+    def judge_change(self, row, before, request, message):
         tables, me, after = self.world.tables, row["id"], self.picture()
         project = row["project_id"]
         for answer in tables.rows("answer", f"id > {before['answer']}"):
-            assert (answer["annotator_id"], answer["project_id"]) == (me, project), told
+            assert (answer["annotator_id"], answer["project_id"]) == (me, project), message
         for pair in set(before["lease"]) | set(after["lease"]):
             if before["lease"].get(pair) != after["lease"].get(pair):
-                assert pair[1] == me, told
+                assert pair[1] == me, message
         for table in ("annotator", "project"):
             for number in set(before[table]) | set(after[table]):
                 old, new = before[table].get(number), after[table].get(number)
                 if old != new:
                     whose = (new or old).get("project_id", number)
-                    assert whose == project, told
+                    assert whose == project, message
                     if not request.target.startswith("/admin"):
                         differs = {k for k in new if old is None or new[k] != old[k]}
-                        assert (table, number, differs) == ("annotator", me, {"qualified_at"}), told
+                        assert (table, number, differs) == ("annotator", me, {"qualified_at"}), (
+                            message
+                        )
 
-    def hold_marks(self, reply, marks, clips, told):
+    def hold_marks(self, reply, marks, clips, message):
         text = reply.body + repr(reply.headers).encode()
         for mark in (*marks, *clips):
-            assert mark.encode() not in text, f"{mark} in {told}"
+            assert mark.encode() not in text, f"{mark} in {message}"
 
     def learn(self, visitor, request, reply):
         """Remember what a browser would."""
@@ -152,20 +155,20 @@ class Seen(HTMLParser):
 def run(world, requests):
     """Send so many, and look at everything after each batch."""
     fuzzer = Fuzzer(world)
-    said = {}
+    answers = {}
     for number in range(requests):
         fuzzer.once()
         if number % BATCH == BATCH - 1:
-            said = look(world, said)
+            answers = look(world, answers)
             world.heal()
     return world.statuses
 
 
-def look(world, said):
+def look(world, answers):
     """After a batch: tables, append-only answers, reading that writes nothing, and all pages."""
     assert faults(world.tables) == []
     now = world.tables.by_id("answer")
-    assert {number: now.get(number) for number in said} == said, "an answer was changed"
+    assert {number: now.get(number) for number in answers} == answers, "an answer was changed"
     reads(world)
     return now
 

@@ -59,9 +59,9 @@ def test_numbers_that_were_overtaken_are_left_out(study, person):
         """async older => {
             const { Panel } = await import(document.querySelector('link[href$="panel.js"]').href);
             const panel = new Panel();
-            const said = (answers) => ({ ...older.statement, words: `${answers} answers` });
-            panel.progress({ ...older, revision: 7, statement: said(7) });
-            panel.progress({ ...older, mine: 5, revision: 6, statement: said(6) });
+            const statement = (answers) => ({ ...older.statement, words: `${answers} answers` });
+            panel.progress({ ...older, revision: 7, statement: statement(7) });
+            panel.progress({ ...older, mine: 5, revision: 6, statement: statement(6) });
         }""",
         older,
     )
@@ -73,5 +73,5 @@ def test_who_waits_for_clips_sees_it_too(study, person):
     study.store.reports.beat(study.project.id, "reward", Status("waiting", first_at=40))
     page = person(study.people["ann"][1])
     page.wait_for_selector("#waiting:visible")
-    said = page.locator("#waiting [data-statement]")
-    said.filter(has_text="0 answers, 40 more until the first reward.").wait_for()
+    statement = page.locator("#waiting [data-statement]")
+    statement.filter(has_text="0 answers, 40 more until the first reward.").wait_for()

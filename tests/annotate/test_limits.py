@@ -62,10 +62,10 @@ def test_the_oldest_gives_way_and_places_come_back():
     assert ended == [0, 1, 2]
 
 
-def test_streams_of_one_person_are_few_and_the_oldest_hears_why(study, app):
+def test_streams_of_one_person_are_few_and_the_oldest_gets_the_reason(study, app):
     limits = app.state.limits
 
-    async def heard(stream):
+    async def received(stream):
         return [message async for message in stream]
 
     async def session():
@@ -74,7 +74,7 @@ def test_streams_of_one_person_are_few_and_the_oldest_hears_why(study, app):
         streams = [
             news.listen(study.project.id, limit(who)) for who in ["ann"] * (STREAMS + 2) + ["ben"]
         ]
-        tasks = [asyncio.create_task(heard(stream)) for stream in streams]
+        tasks = [asyncio.create_task(received(stream)) for stream in streams]
         await async_wait_until(lambda: tasks[1].done() and news.listeners == STREAMS + 1)
         assert [task.done() for task in tasks] == [True] * 2 + [False] * (STREAMS + 1)
         assert [task.result()[-1] for task in tasks[:2]] == [("elsewhere", {})] * 2
@@ -130,7 +130,7 @@ def handled():
     logger.removeHandler(handler)
 
 
-def test_a_log_stays_small_and_says_what_it_leaves_out(handled):
+def test_a_log_stays_small_and_reports_what_it_leaves_out(handled):
     logger, records = handled
     at = [0.0]
     logger.handlers[0].addFilter(BoundedLog(3, clock=lambda: at[0]))

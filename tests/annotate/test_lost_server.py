@@ -1,4 +1,4 @@
-"""A page that only waits says within seconds that the server is gone, and goes on with it."""
+"""A page that only waits reports within seconds that the server is gone, and goes on with it."""
 
 import socket
 import threading
@@ -75,7 +75,7 @@ def gone(page):
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_who_waits_or_watches_is_told_and_goes_on(study, server, person, asked):
+def test_a_lost_server_is_reported_to_who_waits_or_watches(study, server, person, asked):
     study.ask(asked) if asked else None
     page = person(study.people["ann"][1], expected=EXPECTED, init=NO_FALLBACK)
     page.wait_for_selector("#pair:visible" if asked else "#waiting:visible")
@@ -93,7 +93,7 @@ def test_who_waits_or_watches_is_told_and_goes_on(study, server, person, asked):
     )
 
 
-def test_who_may_not_go_on_is_told_that_instead(study, person):
+def test_an_ended_session_is_reported_instead(study, person):
     page = person(study.people["ann"][1], expected=EXPECTED)
     page.wait_for_selector("#waiting:visible")
     page.wait_for_function("() => document.getElementById('bar-text').textContent !== ''")

@@ -37,11 +37,11 @@ def wait_for(events, condition):
     return wait_until(found, lambda: f"{events}")[1]
 
 
-def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app, serving):
+def test_everybody_receives_events_and_streams_end_with_the_server(study, app, serving):
     address = serving(app)
-    heard = [[], []]
+    streams = [[], []]
     threads = []
-    for events in heard:
+    for events in streams:
         ready = threading.Event()
         thread = threading.Thread(
             target=listen, args=(address, study.people["ann"][1], events, ready), daemon=True
@@ -52,7 +52,7 @@ def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app
     study.ask(2)
     study.store.reports.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
     study.store.reports.beat(study.project.id, "reward", Status("waiting", next_at=5))
-    for events in heard:
+    for events in streams:
         assert wait_for(events, lambda k, c: k == "questions" and c["open"] == 2)
         news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])
         assert news["rewards"][0]["version"] == 3
@@ -65,7 +65,7 @@ def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app
         assert not thread.is_alive()
 
 
-def test_a_sign_of_life_comes_where_there_is_no_news(study, app, serving, monkeypatch):
+def test_a_heartbeat_comes_where_there_is_no_news(study, app, serving, monkeypatch):
     monkeypatch.setattr(news, "QUIET_SECONDS", 0.05)
     events, address = [], serving(app)
     about = (address, study.people["ann"][1], events, threading.Event())

@@ -40,8 +40,8 @@ with Store.open(folder) as store:
         response = await call_next(request)
         if request.method == "POST":
             heads = ("origin", "sec-fetch-site")
-            told = [request.headers.get(name) for name in heads]
-            seen.append([request.url.path, *told, response.status_code])
+            headers = [request.headers.get(name) for name in heads]
+            seen.append([request.url.path, *headers, response.status_code])
         return response
 
     listening = socket.create_server(("{ADDRESS}", 0))
@@ -102,15 +102,17 @@ def test_forms_name_their_origin_over_plain_http(inside, tmp_path):
         command, capture_output=True, text=True, timeout=400, cwd=Path(__file__).parent, env=kept
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    address = told["address"]
-    assert told["link"].startswith(f"{address}/join/")
-    forms = [each for each in told["seen"] if not each[0].startswith("/api/")]
-    # Chromium tells whose page it was only where it trusts the address.
+    printed = json.loads(done.stdout.splitlines()[-1])
+    address = printed["address"]
+    assert printed["link"].startswith(f"{address}/join/")
+    forms = [each for each in printed["seen"] if not each[0].startswith("/api/")]
+    # Chromium sends the page's origin only where it trusts the address.
     assert [(path.split("/")[1], origin, site, status) for path, origin, site, status in forms] == [
         ("admin", address, None, 200),
         ("leave", address, None, 303),
         ("join", address, None, 303),
         ("leave", "null", None, 403),
     ]
-    assert all(origin == address for path, origin, *_ in told["seen"] if path.startswith("/api/"))
+    assert all(
+        origin == address for path, origin, *_ in printed["seen"] if path.startswith("/api/")
+    )

@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.browser
 
 
-def test_names_stay_in_sight_while_the_table_scrolls(study, person):
+def test_names_stay_visible_while_the_table_scrolls(study, person):
     study.ask(1)
     page = person(study.owner, path="/admin", viewport={"width": 390, "height": 844})
     name = page.locator("tbody .who", has_text="ann")

@@ -37,7 +37,7 @@ NUMBERS = """() => {
 @pytest.mark.slow
 def test_an_answer_before_both_were_seen_is_refused(study, person):
     study.ask(1, steps=60)
-    page = person(study.people["ann"][1], reduced_motion="reduce")  # it plays when told to
+    page = person(study.people["ann"][1], reduced_motion="reduce")  # it plays only on request
     button = page.get_by_role("button", name="A is better")
     page.wait_for_selector("#pair[aria-busy=false]")
     assert button.get_attribute("aria-disabled") == "true"
@@ -67,7 +67,7 @@ def test_leaping_to_the_end_is_not_watching(study, person):
 
 
 @pytest.mark.parametrize("decoder", ["decoder", pytest.param("seeking", marks=pytest.mark.slow)])
-def test_every_frame_is_the_one_it_says(study, person, decoder):
+def test_every_frame_is_the_one_that_the_player_reports(study, person, decoder):
     study.ask(1, steps=30)
     init = "delete window.VideoDecoder" if decoder == "seeking" else None
     page = person(study.people["ann"][1], init=init)
@@ -106,7 +106,7 @@ def test_clips_never_drift(study, person):
 
 
 @pytest.mark.slow
-def test_the_shorter_clip_says_that_it_ended(study, person):
+def test_the_shorter_clip_is_marked_as_ended(study, person):
     study.ask(1, video=False)
     study.film(10, 50)
     page = person(study.people["ann"][1], reduced_motion="reduce")
@@ -132,9 +132,9 @@ def test_speed_pause_and_steps(study, person):
     page = person(study.people["ann"][1])
     watched(page)
     assert page.locator("#speed").text_content() == "1×"
-    for key, said in (("]", "1.5×"), ("]", "2×"), ("]", "2×"), ("[", "1.5×")):
+    for key, speed in (("]", "1.5×"), ("]", "2×"), ("]", "2×"), ("[", "1.5×")):
         page.keyboard.press(key)
-        assert page.locator("#speed").text_content() == said
+        assert page.locator("#speed").text_content() == speed
     page.keyboard.press(" ")
     before = page.evaluate("window.preferl.frames().left")
     page.wait_for_timeout(200)

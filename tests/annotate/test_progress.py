@@ -1,4 +1,4 @@
-"""What the pages say of the programs that learn, against what these programs told the store."""
+"""What the pages show of the programs that learn, against what these programs reported."""
 
 import pytest
 
@@ -9,21 +9,21 @@ WAITING = {"first_at": 3, "next_at": 0, "version": 0, "behind": 0}
 
 
 @pytest.fixture
-def told(study):
-    """Gives a sign of life of a program, and returns what the overview says of it."""
+def report(study):
+    """Report a program's heartbeat, and return the words that the overview shows for it."""
 
-    def tell(name="reward", state="waiting", every=5.0, **detail):
+    def beat(name="reward", state="waiting", every=5.0, **detail):
         study.store.reports.beat(study.project.id, name, Status(state, **detail), every=every)
         words = program_words(study.store.reports.services(study.project.id))
         return next(each["words"] for each in words if name in each["name"].lower())
 
-    return tell
+    return beat
 
 
-def said(study):
-    """In what words the pages tell how far it is, as one sentence."""
-    told = Tally(study.store).of(study.project.id)["statement"]
-    return ", ".join(filter(None, (told["words"], told["until"])))
+def statement(study):
+    """The progress that the pages show, as one sentence."""
+    report = Tally(study.store).of(study.project.id)["statement"]
+    return ", ".join(filter(None, (report["words"], report["until"])))
 
 
 def newest(study):
@@ -36,83 +36,83 @@ def answer(study, kind="left"):
     study.store.queue.answer(person, question.token, f"key-{question.token}", kind)
 
 
-def test_before_the_first_reward_answers_are_counted_that_say_something(study, told):
+def test_before_the_first_reward_answers_with_a_preference_are_counted(study, report):
     study.ask(6)
-    told(**WAITING)
-    assert said(study) == "0 answers, 3 more until the first reward"
+    report(**WAITING)
+    assert statement(study) == "0 answers, 3 more until the first reward"
     for kind in ("left", "cannot_tell", "equal"):
         answer(study, kind)
-    assert said(study) == "3 answers, 1 more until the first reward"
+    assert statement(study) == "3 answers, 1 more until the first reward"
     answer(study)
-    assert said(study) == "4 answers"
-    told(state="fitting", **WAITING)
-    assert said(study) == "4 answers, the first reward is learning now"
+    assert statement(study) == "4 answers"
+    report(state="fitting", **WAITING)
+    assert statement(study) == "4 answers, the first reward is learning now"
 
 
-def test_after_it_how_many_more_until_the_next(study, told):
+def test_after_it_how_many_more_until_the_next(study, report):
     study.ask(6)
     for _ in range(4):
         answer(study)
     study.store.reports.publish_reward(study.project.id, 1, answers=4, detail={"revision": 4})
-    told(**WAITING | {"next_at": 9, "version": 1})
-    assert said(study) == "4 answers, 5 more until the next reward"
+    report(**WAITING | {"next_at": 9, "version": 1})
+    assert statement(study) == "4 answers, 5 more until the next reward"
     answer(study)
-    assert said(study) == "5 answers, 4 more until the next reward"
+    assert statement(study) == "5 answers, 4 more until the next reward"
     assert newest(study) == "Reward version 1 is from 4 answers."
-    told(**WAITING | {"next_at": 5, "version": 1})
-    assert said(study) == "5 answers"
-    told(state="fitting")
-    assert said(study) == "5 answers, the next reward is learning now"
+    report(**WAITING | {"next_at": 5, "version": 1})
+    assert statement(study) == "5 answers"
+    report(state="fitting")
+    assert statement(study) == "5 answers, the next reward is learning now"
 
 
-def test_people_see_where_an_agent_is_that_reports_its_return(study, told):
-    told("agent", "healthy", steps=9_000, reward_version=0)
+def test_people_see_where_an_agent_is_that_reports_its_return(study, report):
+    report("agent", "healthy", steps=9_000, reward_version=0)
     assert newest(study) is None
-    told("agent", "healthy", steps=9_000, reward_version=0, mean_return=-1234.5)
+    report("agent", "healthy", steps=9_000, reward_version=0, mean_return=-1234.5)
     first = "The agent has made 9,000 steps and has no learned reward yet; its return is -1,234."
     assert newest(study) == first
-    told("agent", "healthy", steps=12_400, reward_version=3, mean_return=-12.5)
+    report("agent", "healthy", steps=12_400, reward_version=3, mean_return=-12.5)
     assert newest(study).endswith("learns from reward version 3; its return is -12.5.")
-    told("agent", "stopped", steps=12_400, reward_version=3, mean_return=-12.5)
+    report("agent", "stopped", steps=12_400, reward_version=3, mean_return=-12.5)
     assert newest(study) is None
 
 
-def test_nothing_is_promised_where_nobody_learns(study, told):
-    told(state="stopped", **WAITING)
-    assert said(study) == "0 answers"
-    told(every=1e-9, **WAITING)
-    assert said(study) == "0 answers", "no sign of life for long"
-    told(state="failed", problem="No space left")
-    assert "tried again" in said(study)
-    told(state="starting")
-    assert said(study) == "0 answers"
+def test_nothing_is_promised_where_nobody_learns(study, report):
+    report(state="stopped", **WAITING)
+    assert statement(study) == "0 answers"
+    report(every=1e-9, **WAITING)
+    assert statement(study) == "0 answers", "no sign of life for long"
+    report(state="failed", problem="No space left")
+    assert "tried again" in statement(study)
+    report(state="starting")
+    assert statement(study) == "0 answers"
 
 
-def test_there_is_a_goal_only_where_it_stays_where_it_is(study, told):
+def test_there_is_a_goal_only_where_it_stays_where_it_is(study, report):
     study.ask(4)
     answer(study)
-    assert said(study) == "1 of 4 answers", "nothing asks as it goes"
-    told("agent", "healthy")
-    assert said(study) == "1 answer"
+    assert statement(study) == "1 of 4 answers", "nothing asks as it goes"
+    report("agent", "healthy")
+    assert statement(study) == "1 answer"
     study.ask(2)
-    assert said(study) == "1 answer"
-    told("agent", "healthy", every=1e-9)
-    assert said(study) == "1 answer", "it may come back"
-    told("agent", "stopped")
-    assert said(study) == "1 of 6 answers"
+    assert statement(study) == "1 answer"
+    report("agent", "healthy", every=1e-9)
+    assert statement(study) == "1 answer", "it may come back"
+    report("agent", "stopped")
+    assert statement(study) == "1 of 6 answers"
     study.store.projects.update(study.project.id, budget=200)
-    told("agent", "healthy")
-    told(**WAITING)
-    assert said(study) == "1 of 200 answers, 2 more until the first reward"
+    report("agent", "healthy")
+    report(**WAITING)
+    assert statement(study) == "1 of 200 answers, 2 more until the first reward"
 
 
-def test_the_bar_is_of_the_nearest_end(study, told):
+def test_the_bar_is_of_the_nearest_end(study, report):
     def share():
         return Tally(study.store).of(study.project.id)["statement"]["share"]
 
     study.ask(4)
     assert share() == 0
-    told(**WAITING)
+    report(**WAITING)
     answer(study)
     assert share() == 1 / 3
     study.store.reports.publish_reward(study.project.id, 1, answers=1)
@@ -121,48 +121,50 @@ def test_the_bar_is_of_the_nearest_end(study, told):
     assert share() == 1 / 2
 
 
-def test_words_are_made_anew_when_anything_was_said_or_time_has_passed(study, told):
+def test_the_statement_is_renewed_by_an_answer_or_by_time(study, report):
     tally = Tally(study.store)
     study.ask(4)
-    told(**WAITING)
+    report(**WAITING)
     before = tally.of(study.project.id, within=1000.0)["statement"]
-    told(state="fitting", **WAITING)
+    report(state="fitting", **WAITING)
     assert tally.of(study.project.id, within=1000.0)["statement"] is before
     assert tally.of(study.project.id)["statement"]["until"] == "the first reward is learning now"
     answer(study)
     assert tally.of(study.project.id)["statement"]["answered"] == 1
 
 
-def test_the_overview_says_what_programs_do(told):
-    assert told(**WAITING) == "waits for answers: the first reward takes 3"
+def test_the_overview_reports_what_programs_do(report):
+    assert report(**WAITING) == "waits for answers: the first reward takes 3"
     later = WAITING | {"version": 2, "behind": 4}
-    assert told(**later) == "waits for answers: 4 new since version 2"
-    assert told(state="fitting") == "is learning from the answers now"
-    assert told(state="failed", problem="full") == "has a problem and tries again: full"
-    assert told(state="stuck", idle=301.2) == "has not gone on for 301 s"
-    assert told(every=-1.0).startswith("no heartbeat for 0 s")
-    assert told(state="stopped") == "stopped just now"
-    assert told("agent", "healthy") == "acts"
+    assert report(**later) == "waits for answers: 4 new since version 2"
+    assert report(state="fitting") == "is learning from the answers now"
+    assert report(state="failed", problem="full") == "has a problem and tries again: full"
+    assert report(state="stuck", idle=301.2) == "has not gone on for 301 s"
+    assert report(every=-1.0).startswith("no heartbeat for 0 s")
+    assert report(state="stopped") == "stopped just now"
+    assert report("agent", "healthy") == "acts"
     far = {"steps": 12_400, "reward_version": 3}
     recorded = "12,400 steps recorded, exploration included; reward version 3 in use"
-    assert told("agent", "healthy", **far) == f"acts: {recorded}"
-    assert told("agent", "stopped", **far) == f"stopped just now: {recorded}"
-    assert "no learned reward in use yet" in told("agent", "paused", **far | {"reward_version": 0})
-    returned = told("agent", "healthy", **far | {"mean_return": -512.4})
+    assert report("agent", "healthy", **far) == f"acts: {recorded}"
+    assert report("agent", "stopped", **far) == f"stopped just now: {recorded}"
+    assert "no learned reward in use yet" in report(
+        "agent", "paused", **far | {"reward_version": 0}
+    )
+    returned = report("agent", "healthy", **far | {"mean_return": -512.4})
     assert returned == f"acts: {recorded}; return -512"
-    assert told("agent", "failed", problem="locked") == "acts, and cannot ask now: locked"
-    assert told("another", "dreaming") == "dreaming"
+    assert report("agent", "failed", problem="locked") == "acts, and cannot ask now: locked"
+    assert report("another", "dreaming") == "dreaming"
 
 
-def test_the_overview_says_what_was_published_and_when(study, visitor):
+def test_the_overview_reports_what_was_published_and_when(study, visitor):
     store, project = study.store, study.project.id
     page = visitor(study.owner).get("/admin").text
     assert "Learned reward" not in page
     assert "No events besides answers so far." in page
-    told = {"trained_on": 45, "judged": 10, "revision": 57}
+    report = {"trained_on": 45, "judged": 10, "revision": 57}
     store.reports.publish_reward(project, 2, answers=40)
     store.reports.publish_reward(
-        project, 3, answers=57, accuracy=0.8, interval=(0.49, 0.94), detail=told
+        project, 3, answers=57, accuracy=0.8, interval=(0.49, 0.94), detail=report
     )
     store.reports.beat(project, "reward", Status("waiting", **WAITING | {"version": 3}))
     store.reports.beat(project, "agent", Status("healthy", steps=800, reward_version=2))

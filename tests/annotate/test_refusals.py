@@ -144,13 +144,13 @@ def test_news_ends_with_access(study, app, serving, way):
     address, (person, secret) = serving(app), study.people["ann"]
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     opener.open(f"{address}/join/{secret}").read()
-    told = []
+    lines = []
     with opener.open(f"{address}/api/stream") as stream:
         first = threading.Event()
 
         def listen():
             for line in stream:
-                told.append(line.decode())
+                lines.append(line.decode())
                 first.set()
 
         thread = threading.Thread(target=listen, daemon=True)
@@ -163,7 +163,7 @@ def test_news_ends_with_access(study, app, serving, way):
         study.ask(3)
         thread.join(SECONDS)
         assert not thread.is_alive()
-    assert '"open": 3' not in "".join(told)
+    assert '"open": 3' not in "".join(lines)
 
 
 NAMES = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "'=1", "'quoted'", "Ann"]

@@ -1,4 +1,4 @@
-"""The server as a program: starts, says where it is, looks after its helper, ends cleanly."""
+"""The server as a program: starts, reports its address, looks after its helper, ends cleanly."""
 
 import os
 import signal
@@ -98,10 +98,10 @@ def test_the_address_is_remembered_for_invitations(study, monkeypatch):
     serving = import_module("preferl.annotate.serve")
     monkeypatch.setattr(serving.Server, "run", lambda self, sockets: None)
     settings = AnnotateSettings(port=0, secret=None)
-    told = []
-    serve(study.store, study.project, settings, open_browser=False, on_message=told.append)
+    messages = []
+    serve(study.store, study.project, settings, open_browser=False, on_message=messages.append)
     url = study.store.reports.last_event("served")["url"]
-    assert told[0] == f"Answer here: {url}/join/{study.owner}"
+    assert messages[0] == f"Answer here: {url}/join/{study.owner}"
     assert url.startswith("http://127.0.0.1:")
 
 

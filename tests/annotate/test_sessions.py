@@ -10,8 +10,8 @@ DAY = 24 * 3600
 def clock(monkeypatch):
     """What sessions take for the time, in seconds from now."""
     signer, offset = itsdangerous.TimestampSigner, [0]
-    told = signer.get_timestamp
-    monkeypatch.setattr(signer, "get_timestamp", lambda self: told(self) + offset[0])
+    timestamp = signer.get_timestamp
+    monkeypatch.setattr(signer, "get_timestamp", lambda self: timestamp(self) + offset[0])
     return offset
 
 

@@ -1,4 +1,4 @@
-"""Both clips and every button are in sight without scrolling, on small screens, too."""
+"""Both clips and every button are visible without scrolling, on small screens, too."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def resize(page, width, height):
 
 
 @pytest.mark.parametrize("strength", [False, True])
-def test_nothing_that_is_needed_is_out_of_sight(study, person, strength):
+def test_everything_that_is_needed_is_visible(study, person, strength):
     study.store.projects.update(study.project.id, strength=strength)
     study.ask(2)
     page = person(study.people["ann"][1])
@@ -49,7 +49,7 @@ def test_nothing_that_is_needed_is_out_of_sight(study, person, strength):
             assert min(heights) >= 0.33 * height, f"{width} x {height}"
 
 
-def test_the_header_has_room_for_what_it_says(study, person):
+def test_the_header_has_room_for_its_text(study, person):
     study.ask(2)
     study.store.projects.update(study.project.id, budget=25_000)
     study.store.reports.beat(study.project.id, "reward", Status("waiting", first_at=4_000))

@@ -86,18 +86,18 @@ def test_verbose_shows_where_an_error_comes_from(tmp_path, capsys):
 
 
 @pytest.fixture
-def told(monkeypatch, caplog):
-    """What a command says of itself, where it warns, logs and prints."""
+def logged_by(monkeypatch, caplog):
+    """The messages logged by a command that warns, logs and prints."""
 
-    def speak(config):
+    def command(config):
         warnings.warn("a warning", stacklevel=2)
         for level in ("debug", "error"):
             getattr(logging.getLogger("preferl.cli"), level)("logged at %s", level)
         note("what it does")
         echo("what it found")
 
-    monkeypatch.setattr("preferl.cli.annotate.annotate_export", speak)
-    speak.__annotations__["config"] = ExportConfig
+    monkeypatch.setattr("preferl.cli.annotate.annotate_export", command)
+    command.__annotations__["config"] = ExportConfig
     return lambda *words: (run("annotate", "export", "x.csv", *words), caplog.messages)[1]
 
 
@@ -114,10 +114,10 @@ def told(monkeypatch, caplog):
         ),
     ],
 )
-def test_how_much_a_command_tells(told, capsys, words, logged, printed, warned):
+def test_how_much_a_command_reports(logged_by, capsys, words, logged, printed, warned):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
-        assert told(*words) == logged
+        assert logged_by(*words) == logged
     assert capsys.readouterr().out.splitlines() == printed
     assert [str(each.message) for each in seen] == ["a warning"] * warned
 

@@ -99,9 +99,9 @@ def test_a_run_without_rewards_shows_success_and_the_accuracy_of_its_fits(here, 
     finally:
         TEACHERS.remove("rightmost")
         sys.modules.pop("hidden", None)
-    said = capsys.readouterr()
-    assert "20 comparisons answered by the teacher rightmost" in said.out + said.err
-    rows = [line for line in said.out.splitlines() if "taught by 20" in line]
+    output = capsys.readouterr()
+    assert "20 comparisons answered by the teacher rightmost" in output.out + output.err
+    rows = [line for line in output.out.splitlines() if "taught by 20" in line]
     assert rows[-1].rstrip().endswith("100 %")
     of_result = json.loads(Path("run/result.json").read_text())["reward"]
     assert (of_result["log_loss"], of_result["calibration"]["error"]) == (None, None)

@@ -142,7 +142,7 @@ def test_objects_and_names_outside_are_refused(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"text", None])
 @pytest.mark.parametrize("memory_map", [True, False])
-def test_damaged_files_say_so(tmp_path, content, memory_map):
+def test_damaged_files_are_refused(tmp_path, content, memory_map):
     save_arrays(tmp_path / "it", {"a": np.arange(1000)}, {})
     file = tmp_path / "it" / "a.npy"
     file.write_bytes(file.read_bytes()[:500] if content is None else content)
@@ -158,7 +158,7 @@ def test_too_many_open_files_are_not_called_damage(tmp_path, monkeypatch):
         load_arrays(tmp_path / "it")
 
 
-def test_lost_files_say_so(tmp_path):
+def test_lost_files_are_refused(tmp_path):
     save_episodes(tmp_path / "it", _episodes())
     (tmp_path / "it" / "actions.npy").unlink()
     with pytest.raises(DataError, match=r"actions\.npy.*gone"):
@@ -166,7 +166,7 @@ def test_lost_files_say_so(tmp_path):
 
 
 @pytest.mark.parametrize("about", ["", "[]", '{"format": 99}', "{}"])
-def test_folders_of_others_say_so(tmp_path, about):
+def test_folders_of_others_are_refused(tmp_path, about):
     (tmp_path / "about.json").write_text(about)
     with pytest.raises(DataError, match="expected"):
         load_arrays(tmp_path)

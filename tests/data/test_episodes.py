@@ -106,7 +106,7 @@ def test_join_of_nothing():
         join([])
 
 
-def test_join_of_other_shapes_says_which():
+def test_join_of_other_shapes_names_them():
     other = replace(_episodes(), observations=np.zeros((5, 7)), final_observations=np.zeros((2, 7)))
     with pytest.raises(DataError, match=r"observations.*\(2,\).*\(7,\) in part 1"):
         join([_episodes(), other])

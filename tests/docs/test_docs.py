@@ -258,30 +258,30 @@ def read(name):
     return csv.DictReader((ROOT / f"recipes/results/{name}").read_text("utf-8").splitlines())
 
 
-def arms_table(path, score, wanted=lambda _: True):
-    """The lines that a page shows for the arms of a recipe's CSV."""
-    arms: dict[str, list[dict[str, str]]] = {}
+def conditions_table(path, score, wanted=lambda _: True):
+    """The lines that a page shows for the conditions of a recipe's CSV."""
+    conditions: dict[str, list[dict[str, str]]] = {}
     for row in csv.DictReader(path.read_text("utf-8").splitlines()):
         if wanted(row):
-            arms.setdefault(row["arm"], []).append(row)
-    for arm, rows in arms.items():
+            conditions.setdefault(row["arm"], []).append(row)
+    for condition, rows in conditions.items():
         scores = [float(row[score]) for row in rows]
         success = f"{np.mean([float(row['success']) for row in rows]):.0%}".replace("%", " %")
         spread = f"{np.mean(scores):.1f} ± {np.std(scores, ddof=1):.1f}"
-        yield f"| {arm} | {spread} | {', '.join(f'{s:.1f}' for s in scores)} | {success} |"
+        yield f"| {condition} | {spread} | {', '.join(f'{s:.1f}' for s in scores)} | {success} |"
 
 
 def sweep_table():
     """The lines that a page shows for the recipe of the sweep."""
-    arms: dict[tuple[str, str], list[dict[str, str]]] = {}
+    conditions: dict[tuple[str, str], list[dict[str, str]]] = {}
     path = ROOT / "recipes/results/metaworld_sweep.csv"
     for row in csv.DictReader(path.read_text("utf-8").splitlines()):
-        arms.setdefault((row["puck"], row["arm"]), []).append(row)
-    for (puck, arm), rows in arms.items():
+        conditions.setdefault((row["puck"], row["arm"]), []).append(row)
+    for (puck, condition), rows in conditions.items():
         rates = [float(row["success"]) for row in rows]
         mean, *seeds = (f"{r:.0%}".replace("%", " %") for r in (np.mean(rates), *rates))
         returns = np.mean([float(row["return"]) for row in rows])
-        yield f"| {puck} | {arm} | {mean} | {', '.join(seeds)} | {returns:.0f} |"
+        yield f"| {puck} | {condition} | {mean} | {', '.join(seeds)} | {returns:.0f} |"
 
 
 def per_cent(row, *names):
@@ -309,7 +309,7 @@ def test_settings_are_chosen_by_what_was_measured():
 
 def test_offline_results_are_those_measured():
     shown = (ROOT / "docs/offline.md").read_text("utf-8")
-    door = list(arms_table(ROOT / "recipes/results/pt_door_human.csv", "score"))
+    door = list(conditions_table(ROOT / "recipes/results/pt_door_human.csv", "score"))
     assert len(door) == 7
     assert [line for line in door if line not in shown] == []
     sweep = list(sweep_table())
@@ -319,7 +319,7 @@ def test_offline_results_are_those_measured():
 
 def test_transformers_of_the_door_are_those_measured():
     shown = (ROOT / "docs/algorithms/decision-transformer.md").read_text("utf-8")
-    door = list(arms_table(ROOT / "recipes/results/dt_door_human.csv", "score"))
+    door = list(conditions_table(ROOT / "recipes/results/dt_door_human.csv", "score"))
     assert len(door) == 10
     assert [line for line in door if line not in shown] == []
     assert len(re.findall(r"^\| (?:cloning|dtr? \w+) \|", shown, re.M)) == len(door)

@@ -1,4 +1,4 @@
-"""What is no environment of gymnasium is refused in one line that tells what to change."""
+"""What is no environment of gymnasium is refused in one line that names what to change."""
 
 import gymnasium
 import pytest

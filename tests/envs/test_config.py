@@ -1,4 +1,4 @@
-"""What a run says of its environment: sources, what files hold of them, and what is refused."""
+"""How a run names its environment: sources, what files hold of them, and what is refused."""
 
 import gymnasium
 import pytest

@@ -45,7 +45,7 @@ def test_actions_move_the_dot_and_edges_stop_it():
     assert seen.sum() == 4 * 255
 
 
-def test_it_pays_for_where_the_dot_was():
+def test_the_reward_is_for_where_the_dot_was():
     env = MovingDot(size=8)
     env.reset(seed=0)
     for action in [UP] * 8 + [LEFT] * 8:

@@ -52,7 +52,7 @@ def test_film_needs_pictures(policy: RandomPolicy) -> None:
         film(policy, Painter, seed=0, steps=0)
 
 
-def test_an_environment_says_whether_it_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_declares_whether_it_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     assert draws(Painter)
     assert draws("Pendulum-v1")
     for metadata in ({}, {"render_modes": []}, {"render_modes": ["human"]}):

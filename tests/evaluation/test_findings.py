@@ -138,7 +138,7 @@ def test_queries_that_nobody_ever_answers_are_exhausted() -> None:
     assert "no new answers since step 0, " in only(course(answers=LENGTH * [0])).text
 
 
-def test_exhausted_tells_since_when() -> None:
+def test_exhausted_reports_since_when() -> None:
     text = only(course(answers=(10, 20, 30, 40, 40, 40), ties=LENGTH * [0.1])).text
     assert "no new answers since step 400, although there were queries" in text
     assert "the run has 600 steps, and 40 answers in all" in text

@@ -110,7 +110,7 @@ def test_drawing_leaves_global_state_alone() -> None:
     assert dict(matplotlib.rcParams) == before
 
 
-def test_nothing_to_draw_is_told() -> None:
+def test_nothing_to_draw_is_refused() -> None:
     with pytest.raises(DataError, match="curves"):
         learning_curves([])
     with pytest.raises(DataError, match="'taught'"):

@@ -11,7 +11,7 @@ from preferl.evaluation import PolicyReport, RandomPolicy, evaluate_policy
 
 
 class Countdown(gymnasium.Env[Any, Any]):
-    """Episodes of `seed % 5 + 1` steps; the action is paid."""
+    """Episodes of `seed % 5 + 1` steps; the reward is the action."""
 
     action_space = spaces.Discrete(3)
     closed = 0
@@ -41,7 +41,7 @@ class Countdown(gymnasium.Env[Any, Any]):
 
 
 class Twos:
-    """Acts 2, and writes down what it was told."""
+    """Acts 2, and writes down what it was called with."""
 
     def __init__(self) -> None:
         self.starts: list[list[bool]] = []
@@ -66,7 +66,7 @@ def test_each_episode_counts_once_however_many_run_at_once(parallel: int, nested
     assert report.returns.tolist() == [8, 10, 2, 4, 6, 8, 10]
 
 
-def test_the_policy_is_told_where_episodes_start() -> None:
+def test_the_policy_is_called_with_the_starts_of_episodes() -> None:
     policy = Twos()
     evaluate_policy(policy, Countdown, episodes=3, seed=0, parallel=2)
     # lengths 1, 2, 3: the first environment goes on to the third episode
@@ -107,7 +107,7 @@ def test_a_registered_environment_with_continuous_actions() -> None:
 
 
 class Lucky(Countdown):
-    """Says whether the goal is reached, at the second step only."""
+    """Reports whether the goal is reached, at the second step only."""
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, _ = super().step(action)

@@ -1,4 +1,4 @@
-"""Policies judged in several processes: the same reports, however many there are."""
+"""Policies evaluated in several processes: the same reports, however many there are."""
 
 import os
 from typing import Any
@@ -28,7 +28,7 @@ def policies() -> dict[str, RandomPolicy]:
 def test_reports_are_those_of_each_policy_alone(processes, tmp_path, monkeypatch):
     (tmp_path / "multiprocessing.py").write_text("raise ImportError('of the current folder')")
     monkeypatch.chdir(tmp_path)
-    told = []
+    means = []
     reports = evaluate_policies(
         policies(),
         "Pendulum-v1",
@@ -37,10 +37,10 @@ def test_reports_are_those_of_each_policy_alone(processes, tmp_path, monkeypatch
         parallel=2,
         max_steps=20,
         processes=processes,
-        on_report=lambda name, report: told.append((name, report.mean)),
+        on_report=lambda name, report: means.append((name, report.mean)),
     )
     assert list(reports) == list(policies())
-    assert sorted(told) == sorted((name, report.mean) for name, report in reports.items())
+    assert sorted(means) == sorted((name, report.mean) for name, report in reports.items())
     for name, policy in policies().items():
         alone = evaluate_policy(policy, "Pendulum-v1", episodes=3, seed=5, parallel=2, max_steps=20)
         assert reports[name].returns.tolist() == alone.returns.tolist()
@@ -57,7 +57,7 @@ def test_a_process_that_dies_is_an_error():
         evaluate_policies({"a": Ends(), "b": Ends()}, "Pendulum-v1", episodes=1, seed=0)
 
 
-def test_nothing_to_judge_and_bad_settings():
+def test_nothing_to_evaluate_and_bad_settings():
     assert evaluate_policies({}, "Pendulum-v1", seed=0) == {}
     with pytest.raises(ConfigError, match="processes"):
         evaluate_policies(policies(), "Pendulum-v1", seed=0, processes=0)

@@ -119,7 +119,7 @@ def test_every_row_of_a_table_is_whole() -> None:
         ReportTable("t", ("a", "b"), (("1", "2"), ("3",)))
 
 
-def test_write_is_atomic_and_says_what_is_wrong(tmp_path: Path) -> None:
+def test_write_is_atomic_and_errors_name_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "report.html"
     write_report(path, Report("First"))
     write_report(path, Report("Second"))
@@ -141,7 +141,7 @@ def policies(rng: np.random.Generator) -> dict[str, PolicyReport]:
     }
 
 
-def test_run_report_tells_the_story(rng: np.random.Generator) -> None:
+def test_run_report_shows_the_whole_run(rng: np.random.Generator) -> None:
     steps = np.arange(3)
     report = run_report(
         "Run",
@@ -197,7 +197,7 @@ def test_where_no_held_out_answer_is_decided_the_last_fit_is_the_headline(
     assert "predicted" not in text
 
 
-def test_success_is_shown_where_an_environment_tells_of_it(rng: np.random.Generator) -> None:
+def test_success_is_shown_where_an_environment_reports_it(rng: np.random.Generator) -> None:
     known = policies(rng)
     known["taught"] = PolicyReport(np.zeros(4), np.full(4, 9), np.array([1, 1, 1, 0], bool))
     report = run_report("Run", policies=known, taught="taught", reward=reward_report())

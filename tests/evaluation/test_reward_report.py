@@ -159,7 +159,7 @@ def test_truth_is_compared_in_ranks_and_by_epic(episodes: Episodes) -> None:
     assert report.notes == ()
 
 
-def test_what_cannot_be_had_is_none_and_said(episodes: Episodes) -> None:
+def test_what_cannot_be_computed_is_none_and_reported(episodes: Episodes) -> None:
     lookback = Scored(np.zeros((1, 4)), context=5)
     history = evaluate_reward(lookback, comparisons([1.0]), episodes=episodes, true_reward=cube)
     assert history.spearman is not None

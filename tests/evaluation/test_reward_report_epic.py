@@ -73,7 +73,7 @@ def test_by_hand_on_a_state_and_two_actions() -> None:
     assert distance(lambda s, a, f: a[:, 0], lambda s, a, f: 1 - a[:, 0], flip) == pytest.approx(1)
 
 
-def test_a_learned_reward_without_shaping_in_sight(episodes: Episodes) -> None:
+def test_a_learned_reward_without_any_shaping(episodes: Episodes) -> None:
     assert distance(oracle(of_steps), shaped, episodes) == pytest.approx(0, abs=1e-6)
 
 
@@ -100,7 +100,7 @@ def test_what_followed_is_the_episodes_own(episodes: Episodes) -> None:
 
 
 class Lookback:
-    """Pays how many of the last three steps there were, and their first actions' sum."""
+    """Rewards how many of the last three steps there were, plus their first actions' sum."""
 
     context = 3
     members = 1

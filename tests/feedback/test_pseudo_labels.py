@@ -1,4 +1,4 @@
-"""Pseudo-labels: which pairs get one, what it says and weighs."""
+"""Pseudo-labels: which pairs get one, its preference and its weight."""
 
 import numpy as np
 import pytest

@@ -122,7 +122,7 @@ def test_the_logit_is_bounded() -> None:
     assert list(map(logit, teacher.probabilities(shown))) == pytest.approx([2.0, -2.0])
 
 
-def test_skip_declines_only_if_neither_clip_is_worth_it() -> None:
+def test_skip_declines_only_if_both_returns_are_low() -> None:
     teacher = ScriptedTeacher.skip(typical=10.0, margin=0.1)
     shown = of_returns([1.0, 0.5, 1.1, 0.0], [0.0, 1.0, 0.0, 9.0])
     np.testing.assert_array_equal(answers(teacher, shown), [NAN, NAN, 1.0, 0.0])
@@ -236,7 +236,7 @@ def test_sampled_answers_come_as_often_as_their_probability(
     assert (np.abs(given.mean(0) - expected) <= 4.5 * deviation + 1e-12).all()
 
 
-def test_a_teacher_without_sampling_tells_probabilities() -> None:
+def test_a_teacher_without_sampling_returns_probabilities() -> None:
     shown = of_returns([1.0, 5.0], [0.0, 1.0])
     teacher = ScriptedTeacher(sample=False)
     assert answers(teacher, shown) == teacher.probabilities(shown).tolist()

@@ -28,7 +28,7 @@ from preferl.training import RewardFunction, relabel
 SPACES = spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,))
 
 
-def worth(observations: Any, actions: Any) -> Any:
+def true_reward(observations: Any, actions: Any) -> Any:
     return observations[:, 0] + 0.5 * actions[:, 1]
 
 
@@ -42,17 +42,17 @@ def answers(episodes) -> Comparisons:
     rng = np.random.default_rng(1)
     segments: Segments = sample_segments(episodes, 40, 5, rng)
     pairs = rng.permutation(40).reshape(20, 2)
-    scores = oracle(worth).scores(segments)[0]
+    scores = oracle(true_reward).scores(segments)[0]
     return Comparisons.of(segments, pairs, (scores[pairs[:, 0]] > scores[pairs[:, 1]]) * 1.0)
 
 
-@pytest.mark.parametrize("reward", [worth, oracle(worth)], ids=["function", "oracle"])
+@pytest.mark.parametrize("reward", [true_reward, oracle(true_reward)], ids=["function", "oracle"])
 def test_reports_relabelling_and_controls(reward, episodes, answers) -> None:
-    report = evaluate_reward(reward, answers, episodes=episodes, true_reward=worth)
+    report = evaluate_reward(reward, answers, episodes=episodes, true_reward=true_reward)
     assert report.accuracy == 1
     assert report.epic == pytest.approx(0, abs=1e-6)
-    assert evaluate_reward(negated(reward), answers, true_reward=oracle(worth)).accuracy == 0
-    expected = worth(episodes.observations, episodes.actions)
+    assert evaluate_reward(negated(reward), answers, true_reward=oracle(true_reward)).accuracy == 0
+    expected = true_reward(episodes.observations, episodes.actions)
     np.testing.assert_allclose(relabel(episodes, reward).rewards, expected, rtol=1e-6)
     np.testing.assert_allclose(step_rewards(reward, episodes), expected)
     np.testing.assert_allclose(step_rewards(negated(reward), episodes), -expected)
@@ -61,15 +61,15 @@ def test_reports_relabelling_and_controls(reward, episodes, answers) -> None:
 def test_epic_takes_functions_of_two_and_three_arguments(episodes) -> None:
     def shaped(observations: Any, actions: Any, following: Any) -> Any:
         potential = following[:, 1] * 0.99 - observations[:, 1]
-        return worth(observations, actions) + potential
+        return true_reward(observations, actions) + potential
 
     learned = RewardFunction(MLPReward(*SPACES, seed=0))
     rng = np.random.default_rng
-    for one in (worth, oracle(worth), shaped):
-        assert epic_distance(one, worth, episodes, rng=rng(0)) == pytest.approx(0, abs=1e-6)
+    for one in (true_reward, oracle(true_reward), shaped):
+        assert epic_distance(one, true_reward, episodes, rng=rng(0)) == pytest.approx(0, abs=1e-6)
         assert 0 < epic_distance(learned, one, episodes, rng=rng(0)) < 1
     with pytest.raises(ConfigError, match="recorded reward"):
-        epic_distance(worth, oracle(), episodes, rng=rng(0))
+        epic_distance(true_reward, oracle(), episodes, rng=rng(0))
 
 
 def pendulum() -> gymnasium.Env[Any, Any]:
@@ -81,7 +81,7 @@ def torque(observations: Any, actions: Any) -> Any:
 
 
 @pytest.mark.parametrize("reward", [torque, oracle(torque)], ids=["function", "oracle"])
-def test_environments_pay_them(reward, tmp_path, monkeypatch) -> None:
+def test_environments_give_them_as_rewards(reward, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     plain = FeedbackVecEnv(make_vec_env(pendulum, 2))
     plain.set_reward(reward)
@@ -104,7 +104,7 @@ def test_environments_pay_them(reward, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("reward", [torque, oracle(torque)], ids=["function", "oracle"])
-def test_learners_pay_them_and_relabel_their_memory(reward) -> None:
+def test_learners_use_them_and_relabel_their_replay_buffer(reward) -> None:
     agent = SAC("MlpPolicy", make_vec_env(pendulum, 1, seed=0), learning_starts=10_000)
     learner = SB3Learner(agent, total_steps=60, rng=np.random.default_rng(0))
     learner.learn(30)

@@ -58,7 +58,7 @@ def test_random_sees_dictionaries_pixels_and_discrete_actions() -> None:
     assert rewards[0] != rewards[1]
 
 
-def test_recorded_oracle_scores_and_does_not_pay(segments: Segments) -> None:
+def test_recorded_oracle_scores_segments_alone(segments: Segments) -> None:
     recorded = oracle()
     assert recorded.scores(segments).tolist() == [[6.0, 14.0, 15.0]]
     assert (recorded.context, recorded.members) == (1, 1)

@@ -205,7 +205,7 @@ def test_the_mean_over_members():
     assert mean(REWARDS).tolist() == [2.0, 0.0, 0.0]
 
 
-def test_lower_bounds_pay_less_where_members_disagree():
+def test_lower_bounds_are_lower_where_members_disagree():
     assert lower_bound(1.0)(REWARDS).tolist() == [1.0, 0.0, -3.0]
     assert lower_bound(0.5)(REWARDS).tolist() == [1.5, 0.0, -1.5]
     assert lower_bound(-1.0)(REWARDS).tolist() == [3.0, 0.0, 3.0]
@@ -255,7 +255,7 @@ def test_masked_places_may_hold_anything_and_have_no_gradient(pooling, discount)
 
 
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
-def test_a_row_without_real_steps_is_worth_nothing(pooling):
+def test_a_row_without_real_steps_has_score_zero(pooling):
     rewards = STEPS.clone().requires_grad_()
     scores = pool(rewards, torch.zeros_like(MASK), pooling, 0.9)
     scores.sum().backward()

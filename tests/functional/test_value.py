@@ -47,7 +47,7 @@ def test_advantages_weigh_exponentially_up_to_a_bound():
     assert advantage_weights(torch.tensor([-7.0, 7.0]), 0.0).tolist() == [1.0, 1.0]
 
 
-def test_what_an_action_was_worth():
+def test_td_targets_by_hand():
     rewards, continues, values = torch.tensor([[1.0, 1.0], [2.0, 0.0], [10.0, 10.0]])
     assert td_target(rewards, continues, values, 0.5).tolist() == [11.0, 1.0]
 

@@ -96,7 +96,7 @@ def test_history_of_zeros_as_the_original_feeds_it(golden, episodes, nmr):
     np.testing.assert_allclose(rewards[0, :, -1], golden["out:nmr_seq6_last"], atol=1e-5)
 
 
-def test_history_that_is_full_is_paid_as_by_the_original(golden, episodes, nmr):
+def test_rewards_of_a_full_history_are_those_of_the_original(golden, episodes, nmr):
     rewards = relabel(episodes, RewardFunction(nmr)).rewards
     full = window_indices(episodes.start_of_step, SEEN)[1].all(1)
     expected = golden["out:nmr_seq6_last"]

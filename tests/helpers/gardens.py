@@ -71,7 +71,7 @@ class OldStep(Garden):
 
 
 class WideView(Garden):
-    """Observes more than its space says."""
+    """Observes more than its space declares."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         return np.zeros(3, np.float32), super().reset(seed=seed)[1]

@@ -38,8 +38,8 @@ class LocalHub(ThreadingHTTPServer):
     def sha(self, name: str) -> str:
         """Of the present state of a repository, as long as git's."""
         files = self.repositories[name]
-        told = json.dumps({key: hashlib.sha256(files[key]).hexdigest() for key in sorted(files)})
-        return hashlib.sha1(told.encode()).hexdigest()
+        hashes = json.dumps({key: hashlib.sha256(files[key]).hexdigest() for key in sorted(files)})
+        return hashlib.sha1(hashes.encode()).hexdigest()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -46,9 +46,11 @@ def measure(read: Callable[[Any], Any], place: Any) -> dict[str, Any]:
         os._exit(0)
     os.close(send)
     with os.fdopen(receive, "rb") as pipe:
-        told = pipe.read()
+        written = pipe.read()
     os.waitpid(child, 0)
-    end, megabytes, seconds = json.loads(told) if told else ["failed: killed", 1e9, MOST_SECONDS]
+    end, megabytes, seconds = (
+        json.loads(written) if written else ["failed: killed", 1e9, MOST_SECONDS]
+    )
     return {"end": end, "megabytes": round(megabytes, 1), "seconds": round(seconds, 2)}
 
 

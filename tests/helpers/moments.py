@@ -1,4 +1,4 @@
-"""Ends a program of a test with -9 at a moment that its own work tells, not a clock."""
+"""Ends a program of a test with -9 at a moment that its own work determines, not a clock."""
 
 import os
 import signal

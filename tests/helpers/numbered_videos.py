@@ -1,4 +1,4 @@
-"""Videos whose frames can be told apart, and segments to go with them."""
+"""Videos whose frames can be distinguished, and segments to go with them."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""A service that fits in no time, here or in a thread, and what it says of itself."""
+"""A service that fits in no time, here or in a thread, and the status that it reports."""
 
 import threading
 
@@ -25,20 +25,20 @@ def quick_service(out):
 
 def serve_once(config, world, until=1):
     """Serve until so many versions were published by this service."""
-    stop, told = threading.Event(), []
+    stop, versions = threading.Event(), []
 
     def on_version(number, metrics):
-        told.append((number, metrics))
-        if len(told) >= until:
+        versions.append((number, metrics))
+        if len(versions) >= until:
             stop.set()
 
     timer = threading.Timer(120, stop.set)
     timer.start()
     newest = serve_reward(config, world.store, stop=stop, on_version=on_version)
     timer.cancel()
-    assert len(told) == until, "it took too long"
-    assert newest == told[-1][0]
-    return told
+    assert len(versions) == until, "it took too long"
+    assert newest == versions[-1][0]
+    return versions
 
 
 class CountedLooks(threading.Event):
@@ -56,14 +56,14 @@ class Serving:
 
     def __init__(self, config, world):
         self.stop = CountedLooks()
-        self.told = []
+        self.versions = []
         self.error = None
         self.thread = threading.Thread(target=self.run, args=(config, world))
 
     def run(self, config, world):
         try:
             serve_reward(
-                config, world.store, stop=self.stop, on_version=lambda n, _: self.told.append(n)
+                config, world.store, stop=self.stop, on_version=lambda n, _: self.versions.append(n)
             )
         except Exception as error:
             self.error = error

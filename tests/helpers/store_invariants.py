@@ -8,7 +8,7 @@ from itertools import pairwise
 
 COUNTED = {"left", "right", "equal", "cannot_tell"}
 KINDS = COUNTED | {"skip", "retract"}
-SAID = {"left": 1.0, "right": 0.0, "equal": 0.5}
+PREFERENCES = {"left": 1.0, "right": 0.0, "equal": 0.5}
 ROLES = {"annotator", "admin", "spectator"}
 
 
@@ -150,11 +150,11 @@ def _of_leases(leases, queries, people):
 def _of_answers(answers, queries, people):
     keys = Counter(row["key"] for row in answers)
     yield from (("two answers of a key", key) for key, count in keys.items() if count > 1)
-    said = defaultdict(list)
+    kinds_of = defaultdict(list)
     for row in answers:
         query, person = queries[row["query_id"]], people[row["annotator_id"]]
-        said[row["query_id"], row["annotator_id"]].append(row["kind"])
-        seen = SAID.get(row["kind"])
+        kinds_of[row["query_id"], row["annotator_id"]].append(row["kind"])
+        seen = PREFERENCES.get(row["kind"])
         right = seen if seen is None or not row["swapped"] else 1 - seen
         rules = {
             "kind": row["kind"] in KINDS,
@@ -169,7 +169,7 @@ def _of_answers(answers, queries, people):
             "time": row["granted_at"] is None or row["granted_at"] <= row["answered_at"],
         }
         yield from ((f"answer {row['id']}", rule) for rule, fine in rules.items() if not fine)
-    for pair, kinds in said.items():
+    for pair, kinds in kinds_of.items():
         if kinds[0] == "retract" or ("retract", "retract") in pairwise(kinds):
             yield "retracted what was not said", pair
         if any(before in COUNTED and kind != "retract" for before, kind in pairwise(kinds)):
@@ -182,8 +182,8 @@ def _of_roles(answers, people, events):
     for row in sorted(events, key=lambda row: row["id"]):
         detail = json.loads(row["detail"] or "{}")
         if row["kind"] in ("invited", "role", "ended", "restored"):
-            told = row["project_id"], detail["name"]
-            changes[told].append((row["at"], row["kind"], detail.get("role")))
+            member = row["project_id"], detail["name"]
+            changes[member].append((row["at"], row["kind"], detail.get("role")))
     may = {}
     for key, steps in changes.items():
         role, disabled, spans = None, False, []

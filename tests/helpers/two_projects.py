@@ -29,7 +29,7 @@ ODD_NAMES = {"ben": "=1+1", "zoe": "@SUM(1)"}
 
 
 class Visitor:
-    """A person with the cookie and proof of their newest session, and what they were told."""
+    """A person with the cookie and proof of their newest session, and what the server sent them."""
 
     def __init__(self, name):
         self.name = name

@@ -187,7 +187,7 @@ def decision_transformer(
 ) -> DecisionTransformerPolicy:
     """A small one, whose parameters nobody trained; it needs none of Hugging Face's code."""
     pictures, width, positions = are_pictures(observations), 4, 6
-    sight = PixelEncoderConfig(kernels=(3,), strides=(3,), filters=2, size=5)
+    pixel_config = PixelEncoderConfig(kernels=(3,), strides=(3,), filters=2, size=5)
     seen = 5 if pictures else 3
     sizes = {
         "embed_timestep": (7, width), "embed_return": (width, 1), "embed_state": (width, seen),
@@ -208,7 +208,7 @@ def decision_transformer(
     generator = torch.Generator().manual_seed(0)
     parts: dict[str, torch.nn.Module] = {}
     if pictures:
-        parts["sight"] = PixelEncoder(observations, sight, generator)
+        parts["sight"] = PixelEncoder(observations, pixel_config, generator)
     if regulariser is not None:
         parts["critics"] = Critics(seen + 2, regulariser, generator=generator)
     for part, module in parts.items():
@@ -230,7 +230,7 @@ def decision_transformer(
         {name: tensor.contiguous() for name, tensor in parameters.items()},
         TokenShape(layers=2, heads=2, squashed=True),
         statistics,
-        pixel_encoder=sight,
+        pixel_encoder=pixel_config,
         regulariser=regulariser,
         hub={"model_type": "decision_transformer"},
         target=5.0,

@@ -65,10 +65,15 @@ def offline(path: Path, seeds: dict[int, float], *, policy_name: str = "iql") ->
     values = list(seeds.values())
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None
     summary = {"mean": float(np.mean(values)), "std": std, "seeds": values}
-    arm = {"return": summary, "normalised_score": None, "success_rate": None}
+    condition = {"return": summary, "normalised_score": None, "success_rate": None}
     fit = {"pairs": 300, "members": 2, "epochs": 2, "best_epoch": 2, "judged": 40, "seconds": 1.0}
     fit |= {"train_accuracy": [0.7, 0.9], "validation_accuracy": [0.6, 0.75]}
-    result = {"env": "Reacher-v5", "policy": policy_name, "steps": 1_000, "arms": {"learned": arm}}
+    result = {
+        "env": "Reacher-v5",
+        "policy": policy_name,
+        "steps": 1_000,
+        "arms": {"learned": condition},
+    }
     result |= {"reward": {"fit": fit, "spearman": 0.5, "on_labels": {}}, "labels": {"pairs": 300}}
     result |= {"seeds": list(seeds), "seconds": 9.0, "interrupted": False}
     (path / "result.json").write_text(json.dumps(result))

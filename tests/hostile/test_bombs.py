@@ -25,10 +25,10 @@ def test_hostile_files_are_refused_in_bounds():
     measured: dict[str, Any] = json.loads(done.stdout)
     assert set(measured) == set(BOMBS)
     beyond = {
-        name: told
-        for name, told in measured.items()
-        if not told["end"].startswith("refused: ")
-        or told["megabytes"] > MOST_MEGABYTES
-        or told["seconds"] > MOST_SECONDS
+        name: measures
+        for name, measures in measured.items()
+        if not measures["end"].startswith("refused: ")
+        or measures["megabytes"] > MOST_MEGABYTES
+        or measures["seconds"] > MOST_SECONDS
     }
     assert not beyond

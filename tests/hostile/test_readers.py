@@ -58,8 +58,8 @@ def whole(tmp_path_factory):
 
 def test_whole_files_are_read(whole):
     for name, (_, read) in VALID.items():
-        told = measure(read, whole(name))
-        assert told["end"] == "read", (name, told)
+        measures = measure(read, whole(name))
+        assert measures["end"] == "read", (name, measures)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -79,11 +79,11 @@ def test_damaged_files_are_read_or_refused(whole, tmp_path_factory, name, data):
     files = sorted(f for f in place.rglob("*") if f.is_file()) if place.is_dir() else [place]
     file = data.draw(st.sampled_from(files), label="file")
     file.write_bytes(damaged(file.read_bytes(), data))
-    told = measure(VALID[name][1], place)
+    measures = measure(VALID[name][1], place)
     shutil.rmtree(place.parent)
-    assert told["end"].startswith(("read", "refused: ")), told
-    assert told["megabytes"] <= MOST_MEGABYTES, told
-    assert told["seconds"] <= MOST_SECONDS, told
+    assert measures["end"].startswith(("read", "refused: ")), measures
+    assert measures["megabytes"] <= MOST_MEGABYTES, measures
+    assert measures["seconds"] <= MOST_SECONDS, measures
 
 
 def damaged(content: bytes, data: st.DataObject) -> bytes:

@@ -1,4 +1,4 @@
-"""Whole episodes, paid the fast way, the plain way, and as they would be while acting."""
+"""Rewards of whole episodes: the fast way, the plain way, and as they would be while acting."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -126,7 +126,7 @@ def model(request) -> RewardModel:
 
 
 @pytest.mark.parametrize("lengths", [LENGTHS, [50], [1], [SEEN], [SEEN + 1] * 5, [3, 2]])
-def test_each_step_is_paid_for_the_window_that_ends_there(model, lengths):
+def test_each_step_has_the_reward_of_the_window_that_ends_there(model, lengths):
     features, lengths = features_of(model, lengths)
     with torch.no_grad():
         expected = one_window_at_a_time(model, features, lengths)
@@ -151,18 +151,18 @@ def test_how_work_is_split_does_not_matter(model, span, monkeypatch):
     np.testing.assert_allclose(rewards, expected, atol=1e-5)
 
 
-def test_rewards_relabelled_are_those_paid_while_acting(model):
+def test_rewards_relabelled_are_those_computed_while_acting(model):
     data = episodes(LENGTHS)
     reward = RewardFunction(model, combine=lower_bound(1.0)).scaled(data)
-    history, paid = History(model.context, 1), []
+    history, online = History(model.context, 1), []
     for step, position in enumerate(positions(torch.tensor(LENGTHS)).tolist()):
         if position == 0:
             history.forget()
         row = slice(step, step + 1)
-        paid.append(reward(*history.append(data.observations[row], data.actions[row])))
+        online.append(reward(*history.append(data.observations[row], data.actions[row])))
     relabelled = relabel(data, reward)
     assert relabelled.rewards.dtype == np.float32
-    np.testing.assert_allclose(relabelled.rewards, np.concatenate(paid), atol=1e-5)
+    np.testing.assert_allclose(relabelled.rewards, np.concatenate(online), atol=1e-5)
 
 
 @pytest.mark.parametrize("make", [lstm, transformer, mixed])
@@ -175,7 +175,7 @@ def test_no_gradients_are_kept():
     assert not lstm().trace(features, lengths).requires_grad
 
 
-def test_no_steps_are_paid_nothing(model):
+def test_no_steps_have_no_rewards(model):
     none = episodes(LENGTHS)[:0]
     assert RewardFunction(model).member_rewards(none).shape == (model.members, 0)
 

@@ -1,4 +1,4 @@
-"""What a policy is paid is what `judge` says of the last step, however little is computed."""
+"""The reward while acting is what `judge` gives the last step, however little is computed."""
 
 import numpy as np
 import pytest
@@ -49,8 +49,8 @@ def test_the_last_reward_is_that_of_judging_all(kind, real, rng):
         got = model.last_rewards()(features, mask)
     assert len(real) == 1 or expected.std(dim=1).min() > 1e-4
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=2e-6)
-    paid = RewardFunction(model)(observations, actions, mask)
-    np.testing.assert_allclose(paid, expected.mean(0), rtol=1e-4, atol=2e-6)
+    rewards = RewardFunction(model)(observations, actions, mask)
+    np.testing.assert_allclose(rewards, expected.mean(0), rtol=1e-4, atol=2e-6)
 
 
 def test_windows_shorter_than_the_context(rng):

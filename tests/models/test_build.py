@@ -180,14 +180,14 @@ def rewrite_model(**changes):
         (lambda folder: (folder / "config.json").unlink(), "restore it from a copy"),
     ],
 )
-def test_damaged_folders_say_so(tmp_path, spoil, words):
+def test_damaged_folders_are_refused(tmp_path, spoil, words):
     save_reward_model(tmp_path / "it", model())
     spoil(tmp_path / "it")
     with pytest.raises(CheckpointError, match=words):
         load_reward_model(tmp_path / "it")
 
 
-def test_another_models_weights_say_so(tmp_path):
+def test_another_models_weights_are_refused(tmp_path):
     save_reward_model(tmp_path / "one", model())
     save_reward_model(tmp_path / "other", model(mixed=True))
     weights = (tmp_path / "other" / "model.safetensors").read_bytes()
@@ -196,7 +196,7 @@ def test_another_models_weights_say_so(tmp_path):
         load_reward_model(tmp_path / "one")
 
 
-def test_missing_and_foreign_folders_say_so(tmp_path):
+def test_missing_and_foreign_folders_are_refused(tmp_path):
     (tmp_path / "file").write_text("text")
     for name in ("absent", "file", "."):
         with pytest.raises(CheckpointError, match="a folder with a whole"):

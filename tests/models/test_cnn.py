@@ -109,7 +109,7 @@ def test_the_order_of_channels_does_not_change_what_is_seen():
     )
 
 
-def test_more_pictures_than_are_judged_at_once_are_judged_alike():
+def test_more_pictures_than_fit_at_once_have_the_same_rewards():
     model = CNNReward(frames(8, 8, 1), ACTIONS, SMALL, seed=0).eval()
     pictures, actions, mask = windows(8, 8, 1, rows=AT_ONCE // 4 + 2)
     whole = model(pictures, actions, mask).rewards

@@ -95,7 +95,7 @@ def test_the_context_is_that_of_the_member_that_sees_most():
         Ensemble([Squares(context=3), Squares(context=5)])
 
 
-def test_what_cannot_be_joined_says_so():
+def test_what_cannot_be_joined_is_refused():
     with pytest.raises(ConfigError, match="at least one model"):
         Ensemble([])
     other = MLPReward(OBSERVATIONS, spaces.Discrete(3), SMALL, seed=0)

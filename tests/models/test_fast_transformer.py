@@ -75,7 +75,7 @@ def test_the_published_size_equals_a_window_per_step(observation, action, scale,
     torch.testing.assert_close(traced, plain, atol=5e-6, rtol=1e-5)
 
 
-def test_windows_are_judged_alike_whatever_stands_beside_them():
+def test_rewards_of_a_window_do_not_depend_on_its_batch():
     model = model_of(4, 2, width=16, heads=2, context=5)
     features = steps(30, 6)
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_windows_are_judged_alike_whatever_stands_beside_them():
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
 
 
-def test_no_window_is_judged_for_full_windows(monkeypatch):
+def test_no_window_is_computed_for_full_windows(monkeypatch):
     model = model_of(4, 2, width=16, heads=2, context=5)
     judged = []
     judge = PreferenceTransformer.judge
@@ -115,8 +115,8 @@ def test_the_library_works_without_the_engine(head, request):
     plain = model.trace(features, lengths), model.last_rewards()(windows, mask)
     for one, other in zip(fast, plain, strict=True):
         torch.testing.assert_close(one, other, atol=5e-6, rtol=1e-5)
-    paid = RewardFunction(model)(windows[..., :4].numpy(), windows[..., 4:].numpy(), mask)
-    torch.testing.assert_close(torch.tensor(paid), fast[1][0], atol=5e-6, rtol=1e-5)
+    rewards = RewardFunction(model)(windows[..., :4].numpy(), windows[..., 4:].numpy(), mask)
+    torch.testing.assert_close(torch.tensor(rewards), fast[1][0], atol=5e-6, rtol=1e-5)
 
 
 PEAK = """

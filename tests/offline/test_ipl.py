@@ -71,14 +71,14 @@ def test_answers_teach_and_their_controls_do_not():
     episodes = mixed_episodes(rng)
     comparisons = sample_comparisons(episodes, 500, 10, ScriptedTeacher.oracle(), rng)
     given = comparisons.preference
-    arms = {"given": given, "random": rng.integers(2, size=500), "negated": 1 - given}
+    conditions = {"given": given, "random": rng.integers(2, size=500), "negated": 1 - given}
     config = IPLConfig(hidden=(64, 64), learning_rate=1e-3)
     learner = IPL(*SPACES, config, seeds=[0, 1, 2], steps=3000)
-    learner.set_answers(comparisons, np.stack(list(arms.values())).astype(float))
+    learner.set_answers(comparisons, np.stack(list(conditions.values())).astype(float))
     learner.fit(Transitions.of(episodes), 3000)
     returns = {
         name: evaluate_policy(policy, PointWorld, episodes=20, seed=10_000).mean
-        for name, policy in zip(arms, learner.policies(), strict=True)
+        for name, policy in zip(conditions, learner.policies(), strict=True)
     }
     assert returns["given"] > returns["random"] + 5, returns
     assert returns["negated"] < returns["random"] - 5, returns

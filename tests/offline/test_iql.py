@@ -126,7 +126,7 @@ def test_updates_are_those_of_one_agent_written_for_clarity(config, steps):
 
 def close(got, expected, name):
     torch.testing.assert_close(
-        got, expected.detach(), atol=1e-4, rtol=0, msg=lambda said: f"{name}: {said}"
+        got, expected.detach(), atol=1e-4, rtol=0, msg=lambda message: f"{name}: {message}"
     )
 
 
@@ -157,8 +157,8 @@ def test_what_does_not_fit_is_refused(steps):
 )
 def test_learned_values_beat_cloning_and_other_rewards_do_not(precision):
     episodes = mixed_episodes(np.random.default_rng(0))
-    arms = {"true": 1.0, "none": 0.0, "negated": -1.0}
-    rewards = np.stack([episodes.rewards * factor for factor in arms.values()])
+    conditions = {"true": 1.0, "none": 0.0, "negated": -1.0}
+    rewards = np.stack([episodes.rewards * factor for factor in conditions.values()])
     shape = {"hidden": (64, 64), "precision": precision, "learning_rate": 1e-3}
     learner = IQL(*SPACES, IQLConfig(**shape), seeds=[0, 1, 2], steps=3000)
     learner.fit(Transitions.of(episodes, rewards=rewards), 3000)
@@ -167,7 +167,7 @@ def test_learned_values_beat_cloning_and_other_rewards_do_not(precision):
     returns = {
         name: evaluate_policy(policy, PointWorld, episodes=20, seed=10_000).mean
         for name, policy in zip(
-            [*arms, "cloned"], learner.policies() + cloning.policies(), strict=True
+            [*conditions, "cloned"], learner.policies() + cloning.policies(), strict=True
         )
     }
     recorded = episodes.returns.mean()

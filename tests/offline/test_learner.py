@@ -33,13 +33,13 @@ def test_agents_learn_the_same_alone_as_side_by_side(kind, steps):
     )
     seeds = (5, 0, 7)
     together = kind(*SPACES, config, seeds=seeds, steps=40)
-    told = together.fit(steps, 40)
+    metrics = together.fit(steps, 40)
     seen = steps.observations[:20].numpy()
     for number, seed in enumerate(seeds):
         alone = kind(*SPACES, config, seeds=[seed], steps=40)
-        said = alone.fit(steps, 40)
-        for name, values in said.items():
-            assert told[name][number] == pytest.approx(values[0], abs=2e-4), name
+        expected = alone.fit(steps, 40)
+        for name, values in expected.items():
+            assert metrics[name][number] == pytest.approx(values[0], abs=2e-4), name
         np.testing.assert_allclose(
             together.policies()[number].predict(seen)[0],
             alone.policies()[0].predict(seen)[0],
@@ -80,22 +80,22 @@ def test_states_of_other_agents_are_refused():
         assert all(torch.equal(tensor, before[name]) for name, tensor in other.state().items())
 
 
-def test_progress_is_told_every_so_often_and_at_the_end(steps):
-    told = []
+def test_progress_is_reported_every_so_often_and_at_the_end(steps):
+    calls = []
     both = agents()
-    both.fit(steps, 7, every=5, on_progress=lambda step, metrics: told.append((step, metrics)))
-    last = both.fit(steps, 5, every=5, on_progress=lambda s, m: told.append((s, m)))
-    assert [step for step, _ in told] == [5, 7, 10, 12]
+    both.fit(steps, 7, every=5, on_progress=lambda step, metrics: calls.append((step, metrics)))
+    last = both.fit(steps, 5, every=5, on_progress=lambda s, m: calls.append((s, m)))
+    assert [step for step, _ in calls] == [5, 7, 10, 12]
     assert both.step == 12
-    assert last == told[-1][1]
+    assert last == calls[-1][1]
     assert all(values.shape == (2,) and np.isfinite(values).all() for values in last.values())
 
 
 def learned(agents, state, **how):
-    """The updates at which progress was told."""
-    told = []
-    agents.learn(EPISODES, None, state, on_progress=lambda step, _: told.append(step), **how)
-    return told
+    """The updates at which progress was reported."""
+    calls = []
+    agents.learn(EPISODES, None, state, on_progress=lambda step, _: calls.append(step), **how)
+    return calls
 
 
 def test_planned_updates_are_made_once_and_each_checkpoint_is_on_disk(tmp_path):

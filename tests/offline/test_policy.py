@@ -115,7 +115,7 @@ def test_torchscript_acts_alike(policy, tmp_path):
     np.testing.assert_allclose(actions, policy.predict(observations)[0], atol=1e-5)
 
 
-def test_onnx_says_what_it_needs(policy, tmp_path, monkeypatch):
+def test_onnx_errors_name_what_it_needs(policy, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)  # as if it were not there
     with pytest.raises(MissingExtraError, match=r"pip install 'preferl\[onnx\]'"):
         policy.export_onnx(tmp_path / "policy.onnx")

@@ -41,8 +41,8 @@ def test_a_termination_ends_and_a_time_limit_does_not():
 
 
 def test_rewards_of_each_agent():
-    paid = np.stack([np.zeros(5), np.ones(5)])
-    assert Transitions.of(EPISODES, rewards=paid).rewards.shape == (2, 5)
+    rewards = np.stack([np.zeros(5), np.ones(5)])
+    assert Transitions.of(EPISODES, rewards=rewards).rewards.shape == (2, 5)
     with pytest.raises(DataError, match=r"expected shape \[5\]"):
         Transitions.of(EPISODES, rewards=np.zeros(4))
     with pytest.raises(DataError, match="NaN"):
@@ -102,7 +102,7 @@ def test_rows_of_a_minibatch_belong_together():
         torch.testing.assert_close(batch.pairs[critic], expected)
 
 
-def test_each_agent_is_paid_its_own_rewards():
+def test_each_agent_learns_from_its_own_rewards():
     rewards = np.stack([np.arange(5.0), np.arange(5.0) + 100])
     batch = drawn([0, 1], 0, data=Transitions.of(EPISODES, rewards=rewards))
     assert float(batch.rewards[0].max()) == 4

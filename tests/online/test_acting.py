@@ -77,7 +77,7 @@ def test_what_is_kept_of_a_step():
     assert episodes.states.tolist() == [[2, 0], [2, 1], [2, 0], [2, 1]]
 
 
-def test_the_policy_is_told_what_it_told_and_where_episodes_begin():
+def test_the_policy_gets_its_last_state_and_where_episodes_begin():
     policy = Counting()
     act(policy, environments(2), episodes=2, deterministic=True)
     assert policy.calls == [
@@ -89,15 +89,15 @@ def test_the_policy_is_told_what_it_told_and_where_episodes_begin():
 
 
 def test_progress_counts_what_was_asked_for():
-    told: list[tuple[int, int]] = []
-    act(Counting(), environments(1, 2), episodes=3, on_progress=lambda *n: told.append(n))
-    assert told[-1] == (3, 3)
-    told.clear()
-    act(Counting(), environments(1, 2), steps=3, on_progress=lambda *n: told.append(n))
-    assert told[-1] == (3, 3)
+    progress: list[tuple[int, int]] = []
+    act(Counting(), environments(1, 2), episodes=3, on_progress=lambda *n: progress.append(n))
+    assert progress[-1] == (3, 3)
+    progress.clear()
+    act(Counting(), environments(1, 2), steps=3, on_progress=lambda *n: progress.append(n))
+    assert progress[-1] == (3, 3)
 
 
-def test_environments_of_a_task_begin_where_they_are_told():
+def test_environments_of_a_task_begin_where_the_seed_determines():
     first, again, other = (
         task_environments("Pendulum-v1", 2, seed=seed, states=True).reset() for seed in (3, 3, 4)
     )
@@ -106,6 +106,6 @@ def test_environments_of_a_task_begin_where_they_are_told():
     assert not np.array_equal(first[0], first[1])
 
 
-@pytest.mark.parametrize(("env", "told"), [("Pendulum-v1", True), (None, False)])
-def test_pictures_need_no_states(env, told):
-    assert has_states(gymnasium.make(env) if env else MovingDot()) is told
+@pytest.mark.parametrize(("env", "expected"), [("Pendulum-v1", True), (None, False)])
+def test_pictures_need_no_states(env, expected):
+    assert has_states(gymnasium.make(env) if env else MovingDot()) is expected

@@ -1,4 +1,4 @@
-"""What a replay buffer holds is what the newest reward would have paid, whatever was done to it."""
+"""What a replay buffer holds is what the newest reward computes, whatever was done to it."""
 
 from typing import Any
 
@@ -50,13 +50,13 @@ def test_no_window_reaches_across_the_reset_of_a_second_learn() -> None:
     cut[19] = 1
     np.testing.assert_array_equal(buffer.dones[:50], cut)
     np.testing.assert_array_equal(buffer.timeouts[:50], cut)  # values reach across it as before
-    paid = buffer.rewards[:50].copy()
-    assert np.ptp(paid) > 0
+    rewards = buffer.rewards[:50].copy()
+    assert np.ptp(rewards) > 0
     relabel_replay(buffer, reward)
-    np.testing.assert_allclose(buffer.rewards[:50], paid, atol=1e-5)
+    np.testing.assert_allclose(buffer.rewards[:50], rewards, atol=1e-5)
 
 
-def test_what_was_paid_between_two_switches_of_one_rollout_is_paid_again() -> None:
+def test_rewards_between_two_switches_of_one_rollout_are_relabelled() -> None:
     env = FeedbackVecEnv(make_vec_env(lambda: pendulum(20), 1, seed=0), rewards=reward_of(MLP))
 
     class Switches(BaseCallback):
@@ -71,10 +71,10 @@ def test_what_was_paid_between_two_switches_of_one_rollout_is_paid_again() -> No
     agent.learn(40, callback=[FeedbackCallback(), Switches()])
     buffer = agent.replay_buffer
     assert buffer is not None
-    paid = buffer.rewards[:40].copy()
-    assert np.ptp(paid) > 0
+    rewards = buffer.rewards[:40].copy()
+    assert np.ptp(rewards) > 0
     relabel_replay(buffer, reward_of(MLP))
-    np.testing.assert_allclose(buffer.rewards[:40], paid, atol=1e-5)
+    np.testing.assert_allclose(buffer.rewards[:40], rewards, atol=1e-5)
 
 
 @pytest.mark.parametrize(("before", "extra"), [("entropy", 100), ("zero", 0)])
@@ -104,7 +104,7 @@ def test_observations_that_rewards_cannot_be_computed_from_are_refused_at_once(t
         agent.learn(20, callback=FeedbackCallback())
     assert agent.num_timesteps == 0
     agent.get_env().close()  # type: ignore[union-attr]
-    for rewards in (None, reward_of(MLP)):  # nothing is ever paid again
+    for rewards in (None, reward_of(MLP)):  # nothing is ever relabelled
         stacked(rewards).learn(20, callback=FeedbackCallback())
     inside = FeedbackVecEnv(VecFrameStack(make_vec_env(pendulum, 1), 3), rewards=tmp_path)
     agent_in(inside).learn(20, callback=FeedbackCallback())

@@ -51,7 +51,7 @@ def fresh(algorithm="PPO", env_id="Pendulum-v1"):
 
 
 def interrupted(agent, folder, *at, total=TOTAL, every=10**6, more=()):
-    """Learn with Ctrl-C pressed after these steps; what was said."""
+    """Learn with Ctrl-C pressed after these steps; the messages."""
     lines = []
     saving = SaveRunCallback(folder, every=every, say=lines.append)
     with pytest.raises(KeyboardInterrupt):
@@ -97,7 +97,7 @@ def test_one_in_the_last_rollout_saves_and_stops_too(tmp_path):
     assert has_run(tmp_path / "run")
 
 
-def test_what_cannot_be_saved_is_said(tmp_path, monkeypatch):
+def test_what_cannot_be_saved_is_reported(tmp_path, monkeypatch):
     def full(*_args):
         raise StorageError("no space left")
 
@@ -119,12 +119,12 @@ def test_ctrl_c_is_as_ever_after_a_run_that_failed(tmp_path):
 
 
 def test_a_scripts_own_handling_stays(tmp_path):
-    heard = []
-    signal.signal(signal.SIGINT, lambda *_: heard.append("Ctrl-C"))
+    received = []
+    signal.signal(signal.SIGINT, lambda *_: received.append("Ctrl-C"))
     agent = fresh()
     saving = SaveRunCallback(tmp_path / "run")
     agent.learn(64, callback=[FeedbackCallback(wait=True), saving, Interrupts(20)])
-    assert heard == ["Ctrl-C"]
+    assert received == ["Ctrl-C"]
     assert agent.num_timesteps == 64
 
 

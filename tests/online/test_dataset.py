@@ -30,7 +30,7 @@ SMALL = DatasetConfig(
 
 @pytest.fixture
 def rising(monkeypatch):
-    """Every checkpoint is judged better than the one before, from -1000 in steps of 300."""
+    """Every checkpoint is evaluated better than the one before, from -1000 in steps of 300."""
     count = 0
 
     def evaluate(*args, seed, **settings):
@@ -72,7 +72,7 @@ def test_every_tier_lies_where_the_result_says(tmp_path, rising):
         own = episodes.returns[tier["first"] : tier["first"] + tier["episodes"]]
         assert tier["return"]["mean"] == pytest.approx(own.mean(), abs=1e-3)
         assert tier["return"]["max"] == pytest.approx(own.max(), abs=1e-3)
-    # judged at -1000, -700, -400, -100, and random is below: the expert is the last
+    # evaluated at -1000, -700, -400, -100, and random is below: the expert is the last
     assert [tier["trained"] for tier in result["tiers"]][2:] == [800, None]
     assert result["tiers"][1]["trained"] < 800
     references = {name: result["tiers"][k]["return"]["mean"] for name, k in _REFERENCES}
@@ -252,10 +252,10 @@ def test_too_little_experience_is_taken_whole_with_a_warning(tmp_path):
 
 def test_replay_is_spread_over_all_of_training():
     steps = np.arange(20.0)[:, None]
-    lived = Episodes(steps, steps, steps[:, 0], np.zeros(20, bool), steps[:10], np.full(10, 2))
-    assert spread(lived, count=4).observations[::2, 0].tolist() == [0, 6, 12, 18]
-    assert len(spread(lived, steps=5)) == 3
-    assert len(spread(lived, count=99)) == 10
+    experience = Episodes(steps, steps, steps[:, 0], np.zeros(20, bool), steps[:10], np.full(10, 2))
+    assert spread(experience, count=4).observations[::2, 0].tolist() == [0, 6, 12, 18]
+    assert len(spread(experience, steps=5)) == 3
+    assert len(spread(experience, count=99)) == 10
 
 
 def way(*means: float) -> dict[int, float]:
@@ -283,7 +283,7 @@ def test_without_a_checkpoint_before_the_expert_nobody_is_medium():
         medium(way(5, 4, 3), 0.0)
 
 
-def test_judgements_are_read_in_the_order_of_training(tmp_path):
+def test_evaluations_are_read_in_the_order_of_training(tmp_path):
     (tmp_path / "judged").mkdir()
     for step, value in (("000000200", 2.0), ("000000100", 1.0), ("000001000", 3.0)):
         report = {"returns": [value, value + 1], "lengths": [5, 5], "success": None}

@@ -29,15 +29,15 @@ SMALL = DatasetConfig(
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    out, told = tmp_path_factory.mktemp("data") / "both", []
+    out, progress = tmp_path_factory.mktemp("data") / "both", []
     result = record_seeds(
-        SMALL, out, [3, 5], report_to=(), on_progress=lambda *now: told.append(now)
+        SMALL, out, [3, 5], report_to=(), on_progress=lambda *now: progress.append(now)
     )
-    return out, result, told
+    return out, result, progress
 
 
 def test_every_seed_is_recorded_as_it_would_be_alone(recorded, tmp_path):
-    out, result, told = recorded
+    out, result, progress = recorded
     episodes = load_episodes(out / "episodes")
     assert [(t["name"], t["seed"], t["first"], t["episodes"]) for t in result["tiers"]] == [
         ("random", 3, 0, 2),
@@ -54,8 +54,8 @@ def test_every_seed_is_recorded_as_it_would_be_alone(recorded, tmp_path):
     assert alone["id"] == data_id(own) != result["id"] == data_id(episodes)
     assert result["references"]["random"] != alone["references"]["random"]
     assert load_arrays(out / "episodes")[1]["about"]["id"] == result["id"]
-    assert told[0] == ("recording seeds", 0, 2)
-    assert told[-1] == ("recording seeds", 2, 2)
+    assert progress[0] == ("recording seeds", 0, 2)
+    assert progress[-1] == ("recording seeds", 2, 2)
 
 
 def test_what_is_finished_is_not_resumed(recorded):
@@ -83,7 +83,7 @@ def test_a_recording_that_was_killed_once_it_had_its_result_counts_as_done(recor
     assert record_seeds(SMALL, out, [3, 5], report_to=(), resume=True)["id"] == recorded[1]["id"]
 
 
-def test_a_recording_that_fails_says_why(tmp_path):
+def test_a_recording_that_fails_reports_why(tmp_path):
     short = DatasetConfig(**vars(SMALL) | {"train_steps": 100})
     with pytest.raises(DataError, match=r"(?s)recording of seed 3.*episodes that ended while"):
         record_seeds(short, tmp_path / "data", [3], report_to=())

@@ -39,8 +39,8 @@ class Curious:
     def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
         parts = [*leaves(observations), actions]
         seen = sum(np.sin(a.reshape(*mask.shape, -1).astype(np.float64)).sum(-1) for a in parts)
-        worth = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
-        return np.tanh(worth + mask.sum(1)).astype(np.float32)
+        weighted = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
+        return np.tanh(weighted + mask.sum(1)).astype(np.float32)
 
 
 class Clock(gym.Env[Any, Any]):
@@ -210,7 +210,7 @@ def test_exploring_goes_on_where_the_agent_was() -> None:
     assert not episodes.terminated.any()
 
 
-def test_the_teacher_sees_true_rewards_while_the_agent_is_paid_others() -> None:
+def test_the_teacher_sees_true_rewards_while_the_agent_gets_learned_ones() -> None:
     algorithm = ppo(DummyVecEnv([Clock] * 2))
     subject = learner(algorithm)
     subject.set_reward(Curious(subject.env))
@@ -222,8 +222,8 @@ def test_the_teacher_sees_true_rewards_while_the_agent_is_paid_others() -> None:
 
 @pytest.mark.parametrize("context", [1, 3])
 @pytest.mark.parametrize("kind", [SAC, TD3])
-def test_paying_the_same_reward_again_changes_nothing(context: int, kind: Any) -> None:
-    """What was paid online, through resets and a full ring, is what relabelling computes."""
+def test_relabelling_with_the_same_reward_changes_nothing(context: int, kind: Any) -> None:
+    """What was computed online, through resets and a full ring, is what relabelling computes."""
     algorithm = sac(kind=kind, buffer_size=300)
     subject = learner(algorithm, exploration_fraction=0.1)
     reward = Curious(subject.env, context)
@@ -261,7 +261,7 @@ def test_every_step_of_the_budget_reaches_the_buffer() -> None:
     )
 
 
-def test_old_experience_is_paid_the_new_reward() -> None:
+def test_old_experience_is_relabelled_with_the_new_reward() -> None:
     algorithm = sac()
     subject = learner(algorithm)
     subject.learn(60)

@@ -81,7 +81,7 @@ def test_same_seed_same_run_and_another_seed_another(report):
     assert not first.equal(next(report.learner.algorithm.policy.parameters()))
 
 
-def test_reward_paid_is_normalised_over_experience(report):
+def test_reward_is_normalised_over_experience(report):
     rewards = report.reward.scaler(report.reward.member_rewards(report.experience))
     # Experience after the last fit moves it a little.
     assert abs(float(rewards.mean())) < 0.5
@@ -132,7 +132,7 @@ def test_a_sampler_knows_what_was_asked(sampler):
     assert len(loop.sampler.asked()) == 17
 
 
-def test_interrupt_keeps_answers_and_says_so():
+def test_interrupt_keeps_answers_and_reports_it():
     calls = []
 
     def teacher(shown, rng):
@@ -240,7 +240,7 @@ def test_ties_alone_make_no_reward_and_the_agent_sees_new_states(caplog):
     assert undecided.env_steps > 1_000
 
 
-def test_turns_shorter_than_a_rollout_are_told_of(caplog):
+def test_iterations_shorter_than_a_rollout_are_logged(caplog):
     report = learn_from_preferences(replace(TINY, iterations=7))
     assert "An iteration has 162 steps to learn from, and a rollout takes 200" in caplog.text
     assert report.env_steps <= 1_600

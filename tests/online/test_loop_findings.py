@@ -1,4 +1,4 @@
-"""The loop measures its parts, and says what is wrong while it runs and in the end."""
+"""The loop measures its parts, and reports what is wrong while it runs and in the end."""
 
 from dataclasses import replace
 

@@ -261,7 +261,7 @@ def test_learners_keep_them():
 
 
 class Simulator(gymnasium.Wrapper):
-    """Keeps something that cannot be put back, so that its episodes begin anew."""
+    """Keeps something that cannot be restored, so that its episodes are reset."""
 
     engine = None
 
@@ -271,7 +271,7 @@ class Simulator(gymnasium.Wrapper):
 
 
 @pytest.mark.parametrize("wrapper", ["VecNormalize", "NormalizeObservation"])
-def test_resumed_runs_keep_them_where_episodes_begin_anew(tmp_path, wrapper):
+def test_resumed_runs_keep_them_where_episodes_are_reset(tmp_path, wrapper):
     def agent_in_simulator() -> tuple[Any, Any]:
         env: Any = Simulator(gymnasium.make(CARTPOLE))
         if wrapper == "NormalizeObservation":

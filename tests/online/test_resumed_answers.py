@@ -126,10 +126,10 @@ class Programs:
     """Runs of one folder, one after the other."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.lives = folder, 0
+        self.folder, self.starts = folder, 0
 
     def start(self, until: int | None = None) -> Any:
-        self.lives += 1
+        self.starts += 1
         return start(terminal_run.main, self.folder, until)
 
     def killed(self, number: int, after: int, delay: float) -> list[str]:
@@ -167,16 +167,16 @@ class Programs:
 def test_a_person_is_asked_nothing_twice_by_a_program_that_is_killed_20_times(tmp_path, number):
     rng = np.random.default_rng(int(number))
     programs, acknowledged, shown = Programs(tmp_path), set(), []
-    # Up to three answers a life, so that all of them are fewer than the run asks for; the signal
+    # Up to three answers a run, so that all of them are fewer than the run asks for; the signal
     # comes while the next query is on the screen, or right after the key was pressed.
     answers = rng.permutation(np.repeat([0, 1, 2, 3], KILLS // 4))
-    lives = [
+    runs = [
         programs.killed(number, max(2 * given + rng.integers(0, 2), 1), delay)
         for given, delay in zip(
             answers, rng.choice([0.003, 0.3], KILLS) * rng.random(KILLS), strict=True
         )
     ]
-    for events in [*lives, programs.finished()]:
+    for events in [*runs, programs.finished()]:
         for event, following in pairwise([*events, ""]):
             kind, name = event.split()
             assert name not in acknowledged, f"{name} was answered before"
@@ -186,7 +186,7 @@ def test_a_person_is_asked_nothing_twice_by_a_program_that_is_killed_20_times(tm
                 acknowledged.add(name)
     again = [name for name, times in Counter(shown).items() if times > 1]
     report = (
-        f"{programs.lives - 1} kills by signal {int(number)}, {len(acknowledged)} answers "
+        f"{programs.starts - 1} kills by signal {int(number)}, {len(acknowledged)} answers "
         f"acknowledged, {len(set(shown))} queries, {len(again)} of them shown again unanswered"
     )
     assert len(set(shown)) == CONFIG.comparisons, report

@@ -392,7 +392,7 @@ def test_a_second_run_into_the_folder_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_interrupt_while_judging_keeps_what_was_learned_and_judging_is_resumed(tmp_path, run):
+def test_interrupt_in_the_evaluation_keeps_what_was_learned_and_resumes(tmp_path, run):
     def stop(doing):
         raise KeyboardInterrupt
 

@@ -54,7 +54,7 @@ def probe_of(link, lines, **more):
     return probe
 
 
-def test_the_link_is_said_once_and_again_when_it_changes():
+def test_the_link_is_printed_once_and_again_when_it_changes():
     lines = []
     probe = probe_of("http://localhost:1/join/a", lines)
     probe.is_up(Status("serving", link="http://localhost:1/join/a"), 1)

@@ -72,7 +72,7 @@ def test_an_empty_folder_is_used_and_a_foreign_one_left_alone(tmp_path: Path) ->
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "words"
 
 
-def test_unwritable_folder_is_told(tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="can be written to"):
         begin(tmp_path / "file" / "run")

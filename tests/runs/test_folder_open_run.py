@@ -150,7 +150,7 @@ def test_children_do_not_keep_the_lock_of_a_parent_that_died(tmp_path, method):
             require_openable(tmp_path / "run", resume=True)
         parent.kill()
         parent.join()
-        os.kill(child, 0)  # it lives
+        os.kill(child, 0)  # it is alive
         require_openable(tmp_path / "run", resume=True)
     finally:
         stop.set()

@@ -73,8 +73,8 @@ def test_without_locks_a_disk_is_shared_by_process_and_boot(tmp_path, monkeypatc
     monkeypatch.setattr(fcntl, "flock", unknown)
     first = FolderLock(tmp_path, LOCK, "publisher")
     first.take()
-    said = json.loads((tmp_path / LOCK).read_text())
-    (tmp_path / LOCK).write_text(json.dumps(said | changes))
+    owner = json.loads((tmp_path / LOCK).read_text())
+    (tmp_path / LOCK).write_text(json.dumps(owner | changes))
     second = FolderLock(tmp_path, LOCK, "publisher")
     if taken:
         with pytest.raises(StorageError):

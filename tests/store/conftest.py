@@ -28,8 +28,8 @@ def _as_postgres(command: list[str], **more) -> subprocess.CompletedProcess:
 def postgres(tmp_path_factory) -> Iterator[str]:
     """The URL of a server; of its own unless `PREFERL_TEST_POSTGRES` names one."""
     pytest.importorskip("psycopg")
-    if told := os.environ.get("PREFERL_TEST_POSTGRES"):
-        yield told
+    if url := os.environ.get("PREFERL_TEST_POSTGRES"):
+        yield url
         return
     programs = _programs()
     if programs is None or sys.platform != "linux":

@@ -159,22 +159,22 @@ def test_windows_with_the_same_steps_are_not_compared(store):
         feedback.ask(segments, np.array([[2, 2]]))
 
 
-def test_asking_waits_for_people_where_it_is_told_to(store):
+def test_asking_waits_for_people_on_request(store):
     project = store.projects.create("dots", repeat_share=0.0)
-    told = []
+    waits = []
 
     def person(missing):
-        told.append(missing)
+        waits.append(missing)
         answer_everything(store, project)
 
     feedback = StoredFeedback(store, patience=inf, on_wait=person)
     feedback.ask(example_segments(0), np.array([[0, 1], [1, 2]]))
     assert len(feedback.comparisons()) == 2
-    assert told == [2]
-    feedback.patience, feedback.on_wait = 0.2, told.append
+    assert waits == [2]
+    feedback.patience, feedback.on_wait = 0.2, waits.append
     feedback.ask(example_segments(0), np.array([[3, 4]]))
     assert feedback.pending == 1
-    assert set(told[1:]) == {1}
+    assert set(waits[1:]) == {1}
 
 
 def test_the_first_wait_logs_how_to_open_the_page(store, caplog):
@@ -189,45 +189,45 @@ def test_the_first_wait_logs_how_to_open_the_page(store, caplog):
 
 def test_some_queries_may_stay_open_but_the_last(store):
     project = store.projects.create("dots", repeat_share=0.0, budget=4)
-    told = []
+    waits = []
 
     def person(missing):
-        told.append(missing)
+        waits.append(missing)
         answer_everything(store, project)
 
     feedback = StoredFeedback(store, patience=inf, ahead=2, on_wait=person)
     segments = example_segments(0)
     feedback.ask(segments, np.array([[0, 1], [2, 3]]))
-    assert not told, "nobody was waited for"
+    assert not waits, "nobody was waited for"
     assert feedback.wait(0.0, open_at_most=2) == 2
     feedback.ask(segments, np.array([[4, 5], [6, 7]]))
-    assert told == [4]
+    assert waits == [4]
     assert feedback.pending == 0
     assert len(feedback.comparisons()) == 4, "no answer comes after the last fit"
 
 
 def test_nobody_is_waited_for_once_the_budget_is_spent(store):
     project = store.projects.create("dots", repeat_share=0.0, budget=2)
-    told = []
+    waits = []
 
     def person(missing):
-        told.append(missing)
+        waits.append(missing)
         answer_everything(store, project)
 
     feedback = StoredFeedback(store, patience=1.0, on_wait=person)
     feedback.ask(example_segments(0), np.array([[0, 1], [2, 3], [4, 5]]))
-    assert told == [3], "nobody is asked about the third"
+    assert waits == [3], "nobody is asked about the third"
     assert feedback.pending == 1
 
 
 def test_only_what_people_are_asked_counts_towards_the_budget(store):
     project = store.projects.create("dots", repeat_share=0.0, budget=4)
-    segments, told = example_segments(0), []
+    segments, waits = example_segments(0), []
     old = store.questions.ask(project.id, segments, np.array([[0, 2], [1, 3]]), model_version=1)
     assert store.questions.cancel(project.id, before_version=2) == len(old)
-    feedback = StoredFeedback(store, patience=0.1, ahead=2, on_wait=told.append)
+    feedback = StoredFeedback(store, patience=0.1, ahead=2, on_wait=waits.append)
     feedback.ask(segments, np.array([[0, 1], [2, 3]]))
-    assert not told, "more are to come, so that nobody is waited for"
+    assert not waits, "more are to come, so that nobody is waited for"
     assert feedback.pending == 2
 
 

@@ -15,11 +15,11 @@ def test_rewards_episodes_and_events_for_people_to_see(store):
     store.reports.publish_reward(project.id, 1, answers=20, accuracy=0.7, interval=(0.6, 0.8))
     store.reports.publish_reward(project.id, 2, answers=40)
     store.reports.publish_reward(project.id, 2, answers=41)
-    told = [
+    recorded = [
         (row.version, row.accuracy, row.high, row.answers)
         for row in store.reports.rewards(project.id)
     ]
-    assert told == [(1, 0.7, 0.8, 20), (2, None, None, 41)]
+    assert recorded == [(1, 0.7, 0.8, 20), (2, None, None, 41)]
     assert store.reports.last_episode(project.id) is None
     (clip,) = store.clips.put(
         project.id,

@@ -1,4 +1,4 @@
-"""Answers that left no time to look: told from how long the clips are."""
+"""Answers that left no time to look: detected by how long the clips are."""
 
 import re
 import threading

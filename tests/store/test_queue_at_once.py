@@ -1,4 +1,4 @@
-"""The same answer sent many times at the same moment, as browsers do that do not hear back."""
+"""The same answer sent many times at the same moment, as browsers do that get no reply."""
 
 import threading
 from functools import partial
@@ -38,7 +38,7 @@ def at_once(*works):
         except Exception as error:
             results[place] = error
 
-    threads = [threading.Thread(target=run, args=told) for told in enumerate(works)]
+    threads = [threading.Thread(target=run, args=job) for job in enumerate(works)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -185,13 +185,13 @@ def test_corrections_by_several_at_once_leave_one(open_store):
 def test_two_people_cannot_share_a_key(open_store, kind):
     store = open_store()
     project = asked(store, 2)
-    told = []
+    leased = []
     for name in ("ann", "ben"):
         person = store.people.invite(project, name).annotator.id
         (question,) = store.queue.claim(project, person, 1).questions
-        told.append((person, question.token))
+        leased.append((person, question.token))
     results = at_once(
-        *(partial(store.queue.answer, who, token, "the-same-key", kind) for who, token in told)
+        *(partial(store.queue.answer, who, token, "the-same-key", kind) for who, token in leased)
     )
     assert sorted(type(result).__name__ for result in results) == [
         "FeedbackError",

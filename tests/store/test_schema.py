@@ -95,6 +95,6 @@ def test_rows_that_mean_nothing_are_refused(store, answered, row):
 
 
 def test_metrics_of_a_version_are_what_was_published():
-    told = RewardVersion(answers=7, detail={"epochs": 3, "mood": "good"})
-    assert told.metrics == FitMetrics(answers=7, epochs=3)
+    version = RewardVersion(answers=7, detail={"epochs": 3, "mood": "good"})
+    assert version.metrics == FitMetrics(answers=7, epochs=3)
     assert RewardVersion(answers=7).metrics == FitMetrics(answers=7)

@@ -35,7 +35,7 @@ def test_reading_states_leaves_the_generator_where_it_was() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems draw in other ways")
-def test_a_machine_without_graphics_is_told_what_to_install() -> None:
+def test_without_graphics_the_error_names_what_to_install() -> None:
     pytest.importorskip("mujoco")
     code = (
         "import ctypes.util, numpy as np\n"

@@ -48,7 +48,7 @@ def test_answers_in_a_notebook_are_answers_like_any_other(dots):
     assert len(store.questions.votes(project.id).query) == 2
 
 
-def test_what_was_answered_on_the_page_is_told(dots):
+def test_what_was_answered_on_the_page_is_returned(dots):
     store, project = dots
     queue = NotebookQueue(store, project)
     assert queue.person.role == "admin"

@@ -26,7 +26,7 @@ def test_everybody_gets_the_share_that_was_asked_for() -> None:
     np.testing.assert_array_equal(votes.known[known], crowd.truth[votes.query[known]])
 
 
-def test_care_is_as_careful_as_it_says() -> None:
+def test_care_is_the_share_of_careful_answers() -> None:
     rng = np.random.default_rng(0)
     crowd = simulate_crowd(np.zeros(3), rng, CrowdConfig(answers=5000))
     assert agreement_report(crowd.votes, np.random.default_rng(0)).raw == pytest.approx(

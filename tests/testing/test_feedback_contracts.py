@@ -66,7 +66,7 @@ def spoils(shown: Clips, rng: np.random.Generator) -> FloatArray:
         (spoils, "spoils: the clips shown.*as they were"),
     ],
 )
-def test_what_is_wrong_with_a_teacher_is_said(
+def test_what_is_wrong_with_a_teacher_is_reported(
     teacher: Callable[[Clips, np.random.Generator], FloatArray], words: str
 ) -> None:
     with pytest.raises(FeedbackError, match=words):
@@ -100,7 +100,7 @@ def unruly(dice: np.random.Generator) -> Callable[[Segments, int, np.random.Gene
         (unruly(np.random.default_rng(0)), "equal generator"),
     ],
 )
-def test_what_is_wrong_with_a_sampler_is_said(
+def test_what_is_wrong_with_a_sampler_is_reported(
     sampler: Callable[[Segments, int, np.random.Generator], IntArray], words: str
 ) -> None:
     with pytest.raises(FeedbackError, match=words):
@@ -166,7 +166,7 @@ def test_answers_may_come_later_and_there_may_be_earlier_ones() -> None:
         ("takes anything", "expected an error"),
     ],
 )
-def test_what_is_wrong_with_a_feedback_is_said(fault: str, words: str) -> None:
+def test_what_is_wrong_with_a_feedback_is_reported(fault: str, words: str) -> None:
     feedback = Later(fault)
     with pytest.raises(FeedbackError, match=words) as raised:
         check_feedback(feedback, answer=feedback.answer)

@@ -1,4 +1,4 @@
-"""The contract of losses passes what keeps it and says in words what does not."""
+"""The contract of losses passes what keeps it and reports in words what does not."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The contract of reward models passes what keeps it and says in words what does not."""
+"""The contract of reward models passes what keeps it and reports in words what does not."""
 
 import pytest
 import torch
@@ -165,7 +165,7 @@ def test_models_that_keep_the_contract_pass(model):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, RewardModel) else "",
 )
-def test_what_breaks_the_contract_is_said_in_words(model, words):
+def test_what_breaks_the_contract_is_reported_in_words(model, words):
     with pytest.raises(ModelError, match=words) as caught:
         check_reward_model(model)
     assert str(caught.value).startswith(f"{type(model).__name__}: ")

@@ -103,8 +103,8 @@ def test_what_cannot_be_written_is_named(tmp_path, value):
 def test_damaged_states_are_refused(tmp_path):
     write_state(tmp_path, {"a": np.ones(3)})
     file = tmp_path / "state.json"
-    told = json.loads(file.read_text())
-    file.write_text(json.dumps(told | {"b": {"$": "large", "is": "../../secret"}}))
+    contents = json.loads(file.read_text())
+    file.write_text(json.dumps(contents | {"b": {"$": "large", "is": "../../secret"}}))
     with pytest.raises(CheckpointError, match="is no name in a state"):
         read_state(tmp_path)
     file.write_text(json.dumps({"$": "something new"}))

@@ -38,28 +38,31 @@ def stopped(kind: str, folder: Path, epoch: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_that_was_stopped_comes_to_the_same(tmp_path, kind):
-    expected, said = fit(kind)
+    expected, expected_report = fit(kind)
     for epoch in (1, 5, 6):
         stopped(kind, tmp_path / "it", epoch)
     model, report = fit(kind, FitCheckpoints(tmp_path / "it", seconds=0))
     for name, tensor in expected.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name]), name
-    np.testing.assert_array_equal(report.train_loss, said.train_loss)
-    np.testing.assert_array_equal(report.validation_loss, said.validation_loss)
-    assert (report.best_epoch, report.penalty) == (said.best_epoch, said.penalty)
-    assert report.likelihood == said.likelihood
+    np.testing.assert_array_equal(report.train_loss, expected_report.train_loss)
+    np.testing.assert_array_equal(report.validation_loss, expected_report.validation_loss)
+    assert (report.best_epoch, report.penalty) == (
+        expected_report.best_epoch,
+        expected_report.penalty,
+    )
+    assert report.likelihood == expected_report.likelihood
 
 
 def test_a_finished_fit_makes_no_epoch_again(tmp_path):
     checkpoints = FitCheckpoints(tmp_path / "it", seconds=0)
-    expected, said = fit("ensemble", checkpoints)
+    expected, expected_report = fit("ensemble", checkpoints)
     seen = []
     model, train, _ = parts("ensemble")
     report = RewardTrainer(model, CONFIGS["ensemble"], seed=3).fit(
         train, on_epoch=lambda *epoch: seen.append(epoch), checkpoints=checkpoints
     )
     assert not seen
-    assert report.likelihood == said.likelihood
+    assert report.likelihood == expected_report.likelihood
     assert torch.equal(next(model.parameters()), next(expected.parameters()))
     checkpoints.remove()
     assert not (tmp_path / "it").exists()

@@ -38,7 +38,7 @@ def reward_of(seed=0, hidden=(8,)):
     return RewardFunction(MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig(hidden), seed=seed))
 
 
-def paid(reward):
+def value(reward):
     return float(reward(*STEP)[0])
 
 
@@ -53,7 +53,7 @@ def test_the_newest_reward_keeps_its_number(tmp_path):
         newest_reward(tmp_path / "none")
 
 
-def test_versions_rise_and_the_newest_is_taken_up(tmp_path):
+def test_versions_rise_and_the_newest_is_read(tmp_path):
     folder = tmp_path / "rewards"
     published = PublishedReward(folder)
     assert (published.version, published.reward, published.refresh()) == (0, None, False)
@@ -61,7 +61,7 @@ def test_versions_rise_and_the_newest_is_taken_up(tmp_path):
     assert published.version == 0, "nothing changes before it is asked for"
     assert published.refresh()
     assert (published.version, published.metrics, published.problem) == (2, {"n": 2}, None)
-    assert paid(published.reward) == paid(reward_of(2)) != paid(reward_of(1))
+    assert value(published.reward) == value(reward_of(2)) != value(reward_of(1))
     assert not published.refresh()
     assert publish(folder, reward_of(7), version=42) == 42
     assert published.refresh()
@@ -104,7 +104,7 @@ def test_numbers_depend_on_no_clock(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "reward.json"])
 @pytest.mark.parametrize("harm", ["cut", "gone", "changed"])
-def test_a_broken_version_is_said_and_the_older_one_stays(tmp_path, name, harm, caplog):
+def test_a_broken_version_is_reported_and_the_older_one_stays(tmp_path, name, harm, caplog):
     publish(tmp_path, reward_of(1))
     published = PublishedReward(tmp_path)
     published.refresh()
@@ -126,7 +126,7 @@ def test_a_broken_version_is_said_and_the_older_one_stays(tmp_path, name, harm, 
     assert (published.version, published.problem) == (2, None)
 
 
-def test_a_version_that_is_half_copied_is_said(tmp_path):
+def test_a_version_that_is_half_copied_is_reported(tmp_path):
     publish(tmp_path, reward_of(1))
     publish(tmp_path, reward_of(2))
     (version_folder(tmp_path, 2) / "version.json").unlink()
@@ -148,7 +148,7 @@ def test_nothing_in_a_version_can_stop_its_readers(tmp_path, content):
     assert published.problem is not None
 
 
-def test_a_folder_that_cannot_be_read_is_said(tmp_path):
+def test_a_folder_that_cannot_be_read_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     published = PublishedReward(tmp_path / "file")
     assert not published.refresh()
@@ -266,7 +266,7 @@ def test_watching_reads_and_taking_brings_into_use(tmp_path, monkeypatch):
         wait_until(lambda: published.next is not None)
         assert published.version == 0
         assert published.take()
-        assert (published.version, paid(published.reward)) == (1, paid(reward_of(1)))
+        assert (published.version, value(published.reward)) == (1, value(reward_of(1)))
         publish(tmp_path, reward_of(2))
         wait_until(lambda: published.next.number == 2)
         version_folder(tmp_path, 2).rename(tmp_path / "elsewhere")

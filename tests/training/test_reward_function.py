@@ -106,7 +106,7 @@ def test_relabelling_equals_a_loop_over_steps(model, episodes):
     np.testing.assert_array_equal(episodes.rewards, before)
 
 
-def test_windows_are_paid_as_relabelling_does(model, episodes):
+def test_windows_have_the_rewards_of_relabelling(model, episodes):
     reward = RewardFunction(model)
     expected = relabel(episodes, reward).rewards
     for length in (reward.context, reward.context + 2):
@@ -133,7 +133,7 @@ def test_scores_are_those_of_clips_laid_out(model, episodes, rng, count):
     np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
-def test_nothing_is_worth_nothing(model, episodes):
+def test_no_steps_have_no_rewards(model, episodes):
     reward = RewardFunction(model)
     none = sample_segments(episodes, 0, 3, np.random.default_rng(0))
     assert reward.member_rewards(episodes[:0]).shape == (reward.members, 0)
@@ -161,7 +161,7 @@ def test_the_model_it_hands_out_is_a_copy_that_can_learn(rng):
     np.testing.assert_array_equal(reward.member_rewards(episodes), before)
 
 
-def test_paying_reads_memory_maps_and_keeps_nothing(tmp_path, rng):
+def test_relabelling_reads_memory_maps_and_keeps_nothing(tmp_path, rng):
     episodes = make_episodes(rng, [20])
     save_episodes(tmp_path / "it", episodes)
     reward = RewardFunction(mlp())
@@ -189,10 +189,10 @@ def test_scaled_rewards_have_no_mean_and_the_deviation_asked_for(model, episodes
     for member in reward.scaler(reward.member_rewards(episodes)):
         assert member.mean() == pytest.approx(0, abs=1e-6)
         assert member.std() == pytest.approx(0.05, rel=1e-4)
-    paid = relabel(episodes, reward).rewards
+    rewards = relabel(episodes, reward).rewards
     raw = loop_rewards(model, episodes)
     scaled = (raw - raw.mean(1, keepdims=True)) / raw.std(1, keepdims=True) * 0.05
-    np.testing.assert_allclose(paid, scaled.mean(0), atol=1e-5)
+    np.testing.assert_allclose(rewards, scaled.mean(0), atol=1e-5)
 
 
 def test_scaling_again_begins_from_unscaled_rewards(rng):
@@ -231,7 +231,7 @@ def test_scalers_out_of_range_are_named():
 
 @pytest.mark.parametrize("combine", [mean, lower_bound(0.1 + 0.2)])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_saved_rewards_pay_bit_for_bit_the_same(tmp_path, rng, combine, scaled):
+def test_saved_rewards_compute_bit_for_bit_the_same(tmp_path, rng, combine, scaled):
     episodes = make_episodes(rng, [30])
     reward = RewardFunction(Ensemble([mlp(), mlp(hidden=())]), combine=combine)
     reward = reward.scaled(episodes, target=0.3) if scaled else reward
@@ -271,7 +271,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
         {"combine": {"kind": "mean"}, "scaler": {"mean": [0], "deviation": [1], "target": 1}},
     ],
 )
-def test_damaged_rewards_say_so(tmp_path, about):
+def test_damaged_rewards_are_refused(tmp_path, about):
     save_reward(tmp_path / "it", RewardFunction(mlp()))
     file = tmp_path / "it" / "reward.json"
     if about is None:
@@ -282,7 +282,7 @@ def test_damaged_rewards_say_so(tmp_path, about):
         load_reward(tmp_path / "it")
 
 
-def test_rewards_without_a_model_say_so(tmp_path):
+def test_rewards_without_a_model_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="reward model"):
         load_reward(tmp_path)
 

@@ -193,17 +193,17 @@ def test_settings_change_only_what_they_name():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_transformers_take_the_fast_precision_unless_told(precision, monkeypatch):
+def test_transformers_take_the_fast_precision_by_default(precision, monkeypatch):
     monkeypatch.setattr(reward_presets, "fast_precision", lambda: precision)
     of = {name: RewardSettings(name).preset(length=5, answers=9) for name in ("mr", "pt")}
     assert of["pt"].trainer.precision == precision
     assert of["mr"].trainer.precision == "float32"
-    told = RewardSettings("pt", precision="float32").preset(length=5, answers=9)
-    assert told.trainer.precision == "float32"
+    preset = RewardSettings("pt", precision="float32").preset(length=5, answers=9)
+    assert preset.trainer.precision == "float32"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (RewardSettings("pt", hidden=(8,)), "hidden: expected only with a model that has"),
         (RewardSettings("cnn", hidden=(8,)), "hidden: expected only with"),
@@ -215,15 +215,15 @@ def test_transformers_take_the_fast_precision_unless_told(precision, monkeypatch
         (RewardSettings("gpt"), "model: expected one of"),  # type: ignore[arg-type]
     ],
 )
-def test_settings_that_cannot_be_say_so(settings, said):
-    with pytest.raises(ConfigError, match=said):
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
         settings.preset(length=5, answers=9)
 
 
 def test_rewards_of_states_alone_are_a_setting():
     for name in ("mlp", "mr", "cnn"):
-        told = RewardSettings(name, use_actions=False).preset(length=5, answers=10)
-        assert not told.model.use_actions
+        preset = RewardSettings(name, use_actions=False).preset(length=5, answers=10)
+        assert not preset.model.use_actions
     assert RewardSettings("mlp").preset(length=5, answers=10).model.use_actions
 
 

@@ -83,7 +83,7 @@ def test_an_ensemble_of_alike_models_makes_no_more_calls(comparisons):
     assert len(model.rows) == 3 * 3
 
 
-def test_fits_can_be_longer_than_the_config_says(comparisons):
+def test_fits_can_be_longer_than_in_the_config(comparisons):
     model = CountingModel(mlp())
     report = RewardTrainer(model, FEW, seed=0).fit(comparisons, epochs=5)
     assert (report.epochs, len(model.rows), report.pairs, report.members) == (5, 15, 20, 1)
@@ -549,7 +549,7 @@ def test_half_precision_learns_nearly_the_same_with_weights_in_full(comparisons)
     torch.testing.assert_close(weights(models[0]), weights(models[1]), atol=3e-2, rtol=0.0)
 
 
-def test_nothing_to_learn_from_says_so(comparisons):
+def test_nothing_to_learn_from_is_refused(comparisons):
     nothing = answered(comparisons, np.full(20, NAN))
     for empty in (comparisons[:0], nothing):
         with pytest.raises(DataError, match="comparisons to train on: expected at least one"):
@@ -560,13 +560,13 @@ def test_nothing_to_learn_from_says_so(comparisons):
             RewardTrainer(mlp(), seed=0).evaluate(empty)
 
 
-def test_steps_of_other_spaces_say_so(comparisons):
+def test_steps_of_other_spaces_are_refused(comparisons):
     model = MLPReward(spaces.Box(-1, 1, (3,)), PUSH_SPACE, SMALL, seed=0)
     with pytest.raises(SpaceError, match=r"observations of the comparisons.*\(3,\).*\(2,\)"):
         fit(model, comparisons)
 
 
-def test_a_band_without_unseen_answers_says_so(comparisons):
+def test_a_band_without_unseen_answers_is_refused(comparisons):
     setting = {"penalty": AdaptivePenalty(1e-3, band=(1.1, 1.5))}
     with pytest.raises(ConfigError, match=r"^penalty band needs validation comparisons"):
         fit(mlp(), comparisons, **setting)
@@ -580,7 +580,7 @@ def test_without_unseen_answers_nothing_stops_a_fit(comparisons):
     assert (report.epochs, report.best_epoch) == (8, 8)
 
 
-def test_segments_longer_than_the_context_say_so(comparisons):
+def test_segments_longer_than_the_context_are_refused(comparisons):
     model = CountingModel(mlp())
     model.context = 4
     for parts in ((comparisons, None), (comparisons, comparisons)):

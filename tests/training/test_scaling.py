@@ -44,7 +44,7 @@ def test_by_hand(task, learned, expected):
 
 
 @pytest.mark.parametrize("rewards", [(0.0, 0.0, 0.0), (0.1, 0.2, 0.3)])
-def test_equal_returns_keep_their_scale_and_say_so(rewards):
+def test_equal_returns_keep_their_scale_and_warn(rewards):
     with pytest.warns(UserWarning, match=r"for all 2 episodes.*keep their scale"):
         scaled = scale_by_return_range(_episodes(rewards), "hopper-medium-v2")
     np.testing.assert_allclose(scaled.rewards, np.array(rewards) + 0.5)

@@ -209,20 +209,20 @@ def test_a_liar_is_turned_round_and_a_guesser_ignored(rng):
 def test_with_one_annotator_nothing_changes(rng, annotator):
     asked = replace(make_comparisons(rng, 40), annotator=annotator)
     own, report = fitted(asked, FEW)
-    plain, said = fitted(replace(asked, annotator=None), replace(FEW, trust=False))
+    plain, plain_report = fitted(replace(asked, annotator=None), replace(FEW, trust=False))
     assert torch.equal(weights(own), weights(plain))
-    np.testing.assert_array_equal(report.train_loss, said.train_loss)
-    np.testing.assert_array_equal(report.validation_loss, said.validation_loss)
-    assert report.likelihood == said.likelihood
-    assert said.trust == ()
+    np.testing.assert_array_equal(report.train_loss, plain_report.train_loss)
+    np.testing.assert_array_equal(report.validation_loss, plain_report.validation_loss)
+    assert report.likelihood == plain_report.likelihood
+    assert plain_report.trust == ()
 
 
 def test_trust_that_is_off_changes_nothing_and_is_reported(rng):
     asked, config = crowd(rng, 40), replace(FEW, trust=False)
     own, report = fitted(asked, config)
-    plain, said = fitted(replace(asked, annotator=None), config)
+    plain, plain_report = fitted(replace(asked, annotator=None), config)
     assert torch.equal(weights(own), weights(plain))
-    assert report.likelihood == said.likelihood
+    assert report.likelihood == plain_report.likelihood
     assert len(report.trust) == 4
 
 
@@ -259,7 +259,7 @@ def test_damaged_trust_is_refused(rng, tmp_path):
     assert not len(other.trust.value)
 
 
-def test_each_fit_begins_at_one_where_fits_begin_anew(rng):
+def test_each_fit_begins_at_one_without_a_warm_start(rng):
     asked, config = crowd(rng, 40), replace(FEW, restart=True)
     own, _ = fitted(asked, config)
     again = own.trust.value

@@ -16,7 +16,7 @@ h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not instal
 
 
 def _arrays(rows=9, terminals=(2,), timeouts=(6,)) -> dict[str, np.ndarray]:
-    """Row `i` observes `[i, -i]`, acts `[i]` and is paid `i`."""
+    """Row `i` observes `[i, -i]`, acts `[i]` and has reward `i`."""
     steps = np.arange(rows, dtype=np.float32)
     marks = np.zeros((2, rows), bool)
     marks[0, list(terminals)] = True
@@ -84,7 +84,7 @@ def test_the_view_equals_a_loop_over_rows(rng):
         assert (found[0].tolist(), found[1].tolist()) == (rows, lengths)
 
 
-def test_without_timeouts_the_task_tells_them(tmp_path):
+def test_without_timeouts_the_task_determines_them(tmp_path):
     task = Task("walk", random=0, expert=1, max_episode_steps=4)
     # steps 0-2 terminate; 3-6 are four steps, the fourth dropped; 7-8 are unfinished
     episodes = load_d4rl(_file(tmp_path, timeouts=None), task=task)

@@ -110,7 +110,7 @@ def test_nothing_is_executed(module, tmp_path, place):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: {"segments": {}}, "expected a PrefDB"),
         (lambda: database(prefs=[]), "at least one preference"),
@@ -120,8 +120,8 @@ def test_nothing_is_executed(module, tmp_path, place):
         (lambda: database([("a", "b", (1, 0))], a="text", b=clip(1)), "a stack of frames"),
     ],
 )
-def test_what_is_wrong_is_said(module, tmp_path, make, said):
-    with pytest.raises(DataError, match=said):
+def test_what_is_wrong_is_refused(module, tmp_path, make, message):
+    with pytest.raises(DataError, match=message):
         load_drlhp_preferences(written(tmp_path / "train.pkl.gz", make()))
 
 

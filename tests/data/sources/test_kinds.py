@@ -1,4 +1,4 @@
-"""Episodes of every kind through one door, told apart by content."""
+"""Episodes of every kind through one function, recognised by content."""
 
 import pickle
 

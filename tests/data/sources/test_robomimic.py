@@ -108,7 +108,7 @@ def test_files_of_another_kind(tmp_path):
 
 
 @pytest.mark.parametrize(("about", "named"), [(True, r"Lift 1\.2"), (False, "without env_args")])
-def test_an_order_that_cannot_be_checked_is_said(tmp_path, about, named):
+def test_an_order_that_cannot_be_checked_gives_a_warning(tmp_path, about, named):
     with pytest.warns(UserWarning, match=f"{named}.*environment"):
         check_observation_order(_file(tmp_path, about=about))
 

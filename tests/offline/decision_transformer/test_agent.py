@@ -105,8 +105,8 @@ def test_a_checkpoint_that_was_cut_off_is_left_out(rng, tmp_path) -> None:
 def test_a_run_that_was_done_is_not_done_again(rng, tmp_path) -> None:
     episodes = make_episodes(rng, [20] * 10)
     _, first = losses_of(episodes, tmp_path, 10)
-    told, again = losses_of(episodes, tmp_path, 10)
-    assert told == {}
+    losses, again = losses_of(episodes, tmp_path, 10)
+    assert losses == {}
     seen = rng.uniform(-1, 1, (3, 2))
     np.testing.assert_array_equal(first.policy().predict(seen)[0], again.policy().predict(seen)[0])
 

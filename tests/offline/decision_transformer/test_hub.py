@@ -134,7 +134,7 @@ def test_pushing_needs_a_token(hub: LocalHub, policy) -> None:
     assert not hub.repositories
 
 
-def test_the_card_says_what_is_known_and_what_is_not(hub: LocalHub, policy) -> None:
+def test_the_card_names_what_is_known_and_what_is_not(hub: LocalHub, policy) -> None:
     policy.push_to_hub("me/dt")
     card = hub.repositories["me/dt"]["README.md"].decode()
     about = pytest.importorskip("yaml").safe_load(card.split("---")[1])
@@ -289,8 +289,8 @@ def test_damaged_models_of_that_layout_are_refused(tmp_path, damage) -> None:
         case "cut":
             weights.write_bytes(weights.read_bytes()[:200])
         case "other":
-            told = json.loads((path / "config.json").read_text())
-            (path / "config.json").write_text(json.dumps(told | {"hidden_size": 8}))
+            config = json.loads((path / "config.json").read_text())
+            (path / "config.json").write_text(json.dumps(config | {"hidden_size": 8}))
         case "absent":
             (path / "config.json").unlink()
     with pytest.raises(CheckpointError):

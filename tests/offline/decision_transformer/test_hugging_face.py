@@ -29,7 +29,7 @@ CONFIG = DTConfig(context=3, width=8, layers=1, batch_size=8, learning_rate=0.01
 def fitted(
     options: dict[str, Any], steps: int | None = 3, episodes: int = 20, **how: Any
 ) -> tuple[DecisionTransformer, list[int]]:
-    """An agent and the updates that it was told of."""
+    """An agent and the updates that were reported to it."""
     agent = DecisionTransformer(
         WORLD.observation_space, WORLD.action_space, CONFIG, seed=0, steps=steps
     )

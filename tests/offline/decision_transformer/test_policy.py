@@ -115,7 +115,7 @@ def test_what_is_asked_for_goes_down_evenly(agent) -> None:
     np.testing.assert_allclose(asked, expected, atol=1e-6)
 
 
-def test_a_reward_that_nobody_told_is_asked_for(policy) -> None:
+def test_a_missing_reward_is_refused(policy) -> None:
     _, state = policy.predict(np.zeros((2, 2)))
     with pytest.raises(ConfigError, match="reward of the last actions"):
         policy.predict(np.zeros((2, 2)), state)
@@ -139,18 +139,18 @@ class Memory:
         raise NotImplementedError
 
 
-def test_a_learned_reward_is_spent_in_place_of_the_environments(policy, rng) -> None:
+def test_a_learned_reward_is_subtracted_in_place_of_the_environments(policy, rng) -> None:
     seen = rng.uniform(-1, 1, (5, 1, 2))
-    paid, state, spent = policy.with_reward(Memory()), None, 0.0
+    rewarded, state, spent = policy.with_reward(Memory()), None, 0.0
     for step in range(5):
-        _, state = paid.predict(seen[step], state)
-        paid.earned(state, np.array([1e6]))  # not looked at
+        _, state = rewarded.predict(seen[step], state)
+        rewarded.earned(state, np.array([1e6]))  # not looked at
         asked = state.returns_to_go[0, 0, -1] * policy.statistics.scale
         assert asked == pytest.approx(3.0 - spent, abs=1e-5)
         spent += float(np.linalg.norm(seen[step, 0] - seen[max(0, step - 2), 0]))
 
 
-def test_evaluation_tells_it_what_it_earned(policy) -> None:
+def test_evaluation_passes_it_its_rewards(policy) -> None:
     assert isinstance(policy, ReturnConditionedPolicy)
     one = evaluate_policy(policy, PointWorld, episodes=6, seed=0, parallel=1)
     four = evaluate_policy(policy, PointWorld, episodes=6, seed=0, parallel=4)

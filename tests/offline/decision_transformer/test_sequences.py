@@ -137,7 +137,7 @@ def test_pictures_on_disk_stay_there(rng, tmp_path) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-def test_returns_are_scaled_by_the_largest_unless_told(rng) -> None:
+def test_returns_are_scaled_by_the_largest_by_default(rng) -> None:
     episodes = make_episodes(rng, [20, 30])
     data = Sequences.of(episodes, PUSH)
     assert np.abs(data.returns_to_go).max() == pytest.approx(1)
@@ -146,7 +146,7 @@ def test_returns_are_scaled_by_the_largest_unless_told(rng) -> None:
     assert nothing.statistics.scale == 1
 
 
-def test_what_is_wrong_is_said(rng) -> None:
+def test_what_is_wrong_is_refused(rng) -> None:
     episodes = make_episodes(rng, [5])
     with pytest.raises(DataError, match="rewards of sequences: expected 5 finite"):
         Sequences.of(episodes, PUSH, rewards=np.zeros(4))

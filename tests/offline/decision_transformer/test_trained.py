@@ -38,12 +38,12 @@ def test_targets_are_those_of_a_loop() -> None:
     ended, last = torch.tensor([True, False]), torch.tensor([10.0, 20.0])
     targets, known = window_targets(rewards, ended, last, 0.9)
     for b in range(2):
-        worth = float(last[b])
+        target = float(last[b])
         for i in (2, 1, 0):
-            worth = float(rewards[b, i]) + 0.9 * worth
-            assert targets[b, i].item() == pytest.approx(worth, rel=1e-6)
+            target = float(rewards[b, i]) + 0.9 * target
+            assert targets[b, i].item() == pytest.approx(target, rel=1e-6)
     assert known.tolist() == [[True] * 4, [True, True, True, False]]
-    assert targets[0, 3] == 5  # the end is worth its reward and nothing that follows
+    assert targets[0, 3] == 5  # the end has its own reward and nothing that follows
 
 
 def test_the_coefficient_grows_with_training(critics, batch) -> None:

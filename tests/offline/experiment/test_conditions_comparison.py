@@ -51,7 +51,7 @@ def test_sentences_begin_with_what_they_are_about():
     )
 
 
-def test_one_seed_is_judged_by_its_episodes_and_says_so():
+def test_one_seed_is_compared_by_its_episodes_as_the_text_reports():
     one = {"learned": np.array([9.0]), "zero": np.array([1.0])}
     comparison = compare(one, {"learned": GOOD, "zero": BAD})
     assert comparison.beaten == ("zero",)
@@ -65,7 +65,7 @@ def test_nothing_to_compare_with():
     assert compare({"cloning": GOOD}) is None
 
 
-def test_agents_that_are_all_alike_are_told_apart_by_any_difference():
+def test_agents_that_are_all_alike_are_distinguished_by_any_difference():
     assert clear_sign(np.ones(3), np.zeros(3)) == 1
     assert clear_sign(np.ones(3), np.ones(3)) == 0
 

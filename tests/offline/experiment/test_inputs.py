@@ -89,14 +89,14 @@ def test_a_reward_is_fitted_once_and_then_taken_over(data, tmp_path):
     folder.path(FIT)  # makes the folder
     inputs = load_inputs(config)
     assert inputs.preset(config) is not None
-    told = {"seed": 0, "on_epoch": lambda *now: epochs.append(now)}
-    first = learn_reward(config, inputs, folder, **told)
+    options = {"seed": 0, "on_epoch": lambda *now: epochs.append(now)}
+    first = learn_reward(config, inputs, folder, **options)
     assert first.rewards.shape == (800,)
     assert set(first.reports) == {"learned", "zero", "negated", "random"}
     assert set(json.loads(json.dumps(first.to_json()))) == {"fit", "spearman", "on_labels"}
     count = len(epochs)
     assert count > 0
-    again = learn_reward(config, inputs, folder, **told)
+    again = learn_reward(config, inputs, folder, **options)
     assert len(epochs) == count
     np.testing.assert_array_equal(again.rewards, first.rewards)
     assert {path.name for path in folder.folder.iterdir()} == {FIT, REWARD, RELABELLED}
@@ -104,7 +104,7 @@ def test_a_reward_is_fitted_once_and_then_taken_over(data, tmp_path):
     fitted = replace(inputs, reward=load_reward(folder.path(REWARD)), comparisons=None)
     assert fitted.preset(config) is None
     (tmp_path / "other").mkdir()
-    taken = learn_reward(config, fitted, RunFolder(tmp_path / "other"), **told)
+    taken = learn_reward(config, fitted, RunFolder(tmp_path / "other"), **options)
     assert (len(epochs), taken.fit, taken.reports) == (count, None, {})
     np.testing.assert_allclose(taken.rewards, first.rewards, rtol=1e-5)
     assert taken.spearman == pytest.approx(first.spearman)

@@ -40,13 +40,13 @@ def finished(data, tmp_path_factory):
     result = run(
         config_of(data),
         out,
-        on_progress=lambda *told: stages.append(told),
+        on_progress=lambda *now: stages.append(now),
         report_to=("jsonl", "tensorboard"),
     )
     return out, result, stages
 
 
-def test_the_result_holds_every_arm_by_seed(finished):
+def test_the_result_holds_every_condition_by_seed(finished):
     out, result, _ = finished
     assert json.loads((out / "result.json").read_text()) == json.loads(
         json.dumps(result).replace("NaN", "null")
@@ -67,8 +67,8 @@ def test_the_reward_can_be_used_again(finished, data, tmp_path):
     reward = load_reward(out / "reward")
     assert reward.members == 2
     episodes = load_episodes(data / "episodes")
-    paid = np.load(out / "relabelled/rewards.npy")
-    np.testing.assert_array_equal(paid, relabel(episodes, reward).rewards)
+    rewards = np.load(out / "relabelled/rewards.npy")
+    np.testing.assert_array_equal(rewards, relabel(episodes, reward).rewards)
     np.testing.assert_allclose(reward.scaler(reward.member_rewards(episodes)).std(1), 1, rtol=1e-4)
     again = run(
         config_of(data, reward=out, labels=None, controls=False),
@@ -96,7 +96,7 @@ def test_progress_goes_from_stage_to_stage(finished):
     assert stages[-2][1:] == (12, 12)
 
 
-def test_metrics_are_means_over_the_seeds_of_an_arm(finished):
+def test_metrics_are_means_over_the_seeds_of_a_condition(finished):
     out, _, _ = finished
     metrics = read_jsonl(out / "metrics.jsonl")
     assert {"iql/learned/value", "iql/zero/value", "cloning/cloning/policy_loss"} <= set(metrics)
@@ -110,7 +110,7 @@ def test_metrics_are_means_over_the_seeds_of_an_arm(finished):
     assert list((out / "tensorboard").glob("events*"))
 
 
-def test_the_report_says_what_it_is_worth(finished):
+def test_the_report_holds_the_comparison(finished):
     out, result, _ = finished
     page = (out / "report.html").read_text()
     assert result["verdict"]["text"] in page
@@ -138,10 +138,10 @@ def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path, st
     stopped = run(config, out, on_progress=stop)
     assert stopped == {"interrupted": True, "stage": stage}
     assert not (out / "result.json").exists()
-    told = []
-    result = run(config, out, resume=True, on_progress=lambda *now: told.append(now))
+    progress = []
+    result = run(config, out, resume=True, on_progress=lambda *now: progress.append(now))
     assert result["arms"] == finished[1]["arms"]
-    assert not [now for now in told if now[0] == "fitting the reward" and now[1]]
+    assert not [now for now in progress if now[0] == "fitting the reward" and now[1]]
     for policy in sorted((out / "policies").iterdir()):
         file = f"policies/{policy.name}/policy.safetensors"
         assert (out / file).read_bytes() == (finished[0] / file).read_bytes()
@@ -168,7 +168,7 @@ def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path, ev
     result = run(
         config_of(data, eval_every=every),
         tmp_path / "run",
-        on_evaluation=lambda *told: seen.append(told),
+        on_evaluation=lambda *now: seen.append(now),
     )
     assert result["arms"] == finished[1]["arms"]
     steps = [one.step for _, one in seen]
@@ -196,12 +196,12 @@ def killed(finished, tmp_path):
     return tmp_path / "killed"
 
 
-def test_what_is_judged_already_is_not_judged_again(finished, killed, data):
+def test_what_is_evaluated_already_is_not_evaluated_again(finished, killed, data):
     _, result, _ = finished
-    told = []
-    again = run(config_of(data), killed, resume=True, on_progress=lambda *now: told.append(now))
+    progress = []
+    again = run(config_of(data), killed, resume=True, on_progress=lambda *now: progress.append(now))
     assert again["arms"] == result["arms"]
-    assert [now for now in told if now[1]] == []
+    assert [now for now in progress if now[1]] == []
 
 
 def test_a_finished_run_is_not_resumed_and_nothing_changes(finished, data):
@@ -411,7 +411,7 @@ def test_what_people_prefer_is_learned_and_meaningless_rewards_are_not(data, tmp
     # What a random reward teaches differs much from seed to seed.
     result = run(config, tmp_path / "run", seeds=range(8), checkpoint_every=5_000)
     assert result["verdict"]["passed"], result["verdict"]["text"]
-    means = {arm: values["return"]["mean"] for arm, values in result["arms"].items()}
+    means = {condition: values["return"]["mean"] for condition, values in result["arms"].items()}
     assert means["learned"] > 0.7 * means["true"] + 0.3 * means["zero"]
     assert means["negated"] < means["zero"]
 
@@ -428,9 +428,9 @@ def test_agents_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
     assert "No answers were used" in page
     assert "learned from the true reward" in page
     assert not (tmp_path / "run/reward").exists()
-    told = read_run(tmp_path / "run")
-    assert told.score.mean == pytest.approx(result["arms"]["true"]["return"]["mean"])
-    assert "Evaluated return while learning" in [curve.title for curve in told.curves]
+    read = read_run(tmp_path / "run")
+    assert read.score.mean == pytest.approx(result["arms"]["true"]["return"]["mean"])
+    assert "Evaluated return while learning" in [curve.title for curve in read.curves]
 
 
 def test_a_reward_folder_called_true_is_reached_by_its_path(finished, data, tmp_path, monkeypatch):

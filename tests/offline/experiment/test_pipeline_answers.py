@@ -20,7 +20,7 @@ AGENTS = {
     "cpl": {"cpl": CPLConfig(hidden=(16,), batch_size=32, pairs=8)},
     "ipl": {"ipl": IPLConfig(hidden=(16,), batch_size=32, pairs=8)},
 }
-ARMS = ["answers", "true_answers", "negated_answers", "random_answers", "cloning"]
+CONDITIONS = ["answers", "true_answers", "negated_answers", "random_answers", "cloning"]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def answers(data):
 def test_agents_of_answers_have_controls_of_their_own(data, tmp_path, policy):
     config = config_of(data, policy=policy, **AGENTS[policy])
     result = run(config, tmp_path / "run")
-    assert list(result["arms"]) == ARMS
+    assert list(result["arms"]) == CONDITIONS
     assert result["reward"] is None
     assert result["labels"]["pairs"] == 300
     assert not (tmp_path / "run/reward").exists()
@@ -129,7 +129,7 @@ def test_comparisons_of_another_environment_are_refused(data, tmp_path, rng):
 def test_conditions_of_answers(answers):
     comparisons = load_comparisons(answers)
     conditions = build_answer_conditions(comparisons, seeds=(3, 5))
-    assert list(conditions.names) == ARMS[:-1]
+    assert list(conditions.names) == CONDITIONS[:-1]
     rows = dict(zip(conditions.names, conditions.signals, strict=True))
     np.testing.assert_array_equal(rows["answers"], rows["true_answers"])  # a perfect teacher's
     np.testing.assert_array_equal(rows["negated_answers"], 1 - rows["answers"])

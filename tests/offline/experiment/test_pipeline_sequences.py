@@ -87,7 +87,7 @@ def finished(data, tmp_path_factory):
     return out, run(config_of(data, target_return="q0.75"), out)
 
 
-def test_all_arms_are_there_and_what_was_asked(finished) -> None:
+def test_all_conditions_are_there_and_what_was_asked(finished) -> None:
     out, result = finished
     assert list(result["arms"]) == ["learned", "true", "zero", "negated", "random", "cloning"]
     assert result["policy"] == "dt"
@@ -129,9 +129,9 @@ def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path) ->
 def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
     out, result = finished
     reward = load_reward(out / "reward")
-    paid = np.load(out / "relabelled/rewards.npy").reshape(30, 20).sum(1)
+    returns = np.load(out / "relabelled/rewards.npy").reshape(30, 20).sum(1)
     policy = DecisionTransformerPolicy.load(out / "policies/learned-1")
-    assert policy.target == pytest.approx(np.quantile(paid, 0.75), rel=1e-4)
+    assert policy.target == pytest.approx(np.quantile(returns, 0.75), rel=1e-4)
     report = evaluate_policy(
         policy.with_reward(reward),
         lambda: make_task_env(ENV),
@@ -197,7 +197,7 @@ def test_dtr_has_critics(data, tmp_path) -> None:
     assert policy.learner == "DTR"
 
 
-def test_the_page_says_which_loss_is_drawn(finished, data, tmp_path) -> None:
+def test_the_report_names_the_loss_that_is_drawn(finished, data, tmp_path) -> None:
     page = (finished[0] / "report.html").read_text()
     assert "Mean square error of actions" in page
     config = config_of(data, dt=replace(SMALL, action_loss="gaussian"), controls=False)

@@ -82,7 +82,7 @@ def test_returns_are_shown_once_where_there_is_no_other_scale(tmp_path):
     assert "1.0, 0.0" in page, "no zero has a sign"
 
 
-def test_the_comparison_is_told_first_and_again_beside_the_returns(tmp_path):
+def test_the_comparison_is_shown_first_and_again_beside_the_returns(tmp_path):
     page = page_of(tmp_path, {"cloning": score(1.0, 2.0)}, verdict={"text": "Nothing is certain."})
     assert page.count("Nothing is certain.") >= 2
     assert page.index("Nothing is certain.") < page.index("Returns of the policies")

@@ -127,7 +127,7 @@ def test_what_draws_is_the_scripts(tmp_path):
     assert other.render().ndim == 3
 
 
-def test_other_processes_cannot_be_put_back():
+def test_other_processes_cannot_be_restored():
     venv = make_vec_env("CartPole-v1", 1, vec_env_cls=SubprocVecEnv)
     try:
         assert any("SubprocVecEnv.processes" in problem for problem in env_state(venv)["problems"])
@@ -139,7 +139,7 @@ class Engine:
     """What a simulator keeps for itself."""
 
 
-def test_half_of_a_state_is_not_put_back(tmp_path):
+def test_half_of_a_state_is_not_restored(tmp_path):
     def make() -> Any:
         env = gymnasium.make("Pendulum-v1")
         env.unwrapped.engine = Engine()

@@ -61,9 +61,9 @@ def test_damaged_statistics_are_an_error(tmp_path, damage):
         file.write_bytes(file.read_bytes()[:20])
     else:
         about = tmp_path / "policy/policy.json"
-        told = json.loads(about.read_text())
-        told["normalisation"]["clip"] = -1.0
-        about.write_text(json.dumps(told))
+        contents = json.loads(about.read_text())
+        contents["normalisation"]["clip"] = -1.0
+        about.write_text(json.dumps(contents))
     with pytest.raises(CheckpointError, match="policy"):
         load_policy(tmp_path / "policy")
 

@@ -121,7 +121,7 @@ def test_the_reward_in_use_comes_back_though_another_was_published_since(tmp_pat
     publish(folder, reward_for("Pendulum-v1", seed=1))
     agent, _ = built("SAC", "Pendulum-v1", folder)
     learn(agent, 128, tmp_path / "run")
-    paid = agent.replay_buffer.rewards.copy()
+    rewards = agent.replay_buffer.rewards.copy()
     agent.get_env().close()
     publish(folder, reward_for("Pendulum-v1", seed=2))
 
@@ -130,14 +130,14 @@ def test_the_reward_in_use_comes_back_though_another_was_published_since(tmp_pat
     assert env.reward_version == 2
     resume_run(tmp_path / "run", resumed)
     assert env.reward_version == 1
-    np.testing.assert_array_equal(resumed.replay_buffer.rewards, paid)
+    np.testing.assert_array_equal(resumed.replay_buffer.rewards, rewards)
     learn(resumed, 130, None)
     assert env.reward_version == 2
-    assert not np.isclose(resumed.replay_buffer.rewards[:60], paid[:60]).any()
+    assert not np.isclose(resumed.replay_buffer.rewards[:60], rewards[:60]).any()
     env.close()
 
 
-def test_what_was_paid_is_not_paid_again_by_the_same_reward(tmp_path):
+def test_the_same_reward_does_not_relabel_after_a_resume(tmp_path):
     folder = tmp_path / "rewards"
     publish(folder, reward_for("Pendulum-v1"))
     agent, _ = built("SAC", "Pendulum-v1", folder)
@@ -176,7 +176,7 @@ class Foreign:
     """Something that a simulator keeps and nobody can write down."""
 
 
-def test_what_cannot_be_put_back_is_said_and_begins_anew(tmp_path, caplog):
+def test_what_cannot_be_restored_is_logged_and_reset(tmp_path, caplog):
     agent, _ = built("SAC", "Pendulum-v1", reward_for("Pendulum-v1"))
     agent.get_env().venv.envs[0].unwrapped.engine = Foreign()
     learn(agent, 90, tmp_path / "run")
@@ -198,16 +198,16 @@ def test_a_loop_of_ones_own_goes_on(tmp_path):
     optimiser = torch.optim.Adam(network.parameters())
 
     def step(env: Any, count: int) -> list[float]:
-        paid = []
+        rewards = []
         for _ in range(count):
-            observation, pay, _, over, _ = env.step(env.action_space.sample())
-            paid.append(pay)
+            observation, step_reward, _, over, _ = env.step(env.action_space.sample())
+            rewards.append(step_reward)
             optimiser.zero_grad()
             network(torch.from_numpy(observation)).sum().backward()
             optimiser.step()
             if over:
                 env.reset()
-        return paid
+        return rewards
 
     def build() -> Any:
         reward = reward_for("Pendulum-v1", "lstm")
@@ -297,11 +297,11 @@ def test_another_format_is_refused(saved):
         resume_run(saved, fresh())
 
 
-def test_other_versions_are_said(saved, caplog):
+def test_other_versions_are_logged(saved, caplog):
     about = version_folder(saved, 1) / "checkpoint.json"
-    told = json.loads(about.read_text())
-    told["versions"]["packages"]["torch"] = "1.0"
-    about.write_text(json.dumps(told))
+    contents = json.loads(about.read_text())
+    contents["versions"]["packages"]["torch"] = "1.0"
+    about.write_text(json.dumps(contents))
     resume_run(saved, fresh())
     assert "torch 1.0 to" in caplog.text
 
@@ -380,7 +380,7 @@ class Harm(Stop):
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "message"),
     [
         (take_away, "expected a folder that can be read, got"),
         (be_stale, "Stale file handle"),
@@ -388,7 +388,9 @@ class Harm(Stop):
         (fill, "No space left"),
     ],
 )
-def test_learning_goes_on_whatever_becomes_of_the_disk(tmp_path, monkeypatch, caplog, harm, said):
+def test_learning_goes_on_whatever_becomes_of_the_disk(
+    tmp_path, monkeypatch, caplog, harm, message
+):
     publish(tmp_path / "rewards", reward_for("CartPole-v1"))
     folder = tmp_path / "run"
     agent, _ = built("PPO", "CartPole-v1", tmp_path / "rewards")
@@ -398,7 +400,7 @@ def test_learning_goes_on_whatever_becomes_of_the_disk(tmp_path, monkeypatch, ca
     assert agent.num_timesteps == 256
     for steps in (128, 192, 256):
         assert f"No checkpoint after {steps} steps: " in caplog.text
-    assert said in caplog.text
+    assert message in caplog.text
     agent.get_env().close()
 
 

@@ -26,7 +26,7 @@ def answers(rng) -> Comparisons:
 
 @dataclass(frozen=True)
 class Notes:
-    """Adds one pseudo-label, and remembers the votes that it was told."""
+    """Adds one pseudo-label, and remembers the votes that it was given."""
 
     seen: list
 

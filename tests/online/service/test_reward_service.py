@@ -47,10 +47,10 @@ def test_answers_become_versions(world, config):
     assert sum(right) / 60 > 0.7, "people see what it predicts of their answers"
     assert state(world).state == "stopped"
     comparisons = StoredFeedback(world.store).comparisons()
-    paid = published.reward.combine(
+    rewards = published.reward.combine(
         published.reward.member_rewards(comparisons.segments.episodes())
     )
-    assert abs(paid.mean()) < 1e-3, "the scale is that of the clips that were answered"
+    assert abs(rewards.mean()) < 1e-3, "the scale is that of the clips that were answered"
 
 
 def test_trust_in_people_is_published_where_it_is_known_who_answered(world, config):
@@ -69,13 +69,13 @@ def test_trust_in_people_is_fitted_where_that_is_wanted(world, config):
     by, flipped = np.arange(40) % 4, comparisons.preference.copy()
     flipped[by == 3] = 1 - flipped[by == 3]
     known = replace(comparisons, annotator=by, preference=flipped)
-    told = Answered(queries, known, ("Ann", "Bo", "Cy", "Di"))
+    answered = Answered(queries, known, ("Ann", "Bo", "Cy", "Di"))
     reward = replace(QUICK, annotator_trust=True, epochs=40)
     fitting = OngoingFit(replace(config, reward=reward), lambda: None)
-    _, metrics = fitting.fit(told, np.full(40, TRAIN), None)
+    _, metrics = fitting.fit(answered, np.full(40, TRAIN), None)
     value = fitting._trainer.trust.value
     assert value[3] < min(value[:3])
-    assert set(metrics.trust) == set(told.names)
+    assert set(metrics.trust) == set(answered.names)
 
 
 def test_members_keep_their_deviation(world, config):
@@ -83,8 +83,8 @@ def test_members_keep_their_deviation(world, config):
     serve_once(replace(config, reward_deviation=0.05, reward=replace(QUICK, members=1)), world)
     reward = read_version(config.out, 1).reward
     comparisons = StoredFeedback(world.store).comparisons()
-    paid = reward.combine(reward.member_rewards(comparisons.segments.episodes()))
-    assert paid.std() == pytest.approx(0.05, rel=1e-3)
+    rewards = reward.combine(reward.member_rewards(comparisons.segments.episodes()))
+    assert rewards.std() == pytest.approx(0.05, rel=1e-3)
 
 
 def test_it_waits_for_enough_answers_and_then_for_enough_new_ones(world, config):
@@ -93,15 +93,15 @@ def test_it_waits_for_enough_answers_and_then_for_enough_new_ones(world, config)
         world.answer(9)
         wait_until(lambda: state(world) and state(world).behind == 9)
         service.look()
-        assert service.told == []
+        assert service.versions == []
         world.answer(1)
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
         world.answer(4)
         wait_until(lambda: state(world).behind == 4)
         service.look()
-        assert service.told == [1]
+        assert service.versions == [1]
         world.answer(1)
-        wait_until(lambda: service.told == [1, 2])
+        wait_until(lambda: service.versions == [1, 2])
     assert service.error is None
 
 
@@ -109,11 +109,11 @@ def test_a_single_answer_is_enough_after_a_while(world, config):
     world.ask(20)
     world.answer(10)
     with Serving(replace(config, max_wait=0.2), world) as service:
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
         world.answer(1)
-        wait_until(lambda: service.told == [1, 2])
+        wait_until(lambda: service.versions == [1, 2])
         service.look(30)  # longer than an answer waits
-        assert service.told == [1, 2], "without news there is nothing to fit"
+        assert service.versions == [1, 2], "without news there is nothing to fit"
         assert state(world).state == "waiting"
 
 
@@ -121,12 +121,12 @@ def test_what_changes_no_answer_makes_no_version(world, config):
     world.ask(20)
     world.answer(10)
     with Serving(replace(config, max_wait=0.0), world) as service:
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
         question = world.store.queue.claim(world.project.id, world.person, 1).questions[0]
         world.store.queue.answer(world.person, question.token, "cannot-tell-this", "cannot_tell")
         wait_until(lambda: state(world).behind == 1)
         service.look()
-        assert service.told == [1]
+        assert service.versions == [1]
 
 
 def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config):
@@ -168,7 +168,7 @@ def test_a_withdrawn_answer_leaves_the_resamples_of_others_as_they_were(world, c
     monkeypatch.setattr(RewardTrainer, "fit", spy)
     world.ask_and_answer(12)
     answered = StoredFeedback(world.store).answered()
-    named = np.linspace(0.1, 0.9, 12)  # tells which answer is which
+    named = np.linspace(0.1, 0.9, 12)  # identifies each answer
     comparisons = replace(answered.comparisons, preference=named)
     fitting = OngoingFit(config, lambda: None)
     for rows in (np.arange(12), np.delete(np.arange(12), 2)):
@@ -205,32 +205,32 @@ def test_questions_of_old_rewards_are_asked_no_more_where_that_is_wanted(world, 
 
 
 def test_read_spaces_are_those_of_the_model(world, config):
-    told = (spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,)))
-    write_spaces(config.out, *told)
+    written = (spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,)))
+    write_spaces(config.out, *written)
     world.ask_and_answer(12)
     serve_once(config, world)
     reward = read_version(config.out, 1).reward
-    assert (reward.observation_space, reward.action_space) == told
+    assert (reward.observation_space, reward.action_space) == written
 
 
-def test_spaces_that_are_told_later_make_another_version_without_another_answer(world, config):
-    told = (spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,)))
+def test_spaces_that_are_written_later_make_another_version_without_another_answer(world, config):
+    written = (spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,)))
     world.ask_and_answer(12)
     with Serving(config, world) as service:
-        wait_until(lambda: service.told == [1])
-        write_spaces(config.out, *told)
-        wait_until(lambda: service.told == [1, 2])
+        wait_until(lambda: service.versions == [1])
+        write_spaces(config.out, *written)
+        wait_until(lambda: service.versions == [1, 2])
         service.look()
-    assert service.told == [1, 2]
+    assert service.versions == [1, 2]
     reward = read_version(config.out, 2).reward
-    assert (reward.observation_space, reward.action_space) == told
-    others = (spaces.Box(-8, 8, (3,)), told[1])
+    assert (reward.observation_space, reward.action_space) == written
+    others = (spaces.Box(-8, 8, (3,)), written[1])
     write_spaces(config.out, *others)
     ((number, metrics),) = serve_once(config, world)
     assert (number, metrics["answers"]) == (3, 12), "also where it was told while it was away"
 
 
-def test_settings_that_do_not_go_together_are_told_at_once(config, world):
+def test_settings_that_do_not_go_together_are_refused_at_once(config, world):
     for wrong in ({"validation": 1.0}, {"keep": 0}, {"deviation": 0.0}, {"cancel_after": 0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             replace(config, **wrong)
@@ -247,7 +247,7 @@ def test_metrics_are_json(world, config):
     assert (metrics["accuracy"], metrics["held_out"]) == (None, 0)
 
 
-def test_threads_are_put_back_when_the_service_ends(world, config, monkeypatch) -> None:
+def test_threads_are_restored_when_the_service_ends(world, config, monkeypatch) -> None:
     world.ask_and_answer(60)
     during = []
     fit = OngoingFit.fit
@@ -275,8 +275,8 @@ def test_metrics_of_each_version_are_reported_by_answers(world, config):
         found.update(metrics)
         stop.set()
 
-    told = {"stop": stop, "on_version": published, "report_to": ("jsonl",)}
-    serve_reward(config, world.store, world.project.id, **told)
+    options = {"stop": stop, "on_version": published, "report_to": ("jsonl",)}
+    serve_reward(config, world.store, world.project.id, **options)
     written = read_jsonl(config.out / "metrics.jsonl")
     assert written["step"].tolist() == [40]
     assert written["reward/version"].tolist() == [1]

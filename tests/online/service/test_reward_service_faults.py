@@ -42,7 +42,7 @@ def serve(folder, out):
 
 
 def read(out, stop, seen):
-    """What a process does that pays rewards: takes up versions as fast as it can."""
+    """What a process does that computes rewards: switches versions as fast as it can."""
     published = PublishedReward(out)
     step = (np.ones((1, 1, 3), np.float32), np.ones((1, 1, 1), np.float32), np.ones((1, 1), bool))
     while not stop.wait(0.002):
@@ -111,20 +111,20 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
             return next(iter(store.reports.rewards(world.project.id)[-1:]), None)
 
         wait_until(lambda: newest() and newest().answers == answers, "a version of every answer")
-        rewards, told = store.reports.rewards(world.project.id), []
+        rewards, events = store.reports.rewards(world.project.id), []
 
         def is_read():
-            told.extend(drain(seen))
-            return told and told[-1][1] == rewards[-1].version
+            events.extend(drain(seen))
+            return events and events[-1][1] == rewards[-1].version
 
         wait_until(is_read, "the newest version is read")
         service.kill()
         service.join()
         stop.set()
         reader.join(SECONDS)
-        assert {kind for kind, _ in told} == {"version"}, told
-        assert [number for _, number in told] == sorted({number for _, number in told})
-        assert rewards[-1].version == max(versions(out)) == told[-1][1]
+        assert {kind for kind, _ in events} == {"version"}, events
+        assert [number for _, number in events] == sorted({number for _, number in events})
+        assert rewards[-1].version == max(versions(out)) == events[-1][1]
         assert not [p.name for p in out.iterdir() if p.name.startswith(".")]
         assert PublishedReward(out).refresh()
         assert rewards[-1].accuracy is not None

@@ -1,4 +1,4 @@
-"""What the reward service tells the store of itself, for the pages that people see."""
+"""What the reward service reports to the store, for the pages that people see."""
 
 import threading
 
@@ -9,12 +9,12 @@ from preferl.store.status import Status
 from preferl.training.reward_presets import RewardSettings
 
 
-def told(world):
+def status(world):
     services = {s.name: s for s in world.store.reports.services(world.project.id)}
     return services["reward"].status if "reward" in services else Status()
 
 
-def test_the_service_says_when_it_learns_next(world, tmp_path):
+def test_the_service_reports_when_it_learns_next(world, tmp_path):
     config = ServiceConfig(
         out=tmp_path / "rewards",
         reward=RewardSettings(hidden=(16,), epochs=2, members=1),
@@ -32,15 +32,15 @@ def test_the_service_says_when_it_learns_next(world, tmp_path):
     )
     thread.start()
     try:
-        wait_until(lambda: told(world).first_at == 10)
+        wait_until(lambda: status(world).first_at == 10)
         world.answer(12)
-        wait_until(lambda: told(world).version == 1)
-        wait_until(lambda: told(world).next_at == told(world).looked_at + 5)
-        newest = told(world).looked_at
+        wait_until(lambda: status(world).version == 1)
+        wait_until(lambda: status(world).next_at == status(world).looked_at + 5)
+        newest = status(world).looked_at
         assert 10 <= newest <= 12
         world.answer(newest + 5 - world.store.reports.revision(world.project.id))
-        wait_until(lambda: told(world).version == 2)
-        wait_until(lambda: told(world).next_at == newest + 10)
+        wait_until(lambda: status(world).version == 2)
+        wait_until(lambda: status(world).next_at == newest + 10)
     finally:
         stop.set()
         thread.join(60)

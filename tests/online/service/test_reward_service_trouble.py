@@ -1,4 +1,4 @@
-"""Nothing that happens to the service is lost or told wrongly."""
+"""Nothing that happens to the service is lost or reported wrongly."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def test_started_again_without_news_it_publishes_nothing(world, config):
     with Serving(replace(config, max_wait=0.0), world) as service:
         wait_until(lambda: state(world).state == "waiting")
         service.look()
-    assert service.told == []
+    assert service.versions == []
     assert versions(config.out) == [1]
 
 
@@ -72,7 +72,7 @@ def test_no_number_is_used_twice_where_the_folder_was_lost(world, config):
     assert [row.version for row in world.store.reports.rewards(world.project.id)] == [1, 2]
 
 
-def test_a_version_that_nobody_was_told_of_is_told_at_the_next_start(world, config, monkeypatch):
+def test_a_version_that_was_not_reported_is_reported_at_the_next_start(world, config, monkeypatch):
     world.ask_and_answer(12)
 
     class KilledError(BaseException):
@@ -92,7 +92,7 @@ def test_a_version_that_nobody_was_told_of_is_told_at_the_next_start(world, conf
     assert versions(config.out) == [1]
 
 
-def test_a_failed_publication_is_said_and_made_again_without_another_fit(
+def test_a_failed_publication_is_reported_and_made_again_without_another_fit(
     world, config, monkeypatch
 ):
     monkeypatch.setattr(serving, "RETRIES", (0.05,))
@@ -112,7 +112,7 @@ def test_a_failed_publication_is_said_and_made_again_without_another_fit(
         wait_until(lambda: state(world) and state(world).state == "failed")
         assert "No space left" in state(world).problem
         room.set()
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
         wait_until(lambda: state(world).state == "waiting")
         assert state(world).problem is None
     assert len(fitted) == 1
@@ -136,7 +136,7 @@ def test_a_disk_that_is_away_delays_a_version(world, config, monkeypatch):
         wait_until(lambda: service.error or state(world).state == "failed")
         assert "Stale file handle" in state(world).problem
         away.clear()
-        wait_until(lambda: service.error or service.told == [1])
+        wait_until(lambda: service.error or service.versions == [1])
     assert service.error is None
 
 
@@ -155,7 +155,7 @@ def test_a_full_disk_delays_a_version_and_loses_nothing(world, config, monkeypat
         # The fit may begin before the last answers, and fewer than five then wait for this long.
         soon = replace(config, out=out, max_wait=0.1)
         with Serving(soon, world) as service:
-            wait_until(lambda: service.told == [1])
+            wait_until(lambda: service.versions == [1])
             with (disk / "filler").open("ab", buffering=0) as filler:
                 while free := shutil.disk_usage(disk).free:
                     filler.write(bytes(free))
@@ -166,7 +166,7 @@ def test_a_full_disk_delays_a_version_and_loses_nothing(world, config, monkeypat
             assert (published.version, published.problem) == (1, None)
             (disk / "filler").unlink()
             wait_until(lambda: world.store.reports.rewards(world.project.id)[-1].answers == 20)
-        assert service.told[:2] == [1, 2]
+        assert service.versions[:2] == [1, 2]
         assert published.refresh()
         assert published.metrics["answers"] == 20
     finally:
@@ -187,7 +187,7 @@ def test_a_locked_store_is_waited_for(world, config, monkeypatch):
             service.look(3)
             held.execute("ROLLBACK")
             wait_until(lambda: len(impatient.reports.rewards(world.project.id)) == 1)
-        assert (service.told, service.error) == ([1], None)
+        assert (service.versions, service.error) == ([1], None)
         held.close()
 
 
@@ -211,7 +211,7 @@ def test_stopping_ends_a_long_fit_at_once_and_loses_nothing(world, config):
     assert [n for n, _ in serve_once(config, world)] == [1]
 
 
-def test_a_fit_that_hangs_is_told_from_one_that_works(world, config, monkeypatch):
+def test_a_fit_that_hangs_is_distinguished_from_one_that_works(world, config, monkeypatch):
     world.ask_and_answer(12)
     go_on = threading.Event()
     fit = serving.OngoingFit.fit
@@ -219,7 +219,7 @@ def test_a_fit_that_hangs_is_told_from_one_that_works(world, config, monkeypatch
     with Serving(replace(config, stuck_after=0.2), world) as service:
         wait_until(lambda: state(world) and state(world).state == "stuck")
         go_on.set()
-        wait_until(lambda: service.told == [1])
+        wait_until(lambda: service.versions == [1])
 
 
 def test_an_error_that_nobody_expected_ends_it_with_words(world, config, monkeypatch):

@@ -1,4 +1,4 @@
-"""Programs that die, hang or never come up are said and started again, and end with their block."""
+"""Programs that die, hang or never come up are reported and restarted, and end with their block."""
 
 import os
 import signal
@@ -67,7 +67,7 @@ def test_programs_run_while_the_block_does(tmp_path):
     assert (tmp_path / "worker.log").stat().st_mode & 0o777 == 0o600, "logs hold links"
 
 
-def test_one_that_is_killed_is_said_and_started_again(tmp_path):
+def test_one_that_is_killed_is_reported_and_started_again(tmp_path):
     lines = []
     with Supervisor(
         [program(SLEEPS, is_up=up)], tmp_path, FAST, on_message=lines.append
@@ -102,13 +102,13 @@ def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
         on_message=lines.append,
     ) as supervisor:
         wait_until(lambda: "given up" in "".join(supervisor.problems))
-        told = [line for line in lines if "ended with status 3: no room" in line]
-        assert [line.split("again in ")[1].split(";")[0] for line in told[:3]] == [
+        messages = [line for line in lines if "ended with status 3: no room" in line]
+        assert [line.split("again in ")[1].split(";")[0] for line in messages[:3]] == [
             "0.05 s",
             "0.1 s",
             "0.2 s",
         ]
-        assert "given up after 3 restarts in a row" in told[3]
+        assert "given up after 3 restarts in a row" in messages[3]
         before = len(looks)
         wait_until(lambda: len(looks) > before + 20)  # for longer than any pause
         assert len([line for line in lines if "ended with" in line]) == 4
@@ -127,7 +127,7 @@ def test_a_steady_program_is_forgiven(tmp_path):
             wait_until(lambda times=times: lines.count("worker is up again.") == times)
 
 
-def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_path):
+def test_one_that_runs_without_a_heartbeat_is_ended_and_started_again(tmp_path):
     lines, hanging = [], threading.Event()
 
     def lost(age):
@@ -161,23 +161,23 @@ def test_one_that_never_comes_up_is_an_error_with_its_last_words(tmp_path):
         Supervisor([Program("none", ("/no/such/program",))], tmp_path, FAST).__enter__()
 
 
-def test_one_that_is_up_says_so_while_another_is_still_starting(tmp_path):
+def test_one_that_is_up_is_seen_while_another_is_still_starting(tmp_path):
     seen = []
 
     def other_is_seen(_status, _age):
         return "page" in seen
 
-    def tells(_status, _age):
+    def page_is_seen(_status, _age):
         seen.append("page")
         return True
 
     slow = program(SLEEPS, name="slow", is_up=other_is_seen)
-    page = program(SLEEPS, name="page", is_up=tells)
+    page = program(SLEEPS, name="page", is_up=page_is_seen)
     with Supervisor([slow, page], tmp_path, FAST) as supervisor:
         assert supervisor.problems == []
 
 
-def test_complaints_are_said_once_until_they_change(tmp_path):
+def test_complaints_are_reported_once_until_they_change(tmp_path):
     lines, now, looks = [], [None], []
 
     def complaint():
@@ -304,7 +304,7 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
         assert signs.is_up(None, 100)
 
 
-def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
+def test_a_stale_reward_is_reported_by_answers_or_by_time(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         world.ask(12)

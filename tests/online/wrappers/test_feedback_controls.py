@@ -23,8 +23,8 @@ def test_before_the_first_reward_the_agent_is_not_given_the_answer() -> None:
     env.reset()
     assert env.step(np.zeros((1, 1)))[1].tolist() == [0.0]
     env.switch_to_true_reward()
-    _, paid, _, infos = env.step(np.zeros((1, 1)))
-    assert paid[0] == pytest.approx(infos[0]["true_reward"])
+    _, rewards, _, infos = env.step(np.zeros((1, 1)))
+    assert rewards[0] == pytest.approx(infos[0]["true_reward"])
     env.switch_to_learned_reward()
     assert env.reward_source == "before"
 
@@ -49,11 +49,11 @@ def test_a_snapshot_restores_what_steps_get() -> None:
 
 
 def test_the_return_of_a_monitor_is_replaced_in_a_copy() -> None:
-    told = {"r": -5.0, "l": 20}
-    info = {"episode": told}
+    episode = {"r": -5.0, "l": 20}
+    info = {"episode": episode}
     hide_return(info, 1.5)
     assert info == {"episode": {"r": 1.5, "l": 20}}
-    assert told["r"] == -5.0
+    assert episode["r"] == -5.0
     for other in ({}, {"episode": 7}, {"episode": {"l": 3}}):
         before = dict(other)
         hide_return(other, 1.5)

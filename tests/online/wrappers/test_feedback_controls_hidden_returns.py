@@ -40,11 +40,11 @@ def test_in_environments_of_stable_baselines3() -> None:
     for env in (shown, hidden):
         env.reset()
     for _ in range(STEPS):
-        *_, told = shown.step(np.zeros((2, 1), np.float32))
+        *_, shown_infos = shown.step(np.zeros((2, 1), np.float32))
         *_, infos = hidden.step(np.zeros((2, 1), np.float32))
-        assert all("true_reward" in info and info["reward_version"] == 1 for info in told)
+        assert all("true_reward" in info and info["reward_version"] == 1 for info in shown_infos)
         assert not any("true_reward" in info for info in infos)
-    assert told[0]["episode"]["r"] < -10 < told[0]["learned_return"]
+    assert shown_infos[0]["episode"]["r"] < -10 < shown_infos[0]["learned_return"]
     assert infos[0]["episode"]["r"] == infos[0]["learned_return"]
 
 
@@ -76,14 +76,14 @@ def test_in_vector_environments(mode: AutoresetMode, outside: bool, hide: bool) 
     for _ in range(STEPS):
         *_, infos = env.step(np.zeros((2, 1), np.float32))
         assert ("true_reward" in infos) != hide
-    paid = float(infos["learned_return"][0])
-    assert -10 < paid != 0
+    learned = float(infos["learned_return"][0])
+    assert -10 < learned != 0
     final = "final_info" in infos and not outside
-    told = (infos["final_info"] if final else infos)["episode"]
-    assert told["r"][1] == 0.0  # its episode goes on
-    assert (told["r"][0] == pytest.approx(paid)) == hide
-    assert (told["r"][0] < -10) != hide
-    assert told["l"][0] == STEPS
+    episode = (infos["final_info"] if final else infos)["episode"]
+    assert episode["r"][1] == 0.0  # its episode goes on
+    assert (episode["r"][0] == pytest.approx(learned)) == hide
+    assert (episode["r"][0] < -10) != hide
+    assert episode["l"][0] == STEPS
 
 
 def test_an_episode_that_is_no_monitors_is_left_alone(tmp_path) -> None:

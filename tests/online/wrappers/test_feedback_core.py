@@ -1,4 +1,4 @@
-"""What a wrapped environment records and pays, driven step by step without any library."""
+"""What a wrapped environment records and rewards, driven step by step without any library."""
 
 import builtins
 import sqlite3
@@ -72,11 +72,11 @@ class Source:
 
 
 class Driver:
-    """Random steps of `V` environments through a core, with what was paid by episode."""
+    """Random steps of `V` environments through a core, with their rewards by episode."""
 
     def __init__(self, core: FeedbackCore, seed: int = 0, autoreset: str = "same") -> None:
         self.core, self.rng, self.autoreset = core, np.random.default_rng(seed), autoreset
-        self.paid: list[list[float]] = [[] for _ in range(core.environments)]
+        self.rewards: list[list[float]] = [[] for _ in range(core.environments)]
         self.ended: list[list[float]] = []
         self.over = np.zeros(core.environments, bool)
         core.reset(self.see())
@@ -91,28 +91,28 @@ class Driver:
         over, terminated = (draws[0] < end) & ~waited, draws[1] < 0.5
         actions = self.rng.uniform(-1, 1, (count, 2)).astype(np.float32)
         self.core.act(actions)
-        paid = self.core.outcome(
+        rewards = self.core.outcome(
             self.see(),
             np.arange(count) + 0.5,
             over & terminated,
             over & ~terminated,
         )
         for i in np.flatnonzero(~waited):
-            self.paid[i].append(float(paid[i]))
-        assert (paid[waited] == 0).all()
+            self.rewards[i].append(float(rewards[i]))
+        assert (rewards[waited] == 0).all()
         for i in np.flatnonzero(over):
-            self.ended.append(self.paid[i])
-            self.paid[i] = []
+            self.ended.append(self.rewards[i])
+            self.rewards[i] = []
         begins = waited if self.autoreset == "next" else over
         if begins.any():
             self.core.reset(self.see(), begins)
         self.over = over if self.autoreset == "next" else np.zeros(count, bool)
-        return paid
+        return rewards
 
     def finish(self) -> list[float]:
-        """All that was paid in episodes, in the order in which they are handed over."""
-        self.ended += [paid for paid in self.paid if paid]
-        self.paid = [[] for _ in self.paid]
+        """All rewards of episodes, in the order in which they are handed over."""
+        self.ended += [rewards for rewards in self.rewards if rewards]
+        self.rewards = [[] for _ in self.rewards]
         self.core.hand_over()
         return [reward for episode in self.ended for reward in episode]
 
@@ -134,7 +134,7 @@ def reward_of(kind: str, seed: int = 0) -> RewardFunction:
 
 @pytest.mark.parametrize("autoreset", ["same", "next"])
 @pytest.mark.parametrize("kind", list(MODELS))
-def test_rewards_paid_are_those_of_relabelling_what_was_recorded(kind: str, autoreset: str) -> None:
+def test_rewards_are_those_of_relabelling_what_was_recorded(kind: str, autoreset: str) -> None:
     source = Source()
     core = make_core(source)
     source.next = reward_of(kind)
@@ -142,11 +142,11 @@ def test_rewards_paid_are_those_of_relabelling_what_was_recorded(kind: str, auto
     driver = Driver(core, autoreset=autoreset)
     for _ in range(90):
         driver.step()
-    paid = driver.finish()
+    rewards = driver.finish()
     episodes = core.sink.episodes  # type: ignore[attr-defined]
     assert len(episodes) > 10
-    assert np.ptp(paid) > 1e-3
-    np.testing.assert_allclose(relabel(episodes, source.reward).rewards, paid, atol=1e-5)
+    assert np.ptp(rewards) > 1e-3
+    np.testing.assert_allclose(relabel(episodes, source.reward).rewards, rewards, atol=1e-5)
     true = episodes.rewards.reshape(-1)
     assert set(true.tolist()) == {0.5, 1.5, 2.5}
 
@@ -158,9 +158,9 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     driver = Driver(core)
     for _ in range(31):
         driver.step()
-    begun = [len(paid) for paid in driver.paid]
+    begun = [len(rewards) for rewards in driver.rewards]
     assert max(begun) > 3
-    driver.ended, before = [], [list(paid) for paid in driver.paid]
+    driver.ended, before = [], [list(rewards) for rewards in driver.rewards]
     core.recording.take()
     core.sink.parts.clear()  # type: ignore[attr-defined]
     assert core.version == 0
@@ -169,15 +169,15 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     assert (core.version, core.reward_source) == (1, "learned")
     for _ in range(5):
         driver.step(end=0.0)
-    paid = np.array(driver.finish())
+    rewards = np.array(driver.finish())
     expected = relabel(core.sink.episodes, source.reward).rewards  # type: ignore[attr-defined]
     new = np.concatenate([np.arange(len(b) + 5) >= len(b) for b in before])
-    assert np.ptp(paid[new]) > 1e-3
-    np.testing.assert_allclose(paid[new], expected[new], atol=1e-5)
-    assert (paid[~new] == 0).all()
+    assert np.ptp(rewards[new]) > 1e-3
+    np.testing.assert_allclose(rewards[new], expected[new], atol=1e-5)
+    assert (rewards[~new] == 0).all()
 
 
-def test_a_newer_reward_is_taken_up_between_rollouts_alone() -> None:
+def test_a_newer_reward_is_switched_to_between_rollouts_alone() -> None:
     source = Source()
     core = make_core(source, refresh_every=4)
     driver = Driver(core)
@@ -189,7 +189,7 @@ def test_a_newer_reward_is_taken_up_between_rollouts_alone() -> None:
     assert versions == [0, 0, 0, 1, 1, 1, 1, 1]
 
 
-def test_what_is_paid_before_the_first_reward() -> None:
+def test_rewards_before_the_first_version() -> None:
     zero = Driver(make_core())
     assert zero.core.reward_source == "before"
     assert all((zero.step() == 0).all() for _ in range(9))
@@ -197,13 +197,13 @@ def test_what_is_paid_before_the_first_reward() -> None:
     assert own.core.reward_source == "environment"
     assert own.step().tolist() == [0.5, 1.5, 2.5]
     curious = Driver(make_core(before="entropy"))
-    paid = np.stack([curious.step() for _ in range(9)])
-    assert (paid[3:] > 0).all()
+    rewards = np.stack([curious.step() for _ in range(9)])
+    assert (rewards[3:] > 0).all()
     with pytest.raises(ConfigError, match="zero, entropy, environment"):
         FeedbackConfig(before="true")  # type: ignore[arg-type]
 
 
-def test_the_environments_reward_is_paid_only_when_told_to() -> None:
+def test_the_environments_reward_is_given_only_on_request() -> None:
     source = Source()
     core = make_core(source)
     source.next = reward_of("nmr")
@@ -215,10 +215,10 @@ def test_the_environments_reward_is_paid_only_when_told_to() -> None:
     core.forced = False
     driver.step(0.0)
     assert core.active_version == 1
-    paid = driver.finish()
+    rewards = driver.finish()
     expected = relabel(core.sink.episodes, source.reward).rewards  # type: ignore[attr-defined]
-    assert np.ptp(paid[1::2]) > 1e-3
-    np.testing.assert_allclose(paid[1::2], expected[1::2], atol=1e-5)
+    assert np.ptp(rewards[1::2]) > 1e-3
+    np.testing.assert_allclose(rewards[1::2], expected[1::2], atol=1e-5)
 
 
 def test_nothing_is_collected_while_paused() -> None:
@@ -276,11 +276,11 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
     core.refresh()
     driver = Driver(core)
     first = core.recording.present.copy()
-    paid = driver.step(0.0)
+    rewards = driver.step(0.0)
     assert np.abs(first).max() <= 0.5
     core.hand_over()
     np.testing.assert_array_equal(sink.episodes.observations, first)
-    np.testing.assert_allclose(relabel(sink.episodes, source.reward).rewards, paid, atol=1e-5)
+    np.testing.assert_allclose(relabel(sink.episodes, source.reward).rewards, rewards, atol=1e-5)
     own = core.reward
     assert own is not None
     assert own.observation_space == SEEN
@@ -289,7 +289,7 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
         sink.episodes.actions[:, None],
         np.ones((2, 1), bool),
     )
-    np.testing.assert_allclose(again, paid, atol=1e-5)
+    np.testing.assert_allclose(again, rewards, atol=1e-5)
 
 
 def test_a_transform_that_does_not_keep_its_word_is_refused() -> None:

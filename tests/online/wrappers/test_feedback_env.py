@@ -77,31 +77,31 @@ def by_sb3(reward: RewardFunction) -> tuple[Episodes, list[float]]:
     sink = Sink(env)
     model = PPO("MlpPolicy", env, n_steps=32, batch_size=16, n_epochs=1, seed=3, device="cpu")
     env.seed(3)
-    paid: list[float] = []
+    rewards: list[float] = []
     step_wait = env.step_wait
 
     def watched() -> Any:
         outcome = step_wait()
-        paid.extend(outcome[1].tolist())
+        rewards.extend(outcome[1].tolist())
         return outcome
 
     env.step_wait = watched  # type: ignore[method-assign]
     model.learn(96)
-    return sink.episodes(env), paid
+    return sink.episodes(env), rewards
 
 
 def by_loop(reward: RewardFunction, actions: np.ndarray) -> tuple[Episodes, list[float]]:
     env = HumanPreferencesEnvWrapper(pendulum(), collect_prefs=False, rewards=reward)
     sink = Sink(env)
     env.reset(seed=3)
-    paid = []
+    rewards = []
     for action in actions:
-        _, pay, terminated, truncated, info = env.step(action)
-        paid.append(pay)
+        _, step_reward, terminated, truncated, info = env.step(action)
+        rewards.append(step_reward)
         if terminated or truncated:
-            assert info["learned_return"] == pytest.approx(sum(paid[-STEPS:]), abs=1e-4)
+            assert info["learned_return"] == pytest.approx(sum(rewards[-STEPS:]), abs=1e-4)
             env.reset()
-    return sink.episodes(env), paid
+    return sink.episodes(env), rewards
 
 
 def by_vector(
@@ -110,35 +110,35 @@ def by_vector(
     env = FeedbackVectorEnv(SyncVectorEnv([pendulum], autoreset_mode=mode), rewards=reward)
     sink = Sink(env)
     env.reset(seed=3)
-    paid = []
+    rewards = []
     for action in actions:
-        _, pay, terminated, truncated, infos = env.step(action[None])
-        paid.append(float(pay[0]))
+        _, step_rewards, terminated, truncated, infos = env.step(action[None])
+        rewards.append(float(step_rewards[0]))
         assert infos["_true_reward"].all()
         over = terminated | truncated
         if over.any() and mode == AutoresetMode.NEXT_STEP:
-            _, pay, _, _, infos = env.step(np.full((1, 1), 9.0, np.float32))
-            assert pay[0] == 0.0
+            _, step_rewards, _, _, infos = env.step(np.full((1, 1), 9.0, np.float32))
+            assert step_rewards[0] == 0.0
             assert not infos["_true_reward"].any()
         if over.any() and mode == AutoresetMode.DISABLED:
             env.reset(options={"reset_mask": over})
-    return sink.episodes(env), paid
+    return sink.episodes(env), rewards
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-def test_three_libraries_live_through_the_same(kind: str) -> None:
+def test_three_libraries_give_the_same_steps_and_rewards(kind: str) -> None:
     reward = reward_of(kind)
-    episodes, paid = by_sb3(reward)
+    episodes, rewards = by_sb3(reward)
     assert episodes.lengths.tolist() == [20, 20, 20, 20, 16]
-    assert np.ptp(paid) > 1e-3
-    np.testing.assert_allclose(relabel(episodes, reward).rewards, paid, atol=1e-5)
+    assert np.ptp(rewards) > 1e-3
+    np.testing.assert_allclose(relabel(episodes, reward).rewards, rewards, atol=1e-5)
     others = [by_loop(reward, episodes.actions)]
     others += [by_vector(reward, episodes.actions, mode) for mode in AutoresetMode]
-    for other, other_paid in others:
+    for other, other_rewards in others:
         for name in ("observations", "actions", "rewards", "terminated", "lengths"):
             np.testing.assert_array_equal(getattr(other, name), getattr(episodes, name), name)
         np.testing.assert_array_equal(other.final_observations, episodes.final_observations)
-        np.testing.assert_array_equal(other_paid, paid)
+        np.testing.assert_array_equal(other_rewards, rewards)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -193,7 +193,7 @@ def test_ppo_takes_a_reward_up_between_rollouts(published, monkeypatch) -> None:
     env.close()
 
 
-def test_sac_pays_its_buffer_again(published, monkeypatch) -> None:
+def test_sac_relabels_its_buffer(published, monkeypatch) -> None:
     inner = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0), rewards=published)
     env = VecNormalize(inner, norm_reward=False)
     model = SAC("MlpPolicy", env, learning_starts=50, buffer_size=100, seed=0, device="cpu")
@@ -397,7 +397,7 @@ def test_old_methods_and_attributes_name_what_takes_their_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["synthetic_prefs", "synthetic_preferences"])
-def test_one_line_collects_and_pays(tmp_path, monkeypatch, name: str) -> None:
+def test_one_line_collects_and_computes_rewards(tmp_path, monkeypatch, name: str) -> None:
     monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.01)
     if name == "synthetic_prefs":
         save_reward(tmp_path / "pretrained", reward_of())

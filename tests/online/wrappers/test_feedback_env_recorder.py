@@ -18,7 +18,7 @@ GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
 
 
 class ScriptedVecEnv(VecEnv):
-    """Ends episodes as told, numbers everything it shows, and reuses its arrays."""
+    """Ends episodes on schedule, numbers everything it shows, and reuses its arrays."""
 
     def __init__(self, ends: np.ndarray) -> None:
         self.ends = ends  # [T, V]
@@ -26,7 +26,7 @@ class ScriptedVecEnv(VecEnv):
             ends.shape[1], spaces.Box(-np.inf, np.inf, (1,)), spaces.Box(-1, 1, (1,), np.float32)
         )
         self.shown = np.zeros((self.num_envs, 1), np.float32)
-        self.paid = np.zeros(self.num_envs, np.float32)
+        self.rewards = np.zeros(self.num_envs, np.float32)
         self.time = 0
         self.number = 0
 
@@ -44,7 +44,7 @@ class ScriptedVecEnv(VecEnv):
     def step_wait(self) -> Any:
         ends = self.ends[self.time]
         self.time += 1
-        self.paid[:] = 10.0 * self.time + np.arange(self.num_envs)
+        self.rewards[:] = 10.0 * self.time + np.arange(self.num_envs)
         final = self._show().copy()
         infos: list[dict[str, Any]] = [
             {"TimeLimit.truncated": end == TRUNCATES}
@@ -53,7 +53,7 @@ class ScriptedVecEnv(VecEnv):
         ]
         if ends.any():
             self._show()
-        return self.shown, self.paid, ends > 0, infos
+        return self.shown, self.rewards, ends > 0, infos
 
     def close(self) -> None: ...
 
@@ -249,7 +249,7 @@ def test_states_are_those_before_acting() -> None:
     np.testing.assert_array_equal(episodes.states, np.hstack([time, -time]))
 
 
-def test_states_that_are_not_told_are_missed() -> None:
+def test_states_that_are_not_reported_are_missed() -> None:
     recorder = EpisodeRecorder(DummyVecEnv([DictEnv]), states=True)
     with pytest.raises(DataError, match="the key state"):
         recorder.reset()
@@ -277,7 +277,7 @@ def test_an_end_without_its_final_observation_is_refused() -> None:
     env = ScriptedVecEnv(np.ones((1, 1), int))
     recorder = EpisodeRecorder(env)
     recorder.reset()
-    env.step_wait = lambda: (env.shown, env.paid, np.array([True]), [{}])  # type: ignore[method-assign]
+    env.step_wait = lambda: (env.shown, env.rewards, np.array([True]), [{}])  # type: ignore[method-assign]
     with pytest.raises(DataError, match="terminal_observation"):
         recorder.step(np.zeros((1, 1)))
 

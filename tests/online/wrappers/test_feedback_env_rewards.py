@@ -34,8 +34,8 @@ class Curious:
         self.saw = observations
         parts = [*leaves(observations), actions]
         seen = sum(np.sin(a.reshape(*mask.shape, -1).astype(np.float64)).sum(-1) for a in parts)
-        worth = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
-        return np.tanh(worth + mask.sum(1)).astype(np.float32)
+        weighted = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
+        return np.tanh(weighted + mask.sum(1)).astype(np.float32)
 
 
 class Constant:
@@ -95,16 +95,16 @@ def test_online_reward_is_offline_relabel_through_resets(make: Any, context: int
             outside.reset()
         outside.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
     assert reward.calls == 60
-    episodes, paid = inside.take(unfinished="cut"), outside.take(unfinished="cut")
+    episodes, shown = inside.take(unfinished="cut"), outside.take(unfinished="cut")
     assert episodes is not None
-    assert paid is not None
+    assert shown is not None
     rows, mask = window_indices(episodes.start_of_step, context)
     offline = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
-    np.testing.assert_array_equal(paid.rewards, offline)
-    assert (paid.rewards != episodes.rewards).all()
+    np.testing.assert_array_equal(shown.rewards, offline)
+    assert (shown.rewards != episodes.rewards).all()
 
 
-def test_true_rewards_are_recorded_and_told_while_others_are_paid() -> None:
+def test_true_rewards_are_recorded_and_reported_while_others_are_given() -> None:
     true_env = make_vec_env("Pendulum-v1", 2, seed=5)
     recorder = EpisodeRecorder(make_vec_env("Pendulum-v1", 2, seed=5))
     env = FeedbackVecEnv(recorder)
@@ -126,7 +126,7 @@ def test_true_rewards_are_recorded_and_told_while_others_are_paid() -> None:
     )
 
 
-def test_sums_begin_anew_after_a_reset() -> None:
+def test_sums_begin_at_zero_after_a_reset() -> None:
     env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
     env.set_reward(Constant(env))
     env.reset()
@@ -202,7 +202,7 @@ def test_a_reward_for_other_spaces_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, [1.0]])
-def test_a_reward_that_cannot_be_paid_is_refused(value: Any) -> None:
+def test_rewards_other_than_finite_numbers_are_refused(value: Any) -> None:
     env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 2))
     reward = Constant(env, value)
     if isinstance(value, list):

@@ -47,25 +47,25 @@ def test_states_of_mujoco_put_the_simulator_back():
     assert np.array_equal(info["state"], np.concatenate([stage.data.qpos, stage.data.qvel]))
 
 
-def told() -> RecordsStates:
+def recording_states() -> RecordsStates:
     return RecordsStates(gymnasium.make("CartPole-v1"))
 
 
 WRAPPERS = {
     "FeedbackVecEnv": lambda feedback, **more: FeedbackVecEnv(
-        make_vec_env(told, 1), feedback, **more
+        make_vec_env(recording_states, 1), feedback, **more
     ),
     "FeedbackVectorEnv": lambda feedback, **more: FeedbackVectorEnv(
-        SyncVectorEnv([told]), feedback, **more
+        SyncVectorEnv([recording_states]), feedback, **more
     ),
     "HumanPreferencesEnvWrapper": lambda feedback, **more: HumanPreferencesEnvWrapper(
-        told(), feedback=feedback, collect_prefs=feedback is not None, **more
+        recording_states(), feedback=feedback, collect_prefs=feedback is not None, **more
     ),
 }
 
 
 @pytest.mark.parametrize("name", list(WRAPPERS))
-def test_states_that_are_told_and_not_kept_are_said_once(tmp_path, monkeypatch, caplog, name):
+def test_states_that_are_recorded_and_not_kept_are_logged_once(tmp_path, monkeypatch, caplog, name):
     monkeypatch.chdir(tmp_path)
     with Store.open(tmp_path) as store:
         store.projects.create("cart-pole")

@@ -1,4 +1,4 @@
-"""A new project is told how to draw what people see, not what the agent sees."""
+"""A new project gets the settings to draw what people see, not what the agent sees."""
 
 from typing import Any
 

@@ -50,7 +50,7 @@ def handed(feedback: StoredFeedback, config: FeedbackConfig, **more: Any) -> Que
     return worker
 
 
-def test_a_restored_handover_goes_on_and_asks_nothing_twice(feedback: StoredFeedback) -> None:
+def test_a_restored_worker_goes_on_and_asks_nothing_twice(feedback: StoredFeedback) -> None:
     config = FeedbackConfig(segment_length=5, ask_every=3, max_pending=100, buffer_steps=50)
     first = handed(feedback, config, teacher=ScriptedTeacher.oracle())
     first.paused = True
@@ -78,7 +78,7 @@ def test_a_restored_handover_goes_on_and_asks_nothing_twice(feedback: StoredFeed
     assert second.close()
 
 
-def test_a_restored_handover_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
+def test_a_restored_worker_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
     config = FeedbackConfig(segment_length=5, ask_every=6, max_pending=100, episode_every=None)
     asked = []
     for cut in (False, True):
@@ -116,11 +116,11 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
     second = QueryWorker(feedback, config)
     second.restore(saved)
     saved_at_once = second.snapshot()
-    for snapshot, lived in ((saved_at_once, [(24, 1)]), (unborn, [(60, 0), (24, 1)])):
+    for snapshot, given in ((saved_at_once, [(24, 1)]), (unborn, [(60, 0), (24, 1)])):
         again = QueryWorker(feedback, config)
         again.restore(snapshot)
         again.paused = False
-        for steps, seed in lived:
+        for steps, seed in given:
             again.put(episodes(steps, seed=seed))
         assert again.flush()
         assert again.close()
@@ -166,10 +166,13 @@ def test_clips_that_repeat_one_another_are_warned_of_once(feedback: StoredFeedba
         worker.put(episodes(20, seed=seed))
         assert worker.flush()
     worker.close()
-    said = [record.message for record in caplog.records if "repeat one another" in record.message]
-    assert len(said) == 1
+    messages = [
+        record.message for record in caplog.records if "repeat one another" in record.message
+    ]
+    assert len(messages) == 1
     assert (
-        "each step is shown 3.5 times on average (7 queries, clips of 5 steps, 20 steps" in said[0]
+        "each step is shown 3.5 times on average (7 queries, clips of 5 steps, 20 steps"
+        in messages[0]
     )
 
 
@@ -277,7 +280,7 @@ def test_short_episodes_are_no_questions(feedback: StoredFeedback) -> None:
     worker.close()
 
 
-def test_episodes_that_are_always_too_short_are_told_of_once(
+def test_episodes_that_are_always_too_short_are_logged_once(
     feedback: StoredFeedback, caplog
 ) -> None:
     worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, short="drop", ask_every=100))
@@ -293,10 +296,10 @@ def test_episodes_that_are_always_too_short_are_told_of_once(
     assert worker.counts.problem is None
     assert worker.counts.asked > 0
     assert worker.close()
-    said = [record.message for record in caplog.records if record.name == module.__name__]
-    assert len(said) == 2
-    assert 'short="pad"' in said[0]
-    assert said[1] == "Questions are asked again."
+    messages = [record.message for record in caplog.records if record.name == module.__name__]
+    assert len(messages) == 2
+    assert 'short="pad"' in messages[0]
+    assert messages[1] == "Questions are asked again."
 
 
 def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
@@ -314,7 +317,7 @@ def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
     assert worker.close()
 
 
-def test_what_comes_after_the_end_is_not_said_to_be_asked(feedback: StoredFeedback) -> None:
+def test_what_comes_after_the_end_is_not_counted_as_asked(feedback: StoredFeedback) -> None:
     worker = handed(feedback, FeedbackConfig(segment_length=5))
     assert worker.close()
     assert worker.flush()
@@ -323,7 +326,7 @@ def test_what_comes_after_the_end_is_not_said_to_be_asked(feedback: StoredFeedba
 
 
 class Disagreeing:
-    """Two members that disagree about how much the first feature is worth."""
+    """Two members that disagree about the weight of the first feature."""
 
     version, context, members = 3, 1, 2
 
@@ -421,7 +424,7 @@ def test_a_locked_store_holds_nobody_up(
     ]
 
 
-def test_a_broken_sampler_is_told_of(feedback: StoredFeedback, caplog) -> None:
+def test_a_broken_sampler_is_logged(feedback: StoredFeedback, caplog) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError
 

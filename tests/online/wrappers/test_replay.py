@@ -42,11 +42,11 @@ class Curious:
             np.sin(a.reshape(*mask.shape, -1).astype(np.float64)) @ weights[: a[0, 0].size]
             for a in parts
         )
-        worth = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
-        return np.tanh(worth + mask.sum(1)).astype(np.float32)
+        weighted = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
+        return np.tanh(weighted + mask.sum(1)).astype(np.float32)
 
 
-def lived(
+def random_steps(
     space: spaces.Space[Any], action: spaces.Space[Any], steps: int, environments: int
 ) -> Any:
     """Steps of random episodes: observations, actions, dones, one vector step after another."""
@@ -102,7 +102,7 @@ def test_equals_a_loop_over_steps(
 ) -> None:
     kind = DictReplayBuffer if isinstance(space, spaces.Dict) else ReplayBuffer
     buffer = kind(10 * environments, space, action, "cpu", environments)  # type: ignore[arg-type]
-    happened = lived(space, action, steps, environments)
+    happened = random_steps(space, action, steps, environments)
     fill(buffer, happened)
     reward = Curious(space, action, context)
     relabel_replay(buffer, reward, chunk=4)
@@ -120,7 +120,7 @@ def test_a_reward_without_context_gets_steps_in_order_to_the_last_bit(
     """As it would get them in windows of one step, in the same batches."""
     monkeypatch.setattr(replay, "window_indices", None)  # nothing is to call it
     buffer = ReplayBuffer(20, FLAT, MOVE, "cpu", 2)
-    fill(buffer, lived(FLAT, MOVE, steps, 2))
+    fill(buffer, random_steps(FLAT, MOVE, steps, 2))
     reward = RewardFunction(MLPReward(FLAT, MOVE, MLPRewardConfig(members=3), seed=0))
     relabel_replay(buffer, reward, chunk=7)
     ring = (np.arange(buffer.size()) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
@@ -136,9 +136,9 @@ def test_a_reward_without_context_gets_steps_in_order_to_the_last_bit(
 
 
 def test_a_window_does_not_reach_across_the_seam() -> None:
-    """Without an end in sight, the oldest step that is left stands alone."""
+    """Without an end among the steps, the oldest step that is left stands alone."""
     buffer = ReplayBuffer(4, FLAT, PRESS, "cpu")
-    steps = [(o, a, np.array([False])) for o, a, _ in lived(FLAT, PRESS, 6, 1)]
+    steps = [(o, a, np.array([False])) for o, a, _ in random_steps(FLAT, PRESS, 6, 1)]
     fill(buffer, steps)
     reward = Curious(FLAT, PRESS, 3)
     relabel_replay(buffer, reward)
@@ -152,7 +152,7 @@ def test_a_window_does_not_reach_across_the_seam() -> None:
 def test_images_are_given_back_as_the_environment_made_them(in_dict: bool) -> None:
     held = spaces.Box(0, 255, (3, 6, 5), np.uint8)
     space = spaces.Dict({"eye": PICTURE}) if in_dict else PICTURE
-    happened = lived(space, PRESS, 5, 2)
+    happened = random_steps(space, PRESS, 5, 2)
     buffer: ReplayBuffer
     if in_dict:
         buffer = DictReplayBuffer(20, spaces.Dict({"eye": held}), PRESS, "cpu", 2)
@@ -189,7 +189,7 @@ def test_a_reward_for_other_spaces_is_refused(
     observations: spaces.Space[Any], actions: spaces.Space[Any], what: str
 ) -> None:
     buffer = ReplayBuffer(4, FLAT, PRESS, "cpu")
-    fill(buffer, lived(FLAT, PRESS, 3, 1))
+    fill(buffer, random_steps(FLAT, PRESS, 3, 1))
     with pytest.raises(SpaceError, match=f"{what} in the replay buffer: expected"):
         relabel_replay(buffer, Curious(observations, actions, 1))
 

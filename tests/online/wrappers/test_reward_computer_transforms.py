@@ -44,7 +44,7 @@ def test_what_works_on_the_last_axes_is_taken(transform: Any, space: spaces.Box)
     assert space_after(PICTURES, transform, space) is space
 
 
-def test_a_wrapper_says_so(tmp_path) -> None:
+def test_a_wrapper_refuses_it_too(tmp_path) -> None:
     with pytest.raises(SpaceError, match=r"ValueError: .*Let it work on the last axes"):
         HumanPreferencesEnvWrapper(
             gymnasium.make("Pendulum-v1"),

@@ -161,12 +161,12 @@ def test_what_counts_and_what_is_open_comes_along(store, lively, elsewhere, tmp_
 
 def test_answers_and_clips_are_enough_to_learn_from(store, lively, tmp_path):
     assert export_segments(store, lively.id, tmp_path / "clips") == 8
-    told = StoredFeedback(store, lively.id).comparisons()
+    stored = StoredFeedback(store, lively.id).comparisons()
     alone = load_comparisons(tmp_path / "clips")
-    np.testing.assert_array_equal(alone.preference, told.preference)
-    np.testing.assert_array_equal(alone.weight, told.weight)
+    np.testing.assert_array_equal(alone.preference, stored.preference)
+    np.testing.assert_array_equal(alone.weight, stored.weight)
     np.testing.assert_array_equal(
-        alone.segments[alone.pairs].actions, told.segments[told.pairs].actions
+        alone.segments[alone.pairs].actions, stored.segments[stored.pairs].actions
     )
 
 

@@ -87,15 +87,15 @@ def test_a_table_of_references(one, episodes, tmp_path):
     assert (report.new, report.clips, report.annotators) == (4, 4, ("Ann", "Bob", "a"))
     with store.database.read() as session:
         queries = session.execute(select(Answer.query_id).order_by(Answer.id)).scalars().all()
-        said = session.execute(select(Answer.preference).order_by(Answer.id)).scalars().all()
+        preferences = session.execute(select(Answer.preference).order_by(Answer.id)).scalars().all()
     assert queries[0] == queries[1], "two people about one pair are answers to one query"
     assert queries[2] not in queries[:2], "a person's second answer counts for itself"
-    assert said[0] == said[2] == 1 - said[1]
-    assert said[3] == 0.5
-    told = StoredFeedback(store).comparisons()
-    pair, clips = told.pairs[1], told.segments[told.pairs]
-    assert told.preference.tolist()[0] == 0.5
-    best = clips.observations[1, 0 if told.preference[1] == 1 else 1]
+    assert preferences[0] == preferences[2] == 1 - preferences[1]
+    assert preferences[3] == 0.5
+    comparisons = StoredFeedback(store).comparisons()
+    pair, clips = comparisons.pairs[1], comparisons.segments[comparisons.pairs]
+    assert comparisons.preference.tolist()[0] == 0.5
+    best = clips.observations[1, 0 if comparisons.preference[1] == 1 else 1]
     np.testing.assert_array_equal(best, episodes.observations[2:6])
     assert pair.shape == (2,)
 
@@ -109,10 +109,10 @@ def test_a_table_of_steps(one, tmp_path, ending):
     with writing_table(path, {"chosen": "json", "rejected": "json"}) as write:
         write([(better, worse)])
     assert import_table(store, project, path, name="Zoë").annotators == ("Zoë",)
-    told = StoredFeedback(store).comparisons()
-    place = told.pairs[0, 0 if told.preference[0] == 1 else 1]
-    np.testing.assert_array_equal(told.segments[place].observations, [[1.0], [2.0]])
-    np.testing.assert_array_equal(told.segments.returns().sum(), 7.0)
+    comparisons = StoredFeedback(store).comparisons()
+    place = comparisons.pairs[0, 0 if comparisons.preference[0] == 1 else 1]
+    np.testing.assert_array_equal(comparisons.segments[place].observations, [[1.0], [2.0]])
+    np.testing.assert_array_equal(comparisons.segments.returns().sum(), 7.0)
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ def saved(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pref_db", module)
     rng = np.random.default_rng(0)
     clips = {n: rng.integers(0, 255, (5, 12, 12, 1), np.uint8) for n in range(3)}
-    said = [(0, 1, (1, 0)), (1, 2, (0, 1)), (2, 0, (0.5, 0.5)), (0, 1, (1, 0))]
+    preferences = [(0, 1, (1, 0)), (1, 2, (0, 1)), (2, 0, (0.5, 0.5)), (0, 1, (1, 0))]
     file = tmp_path / "train.pkl.gz"
     with gzip.open(file, "wb") as out:
-        pickle.dump(PrefDB(clips, said), out)
+        pickle.dump(PrefDB(clips, preferences), out)
     return file
 
 

@@ -102,7 +102,7 @@ def test_what_is_known_decides_and_teaches() -> None:
     fit = fit_dawid_skene(Votes.of(query, np.tile([0, 1, 2], 9), preference, known=known))
     np.testing.assert_array_equal(fit.preference[:8], 1)
     assert fit.preference[8] > 0.9
-    # nine answers each beside a belief worth four per side: (0.8 * 8 + 9) / 17 and 0.8 * 8 / 17
+    # nine answers each beside a prior of four per side: (0.8 * 8 + 9) / 17 and 0.8 * 8 / 17
     assert fit.accuracy[2] == pytest.approx(15.4 / 17, abs=0.01)
     assert fit.accuracy[0] == pytest.approx(6.4 / 17, abs=0.01)
     blind = fit_dawid_skene(Votes.of(query, np.tile([0, 1, 2], 9), preference))

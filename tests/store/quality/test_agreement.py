@@ -121,7 +121,7 @@ def test_repeats_are_not_other_people(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("queries", [0, 9])
-def test_little_data_says_so(queries: int, rng: np.random.Generator) -> None:
+def test_little_data_is_reported(queries: int, rng: np.random.Generator) -> None:
     report = agreement_report(votes_of(rng.integers(2, size=(2, queries)) * 1.0), rng)
     assert (report.alpha, report.low, report.high) == (None, None, None)
     assert report.note.startswith(f"not enough data: {queries} of at least 10")

@@ -121,7 +121,7 @@ def test_contrary_answers_are_worse_than_random() -> None:
     assert result.share[1] > 1
 
 
-def test_two_who_disagree_cannot_be_told_apart() -> None:
+def test_two_who_disagree_cannot_be_distinguished() -> None:
     rng = np.random.default_rng(0)
     config = CrowdConfig(quorum=2, known_share=0, repeat_share=0)
     result = estimate_carelessness(simulate_crowd(np.array([0, 0.5]), rng, config).votes)

@@ -32,7 +32,7 @@ def test_paths_that_lead_to_no_function(path: str) -> None:
         function_frames(path)
 
 
-def test_sources_by_what_a_project_says() -> None:
+def test_sources_by_what_a_project_names() -> None:
     assert isinstance(frame_source({"kind": "pixels", "newest": "first"}), PixelFrames)
     assert isinstance(frame_source({"kind": "env", "env_id": "CartPole-v1"}), EnvFrames)
     for wrong in ({}, {"kind": "function", "path": "os:getcwd"}, {"kind": "pixels", "size": 3}):

@@ -16,7 +16,7 @@ def segments_of(observations: Observations, steps: int = 4) -> Segments:
 
 
 def numbered(*shape: int) -> Any:
-    """`[4, *shape]` of which step, row and column are told by the values."""
+    """`[4, *shape]` whose values encode step, row and column."""
     return np.arange(4 * int(np.prod(shape))).reshape(4, *shape).astype(np.uint8)
 
 

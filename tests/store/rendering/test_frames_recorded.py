@@ -47,7 +47,7 @@ def test_an_environment_that_is_not_here_is_not_needed(walks: Segments) -> None:
     assert drawn[0].shape == (60, 90, 3)
 
 
-def test_where_none_were_recorded_the_message_tells_how(walks: Segments) -> None:
+def test_where_none_were_recorded_the_message_explains_how(walks: Segments) -> None:
     bare = Segments(walks.observations, walks.actions, walks.rewards, walks.start, walks.real, 3)
     with pytest.raises(DataError, match=r"recorded pictures: expected some.*`states=True`"):
         next(frame_source({"kind": "recorded"})(bare, 0))

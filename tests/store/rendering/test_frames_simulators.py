@@ -96,7 +96,7 @@ def test_a_pendulum_also_shows_its_torque() -> None:
     np.testing.assert_allclose(poses[:, 0], angle, atol=1e-6)
 
 
-def test_what_cannot_be_drawn_is_told() -> None:
+def test_what_cannot_be_drawn_is_refused() -> None:
     block = np.zeros((2, 3))
     with pytest.raises(ConfigError, match=r"Did you mean .*Pendulum-v1"):
         drawn(EnvFrames("Pendulum-v"), one_segment(block, block))

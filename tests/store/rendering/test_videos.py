@@ -76,8 +76,8 @@ def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(
     with RenderWorker(store, fails_at_the_second) as worker:
         assert worker.round() == 3
         assert worker.rendered == (1, 2)
-    (said,) = caplog.messages  # though two failed
-    assert "RuntimeError: the simulator broke. Others" in said
+    (message,) = caplog.messages  # though two failed
+    assert "RuntimeError: the simulator broke. Others" in message
     assert caplog.records[0].exc_info is not None
     rows = [store.clips.get(project.id, clip) for clip in clips]
     assert [row and row.video for row in rows] == ["ready", "failed", "failed"]
@@ -87,7 +87,7 @@ def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(
     assert [file.name for file in folder.iterdir()] == [f"{clips[0]}.mp4"]
 
 
-def test_a_project_that_does_not_say_how_is_told_once(
+def test_a_project_that_does_not_say_how_is_logged_once(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked(store, pendulums(2))
@@ -96,7 +96,7 @@ def test_a_project_that_does_not_say_how_is_told_once(
     assert [record.args for record in caplog.records] == [("swing",)]
 
 
-def test_what_we_know_of_is_told_without_a_traceback(
+def test_known_problems_are_logged_without_a_traceback(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked(store, pendulums(2))
@@ -191,7 +191,7 @@ print(json.dumps([drawn, [m for m in ("torch", "stable_baselines3") if m in sys.
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM is not heard there")
-def test_the_process_draws_until_it_is_told_to_end_and_loads_no_torch(tmp_path: Path) -> None:
+def test_the_process_draws_until_a_signal_and_loads_no_torch(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         project, clips = asked(store, pendulums(2), frames=PENDULUM)
         command = [sys.executable, "-c", SERVE, str(tmp_path)]
@@ -199,9 +199,9 @@ def test_the_process_draws_until_it_is_told_to_end_and_loads_no_torch(tmp_path: 
             for clip in clips:
                 wait_until(store.clips.video_path(project.id, clip).is_file)
             process.send_signal(signal.SIGTERM)
-            said, _ = process.communicate(timeout=SECONDS)
+            output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
-    assert json.loads(said) == [[2, 0], []]
+    assert json.loads(output) == [[2, 0], []]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes have no parents there")
