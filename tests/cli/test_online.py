@@ -148,6 +148,7 @@ def test_settings_are_yaml_or_json_or_those_of_a_run(tmp_path):
     [
         (b"- env\n- steps\n", "expected settings by name, got list"),
         (b"", "expected settings by name, got NoneType"),
+        (b"config:\n", "expected settings by name, got NoneType"),
         (b"env: [", "expected a YAML or JSON file of settings"),
         (b"env: \xff", "expected a YAML or JSON file of settings"),
         (b"a: !!python/object/apply:os.getcwd []", "expected a YAML or JSON file of settings"),

@@ -224,7 +224,8 @@ def read_settings(path: Path) -> dict[str, Any]:
             raise ValueError(error) from error
         if _entries(data, {}) > MOST_SETTINGS:
             raise ValueError("aliases that stand for more than all other settings")
-    if not isinstance(data, dict):
-        raise ConfigError.mismatch(f"{path}", expected="settings by name", got=type(data).__name__)
-    settings: dict[str, Any] = data.get("config", data)
+    settings = data.get("config", data) if isinstance(data, dict) else data
+    if not isinstance(settings, dict):
+        got = type(settings).__name__
+        raise ConfigError.mismatch(f"{path}", expected="settings by name", got=got)
     return settings

@@ -34,23 +34,21 @@ class RolloutRewards:
 
     def __init__(self, algorithm: BaseAlgorithm) -> None:
         self._algorithm: Any = algorithm
-        venv = algorithm.get_env()
-        env = None if venv is None else unwrap_vec_wrapper(venv, FeedbackVecEnv)
-        batched = isinstance(algorithm, OnPolicyAlgorithm) and venv and rewards_reach(venv)
-        self._env = env if batched else None
-        self._begun = False
+        self._env: FeedbackVecEnv | None = None  # of a rollout whose rewards are deferred
 
     def begin(self) -> None:
         """Compute no reward of the rollout that begins."""
+        venv, self._env = self._algorithm.get_env(), None
+        if isinstance(self._algorithm, OnPolicyAlgorithm) and rewards_reach(venv):
+            self._env = unwrap_vec_wrapper(venv, FeedbackVecEnv)
         if self._env is not None:
             self._env.defer_rewards()
-            self._begun = True
 
     def add(self) -> None:
         """Add the rewards to a rollout that is over."""
-        if self._env is not None and self._begun:
-            self._begun = False
+        if self._env is not None:
             add_rewards(self._algorithm, self._env.settle_rewards())
+            self._env = None
 
 
 def rewards_reach(venv: VecEnv) -> bool:
