@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from preferl.errors import ConfigError, StorageError
-from preferl.store.database import Database, now
+from preferl.store.database import Database, keep_private, now
 from preferl.store.store import Store
 
 
@@ -81,6 +81,16 @@ def test_an_empty_folder_is_a_new_store(tmp_path):
     (tmp_path / "clips").mkdir()
     Store.open(tmp_path).close()
     Store.open(tmp_path).close()
+
+
+def test_a_new_store_opens_while_another_program_reads_it(tmp_path):
+    file = tmp_path / "labels.db"
+    keep_private(file)  # as the other program does first
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        assert other.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        with Store.open(tmp_path) as store:
+            assert not store.projects.all()
 
 
 def test_export_of_a_damaged_database_fails(filled, tmp_path):

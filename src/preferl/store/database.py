@@ -145,16 +145,19 @@ def rows_among(
 
 
 def keep_private(file: Path) -> None:
-    """Let only its owner read a SQLite file, made empty if it is missing.
+    """Let only its owner read a SQLite file, made without tables if it is missing.
 
     SQLite gives its log the mode of the file. A file of somebody else stays as it is. Nothing opens
     the file here: closing it would end the locks of this process on it, and another process would
-    then remove the log that holds the answers. Raises `StorageError` where it cannot make one.
+    then remove the log that holds the answers. A new file has its write-ahead log from the start:
+    of two programs that switch it on at once, SQLite refuses one without waiting. Raises
+    `StorageError` where it cannot make one.
     """
     with reading(file, expected="a file that can be written and read", error=StorageError):
         if not file.exists():
-            with writing(file, private=True, first=True) as draft:
-                draft.touch()
+            drafts = writing(file, private=True, first=True)
+            with drafts as draft, closing(sqlite3.connect(draft)) as database:
+                database.execute("PRAGMA journal_mode = WAL")
         for path in (file, *(file.with_name(f"{file.name}-{log}") for log in ("wal", "shm"))):
             with suppress(PermissionError, FileNotFoundError):
                 if path.stat().st_mode & 0o077:
