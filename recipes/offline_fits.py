@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from offline_table import LENGTH, episodes_of, prepare
-from result_tables import Row, keep, read, run_table
+from result_tables import Row, add_executor_options, keep, read, run_table
 
 from preferl.configs import from_json
 from preferl.data import Comparisons, Episodes, load_episodes
@@ -151,7 +151,7 @@ def main() -> int:
     parser.add_argument("--errors", type=float, default=0.0, help="share of wrong answers")
     parser.add_argument("--pairs", type=int, default=PAIRS, help="to evaluate by")
     parser.add_argument("--epochs", type=int, help="of each fit; the library's by default")
-    parser.add_argument("--processes", type=int, help="at a time; one for each core by default")
+    add_executor_options(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/offline_table"), help="and data")
     parser.add_argument("--out", type=Path, default=RESULTS / "offline_fits.csv")
     parser.add_argument("--summary", action="store_true", help="print a summary, run nothing")
@@ -161,14 +161,14 @@ def main() -> int:
         summary(read(options.out))
         return 0
     if not options.smoke:
-        return run_table(units_of(options), partial(collect, out=options.out), options.processes)
+        return run_table(units_of(options), partial(collect, out=options.out), options)
     with tempfile.TemporaryDirectory(prefix="preferl-table-") as name:
         options.runs, options.out = Path(name) / "runs", Path(name) / "table.csv"
         options.data, options.seeds, options.answers = ["halfcheetah"], [0], [40]
         options.pairs, options.epochs = 20, 1
         config = from_json(DatasetConfig, load_preset("halfcheetah", "data") | {"mix": "random:5"})
         record_seeds(config, options.runs / "data/halfcheetah", [0], report_to=())
-        code = run_table(units_of(options), partial(collect, out=options.out), options.processes)
+        code = run_table(units_of(options), partial(collect, out=options.out), options)
         summary(read(options.out))
         return code
 

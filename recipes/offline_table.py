@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from result_tables import Row, iqm_interval, keep, read, run_table, write_svg
+from result_tables import Row, add_executor_options, iqm_interval, keep, read, run_table, write_svg
 
 from preferl.configs import from_json
 from preferl.data import Comparisons, Episodes, load_episodes, save_comparisons, save_episodes
@@ -341,7 +341,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--steps", type=int, default=STEPS, help="updates of each agent")
     parser.add_argument("--episodes", type=int, default=EPISODES, help="of each evaluation")
-    parser.add_argument("--processes", type=int, help="at a time; one for each core by default")
+    add_executor_options(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/offline_table"), help="of agents")
     parser.add_argument("--out", type=Path, default=RESULTS / "offline_table.csv")
     parser.add_argument("--summary", action="store_true", help="print a summary, run nothing")
@@ -359,7 +359,7 @@ def smoke(options: argparse.Namespace) -> int:
         options.steps, options.episodes, options.groups = 20, 1, ["rewards", "cpl", "random_policy"]
         config = from_json(DatasetConfig, load_preset("halfcheetah", "data") | {"mix": "random:2"})
         record_seeds(config, options.runs / "data/halfcheetah", [0], report_to=())
-        code = run_table(units_of(options), partial(collect, out=options.out), options.processes)
+        code = run_table(units_of(options), partial(collect, out=options.out), options)
         summary(read(options.out))
         return code
 
@@ -375,7 +375,7 @@ def main() -> int:
         if options.draw:
             draw(rows, options.pictures)
         return 0
-    return run_table(units_of(options), partial(collect, out=options.out), options.processes)
+    return run_table(units_of(options), partial(collect, out=options.out), options)
 
 
 if __name__ == "__main__":

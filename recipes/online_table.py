@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from result_tables import Row, iqm_interval, keep, read, run_table, write_svg
+from result_tables import Row, add_executor_options, iqm_interval, keep, read, run_table, write_svg
 from stable_baselines3.common.callbacks import BaseCallback
 
 from preferl.configs import from_json, to_json
@@ -322,7 +322,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="instead of the preset's")
     parser.add_argument("--comparisons", type=int, help="instead of the preset's")
     parser.add_argument("--more", type=Path, help="YAML: further conditions, changes by name")
-    parser.add_argument("--processes", type=int, help="at a time; one for each core by default")
+    add_executor_options(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/online_table"), help="of agents")
     parser.add_argument("--out", type=Path, default=RESULTS / "online_table.csv")
     parser.add_argument("--share", action="store_true", help="print shares, run nothing")
@@ -334,7 +334,7 @@ def parsed() -> argparse.Namespace:
 
 def table(options: argparse.Namespace) -> int:
     """Run all that is not done; 1 if something failed."""
-    return run_table(units_of(options), partial(collect, out=options.out), options.processes)
+    return run_table(units_of(options), partial(collect, out=options.out), options)
 
 
 def main() -> int:

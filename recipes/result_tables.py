@@ -1,5 +1,6 @@
 """What recipes share that fill tables row by row: CSV files, units of work, intervals, pictures."""
 
+import argparse
 import csv
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from preferl.files import writing
-from preferl.runs.executor import Unit, run_units
+from preferl.runs.executor import LOCAL, Unit, executor_of
 from preferl.statistics import bootstrap_interval, interquartile_mean
 
 Row = dict[str, str]
@@ -38,8 +39,16 @@ def _ranked(values: tuple[str, ...]) -> list[str]:
     return [value.zfill(9) if value.isdigit() else value for value in values]
 
 
+def add_executor_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which a recipe chooses where its units run."""
+    address = "local, or the address of a Ray cluster: ray://HOST:10001, HOST:6379 or auto"
+    parser.add_argument("--cluster", default=LOCAL, help=address)
+    count = "at a time on this machine; one for each core by default"
+    parser.add_argument("--processes", type=int, help=count)
+
+
 def run_table(
-    units: Sequence[Unit], collect: Callable[[list[Unit]], None], processes: int | None
+    units: Sequence[Unit], collect: Callable[[list[Unit]], None], options: argparse.Namespace
 ) -> int:
     """Do all units that are not done, and collect the rows of each; 1 if something failed."""
 
@@ -49,7 +58,7 @@ def run_table(
 
     collect([*units])
     try:
-        failed = run_units(units, done, processes=processes)
+        failed = executor_of(options.cluster, options.processes)(units, done)
     except KeyboardInterrupt:
         print("Interrupted: the same command goes on.", file=sys.stderr)
         return 130

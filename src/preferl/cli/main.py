@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "runs list": "list the runs in a folder: state, answers, scores, accuracy of the reward",
     "runs show": "show a run's changed settings, versions and results, and where things lie",
     "runs compare": "lay runs side by side, in a table and on one HTML page",
+    "sweep": "run a command with many settings, here or on a Ray cluster",
     "annotate create": "cut recorded episodes into clips and queue pairs for people",
     "annotate serve": "serve the page on which people compare clips",
     "annotate render": "draw the clips of pending queries",
@@ -48,8 +49,14 @@ those of the dataclass with which its argument `config` is annotated. The module
 of the arguments the config that they change; `annotate_export_start` would be that of one command.
 """
 
-OWN_MODULE: Final = {"reward serve", "data record", "annotate create", "annotate report"}
-"""Commands in modules that are called as they are; the others are in that of their group."""
+HOMES: Final = {
+    "reward serve": "reward_serve",
+    "data record": "data_record",
+    "annotate create": "annotate_create",
+    "annotate report": "annotate_report",
+    "completion": "parsing.completion",
+}
+"""Modules of commands that are not in that of their group."""
 
 COMMON: Final = {
     "--allow-large": "read files that grow a hundredfold in memory",
@@ -132,7 +139,7 @@ class Command(NamedTuple):
     def of(cls, command: str) -> "Command":
         """The command of a name; imports its module."""
         function = command.replace(" ", "_")
-        home = function if command in OWN_MODULE else command.partition(" ")[0]
+        home = HOMES.get(command, command.partition(" ")[0])
         module = import_module(f"preferl.cli.{home}")
         run = getattr(module, function)
         starts = (getattr(module, name, None) for name in (f"{function}_start", "starting_point"))
@@ -142,6 +149,17 @@ class Command(NamedTuple):
 
 
 def _run(command: str, arguments: Sequence[str]) -> None:
+    made = command_parsed(command, arguments)
+    Command.of(command).run(made)
+
+
+def command_parsed(command: str, arguments: Sequence[str]) -> Any:
+    """The config that a command would run with.
+
+    Raises:
+        PreferlError: options that it does not have, or values that they cannot take.
+        SystemExit: `--help` among them, once all options are printed.
+    """
     from preferl.cli.parsing.parser import parse
     from preferl.configs import RENAMED
 
@@ -150,12 +168,11 @@ def _run(command: str, arguments: Sequence[str]) -> None:
     arguments = [_as_shown(word, current) if word[:2] == "--" else word for word in arguments]
     default = found.start(arguments)
     try:
-        made = parse(found.config, arguments, prog=f"preferl {command}", default=default)
+        return parse(found.config, arguments, prog=f"preferl {command}", default=default)
     except SystemExit as end:
         if end.code == 0:  # all options were printed
             sys.stdout.write(f"Of every command:\n{_listed(COMMON)}")
         raise
-    found.run(made)
 
 
 def _as_shown(option: str, current: Mapping[str, str]) -> str:

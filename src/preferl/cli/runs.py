@@ -57,7 +57,8 @@ class RunsShowConfig:
 class RunsCompareConfig:
     """Lay runs side by side: a table here, and a page with curves, intervals and settings."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]  # folders of two runs or more.
+    # folders of two runs or more, or one such as a sweep's that holds them.
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     out: Path = Path("runs/comparison.html")  # file of the page; one that is there is replaced.
     json: bool = False  # print JSON, for scripts; the page is written as well.
 
@@ -102,7 +103,8 @@ def runs_compare(config: RunsCompareConfig) -> None:
     from preferl.evaluation import run_comparison
     from preferl.evaluation.report import write_report
 
-    runs = run_comparison.short_names([read_run(path) for path in config.runs])
+    records = [record for path in config.runs for record in _runs_at(path)]
+    runs = run_comparison.short_names(records)
     _require_page(config.out)
     settings = run_comparison.differing_settings(runs)
     write_report(config.out, run_comparison.comparison_report(runs))
@@ -132,6 +134,16 @@ def runs_compare(config: RunsCompareConfig) -> None:
     for words in run_comparison.cautions(runs):
         echo(words)
     echo(f"Page: {config.out}")
+
+
+def _runs_at(path: Path) -> list[RunRecord]:
+    """The run in a folder, or all runs below one that is not a run's; damaged ones on stderr."""
+    if (path / "config.json").exists() or not path.is_dir():
+        return [read_run(path)]
+    records, skipped = find_runs(path)
+    for words in skipped:
+        sys.stderr.write(f"preferl: skipped {words}\n")
+    return records or [read_run(path)]
 
 
 def _require_page(out: Path) -> None:

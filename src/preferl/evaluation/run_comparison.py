@@ -42,6 +42,10 @@ REWARD: Final = {
 }
 
 
+LONGEST_NAME: Final = 24
+"""Letters of a name that fit beside a drawing that takes half of the page."""
+
+
 def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
     """Runs by the shortest ends of their paths that tell them apart.
 
@@ -100,10 +104,22 @@ def cautions(runs: Named) -> list[str]:
 
 
 def comparison_report(runs: Named) -> Report:
-    """The page about runs, by their names, ready for `preferl.evaluation.report.write_report`."""
+    """The page about runs, by their names, ready for `preferl.evaluation.report.write_report`.
+
+    Where a name is too long for legends, tables and drawings number the runs.
+    """
+    lead, numbered = (
+        f"{_listed(runs)}.",
+        {f"run {n}": run for n, run in enumerate(runs.values(), 1)},
+    )
+    names = tuple(zip(numbered, runs, strict=True))
+    named = Section("Runs", tables=(ReportTable("Names of the runs", ("", ""), names),))
+    is_short = max(map(len, runs)) <= LONGEST_NAME
+    runs = runs if is_short else numbered
     settings = differing_settings(runs)
     versions = differing({name: _packages(run.versions) for name, run in runs.items()})
     sections = (
+        *(() if is_short else (named,)),
         _scores(runs),
         _curves(runs),
         _rewards(runs),
@@ -117,7 +133,7 @@ def comparison_report(runs: Named) -> Report:
     )
     return Report(
         f"{len(runs)} runs side by side",
-        lead=f"{_listed(runs)}.",
+        lead=lead if is_short else "",
         sections=tuple(section for section in sections if _shows(section)),
         details={f"All settings of {name}": run.settings for name, run in runs.items()},
     )

@@ -3,7 +3,7 @@
 A unit is done when its folder holds `done.json`, and is then not run again. One that was killed has
 none: the next start runs it again, and its work goes on from the checkpoints that it keeps in the
 folder. Units and folders are all that processes share, so that a cluster with a common disk needs
-another `Executor` alone, whose machines call `perform`.
+another `Executor` alone, whose machines call `run_here` (`preferl.runs.ray_cluster`).
 """
 
 import logging
@@ -15,12 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, Protocol, final
 
+from preferl._optional import require
 from preferl.configs import plain
 from preferl.errors import ConfigError, StorageError, require_in
 from preferl.files import write_json
@@ -39,6 +41,12 @@ SHOWN: Final = 5
 
 PATIENCE: Final = 30.0
 """Seconds that interrupted units have to keep what they came to, before they are killed."""
+
+GLANCE: Final = 0.2
+"""Seconds between two looks at a process."""
+
+LOCAL: Final = "local"
+"""This machine, where the address of a cluster is asked for."""
 
 OnDone = Callable[["Unit", Any], None]
 """Called with a unit and what its work returned; also at once for those that were done before."""
@@ -66,8 +74,31 @@ class Unit:
 class Executor(Protocol):
     """Whatever has units done."""
 
-    def __call__(self, units: Sequence[Unit], on_done: OnDone = ...) -> Mapping[str, str]:
+    def __call__(self, units: Sequence[Unit], on_done: OnDone = ...) -> dict[str, str]:
         """Do all that are not done yet; the units that failed, with the last lines of why."""
+
+
+def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
+    """What runs units on this machine, or on the machines of a Ray cluster.
+
+    Args:
+        cluster: `local` for this machine, or the address of a Ray cluster as `ray.init` takes it:
+            `ray://HOST:10001`, `HOST:6379`, or `auto` for the one that this machine belongs to.
+        processes: at a time on this machine; None takes one for each processor core. A cluster
+            runs as many units at a time as it has cores.
+
+    Raises:
+        ConfigError: a number of processes for a cluster.
+        MissingExtraError: a cluster without the extra `ray`.
+    """
+    if cluster == LOCAL:
+        return partial(run_units, processes=processes)
+    from preferl.runs.ray_cluster import run_units_on_ray
+
+    expected, fix = "none for a cluster, which counts its own cores", "Leave it out."
+    ConfigError.check(processes is None, "processes", expected, processes, fix)
+    require("ray", extra="ray")
+    return partial(run_units_on_ray, address=cluster)
 
 
 def run_units(
@@ -98,16 +129,8 @@ def run_units(
     """
     limit = usable_cores() if processes is None else processes
     require_in("processes", limit, 1, float("inf"))
-    _require_distinct(units)
-    for unit in units:
-        _begin(unit)
-    waiting, failed = deque[Unit](), dict[str, str]()
+    waiting, failed = deque(begun(units, on_done)), dict[str, str]()
     running: dict[int, tuple[SpawnProcess, Unit]] = {}  # by sentinel
-    for unit in units:
-        if (unit.folder / DONE).is_file():
-            on_done(unit, _result(unit))
-        else:
-            waiting.append(unit)
     try:
         while waiting or running:
             while waiting and len(running) < limit:
@@ -116,11 +139,7 @@ def run_units(
             for sentinel in connection.wait([*running]):
                 process, unit = running.pop(int(sentinel))  # type: ignore[arg-type]  # all are ours
                 process.join()
-                if (unit.folder / DONE).is_file():
-                    on_done(unit, _result(unit))
-                else:
-                    failed[unit.name] = _why(unit, process.exitcode or 0)
-                    LOGGER.error("%s failed: %s", unit.name, failed[unit.name])
+                failed |= ended(unit, process.exitcode or 0, on_done)
     finally:
         _end([process for process, _ in running.values()])
     return {unit.name: failed[unit.name] for unit in units if unit.name in failed}
@@ -140,6 +159,45 @@ def perform(unit: Unit) -> None:
         result = work(unit.settings, unit.folder)
         seconds = round(time.perf_counter() - began, 2)
         write_json(unit.folder / DONE, plain({"seconds": seconds, "result": result}))
+
+
+def begun(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
+    """Make the folders of units; those that are not done, after `on_done` for those that are.
+
+    Raises:
+        ConfigError, StorageError: as `run_units`.
+    """
+    _require_distinct(units)
+    for unit in units:
+        _begin(unit)
+    done = [unit for unit in units if (unit.folder / DONE).is_file()]
+    for unit in done:
+        on_done(unit, _result(unit))
+    return [unit for unit in units if unit not in done]
+
+
+def ended(unit: Unit, code: int, on_done: OnDone) -> dict[str, str]:
+    """Call `on_done` if a unit is done; else log and return why, by its name.
+
+    `code` is the exit status of its process, below zero for a signal.
+    """
+    if (unit.folder / DONE).is_file():
+        on_done(unit, _result(unit))
+        return {}
+    why = _why(unit, code)
+    LOGGER.error("%s failed: %s", unit.name, why)
+    return {unit.name: why}
+
+
+def run_here(unit: Unit) -> int:
+    """Do a unit in a process of its own; its exit status. Ctrl-C interrupts it, and is raised."""
+    process = _started(unit)
+    try:
+        while process.is_alive():
+            process.join(GLANCE)  # a cluster interrupts Python between two calls, and no call
+        return process.exitcode or 0
+    finally:
+        _end([process])
 
 
 def _require_distinct(units: Sequence[Unit]) -> None:

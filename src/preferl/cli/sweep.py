@@ -1,0 +1,176 @@
+"""`preferl sweep`: run a command with many settings, on this machine or on a Ray cluster."""
+
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+import tyro
+
+from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
+from preferl.cli.main import command_parsed, main
+from preferl.cli.online import read_settings
+from preferl.cli.options import Trust
+from preferl.errors import PreferlError, StorageError
+from preferl.files import write_json
+from preferl.runs import RunFolder, RunRecord, read_run, versions
+from preferl.runs.executor import LOCAL, Unit, executor_of
+from preferl.runs.lock import FolderLock
+from preferl.runs.sweep import Sweep, over_seeds, require_trusted, words_of, write_results
+from preferl.statistics import mean_interval
+from preferl.trust import trust_options, typed
+
+RUN: Final = "run"
+"""Folder of the run in that of its unit."""
+
+MOST_COMPARED: Final = 50  # runs on one page
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """Run a command with many settings, side by side; after any end the same command goes on.
+
+    The file names a command that makes a run, its options, and what varies
+      command: online run
+      options: {preset: pendulum}
+      grid: {seed: [0, 1, 2], comparisons: [50, 200]}
+    """
+
+    file: Annotated[Path, tyro.conf.Positional]  # a YAML or JSON file.
+    out: Path | None = None  # folder of all runs; by default that of the file's name in runs.
+    # this machine, or the address of a Ray cluster: ray://HOST:10001, HOST:6379 or auto.
+    cluster: str = LOCAL
+    processes: int | None = None  # runs at a time here; by default one for each processor core.
+    dry_run: bool = False  # print the commands, and run none.
+    # module of yours that the file may name, or that registers something; may be given several
+    # times.
+    trust: Trust = ()
+
+
+def sweep(config: SweepConfig) -> None:
+    """Check all runs, do those that are not done, and lay them side by side."""
+    settings = read_settings(config.file)
+    require_trusted(settings, f"{config.file}", config.trust)
+    plan = Sweep.from_json(settings, f"{config.file}")
+    typed(trust=config.trust)
+    trusted = trust_options(config.trust)
+    commands = {name: [*words_of(all_of), *trusted] for name, all_of in plan.by_name().items()}
+    for name, words in commands.items():
+        try:
+            command_parsed(plan.command, words)
+        except PreferlError as error:
+            raise type(error)(f"run {name} of {config.file}: {error}") from error
+    if config.dry_run:
+        for words in commands.values():
+            echo(shlex.join(["preferl", *plan.command.split(), *words]))
+        return
+    execute = executor_of(config.cluster, config.processes)
+    out = config.out or Path("runs") / config.file.stem
+    expected, got = "a folder for many runs", "the folder of one"
+    StorageError.check(not (out / "config.json").exists(), f"{out}", expected, got, "Name another.")
+    units = [
+        Unit(name, f"{__name__}:run_command", {"command": plan.command, "words": words}, out / name)
+        for name, words in commands.items()
+    ]
+    with FolderLock(out, "sweep.lock", "sweep"):
+        about = {"file": f"{config.file}", "command": plan.command, "options": plan.options}
+        write_json(out / "sweep.json", {**about, "runs": plan.runs, "versions": versions()})
+        failed = _do(units, execute, partial(_keep_results, out, plan, units), config)
+    _print_results(out, plan, units, failed)
+
+
+def run_command(settings: Mapping[str, Any], folder: Path) -> None:
+    """What a unit does: a command whose run is in the folder, begun or resumed."""
+    run = folder / RUN
+    begun = (run / "config.json").is_file()
+    if begun and RunFolder(run).finished:
+        return
+    resume = ["--resume"] if begun else []
+    try:
+        main([*settings["command"].split(), *settings["words"], "--out", f"{run}", *resume])
+    except SystemExit as end:
+        if end.code:
+            raise
+
+
+def _do(units: Sequence[Unit], execute: Any, keep: Any, config: SweepConfig) -> dict[str, str]:
+    """Do the units with a live line; the failed ones."""
+    where = "here" if config.cluster == LOCAL else f"on {config.cluster}"
+    note(f"{len(units)} runs of {config.file} {where}. After Ctrl-C the same command goes on.")
+    line, began, done = ProgressLine("running"), time.perf_counter(), 0
+
+    def show(unit: Unit, _: object) -> None:
+        nonlocal done
+        done += 1
+        line("running", done, len(units), unit.name)
+        score = _score(_record(unit))
+        seconds = time.perf_counter() - began
+        note(f"{done:>4} of {len(units)} · {seconds:5.0f} s · {unit.name} · {score}")
+        keep()
+
+    try:
+        with line.running():
+            line("running", 0, len(units))
+            failed: dict[str, str] = execute(units, show)
+    except KeyboardInterrupt:
+        keep()
+        interrupt(f"Stopped with {done} of {len(units)} runs done. The same command goes on.")
+    keep()
+    return failed
+
+
+def _record(unit: Unit) -> RunRecord | None:
+    there = (unit.folder / RUN / "config.json").is_file()
+    return read_run(unit.folder / RUN) if there else None
+
+
+def _keep_results(out: Path, plan: Sweep, units: Sequence[Unit]) -> None:
+    write_results(out / "results.csv", plan, {unit.name: _record(unit) for unit in units})
+
+
+def _print_results(
+    out: Path, plan: Sweep, units: Sequence[Unit], failed: Mapping[str, str]
+) -> None:
+    """Print tables, write the page that compares the runs, and exit with 1 if one failed."""
+    from preferl.evaluation.report import write_report
+    from preferl.evaluation.run_comparison import comparison_report
+
+    records = {unit.name: _record(unit) for unit in units}
+    rows = [
+        (name, "failed" if name in failed else "done", _score(record))
+        for name, record in records.items()
+    ]
+    print_table(f"{len(units)} runs", rows, ("run", "state", "score"))
+    if groups := over_seeds(plan, records):
+        cells = [(name, str(len(scores)), _mean(scores)) for name, scores in groups.items()]
+        print_table("Means over seeds, with 95 % intervals", cells, ("runs", "seeds", "score"))
+    found = {name: one for name, one in records.items() if one is not None}
+    if 1 < len(found) <= MOST_COMPARED:
+        write_report(out / "comparison.html", comparison_report(found))
+        echo(f"Page: {out / 'comparison.html'}")
+    echo(f"Results: {out / 'results.csv'}")
+    for name, why in failed.items():
+        sys.stderr.write(f"preferl sweep: {name} failed, see {out / name / 'log.txt'}:\n{why}\n")
+    if failed:
+        raise SystemExit(1)
+
+
+def _mean(scores: Sequence[float]) -> str:
+    values = np.array(scores)
+    return _with_interval(float(values.mean()), mean_interval(values))
+
+
+def _score(record: RunRecord | None) -> str:
+    if record is None or record.score is None:
+        return "–"
+    return f"{record.unit} {_with_interval(record.score.mean, record.score.interval)}"
+
+
+def _with_interval(mean: float, interval: tuple[float, float] | None) -> str:
+    between = "" if interval is None else f" ({interval[0]:,.1f} to {interval[1]:,.1f})"
+    return f"{mean:,.1f}{between}"

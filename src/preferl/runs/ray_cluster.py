@@ -1,0 +1,137 @@
+"""Units of work on the machines of a Ray cluster that share a disk.
+
+Ray chooses the machine, and gives a unit to another one when a machine is lost. The rest is as on
+one machine: a process for each unit, a folder that holds its log, checkpoints and result.
+
+Needs the extra `ray`. See https://docs.ray.io/en/latest/ray-core/fault_tolerance/tasks.html for
+what Ray tries again.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from preferl._optional import require
+from preferl.errors import ConfigError, StorageError
+from preferl.runs.executor import PATIENCE, UNIT, OnDone, Unit, begun, ended, run_here
+from preferl.runs.lock import FolderLock
+
+LOGGER = logging.getLogger(__name__)
+
+LOST_MACHINES: Final = 100
+"""Machines that a unit may lose before it counts as failed. One that fails by itself is not tried
+again: it would fail there as well."""
+
+LEASE: Final = 300.0
+"""Seconds that a unit waits for the lock of a lost machine. Disks that are shared by NFS give it
+up after 90 s by default."""
+
+
+def run_units_on_ray(
+    units: Sequence[Unit], on_done: OnDone = lambda *_: None, *, address: str
+) -> dict[str, str]:
+    """Do units on a Ray cluster, each in a process of its own on one core.
+
+    All machines need this version of preferl, and the folders of the units and the current folder
+    under the same paths. A machine that is lost costs its units what they did since their last
+    checkpoints. Ctrl-C interrupts all units, which keep what they came to, and is raised again.
+
+    Args:
+        units: in the order in which they begin.
+        on_done: called here, with one unit at a time.
+        address: as `ray.init` takes it: `ray://HOST:10001`, `HOST:6379` or `auto`.
+
+    Returns:
+        The units that failed, by name: the last lines of their logs. The next start runs them
+        again.
+
+    Raises:
+        ConfigError: a cluster that cannot be reached; or as `preferl.runs.executor.run_units`.
+        MissingExtraError: the extra `ray` is not installed.
+        StorageError: a folder that cannot be read or written.
+    """
+    ray = require("ray", extra="ray")
+    units = [Unit(one.name, one.work, one.settings, one.folder.resolve()) for one in units]
+    waiting, failed = begun(units, on_done), dict[str, str]()
+    with _connected(ray, address):
+        task = ray.remote(num_cpus=1, max_retries=LOST_MACHINES)(_run_on_this_machine)
+        here = str(Path.cwd())
+        running = {task.options(name=unit.name).remote(unit, here): unit for unit in waiting}
+        try:
+            while running:
+                (first, *_), _ = ray.wait([*running])
+                unit = running.pop(first)
+                failed |= _ended(ray, first, unit, on_done)
+        finally:
+            _cancel(ray, [*running])
+    return {unit.name: failed[unit.name] for unit in units if unit.name in failed}
+
+
+def _run_on_this_machine(unit: Unit, current: str) -> int:
+    """What a task of Ray does; the exit status of the unit's process."""
+    for folder, what in ((unit.folder / UNIT, "unit"), (Path(current), "program")):
+        expected, got = (
+            "one that all machines of the cluster have",
+            f"none on {socket.gethostname()}",
+        )
+        fix = "Put it on a disk that they share, under the same path."
+        StorageError.check(folder.exists(), f"folder of the {what}, {folder}", expected, got, fix)
+    os.chdir(current)  # relative paths in settings begin there
+    lock, until = FolderLock(unit.folder, "unit.lock", "unit"), time.monotonic() + LEASE
+    while lock.holder() is not None and time.monotonic() < until:
+        time.sleep(1.0)  # the machine that had it was lost, and its disk has not noticed yet
+    return run_here(unit)
+
+
+def _ended(ray: Any, task: Any, unit: Unit, on_done: OnDone) -> dict[str, str]:
+    try:
+        code = ray.get(task)
+    except ray.exceptions.RayTaskError as error:  # raised on the machine
+        why = str(error.cause)
+    except ray.exceptions.RayError as error:  # no machine is left
+        why = str(error)
+    else:
+        return ended(unit, code, on_done)
+    LOGGER.error("%s failed: %s", unit.name, why)
+    return {unit.name: why}
+
+
+def _cancel(ray: Any, tasks: list[Any]) -> None:
+    """Interrupt tasks, and wait until their units have kept what they came to."""
+    for task in tasks:
+        ray.cancel(task)
+    if tasks:
+        ray.wait(tasks, num_returns=len(tasks), timeout=2 * PATIENCE)
+
+
+@contextmanager
+def _connected(ray: Any, address: str) -> Iterator[None]:
+    """Be connected to a cluster in the block; a connection that is there already stays."""
+    if ray.is_initialized():
+        yield
+        return
+    try:
+        if address != "auto":
+            _require_reachable(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    except (RuntimeError, ValueError, OSError) as error:
+        expected = "the address of a Ray cluster that runs: ray://HOST:10001, HOST:6379 or auto"
+        got, fix = f"{address!r} ({error})", "`ray start --head` starts one on this machine."
+        raise ConfigError.mismatch("cluster", expected=expected, got=got, fix=fix) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _require_reachable(address: str) -> None:
+    """Raise `OSError` or `ValueError` for an address where nothing listens; Ray takes minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        raise ValueError("it has no port")
+    socket.create_connection((host, int(port)), timeout=PATIENCE).close()

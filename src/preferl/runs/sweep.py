@@ -1,0 +1,228 @@
+"""Sweeps: one command with many settings, as a file lists them.
+
+    command: online run
+    options: {preset: pendulum, steps: 6000}
+    grid: {seed: [0, 1], teacher.temperature: [0, 1]}
+    runs: [{comparisons: 50}, {comparisons: 200, sampler: disagreement}]
+
+Each entry of `runs` is combined with each combination of `grid`: eight runs here.
+"""
+
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, final
+
+from preferl.errors import ConfigError, nearest
+from preferl.files import writing
+from preferl.runs.records import RunRecord
+from preferl.trust import admitted
+
+COMMANDS: Final = ("online run", "offline run", "reward fit", "data record")
+"""Commands that make a run in a folder and can resume it."""
+
+KEYS: Final = ("command", "options", "grid", "runs")
+OF_THE_SWEEP: Final = ("out", "resume", "trust", "ask", "help")
+"""Options that a file cannot set: each run has its folder and goes on by itself, nobody is at a
+terminal, and trust comes from the command line alone."""
+
+LONGEST: Final = 100  # letters of a run's name, of which a folder may have 255
+MOST_RUNS: Final = 10_000
+MOST_TEXTS: Final = 2**16  # in a file, once aliases are written out
+
+RESULTS: Final = (
+    "state", "steps", "answers", "score", "low", "high", "accuracy", "seconds",
+)  # fmt: skip
+"""Columns of `results.csv` after the run and what it varies; `low` to `high` is the score's 95 %
+interval."""
+
+
+@final
+@dataclass(frozen=True)
+class Sweep:
+    """A command and its settings, one set for each run.
+
+    Attributes:
+        command: such as `online run`.
+        options: of all runs, by the names that options have.
+        runs: what each run adds or changes.
+    """
+
+    command: str
+    options: Mapping[str, Any]
+    runs: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def from_json(cls, settings: Mapping[str, Any], source: str) -> "Sweep":
+        """A sweep of what its file holds; messages name the `source`.
+
+        Raises:
+            ConfigError: an unknown key or command, values of another kind, an option that a file
+                cannot set, no run, or too many.
+
+        >>> found = {"command": "online run", "grid": {"seed": [0, 1], "env": ["CartPole-v1"]}}
+        >>> list(Sweep.from_json(found, "sweep.yaml").by_name())
+        ['seed=0,env=CartPole-v1', 'seed=1,env=CartPole-v1']
+        """
+        for key in settings:
+            expected = f"one of {', '.join(KEYS)}"
+            ConfigError.check(key in KEYS, f"keys of {source}", expected, repr(key), _near(key))
+        command = settings.get("command")
+        expected = f"one of {', '.join(COMMANDS)}"
+        fix = nearest(f"{command}", COMMANDS)
+        ConfigError.check(command in COMMANDS, f"command of {source}", expected, command, fix)
+        options, grid = (_mapping(settings, name, source) for name in ("options", "grid"))
+        listed = settings.get("runs", [{}])
+        is_list = isinstance(listed, list) and listed and all(isinstance(r, dict) for r in listed)
+        ConfigError.check(is_list, f"runs of {source}", "a list of options by name", repr(listed))
+        for name, values in grid.items():
+            several = isinstance(values, list) and values
+            expected = "a list of values to try"
+            ConfigError.check(several, f"grid: {name} of {source}", expected, repr(values))
+        for name in (*options, *grid, *(name for run in listed for name in run)):
+            ConfigError.check(
+                isinstance(name, str) and name.replace("_", "-") not in OF_THE_SWEEP,
+                f"options of {source}",
+                "names of options but for " + ", ".join(OF_THE_SWEEP),
+                repr(name),
+                "Set it on the command line of the sweep." if name == "trust" else "Drop it.",
+            )
+        combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        runs = tuple({**one, **values} for one in listed for values in combined)
+        ConfigError.check(len(runs) <= MOST_RUNS, "runs", f"at most {MOST_RUNS:,}", len(runs))
+        return cls(str(command), options, runs)
+
+    def by_name(self) -> dict[str, dict[str, Any]]:
+        """All options of each run, by a name of what it varies, which folders can have.
+
+        Raises:
+            ConfigError: two runs with the same options.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for run in self.runs:
+            name = _name(run)
+            name = f"{name}-{_digest(run)}" if name in found else name
+            ConfigError.check(name not in found, "runs", "different ones", f"{name} twice")
+            found[name] = {**self.options, **run}
+        return found
+
+
+def require_trusted(settings: Mapping[str, Any], source: str, trust: Sequence[str] = ()) -> None:
+    """Raise `ConfigError` if a file names a module that may not be imported; see `preferl.trust`.
+
+    Names in settings that are written as one word of YAML count as well.
+    """
+    for number, text in enumerate(_texts(settings)):
+        expected, got = f"at most {MOST_TEXTS:,} texts", "aliases that stand for more"
+        ConfigError.check(number < MOST_TEXTS, source, expected, got)
+        module, colon, rest = text.partition(":")
+        dotted = all(part.isidentifier() for part in module.split("."))
+        if colon and dotted and rest[:1].isidentifier():  # neither a URL nor `cuda:0`
+            admitted(f"{module}:{rest.partition(':')[0]}", source=source, trust=trust)
+
+
+def words_of(options: Mapping[str, Any]) -> list[str]:
+    """Options as words of a command line.
+
+    >>> words_of({"seed": 1, "model.use_actions": False, "teacher": {"kind": "mistake"}})
+    ['--seed', '1', '--no-model.use-actions', '--teacher', '{"kind": "mistake"}']
+    >>> words_of({"report_to": ["jsonl", "tensorboard"]})
+    ['--report-to', 'jsonl', 'tensorboard']
+    """
+    words: list[str] = []
+    for name, value in options.items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            *parents, last = option.split(".")
+            words.append("--" + ".".join([*parents, last if value else f"no-{last}"]))
+        else:
+            values = value if isinstance(value, list) else [value]
+            words += [f"--{option}", *map(_word, values)]
+    return words
+
+
+def write_results(path: Path, sweep: Sweep, records: Mapping[str, RunRecord | None]) -> None:
+    """Write a CSV row for each run that was begun: what it varies, and what came of it."""
+    varied = list(dict.fromkeys(name for run in sweep.runs for name in run))
+    with writing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["run", *varied, *RESULTS])
+        for (name, options), run in zip(sweep.by_name().items(), sweep.runs, strict=True):
+            record = records.get(name)
+            if record is not None:
+                values = (_word(options[one]) if one in run else "" for one in varied)
+                table.writerow([name, *values, *_results(record)])
+
+
+def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[str, list[float]]:
+    """Scores of runs that differ in the seed alone, by what else they vary; none of one seed."""
+    found: dict[str, list[float]] = {}
+    for name, run in zip(sweep.by_name(), sweep.runs, strict=True):
+        record = records.get(name)
+        if record is not None and record.score is not None:
+            others = {option: value for option, value in run.items() if option != "seed"}
+            found.setdefault(_name(others), []).append(record.score.mean)
+    return {name: scores for name, scores in found.items() if len(scores) > 1}
+
+
+def _results(record: RunRecord) -> Iterator[object]:
+    score, accuracy = record.score, record.accuracy
+    low, high = (None, None) if score is None or score.interval is None else score.interval
+    yield from (record.state, record.steps, record.answers, None if score is None else score.mean)
+    yield from (low, high, None if accuracy is None else accuracy.mean, record.seconds)
+
+
+def _near(key: object) -> str:
+    return nearest(f"{key}", KEYS) or "Options of the command go below `options`."
+
+
+def _mapping(settings: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
+    found = settings.get(name) or {}
+    expected = "options by name"
+    ConfigError.check(isinstance(found, dict), f"{name} of {source}", expected, repr(found))
+    return dict(found)
+
+
+def _word(value: Any) -> str:
+    """A value as a word of a command line; settings by name are JSON, which is YAML."""
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+
+
+def _name(run: Mapping[str, Any]) -> str:
+    """What a run varies, as the name of a folder; one that is too long ends with a digest."""
+    parts = (f"{name}={_in_a_name(value)}" for name, value in run.items())
+    plain = re.sub(r"[^\w.,=+-]+", "_", ",".join(parts)) or "run"
+    return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}-{_digest(run)}"
+
+
+def _in_a_name(value: Any) -> str:
+    """A value without what would be read in a file alone: brackets, and the keys of settings."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return "-".join(map(_in_a_name, value)) if isinstance(value, list) else str(value)
+
+
+def _digest(run: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in nested settings, also in those that are written as one word of YAML."""
+    import yaml
+
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, str):
+        try:
+            inside = yaml.safe_load(value) if ":" in value else value
+        except yaml.YAMLError:
+            inside = value
+        yield from [value] if isinstance(inside, str) else _texts(inside)

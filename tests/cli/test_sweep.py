@@ -1,0 +1,91 @@
+"""`preferl sweep`: runs of a file, each in a folder of its own, done once."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from helpers.command_line import run
+
+SMALL = {
+    "env": "CartPole-v1", "steps": 800, "initial_steps": 400, "iterations": 1, "comparisons": 6,
+    "environments": 2, "segment_length": 10, "judge.episodes": 2, "judge.questions": 10,
+    "judge.clip_steps": 0, "judge.oracle": False, "eval_every": 0, "report_to": ["jsonl"],
+    "algorithm": {"kind": "ppo", "n_steps": 100, "batch_size": 50},
+}  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A file of two small runs."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "small.json"
+    path.write_text(
+        json.dumps({"command": "online run", "options": SMALL, "grid": {"seed": [0, 1]}})
+    )
+    return path
+
+
+def change(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def rows(folder):
+    with (folder / "results.csv").open(newline="") as table:
+        return {row["run"]: row for row in csv.DictReader(table)}
+
+
+def test_each_run_is_done_once_and_laid_beside_the_others(file, tmp_path, capsys):
+    assert run("sweep", file, "--processes", "2") == 0
+    out = tmp_path / "runs/small"
+    printed = capsys.readouterr().out
+    assert "Means over seeds" in printed
+    assert (out / "comparison.html").is_file()
+    before = rows(out)
+    assert [*before] == ["seed=0", "seed=1"]
+    assert {row["state"] for row in before.values()} == {"finished"}
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
+    (out / "seed=1/done.json").unlink()  # as if killed between the run's end and the unit's
+    change(file, grid={"seed": [0, 1, 2]})
+    assert run("sweep", file, "--processes", "2") == 0
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    assert [*rows(out)] == ["seed=0", "seed=1", "seed=2"]
+    assert run("runs", "compare", out, "--json", "--out", tmp_path / "page.html") == 0
+    found = json.loads(capsys.readouterr().out.partition("\n{")[2].join(["{", ""]))
+    assert len(found["runs"]) == 3
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(file, tmp_path, capsys):
+    change(file, grid={}, runs=[{"seed": 0}, {"env_kwargs": {"g": 1}}])
+    assert run("sweep", file, "--processes", "2") == 1
+    captured = capsys.readouterr()
+    assert "env_kwargs=1 failed, see runs/small/env_kwargs=1/log.txt" in captured.err
+    assert "unexpected keyword argument 'g'" in captured.err
+    assert [*rows(tmp_path / "runs/small")] == ["seed=0"]
+
+
+def test_a_dry_run_prints_commands_and_runs_none(file, tmp_path, capsys):
+    assert run("sweep", file, "--dry-run") == 0
+    first, _ = capsys.readouterr().out.splitlines()
+    assert first.startswith("preferl online run --env CartPole-v1 --steps 800 --initial-steps 400")
+    assert first.endswith("--seed 0")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"options": {"stepz": 3}}, 2, "run seed=0 of .*small.json: --stepz: .* --steps"),
+        ({"grid": {"steps": [800, "x"]}}, 2, "run steps=x of .*--steps: expected"),
+        ({"runs": [{"env": "somebodys:Env-v0"}]}, 1, "pass --trust somebodys"),
+        ({"command": "demo"}, 1, "command of .*small.json: expected one of online run"),
+    ],
+)
+def test_what_is_wrong_is_named_before_anything_runs(
+    file, tmp_path, capsys, changes, status, words
+):
+    change(file, **changes)
+    assert run("sweep", file) == status
+    assert re.search(words, capsys.readouterr().err)
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,124 @@
+"""What a sweep's file says, as runs by name and as words of a command line."""
+
+import csv
+
+import pytest
+
+from helpers import written_runs
+from preferl.errors import ConfigError
+from preferl.runs import read_run
+from preferl.runs.sweep import LONGEST, Sweep, over_seeds, require_trusted, words_of, write_results
+
+FILE = "sweep.yaml"
+
+
+def made(**settings):
+    return Sweep.from_json({"command": "online run", **settings}, FILE)
+
+
+def test_each_entry_of_runs_meets_each_combination_of_the_grid():
+    sweep = made(
+        options={"env": "A-v1", "steps": 10},
+        grid={"seed": [0, 1], "teacher.temperature": [0, 0.5]},
+        runs=[{"comparisons": 5}, {"comparisons": 9, "steps": 20}],
+    )
+    found = sweep.by_name()
+    assert len(found) == 8
+    assert found["comparisons=9,steps=20,seed=1,teacher.temperature=0.5"] == {
+        "env": "A-v1", "steps": 20, "comparisons": 9, "seed": 1, "teacher.temperature": 0.5,
+    }  # fmt: skip
+
+
+def test_one_run_needs_neither_grid_nor_list():
+    assert made(options={"seed": 3}).by_name() == {"run": {"seed": 3}}
+
+
+def test_names_are_those_of_folders_and_differ():
+    long, slash = {"note": "x" * 300}, {"env": "dm_control/walker-walk", "teacher": {"rate": 0.2}}
+    first, second, third, *_ = names = made(
+        runs=[long, {"note": "x" * 301}, slash, {"teacher": {"rate": 0.2}}, {"teacher": [0.2]}]
+    ).by_name()
+    assert len(set(names)) == 5
+    assert len(first) == len(second) < LONGEST + 10
+    assert third == "env=dm_control_walker-walk,teacher=0.2"
+    with pytest.raises(ConfigError, match=r"runs: expected different ones, got seed=1-.* twice"):
+        made(runs=[{"seed": 1}, {"seed": 1}, {"seed": 1}]).by_name()
+
+
+def test_options_become_words():
+    options = {"model.hidden": [8, 8], "resumable": True, "a.b_c": False, "wrappers": [{"m": {}}]}
+    assert words_of(options | {"patience": None}) == [
+        "--model.hidden", "8", "8", "--resumable", "--a.no-b-c", "--wrappers", '{"m": {}}',
+        "--patience", "None",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"grids": {}}, "keys of sweep.yaml: .* got 'grids'. The nearest is grid."),
+        ({"steps": 5}, "keys of sweep.yaml: .* got 'steps'. Options of the command go below"),
+        ({"command": "online runs"}, "command of sweep.yaml: .* The nearest is online run."),
+        ({"command": "annotate serve"}, "command of sweep.yaml: expected one of online run"),
+        ({"grid": {"seed": 3}}, "grid: seed of sweep.yaml: expected a list of values"),
+        ({"grid": {"seed": []}}, "grid: seed of sweep.yaml: expected a list of values"),
+        ({"runs": {"seed": 3}}, "runs of sweep.yaml: expected a list of options"),
+        ({"options": [1]}, "options of sweep.yaml: expected options by name"),
+        ({"options": {"out": "x"}}, "options of sweep.yaml: .* got 'out'. Drop it."),
+        ({"runs": [{"trust": "mine"}]}, "got 'trust'. Set it on the command line"),
+        ({"grid": {n: list(range(30)) for n in "abc"}}, "runs: expected at most 10,000, got 27000"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        made(**settings)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"env": "somebodys:Env-v0"},
+        {"wrappers": "somebodys.module:Shift: {by: 2}"},
+        {"teacher": {"kind": "x", "function": "somebodys:answer"}},
+        {"teacher": "{kind: x, function: 'somebodys:answer'}"},
+    ],
+)
+def test_a_module_in_a_file_needs_trust(options):
+    for settings in ({"options": options}, {"grid": {n: [v] for n, v in options.items()}}):
+        with pytest.raises(ConfigError, match="pass --trust somebodys"):
+            require_trusted(settings, FILE)
+        require_trusted(settings, FILE, ["somebodys"])
+
+
+def test_what_names_no_module_needs_no_trust():
+    options = {"env": "gymnasium.envs:Pendulum-v1", "device": "cuda:0", "note": "a: b"}
+    runs = [{"demonstrations": "s3://bucket/data"}]
+    require_trusted({"options": options, "runs": runs}, FILE)
+
+
+def test_aliases_that_grow_are_refused():
+    tens = [f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
+    settings = {"options": {"note": f"[&a0 'a:1', {', '.join(tens)}]"}}
+    with pytest.raises(ConfigError, match="aliases that stand for more"):
+        require_trusted(settings, FILE)
+
+
+def test_results_have_a_row_for_each_run_that_was_begun(tmp_path):
+    sweep = made(options={"steps": 5}, runs=[{"seed": 0}, {"seed": 1, "comparisons": 7}])
+    record = read_run(written_runs.online(tmp_path / "run", -150.0))
+    write_results(tmp_path / "results.csv", sweep, {"seed=1,comparisons=7": record, "seed=0": None})
+    with (tmp_path / "results.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["run"], row["seed"], row["comparisons"]) == ("seed=1,comparisons=7", "1", "7")
+    assert (row["state"], row["answers"], row["score"]) == ("finished", "60", "-150.0")
+    assert float(row["low"]) < -150 < float(row["high"])
+
+
+def test_seeds_are_put_together(tmp_path):
+    sweep = made(grid={"seed": [0, 1, 2], "steps": [5, 6]}, runs=[{}])
+    scores = {"seed=0,steps=5": -1.0, "seed=1,steps=5": -3.0, "seed=2,steps=6": -5.0}
+    records = {
+        name: read_run(written_runs.online(tmp_path / name, score))
+        for name, score in scores.items()
+    }
+    assert over_seeds(sweep, records | {"seed=0,steps=6": None}) == {"steps=5": [-1.0, -3.0]}
