@@ -10,6 +10,7 @@ and returns of all twelve runs then have to be those of local processes, bit by 
 import argparse
 import hashlib
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -27,8 +28,8 @@ MEMORY = 80 * 2**20  # bytes for objects on each machine: the least that Ray tak
 SWEEP = {
     "command": "online run",
     "options": {
-        "env": "CartPole-v1", "steps": 6_000, "initial_steps": 1_000, "iterations": 4,
-        "comparisons": 60, "environments": 2, "segment_length": 20, "eval_every": 0,
+        "env": "CartPole-v1", "steps": 3_000, "initial_steps": 1_000, "iterations": 3,
+        "comparisons": 45, "environments": 2, "segment_length": 20, "eval_every": 0,
         "judge.oracle": False, "judge.episodes": 10, "judge.questions": 40, "judge.clip_steps": 0,
         "report_to": ["jsonl"],
     },
@@ -74,7 +75,7 @@ def at_work(out: Path) -> Iterator[tuple[str, int]]:
     """Units that have a checkpoint and are not done, and the programs of their machines."""
     for lock in out.glob("*/unit.lock"):
         held = lock.read_text()
-        if held and any((lock.parent / "run").glob("training/*")):
+        if held and any(lock.parent.glob("run/checkpoints/0*")):
             worker = parent(json.loads(held)["pid"])
             yield lock.parent.name, parent(worker)
 
@@ -83,19 +84,21 @@ def parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def kill_machine(cluster: Cluster, out: Path, done: int) -> str:
+def kill_machine(cluster: Cluster, out: Path, sweep: subprocess.Popen[bytes], done: int) -> str:
     """Kill a machine whose run has a checkpoint, once so many runs are done; that run."""
     raylets = {node.all_processes["raylet"][0].process.pid: node for node in cluster.worker_nodes}
-    while True:
+    while sweep.poll() is None:
         if len([*out.glob("*/done.json")]) >= done:
             for name, raylet in at_work(out):
                 if raylet in raylets:
                     cluster.remove_node(raylets[raylet], allow_graceful=False)
                     return name
         time.sleep(0.05)
+    raise SystemExit("The sweep ended before a machine could be killed.")
 
 
 def on_ray(file: Path, out: Path) -> dict[str, Any]:
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray's own name; its default is 15)
     head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": MEMORY}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
@@ -103,7 +106,7 @@ def on_ray(file: Path, out: Path) -> dict[str, Any]:
             cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
         began = time.perf_counter()
         with swept(file, out, "--cluster", cluster.address) as sweep:
-            lost = kill_machine(cluster, out, done=4)
+            lost = kill_machine(cluster, out, sweep, done=4)
             at = time.perf_counter() - began
         seconds = round(time.perf_counter() - began, 1)
         log = (out / lost / "log.txt").read_text()

@@ -25,6 +25,7 @@ def cluster():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        patch.setenv("RAY_worker_niceness", "0")  # beside other tests, Ray's 15 takes minutes
         head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
         machines = Cluster(initialize_head=True, head_node_args=head)
         try:

@@ -56,7 +56,7 @@ def check_spaces(
 
     def check(name: str, space: Space, array: Any) -> None:
         named = f"{name} of the {what}"
-        got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
+        got = sorted(array) if isinstance(array, Mapping) else f"shape {tuple(array.shape[1:])}"
         expected = sorted(space) if isinstance(space, spaces.Dict) else f"shape {space.shape}"
         wanted = f"{expected} as the reward model was built for"
         fix = "Use the data or environment that the model belongs to."

@@ -88,7 +88,13 @@ class RewardFunction:
         self._device = model.device  # once, since finding it costs a tenth of one step's reward
         self.how, self.scaler, self.likelihood = combine, scaler, likelihood or Likelihood()
         self.context, self.members = model.context, model.members
+        self._mean, self._scale = self._affine(scaler)
         self.observation_space, self.action_space = model.observation_space, model.action_space
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._device
 
     @property
     def model(self) -> RewardModel:
@@ -120,6 +126,21 @@ class RewardFunction:
             observations, actions, mask = take(observations, last), actions[last], mask[last]
         # Nothing here asks for gradients; to switch them off costs a tenth of one step's reward.
         return self._combined(self._last(self._encoded(observations, actions), mask).cpu())
+
+    @torch.inference_mode()
+    def of_tensors(self, observations: Any, actions: Tensor, mask: Tensor) -> Tensor:
+        """As calling it, with tensors on the device of the model; nothing goes to the host.
+
+        Args:
+            observations: `[B, H, *obs]`, or a dictionary of such; floats as float32.
+            actions: `[B, H, *act]`
+            mask: `[B, H]` true where a step is real; real steps come last.
+
+        Returns:
+            `[B]` float32 on the device.
+        """
+        judged = self._model.judge(self._encoder(observations, actions), mask)
+        return self.how((judged.rewards[..., -1] - self._mean) * self._scale)
 
     def combine(self, rewards: FloatArray) -> FloatArray:
         """Members' rewards `[E, ...]` to one, `[...]`, scaled first where there is a scaler."""
@@ -200,6 +221,14 @@ class RewardFunction:
         real = to_tensor(mask, self._device)
         rewards, scores = self._model.judge(self._encoded(observations, actions), real)
         return rewards.cpu().numpy(), scores.cpu().numpy()
+
+    def _affine(self, scaler: RewardScaler | None) -> tuple[Tensor, Tensor]:
+        """What a scaler takes from members' rewards `[E, B]` and multiplies them by, `[E, 1]`."""
+        mean, scale = torch.zeros(self.members, 1), torch.ones(self.members, 1)
+        if scaler is not None:
+            mean[:, 0] = torch.from_numpy(scaler.mean)
+            scale[:, 0] = torch.from_numpy(scaler.target / scaler.deviation)
+        return mean.to(self._device), scale.to(self._device)
 
     def _encoded(self, observations: Observations, actions: Array) -> Any:
         device = self._device

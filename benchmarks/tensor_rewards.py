@@ -1,0 +1,79 @@
+"""Rewards of 4,096 environments that step on a device: what they add to a step of the environments.
+
+    python benchmarks/tensor_rewards.py [--device cuda]
+
+Times a step of the pendulums of `examples/tensor_environment.py`, the reward of the step from
+tensors, the network alone, and the same reward from arrays, which go to the host and back. They
+take turns; medians over 300 turns, with one thread on a processor.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from run import HERE, machine
+
+sys.path.insert(0, str(HERE.parent / "examples"))
+from tensor_environment import Pendulums, fitted_reward
+
+from preferl.online import use_threads
+from preferl.online.wrappers.tensor_rewards import TensorRewards
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--environments", type=int, default=4_096)
+    parser.add_argument("--turns", type=int, default=300)
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "tensor_rewards.json")
+    options = parser.parse_args()
+    use_threads(1)
+    pendulums, reward = (
+        Pendulums(options.environments, options.device),
+        fitted_reward(options.device),
+    )
+    rewards, model = TensorRewards(reward), reward.model.requires_grad_(False)
+    actions = torch.rand(options.environments, 1, device=options.device) * 2 - 1
+    seen, mask = pendulums.observations(), torch.ones_like(actions, dtype=torch.bool)
+
+    def from_arrays() -> torch.Tensor:
+        steps = seen[:, None].cpu().numpy(), actions[:, None].cpu().numpy()
+        found = reward(*steps, np.ones((options.environments, 1), bool))
+        return torch.from_numpy(found).to(options.device)
+
+    @torch.inference_mode()
+    def network() -> torch.Tensor:
+        return model.judge(model.encoder(seen[:, None], actions[:, None]), mask).rewards
+
+    parts: dict[str, Callable[[], object]] = {
+        "environments": lambda: pendulums.step(actions),
+        "reward of tensors": lambda: rewards(seen, actions),
+        "network alone": network,
+        "reward of arrays": from_arrays,
+    }
+    taken: dict[str, list[float]] = {name: [] for name in parts}
+    for _ in range(options.turns):
+        for name, part in parts.items():
+            began = time.perf_counter()
+            part()
+            if options.device != "cpu":
+                torch.cuda.synchronize()
+            taken[name].append(time.perf_counter() - began)
+    of = {name: float(np.median(seconds)) for name, seconds in taken.items()}
+    step = of["environments"]
+    ratios = {name: round(seconds / step, 3) for name, seconds in of.items()}
+    beyond = round((of["reward of tensors"] - of["network alone"]) / step, 3)
+    stored = {"machine": machine(), "device": options.device, "environments": options.environments}
+    stored |= {"of_a_step": ratios, "beyond_the_network": beyond}
+    options.results.write_text(json.dumps(stored, indent=2) + "\n")
+    Console().print(f"{ratios}; beyond the network {beyond}. Written to {options.results}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Rewards of steps that are tensors, computed on their device."""
+
+from typing import Any, cast, final
+
+import torch
+from torch import Tensor
+
+from preferl.errors import DataError
+from preferl.models.spaces import check_spaces
+from preferl.shapes import map_observations
+from preferl.training.reward_function import RewardFunction
+
+
+@final
+class TensorRewards:
+    """The learned reward of each step of `V` environments that step on a device.
+
+    Simulators such as Isaac Lab, MJX or Brax keep thousands of environments on a GPU. Tensors go
+    in, a tensor comes out, and nothing is copied to the host. A reward that looks back gets the
+    last `H` steps of each episode, which are kept on the device.
+
+    Args:
+        reward: on the device of the tensors: `load_reward(folder, device="cuda")`.
+
+    >>> from gymnasium.spaces import Box
+    >>> from preferl.models import MLPReward
+    >>> model = MLPReward(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
+    >>> rewards = TensorRewards(RewardFunction(model))
+    >>> rewards(torch.zeros(4096, 3), torch.zeros(4096, 1)).shape
+    torch.Size([4096])
+    """
+
+    def __init__(self, reward: RewardFunction) -> None:
+        self.reward = reward
+        self._observations: Any = None  # `[V, H, *obs]` of the last steps, the present one last
+        self._actions = self._mask = torch.zeros(0, 0)
+
+    def set_reward(self, reward: RewardFunction) -> None:
+        """Use `reward` from the next step on. One that looks further back starts from there."""
+        if reward.context != self.reward.context:
+            self._observations = None
+        self.reward = reward
+
+    @torch.inference_mode()
+    def __call__(self, observations: Any, actions: Tensor, begins: Tensor | None = None) -> Tensor:
+        """The rewards of taking `actions` where environments are now.
+
+        Args:
+            observations: `[V, *obs]` before the step, or a dictionary of such.
+            actions: `[V, *act]`
+            begins: `[V]` true where this is the first step of an episode. None is for none, but
+                at the first call, which begins all episodes.
+
+        Returns:
+            `[V]` float32 on the device.
+
+        Raises:
+            DataError: another number of environments than before.
+            SpaceError: steps of another shape than the reward was made for.
+        """
+        count, context = len(actions), self.reward.context
+        if self._observations is None:
+            self._begin(observations, actions)
+        expected, got = f"{len(self._mask)} environments, as before", count
+        DataError.check(len(self._mask) == count, "steps", expected, got, "Use one for each.")
+        if context == 1:
+            windows = map_observations(lambda o: o[:, None], observations)
+            return self.reward.of_tensors(windows, actions[:, None], self._mask)
+        if begins is not None:
+            self._mask &= ~begins[:, None]
+        self._observations = map_observations(_appended, self._observations, observations)
+        self._actions = _appended(self._actions, actions)
+        self._mask = _appended(self._mask, torch.ones_like(self._mask[:, 0]))
+        return self.reward.of_tensors(self._observations, self._actions, self._mask)
+
+    def _begin(self, observations: Any, actions: Tensor) -> None:
+        """Make room for the steps that the reward sees; none is real yet."""
+        count, context = len(actions), self.reward.context
+        spaces = self.reward.observation_space, self.reward.action_space
+        check_spaces(*spaces, observations, cast("Any", actions), what="environments")
+        expected, got = f"tensors on {self.reward.device}, as the reward", actions.device
+        DataError.check(got == self.reward.device, "steps", expected, got, "Move one to the other.")
+
+        def room(steps: Tensor) -> Tensor:
+            return steps.new_zeros((count, context, *steps.shape[1:]))
+
+        self._observations, self._actions = map_observations(room, observations), room(actions)
+        self._mask = torch.full((count, context), context == 1, device=actions.device)
+
+
+def _appended(kept: Tensor, step: Tensor) -> Tensor:
+    """The last steps `[V, H, ...]` without the first, and the present one `[V, ...]` at the end."""
+    return torch.cat([kept[:, 1:], step[:, None].to(kept.dtype)], dim=1)

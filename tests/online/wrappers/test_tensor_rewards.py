@@ -1,0 +1,106 @@
+"""Rewards of tensors are those that episodes get when they are relabelled."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete
+
+from preferl.data.episodes import Episodes
+from preferl.errors import DataError, SpaceError
+from preferl.functional.preference import lower_bound
+from preferl.models import (
+    LSTMRewardConfig,
+    MLPRewardConfig,
+    PreferenceTransformerConfig,
+    build_reward_model,
+)
+from preferl.online.wrappers.tensor_rewards import TensorRewards
+from preferl.shapes import map_observations, take
+from preferl.training import RewardFunction, relabel
+
+LENGTHS = np.array([[4, 9, 7], [12, 5, 3], [8, 8, 4]])  # of the episodes of three environments
+MODELS = {
+    "mlp": MLPRewardConfig(hidden=(8,), members=3),
+    "nmr": LSTMRewardConfig(width=32, context=6),
+    "pt": PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=6),
+}
+BOX, ACTIONS = Box(-1, 1, (3,)), Box(-1, 1, (2,))
+
+
+def reward_of(kind, observations=BOX, actions=ACTIONS, *, seed=0, **how):
+    return RewardFunction(build_reward_model(MODELS[kind], observations, actions, seed=seed), **how)
+
+
+def episodes_of(space, actions):
+    """Random episodes, those of one environment after those of another."""
+    for number, each in enumerate((space, actions)):
+        each.seed(number)
+    count = int(LENGTHS.sum())
+    steps = [space.sample() for _ in range(count)]
+    if isinstance(space, Dict):
+        seen = {key: np.stack([step[key] for step in steps]) for key in space}
+        last = {key: value[: LENGTHS.size] for key, value in seen.items()}
+    else:
+        seen = np.stack(steps)
+        last = seen[: LENGTHS.size]
+    acted = np.stack([actions.sample() for _ in range(count)])
+    return Episodes(seen, acted, np.zeros(count), np.zeros(count, bool), last, LENGTHS.ravel())
+
+
+def as_they_act(rewards, episodes):
+    """`[T]` rewards of the steps of episodes, one call for each step of all environments."""
+    rows = np.arange(LENGTHS.sum()).reshape(len(LENGTHS), -1)  # [V, T] of environments alike long
+    begins = np.zeros(LENGTHS.sum(), bool)
+    begins[np.cumsum(LENGTHS) - LENGTHS.ravel()] = True
+    found = np.zeros(rows.shape, np.float32)
+    for step in range(rows.shape[1]):
+        now = rows[:, step]
+        seen = map_observations(torch.from_numpy, take(episodes.observations, now))
+        actions, first = torch.from_numpy(episodes.actions[now]), torch.from_numpy(begins[now])
+        found[:, step] = rewards(seen, actions, first).numpy()
+    return found.ravel()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("combine", [None, lower_bound(0.5)])
+def test_rewards_are_those_of_relabelled_episodes(kind, combine):
+    how = {} if combine is None else {"combine": combine}
+    episodes = episodes_of(BOX, ACTIONS)
+    reward = reward_of(kind, **how).scaled(episodes)
+    found = as_they_act(TensorRewards(reward), episodes)
+    np.testing.assert_allclose(found, relabel(episodes, reward).rewards, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_observations_may_be_dictionaries_and_actions_numbers(kind):
+    space, actions = Dict({"arm": BOX, "goal": Discrete(4)}), Discrete(3)
+    episodes, reward = episodes_of(space, actions), reward_of(kind, space, actions)
+    found = as_they_act(TensorRewards(reward), episodes)
+    np.testing.assert_allclose(found, relabel(episodes, reward).rewards, rtol=0, atol=2e-5)
+
+
+def test_a_new_version_sees_the_steps_before_it():
+    episodes, old, new = episodes_of(BOX, ACTIONS), reward_of("pt"), reward_of("pt", seed=1)
+    rewards, alone = TensorRewards(old), TensorRewards(new)
+    for step in range(5):
+        seen = torch.from_numpy(episodes.observations[[step]])
+        acted = torch.from_numpy(episodes.actions[[step]])
+        if step == 4:
+            rewards.set_reward(new)
+        last = rewards(seen, acted), alone(seen, acted)
+    assert torch.equal(*last)
+    rewards.set_reward(reward_of("mlp"))
+    rewards(seen, acted)
+    rewards.set_reward(new)  # which begins anew
+    assert torch.equal(rewards(seen, acted), TensorRewards(new)(seen, acted))
+
+
+def test_what_does_not_fit_is_named():
+    rewards = TensorRewards(reward_of("mlp"))
+    with pytest.raises(SpaceError, match="observations of the environments: expected shape"):
+        rewards(torch.zeros(5, 4), torch.zeros(5, 2))
+    rewards(torch.zeros(5, 3), torch.zeros(5, 2))
+    with pytest.raises(DataError, match="steps: expected 5 environments, as before, got 6"):
+        rewards(torch.zeros(6, 3), torch.zeros(6, 2))
+    with pytest.raises(DataError, match="steps: expected tensors on cpu, as the reward, got meta"):
+        TensorRewards(reward_of("mlp"))(torch.zeros(5, 3), torch.zeros(5, 2, device="meta"))
