@@ -39,7 +39,7 @@ def run_units_on_ray(
 
     All machines need this version of preferl, and the folders of the units and the current folder
     under the same paths. A machine that is lost costs its units what they did since their last
-    checkpoints. Ctrl-C interrupts all units, which keep what they came to, and is raised again.
+    checkpoints. Ctrl-C interrupts all units, as on one machine, and is raised again.
 
     Args:
         units: in the order in which they begin.
