@@ -320,11 +320,15 @@ def summary(rows: list[Row]) -> None:
 
 
 def draw(rows: list[Row], folder: Path) -> None:
-    """A picture for each data set: the score of each seed, by condition."""
+    """A picture for each data set: the score of each seed, by condition, the best one first."""
     for data in dict.fromkeys(row["data"] for row in rows):
+        scores = {key: np.array([*of.values()]) for key, of in scores_of(rows, data).items()}
+        ranked = sorted(scores.items(), key=lambda item: -item[1].mean())
         shown = {
-            f"{name}, {count:,} answers" if count else name: np.array([*of.values()])
-            for (name, count), of in scores_of(rows, data).items()
+            name.replace("_", " ")
+            if name in (*UNANSWERED, "random_policy")
+            else f"{name.replace('_', ' ')}, {count:,} answers": values
+            for (name, count), values in ranked
         }
         first = next((name for name in shown if name.startswith("learned")), next(iter(shown)))
         unit = "success" if max(map(np.max, shown.values())) <= 1 else "return"
