@@ -130,7 +130,7 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
     """Options as words of a command line.
 
     >>> words_of({"seed": 1, "model.use_actions": False, "teacher": {"kind": "mistake"}})
-    ['--seed', '1', '--no-model.use-actions', '--teacher', '{"kind": "mistake"}']
+    ['--seed', '1', '--model.no-use-actions', '--teacher', '{"kind": "mistake"}']
     >>> words_of({"report_to": ["jsonl", "tensorboard"]})
     ['--report-to', 'jsonl', 'tensorboard']
     """
