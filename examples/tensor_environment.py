@@ -92,7 +92,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--environments", type=int, default=4_096)
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--smoke", action="store_true", help="seconds; shows each step")
     options = parser.parse_args()
+    if options.smoke:
+        options.environments, options.steps = 64, 20
     pendulums = Pendulums(options.environments, options.device)
     rewards = TensorRewards(fitted_reward(options.device))
     seen, begins, learned, true = pendulums.observations(), None, [], []
