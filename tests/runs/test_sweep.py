@@ -53,6 +53,12 @@ def test_options_become_words():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("value", ["--trust", ["jsonl", "--trust", "mine"], ["--trust=mine"]])
+def test_a_value_is_no_option(value):
+    with pytest.raises(ConfigError, match=r"report_to: expected values, got '--trust.*an option"):
+        words_of({"report_to": value})
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -65,6 +71,7 @@ def test_options_become_words():
         ({"runs": {"seed": 3}}, "runs of sweep.yaml: expected a list of options"),
         ({"options": [1]}, "options of sweep.yaml: expected options by name"),
         ({"options": {"out": "x"}}, "options of sweep.yaml: .* got 'out'. Drop it."),
+        ({"options": {"trust=mine": "x"}}, "options of sweep.yaml: .* got 'trust=mine'"),
         ({"runs": [{"trust": "mine"}]}, "got 'trust'. Set it on the command line"),
         ({"grid": {n: list(range(30)) for n in "abc"}}, "runs: expected at most 10,000, got 27000"),
     ],
@@ -81,6 +88,9 @@ def test_a_file_that_is_wrong_is_named(settings, words):
         {"wrappers": "somebodys.module:Shift: {by: 2}"},
         {"teacher": {"kind": "x", "function": "somebodys:answer"}},
         {"teacher": "{kind: x, function: 'somebodys:answer'}"},
+        {"env": "somebodys:0"},  # gymnasium imports the module of each of these
+        {"env": "somebodys://x"},
+        {"env": "somebodys: x"},
     ],
 )
 def test_a_module_in_a_file_needs_trust(options):
@@ -91,14 +101,14 @@ def test_a_module_in_a_file_needs_trust(options):
 
 
 def test_what_names_no_module_needs_no_trust():
-    options = {"env": "gymnasium.envs:Pendulum-v1", "device": "cuda:0", "note": "a: b"}
+    options = {"env": "gymnasium.envs:Pendulum-v1", "device": "cuda:0"}
     runs = [{"demonstrations": "s3://bucket/data"}]
     require_trusted({"options": options, "runs": runs}, FILE)
 
 
 def test_aliases_that_grow_are_refused():
     tens = [f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
-    settings = {"options": {"note": f"[&a0 'a:1', {', '.join(tens)}]"}}
+    settings = {"options": {"note": f"[&a0 '9x:a', {', '.join(tens)}]"}}
     with pytest.raises(ConfigError, match="aliases that stand for more"):
         require_trusted(settings, FILE)
 

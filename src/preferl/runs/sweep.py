@@ -31,6 +31,16 @@ OF_THE_SWEEP: Final = ("out", "resume", "trust", "ask", "help")
 """Options that a file cannot set: each run has its folder and goes on by itself, nobody is at a
 terminal, and trust comes from the command line alone."""
 
+NO_MODULES: Final = frozenset(
+    {"device", "store", "demonstrations", "labels", "comparisons", "files"}
+)
+"""Options that hold a device, a path or a URL, in which a colon follows no module."""
+
+ANY: Final = "anything"
+"""Stands for what a text names in a module: the module alone decides."""
+
+OPTION: Final = re.compile(r"[A-Za-z][\w.-]*")
+
 LONGEST: Final = 100  # letters of a run's name, of which a folder may have 255
 MOST_RUNS: Final = 10_000
 MOST_TEXTS: Final = 2**16  # in a file, once aliases are written out
@@ -86,7 +96,9 @@ class Sweep:
             ConfigError.check(several, f"grid: {name} of {source}", expected, repr(values))
         for name in (*options, *grid, *(name for run in listed for name in run)):
             ConfigError.check(
-                isinstance(name, str) and name.replace("_", "-") not in OF_THE_SWEEP,
+                isinstance(name, str)
+                and OPTION.fullmatch(name)
+                and name.replace("_", "-") not in OF_THE_SWEEP,
                 f"options of {source}",
                 "names of options but for " + ", ".join(OF_THE_SWEEP),
                 repr(name),
@@ -115,19 +127,19 @@ class Sweep:
 def require_trusted(settings: Mapping[str, Any], source: str, trust: Sequence[str] = ()) -> None:
     """Raise `ConfigError` if a file names a module that may not be imported; see `preferl.trust`.
 
-    Names in settings that are written as one word of YAML count as well.
+    Every text counts that begins with a name and a colon, also within settings that are one word of
+    YAML; but not the values of `NO_MODULES`.
     """
     for number, text in enumerate(_texts(settings)):
         expected, got = f"at most {MOST_TEXTS:,} texts", "aliases that stand for more"
         ConfigError.check(number < MOST_TEXTS, source, expected, got)
-        module, colon, rest = text.partition(":")
-        dotted = all(part.isidentifier() for part in module.split("."))
-        if colon and dotted and rest[:1].isidentifier():  # neither a URL nor `cuda:0`
-            admitted(f"{module}:{rest.partition(':')[0]}", source=source, trust=trust)
+        module, colon, _ = text.partition(":")
+        if colon and all(part.isidentifier() for part in module.split(".")):
+            admitted(f"{module}:{ANY}", source=source, trust=trust)
 
 
 def words_of(options: Mapping[str, Any]) -> list[str]:
-    """Options as words of a command line.
+    """Options as words of a command line; raises `ConfigError` for a value that is an option.
 
     >>> words_of({"seed": 1, "model.use_actions": False, "teacher": {"kind": "mistake"}})
     ['--seed', '1', '--model.no-use-actions', '--teacher', '{"kind": "mistake"}']
@@ -141,8 +153,10 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
             *parents, last = option.split(".")
             words.append("--" + ".".join([*parents, last if value else f"no-{last}"]))
         else:
-            values = value if isinstance(value, list) else [value]
-            words += [f"--{option}", *map(_word, values)]
+            values = [*map(_word, value if isinstance(value, list) else [value])]
+            for one in values:  # which would be read as an option, such as --trust
+                ConfigError.check(one[:2] != "--", name, "values", f"{one!r}, an option")
+            words += [f"--{option}", *values]
     return words
 
 
@@ -216,7 +230,7 @@ def _texts(value: Any) -> Iterator[str]:
     import yaml
 
     if isinstance(value, Mapping):
-        value = [*value, *value.values()]
+        value = [*value, *(of for name, of in value.items() if name not in NO_MODULES)]
     if isinstance(value, list | tuple):
         for one in value:
             yield from _texts(one)
@@ -225,4 +239,6 @@ def _texts(value: Any) -> Iterator[str]:
             inside = yaml.safe_load(value) if ":" in value else value
         except yaml.YAMLError:
             inside = value
-        yield from [value] if isinstance(inside, str) else _texts(inside)
+        yield value
+        if not isinstance(inside, str):
+            yield from _texts(inside)
