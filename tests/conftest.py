@@ -1,11 +1,13 @@
 """Fixtures that every test may use."""
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -54,6 +56,36 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty") / "store"
     Store.open(folder).close()
     return folder
+
+
+@pytest.fixture(scope="session")
+def object_storage() -> Iterator[str]:
+    """The URL of an S3 server in this process; skips where it is not installed."""
+    pytest.importorskip("s3fs")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(
+        ip_address="127.0.0.1", port=0, verbose=False
+    )
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it writes a line for each request
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture
+def bucket(object_storage: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new bucket, which programs that a test starts reach as well."""
+    import fsspec
+
+    for name, value in {
+        "AWS_ENDPOINT_URL": object_storage,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    name = f"b{uuid4().hex[:12]}"
+    fsspec.filesystem("s3").mkdir(name)
+    return f"s3://{name}"
 
 
 @pytest.fixture(scope="module")

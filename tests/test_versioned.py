@@ -86,7 +86,8 @@ def test_removing_takes_the_named_versions_and_what_was_left(folder, caplog):
 
 
 def test_what_cannot_be_removed_holds_nothing_else_up(folder, caplog):
-    remove_versions(folder, [7, 1])
+    (folder / ".00002.old" / "of an earlier try").mkdir(parents=True)
+    remove_versions(folder, [2, 7, 1])  # one of them was never there
     assert versions(folder) == [2, 10, 100_000]
     (record,) = caplog.records
-    assert "00007 stays for now" in record.getMessage()
+    assert "The earlier version 2 stays for now" in record.getMessage()

@@ -10,19 +10,19 @@ import logging
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from preferl.errors import StorageError
-from preferl.reading import inside, reading
+from preferl.reading import inside
+from preferl.remote import Location, SyncedFolder
 
 LOGGER = logging.getLogger(__name__)
 VERSION: Final = re.compile(r"\d{5,}")
 _DRAFT: Final = re.compile(r"\.\d{5,}\..+")  # of a writer that was killed, or on its way out
 
 
-def versions(folder: Path | str) -> list[int]:
+def versions(folder: Location | SyncedFolder) -> list[int]:
     """Numbers of the versions in a folder, readable or not, in rising order.
 
     Raises:
@@ -31,21 +31,23 @@ def versions(folder: Path | str) -> list[int]:
     return sorted(int(name) for name in names_in(folder) if VERSION.fullmatch(name))
 
 
+def version_name(number: int) -> str:
+    """The name of a version in its folder."""
+    return f"{number:05d}"
+
+
 def version_folder(folder: Path | str, number: int) -> Path:
     """Where a version is."""
-    return Path(folder) / f"{number:05d}"
+    return Path(folder) / version_name(number)
 
 
-def names_in(folder: Path | str) -> list[str]:
+def names_in(folder: Location | SyncedFolder) -> list[str]:
     """Names of all that lies in a folder; none where it is not there.
 
     Raises:
         StorageError: the folder cannot be read.
     """
-    wanted, fix = "a folder that can be read", "Name a folder, and see that its disk is there."
-    with reading(folder, expected=wanted, fix=fix, error=StorageError), suppress(FileNotFoundError):
-        return [path.name for path in Path(folder).iterdir()]
-    return []
+    return SyncedFolder.at(folder).names()
 
 
 def is_left(name: str) -> bool:
@@ -67,20 +69,22 @@ def require_whole(path: Path, files: Mapping[str, Any]) -> None:
             raise ValueError(f"another {name} than was written")
 
 
-def remove_versions(folder: Path, numbers: Iterable[int] = ()) -> None:
+def remove_versions(folder: Location | SyncedFolder, numbers: Iterable[int] = ()) -> None:
     """Remove versions, each at once, and what writers left that were killed.
 
     Only the folder's one writer may call it. What cannot be removed stays for now, with a warning.
     """
+    folder = SyncedFolder.at(folder)
     for number in numbers:
-        path = version_folder(folder, number)
         try:
-            path.rename(path.with_name(f".{path.name}.old"))  # so that nobody reads a half
-        except OSError as error:
-            LOGGER.warning("The earlier version %s stays for now: %s", path, error)
+            folder.remove(version_name(number))
+        except StorageError as error:
+            LOGGER.warning("The earlier version %d stays for now: %s", number, error)
+    if folder.url is not None:  # in a copy others may be fetching
+        return
     try:
         for name in filter(is_left, names_in(folder)):
-            shutil.rmtree(folder / name, ignore_errors=True)
+            shutil.rmtree(folder.path / name, ignore_errors=True)
     except StorageError as error:  # the next call takes them along
         LOGGER.warning("What was removed or left in %s stays for now: %s", folder, error)
 

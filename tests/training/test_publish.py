@@ -53,6 +53,46 @@ def test_the_newest_reward_keeps_its_number(tmp_path):
         newest_reward(tmp_path / "none")
 
 
+def test_rewards_in_object_storage_reach_other_machines(bucket, tmp_path, monkeypatch, caplog):
+    url = f"{bucket}/rewards"
+    monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / "there"))
+    agent = PublishedReward(url)
+    monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / "here"))
+    assert (agent.refresh(), read_spaces(url)) == (False, None)
+    for number in range(1, 9):
+        assert publish(url, reward_of(number), metrics={"n": number}) == number
+        assert agent.refresh()
+    assert (agent.version, agent.metrics, value(agent.reward)) == (8, {"n": 8}, value(reward_of(8)))
+    assert newest_reward(url).number == 8
+    assert versions(agent.synced) == [4, 5, 6, 7, 8], "as many as the publisher keeps"
+    assert versions(agent.folder) == [4, 5, 6, 7, 8], "and no more copies of them"
+    write_spaces(agent.synced, OBSERVATIONS, ACTIONS)
+    assert read_spaces(url) == (OBSERVATIONS, ACTIONS)
+    monkeypatch.setattr(agent.synced._storage, "ls", fail)
+    publish(tmp_path / "other", reward_of())
+    assert not agent.refresh()
+    assert (agent.version, "Rewards cannot be read" in caplog.text) == (8, True)
+
+
+def fail(*_, **__):
+    raise TimeoutError("no reply")
+
+
+def test_of_two_publishers_on_two_machines_one_is_refused(bucket, tmp_path, monkeypatch):
+    publishers = []
+    for machine in ("here", "there"):
+        monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / machine))
+        publishers.append(Publisher(f"{bucket}/rewards"))
+    here, there = publishers
+    with here, there:
+        at_once = versions(there.synced)
+        assert here.publish(reward_of(1)) == 1
+        monkeypatch.setattr(publishing, "versions", lambda _: at_once)  # had looked before
+        with pytest.raises(StorageError, match="nobody has sent"):
+            there.publish(reward_of(2))
+    monkeypatch.undo()
+
+
 def test_versions_rise_and_the_newest_is_read(tmp_path):
     folder = tmp_path / "rewards"
     published = PublishedReward(folder)

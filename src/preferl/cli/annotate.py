@@ -49,7 +49,8 @@ class RenderConfig:
     """
 
     store: str = FOLDER  # folder of the labels, or the URL of a database.
-    files: Path | None = None  # folder of clips and videos beside a PostgreSQL database.
+    # folder of clips and videos beside a PostgreSQL database, or its URL (s3://bucket/labels).
+    files: str | None = None
     # module:function that draws every clip, instead of the projects' own way.
     function: str | None = None
     # module that may be imported to draw clips, such as your environment's; repeatable.

@@ -50,7 +50,8 @@ class CreateConfig:
     run: Path | None = None
     task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
     store: str = FOLDER  # folder for the labels, or the URL of a database.
-    files: Path | None = None  # folder of clips and videos beside a PostgreSQL database.
+    # folder of clips and videos beside a PostgreSQL database, or its URL (s3://bucket/labels).
+    files: str | None = None
     project: str = NAME  # short name: small letters, digits and hyphens.
     title: str = ""  # what people see as its name.
     # shown with every pair; one sentence about the outcome that matters.

@@ -39,13 +39,14 @@ class StoreConfig:
 
     # folder of the labels, or the URL of a database (postgresql://me@host/labels).
     store: str | None = FOLDER
-    files: Path | None = None  # folder of clips and videos beside a PostgreSQL database.
+    # folder of clips and videos beside a PostgreSQL database, or its URL (s3://bucket/labels).
+    files: str | None = None
     # short name of the project; may be left out where there is only one.
     project: str | None = None
 
     def options(self) -> tuple[str, ...]:
         """The same as options of a command, without the project."""
-        files = () if self.files is None else ("--files", str(self.files))
+        files = () if self.files is None else ("--files", self.files)
         return ("--store", FOLDER if self.store is None else self.store, *files)
 
 

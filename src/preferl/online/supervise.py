@@ -18,6 +18,7 @@ from preferl.online.service.supervisor import (
     Supervisor,
     write_to_terminal,
 )
+from preferl.remote import Location, SyncedFolder
 from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
@@ -37,10 +38,10 @@ FIT_SLACK: Final = 3.0
 def launch(
     store: Path | str,
     project: str,
-    rewards: Path | str,
+    rewards: Location,
     *,
     page: bool = True,
-    files: Path | str | None = None,
+    files: Location | None = None,
     page_options: Sequence[str] = (),
     reward_options: Sequence[str] = (),
     trust: Collection[str] = (),
@@ -60,9 +61,10 @@ def launch(
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
         project: its short name.
-        rewards: folder of published rewards.
+        rewards: folder of published rewards, or its URL; logs of the programs lie in it, or in its
+            copy on this machine.
         page: whether to serve the page; people may also answer at one that runs elsewhere.
-        files: folder of clips and videos beside a PostgreSQL database.
+        files: folder of clips and videos beside a PostgreSQL database, or its URL.
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
         trust: modules that the project's `frames` may import to draw clips (see `preferl.trust`).
@@ -90,7 +92,7 @@ def launch(
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
             programs.append(page_program(shared, more, on_message))
-        logs, watched = Path(rewards) / "logs", (service.failing, service.stale)
+        logs, watched = SyncedFolder(rewards).path / "logs", (service.failing, service.stale)
         with Supervisor(programs, logs, config, complaints=watched, on_message=on_message) as both:
             yield both
 

@@ -5,7 +5,6 @@ any label can be joined to its segment after any crash: files are on disk before
 """
 
 import re
-import shutil
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,9 +20,13 @@ from preferl.data.arrays import content_id, load_segments, save_segments
 from preferl.data.columns import check
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError
+from preferl.remote import SyncedFolder
 from preferl.shapes import leaves
 from preferl.store.database import MOST_PARAMETERS, Database, clock, rows_among
 from preferl.store.schema import Clip, Project, Query
+
+CLIPS: Final = "clips"
+"""The folder of array files, in a store's."""
 
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -41,7 +44,7 @@ SHOWN_KEPT: Final = 2
 class ClipStore:
     """The clips of a store: rows in the database, steps in array files, videos beside them."""
 
-    def __init__(self, database: Database, files: Path) -> None:
+    def __init__(self, database: Database, files: SyncedFolder) -> None:
         self._database = database
         self._files = files
 
@@ -76,9 +79,9 @@ class ClipStore:
         if fresh:
             rows = np.array([place[name] for name in fresh])
             shard = content_id(np.array(fresh))
-            folder = self._folder(project_id) / shard
-            if not (folder / "about.json").is_file():
-                save_segments(folder, segments.select(rows), durable=True)
+            if not (self.shard(project_id, shard) / "about.json").is_file():
+                with self._files.writing(f"{CLIPS}/{project_id}/{shard}") as draft:
+                    save_segments(draft, segments.select(rows), durable=False)
             alike = {"project_id": project_id, "kind": kind, "shard": shard, "detail": detail}
             steps = segments.real[rows].tolist()
             with self._database.write() as session:
@@ -108,9 +111,8 @@ class ClipStore:
         missing = [name for name in ids if name not in place]
         if missing:
             raise DataError.mismatch("clip", expected="one of this project", got=missing[0])
-        folder = self._folder(project_id)
         parts = [
-            load_segments(folder / shard).select(np.array([*rows.values()]))
+            load_segments(self.shard(project_id, shard)).select(np.array([*rows.values()]))
             for shard, rows in shards.items()
         ]
         return join_segments(parts).select(np.array([place[name] for name in ids]))
@@ -120,10 +122,37 @@ class ClipStore:
         with self._database.read() as session:
             return session.get(Clip, (project_id, clip_id))
 
+    def shard(self, project_id: int, shard: str) -> Path:
+        """The folder of a shard on this machine, fetched if need be.
+
+        Raises:
+            StorageError: a name that leads out of the store, or storage that cannot be reached.
+        """
+        return self._files.fetch(f"{CLIPS}/{project_id}/{shard}")
+
     def video_path(self, project_id: int, clip_id: str) -> Path:
-        """Where the video of a clip is, or will be; `DataError` for a name that none can have."""
-        check(CLIP_ID.fullmatch(clip_id), "clip", "32 digits of a digest", repr(clip_id))
-        return self._files / "videos" / str(project_id) / f"{clip_id}.mp4"
+        """Where the video of a clip is on this machine, fetched if need be, or would be.
+
+        Raises:
+            DataError: a name that no clip can have.
+            StorageError: storage cannot be reached.
+        """
+        return self._files.fetch(_video(project_id, clip_id))
+
+    def put_video(self, project_id: int, clip_id: str, video: bytes) -> bool:
+        """Keep the video of a clip, so that it can be shown; whether the clip was still there.
+
+        Raises:
+            StorageError: it cannot be written or sent.
+        """
+        name = _video(project_id, clip_id)
+        with self._files.writing(name) as draft:
+            draft.write_bytes(video)
+        self.video_ready(project_id, [clip_id])
+        is_there = self.get(project_id, clip_id) is not None
+        if not is_there:
+            self._files.remove(name)
+        return is_there
 
     def without_video(self, project_id: int, limit: int) -> list[str]:
         """Clips that people are to see and cannot yet, those of the most urgent queries first.
@@ -211,14 +240,15 @@ class ClipStore:
             shards -= set(session.scalars(used))
         with suppress(OSError):  # what stays takes room and nothing else
             for name, _ in removed:
-                self.video_path(project_id, name).unlink(missing_ok=True)
+                self._files.remove(_video(project_id, name))
             for shard in shards:
-                folder = self._folder(project_id) / shard
-                (folder / "about.json").unlink(missing_ok=True)  # half a folder is none
-                shutil.rmtree(folder, ignore_errors=True)
+                self._files.remove(f"{CLIPS}/{project_id}/{shard}")
 
-    def _folder(self, project_id: int) -> Path:
-        return self._files / "clips" / str(project_id)
+
+def _video(project_id: int, clip_id: str) -> str:
+    """The name of a clip's video among the files of a store."""
+    check(CLIP_ID.fullmatch(clip_id), "clip", "32 digits of a digest", repr(clip_id))
+    return f"videos/{project_id}/{clip_id}.mp4"
 
 
 def clip_ids(segments: Segments) -> list[str]:

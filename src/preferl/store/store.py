@@ -22,8 +22,9 @@ from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
 from preferl.reading import reading
+from preferl.remote import Location, SyncedFolder
 from preferl.store.answers import GivenAnswers
-from preferl.store.clips import ClipStore
+from preferl.store.clips import CLIPS, ClipStore
 from preferl.store.database import Database, keep_private, require_whole
 from preferl.store.people import People
 from preferl.store.progress import Reports
@@ -32,7 +33,6 @@ from preferl.store.questions import Questions, RankedQueries
 from preferl.store.queue import Queue
 
 LABELS = "labels.db"
-CLIPS = "clips"
 KEY = "key"
 
 SHORTEST: Final = 32  # bytes of a secret that nobody guesses
@@ -49,9 +49,10 @@ class Store:
     Open one with `Store.open`; any number of programs may have the same store open.
     """
 
-    def __init__(self, database: Database, files: Path) -> None:
+    def __init__(self, database: Database, files: SyncedFolder) -> None:
         self.database = database
-        self.files = files  # the folder of clips, videos and the secret
+        self.synced = files  # clips and videos, wherever they are
+        self.files = files.path  # the folder here of clips, videos and the secret
         self.projects = Projects(database)  # what is asked, and by which rules
         self.people = People(database, self.key)  # who answers, and in which browsers they are
         self.clips = ClipStore(database, files)  # what is shown
@@ -63,15 +64,17 @@ class Store:
         self.progress = self.reports.progress  # how far a project is, and a person in it
 
     @classmethod
-    def open(cls, location: str | Path, files: str | Path | None = None) -> Self:
+    def open(cls, location: Location, files: Location | None = None) -> Self:
         """Open a store, made if it is missing, and upgrade it to this version's schema.
 
         Args:
             location: a folder, in which labels lie in one SQLite file, or a database URL.
-            files: the folder of clips and videos; that of the SQLite file by default.
+            files: the folder of clips and videos; that of the SQLite file by default. Beside
+                PostgreSQL also the URL of one in object storage (see `preferl.remote`).
 
         Raises:
-            ConfigError: PostgreSQL without `files`, or a URL of another database.
+            ConfigError: PostgreSQL without `files`, SQLite with those in object storage, or a URL
+                of something else.
             StorageError: the folder cannot be written to, a newer version made the store, its
                 database is damaged, or it is empty where there are clips already.
 
@@ -88,7 +91,11 @@ class Store:
             expected = "a folder for clips and videos beside a PostgreSQL database"
             raise ConfigError.mismatch("files", expected=expected, got="none")
         file = Path(str(database.url.database))
-        folder = Path(files or file.parent)
+        synced = SyncedFolder(files or file.parent)
+        if database.is_sqlite and synced.url is not None:
+            expected, fix = "a folder beside SQLite", "Keep labels in PostgreSQL for many machines."
+            raise ConfigError.mismatch("files", expected=expected, got=synced, fix=fix)
+        folder = synced.path
         for needed in (folder, file.parent) if database.is_sqlite else (folder,):
             with reading(needed, expected="a folder that can be made", error=StorageError):
                 needed.mkdir(parents=True, exist_ok=True)
@@ -100,7 +107,7 @@ class Store:
         except BaseException:
             database.close()
             raise
-        return cls(database, folder.resolve())
+        return cls(database, synced if synced.url is not None else SyncedFolder(folder.resolve()))
 
     def __enter__(self) -> Self:
         return self
@@ -115,19 +122,22 @@ class Store:
     def key(self) -> bytes:
         """The secret of the store: `PREFERL_SECRET`, or one made and kept in its folder.
 
+        Object storage keeps none: whoever reads clips there must not sign in as others.
+
         Raises:
-            ConfigError: `PREFERL_SECRET` is too short to be one.
+            ConfigError: `PREFERL_SECRET` is too short to be one, or missing where files are in
+                object storage.
             StorageError: the folder cannot be written to, or its key is short or read by others.
         """
         secret = os.environ.get("PREFERL_SECRET")
-        if secret is None:
+        if secret is None and self.synced.url is None:
             return stored_key(self.files / KEY)
-        if len(secret) < SHORTEST:
-            expected = f"at least {SHORTEST} letters"
+        if secret is None or len(secret) < SHORTEST:
+            expected, got = f"at least {SHORTEST} letters", str(len(secret or ""))
             fix = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
-            raise ConfigError.mismatch(
-                "PREFERL_SECRET", expected=expected, got=len(secret), fix=fix
-            )
+            if secret is None:
+                expected, got = "the secret that all programs of this store share", "none"
+            raise ConfigError.mismatch("PREFERL_SECRET", expected=expected, got=got, fix=fix)
         return secret.encode()
 
 

@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, final
 
-from preferl.errors import ConfigError, require_in
-from preferl.files import write_json, writing
+from preferl.errors import ConfigError, StorageError, require_in
+from preferl.files import write_json
 from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
+from preferl.remote import Location, SyncedFolder
 from preferl.runs.lock import FolderLock
 from preferl.training.reward_function import RewardFunction, load_reward, save_reward
 from preferl.versioned import (
@@ -24,6 +25,7 @@ from preferl.versioned import (
     remove_versions,
     require_whole,
     version_folder,
+    version_name,
     versions,
 )
 
@@ -47,9 +49,9 @@ class Version(NamedTuple):
     metrics: dict[str, Any]
 
 
-def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Version:
+def read_version(folder: Location | SyncedFolder, number: int, *, device: str = "cpu") -> Version:
     """Read one version; raise `CheckpointError` unless all its files are as they were published."""
-    path = version_folder(folder, number)
+    path = SyncedFolder.at(folder).fetch(version_name(number))
     with reading(path, expected="a whole published reward"):
         about = read_object(path / ABOUT)
         metrics = dict(about["metrics"])
@@ -57,25 +59,27 @@ def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Ver
     return Version(number, load_reward(path, device=device), metrics)
 
 
-def newest_reward(folder: Path | str, *, device: str = "cpu") -> Version:
+def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
     """The newest of a folder of versions, one version by its own folder, or a saved reward as 1."""
-    path = Path(folder)
-    if published := versions(path):
-        return read_version(path, published[-1], device=device)
+    synced = SyncedFolder(folder)
+    if published := versions(synced):
+        return read_version(synced, published[-1], device=device)
+    path = synced.path
     if (path / ABOUT).is_file() and VERSION.fullmatch(path.name):
         return read_version(path.parent, int(path.name), device=device)
     return Version(1, load_reward(path, device=device), {})
 
 
-def write_spaces(folder: Path | str, observations: Space, actions: Space) -> None:
+def write_spaces(folder: Location | SyncedFolder, observations: Space, actions: Space) -> None:
     """Write the spaces that a reward will see into its folder, for whoever fits it."""
     about = {"observations": space_to_json(observations), "actions": space_to_json(actions)}
-    write_json(Path(folder) / SPACES, about)
+    with SyncedFolder.at(folder).writing(SPACES) as draft:
+        write_json(draft, about)
 
 
-def read_spaces(folder: Path | str) -> tuple[Space, Space] | None:
+def read_spaces(folder: Location | SyncedFolder) -> tuple[Space, Space] | None:
     """The observation and action spaces that `write_spaces` wrote; None if nobody did."""
-    path = Path(folder) / SPACES
+    path = SyncedFolder.at(folder).fetch(SPACES, again=True)
     with reading(path, expected="two spaces"):
         if not path.exists():
             return None
@@ -83,7 +87,7 @@ def read_spaces(folder: Path | str) -> tuple[Space, Space] | None:
         return space_from_json(about["observations"]), space_from_json(about["actions"])
 
 
-def publish(folder: Path | str, reward: RewardFunction, *, keep: int = KEEP, **about: Any) -> int:
+def publish(folder: Location, reward: RewardFunction, *, keep: int = KEEP, **about: Any) -> int:
     """Publish one reward by a `Publisher` of its own; `about` is for its `publish`."""
     with Publisher(folder, keep=keep) as publisher:
         return publisher.publish(reward, **about)
@@ -94,23 +98,26 @@ class Publisher:
     """The one program that publishes rewards into a folder; a context manager.
 
     Args:
-        folder: of all versions; made if it is not there.
+        folder: of all versions; made if it is not there. One in object storage is given by its URL
+            (see `preferl.remote`).
         keep: versions that stay, at least 1; older ones are removed.
 
     Raises:
-        ConfigError: nothing would be kept.
-        StorageError: on entering, where another program publishes into the folder.
+        ConfigError: nothing would be kept, or a URL of something else.
+        StorageError: on entering, where another program publishes into the folder from this
+            machine. In object storage, a program on another machine is found out as it publishes.
     """
 
-    def __init__(self, folder: Path | str, *, keep: int = KEEP) -> None:
+    def __init__(self, folder: Location, *, keep: int = KEEP) -> None:
         require_in("keep", keep, 1, float("inf"))
-        self.folder = Path(folder)
+        self.synced = SyncedFolder(folder)
+        self.folder = self.synced.path
         self._keep = keep
         self._lock = FolderLock(self.folder, LOCK, "publisher")
 
     def __enter__(self) -> Self:
         self._lock.take()
-        remove_versions(self.folder)
+        remove_versions(self.synced)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -135,20 +142,21 @@ class Publisher:
         Raises:
             ConfigError: a number that is not above the earlier ones, metrics that JSON cannot
                 hold, or a reward that cannot be saved.
-            StorageError: the folder cannot be written to, or is full; nothing is published then.
+            StorageError: the folder cannot be written to, or is full, or another program has
+                published this version; nothing is published then.
         """
-        earlier = versions(self.folder)
+        earlier = versions(self.synced)
         newest = max(earlier, default=0)
         number = newest + 1 if version is None else version
         ConfigError.check(number > newest, "version", f"above {newest}, the latest", number)
         with reading("a version's metrics", expected="what JSON holds", error=ConfigError):
             plain = json.loads(json.dumps(dict(metrics or {}), allow_nan=False))
-        with writing(version_folder(self.folder, number)) as draft:
+        with self.synced.writing(version_name(number), exclusive=True) as draft:
             save_reward(draft, reward)
             files = digests(draft)
             write_json(draft / ABOUT, {"version": number, "metrics": plain, "files": files})
             beside(draft)
-        remove_versions(self.folder, [*earlier, number][: -self._keep])
+        remove_versions(self.synced, [*earlier, number][: -self._keep])
         return number
 
 
@@ -161,7 +169,7 @@ class PublishedReward:
     never replaces one that can.
 
     Args:
-        folder: into which a `Publisher` publishes; it need not be there yet.
+        folder: into which a `Publisher` publishes, or its URL; it need not be there yet.
         device: where models go.
 
     Attributes:
@@ -169,8 +177,9 @@ class PublishedReward:
         problem: why the latest version is not in use, where it cannot be read; else None.
     """
 
-    def __init__(self, folder: Path | str, *, device: str = "cpu") -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: Location, *, device: str = "cpu") -> None:
+        self.synced = SyncedFolder(folder)
+        self.folder = self.synced.path
         self.next: Version | None = None
         self.problem: str | None = None
         self._device = device
@@ -252,13 +261,22 @@ class PublishedReward:
             if stop.wait(seconds):
                 return
 
+    def _forget_copies(self) -> None:
+        """Remove what was fetched of versions that are long out of use."""
+        if self.synced.url is not None:
+            for number in versions(self.folder)[:-KEEP]:
+                SyncedFolder(self.folder).remove(version_name(number))
+
     def _newer_than(self, number: int) -> Version | None:
         found, problem = None, None
         try:
-            for newer in reversed([v for v in versions(self.folder) if v > number]):
+            for newer in reversed([v for v in versions(self.synced) if v > number]):
                 try:
-                    found = read_version(self.folder, newer, device=self._device)
+                    found = read_version(self.synced, newer, device=self._device)
+                    self._forget_copies()
                     break
+                except StorageError:
+                    raise
                 except Exception as error:  # whatever a broken file brings about
                     if version_folder(self.folder, newer).is_dir():  # else it was just removed
                         problem = problem or f"Reward version {newer} cannot be read: {error}"

@@ -25,7 +25,7 @@ from preferl.store.store import Store
 from preferl.threads import torch_threads
 from preferl.training.publish import Publisher, read_spaces, read_version
 from preferl.training.reward_function import RewardFunction
-from preferl.versioned import version_folder, versions
+from preferl.versioned import version_name, versions
 
 LOGGER = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def serve_reward(
     beats = Heartbeat(store, feedback.project.id, REWARD_SERVICE, **times)
     publishing = Publisher(config.out, keep=config.keep)
     with torch_threads(config.fit_threads), publishing as publisher, beats:
-        with closing(open_sinks(report_to, config.out)) as sink:
+        with closing(open_sinks(report_to, publisher.folder)) as sink:
             service = _Service(config, feedback, publisher, beats, stop, on_version, sink)
             try:
                 service.run()
@@ -106,16 +106,17 @@ class _Service:
 
     def _resume(self) -> None:
         """Go on from the newest version that can be read."""
-        for number in reversed(versions(self.config.out)):
+        folder = self.publisher.synced
+        for number in reversed(versions(folder)):
             try:
-                newest = read_version(self.config.out, number)
+                newest = read_version(folder, number)
             except PreferlError as error:
                 LOGGER.warning("Version %d is passed over: %s", number, error)
                 continue
             self.version, self._metrics = newest.number, from_json(FitMetrics, newest.metrics)
             self._spaces = spaces_of(newest.reward)
-            self._fit.saved = (newest.reward, version_folder(self.config.out, number))
-            LOGGER.info("Goes on from version %d in %s.", self.version, self.config.out)
+            self._fit.saved = (newest.reward, folder.fetch(version_name(number)))
+            LOGGER.info("Goes on from version %d in %s.", self.version, folder)
             return
 
     def run(self) -> None:
@@ -140,7 +141,7 @@ class _Service:
             self._announce()
         revision = self.feedback.revision
         self._report_waiting(revision)
-        agent = read_spaces(self.config.out)
+        agent = read_spaces(self.publisher.synced)
         other = agent is not None and self._spaces is not None and agent != self._spaces
         if not other:
             if revision == self._looked_at:
@@ -198,7 +199,7 @@ class _Service:
     def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
         """Publish under a number that neither the folder nor the store has seen, and announce."""
         announced = (row.version for row in self._live.rewards(self._project))
-        number = max([*announced, *versions(self.config.out)], default=0) + 1
+        number = max([*announced, *versions(self.publisher.synced)], default=0) + 1
         found = to_json(metrics)
         self.publisher.publish(reward, version=number, metrics=found, beside=self._fit.save)
         self.version, self._metrics, self._spaces = number, metrics, spaces_of(reward)

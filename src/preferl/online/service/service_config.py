@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 from math import inf
-from pathlib import Path
 from typing import final
 
 from preferl.configs import takes_old_names
 from preferl.errors import ConfigError, require_in, require_seed, require_share
+from preferl.remote import Location
 from preferl.store.quality.aggregation import CombineMethod
 from preferl.threads import half_of_the_cores
 from preferl.training.reward_presets import RewardSettings
@@ -19,7 +19,8 @@ class ServiceConfig:
     """When the reward service fits, what, and what it publishes.
 
     Attributes:
-        out: folder of published rewards; one service to a folder.
+        out: folder of published rewards, or the URL of one in object storage, such as
+            s3://bucket/rewards; one service to a folder.
         reward: the model and how it is fitted. Each fit goes on from the last one, and makes at
             most 50 passes, not a published model's 10,000, unless epochs or a budget are given.
         context: steps that a model with history looks back; the length of a clip by default.
@@ -50,7 +51,7 @@ class ServiceConfig:
         ConfigError: a number out of its range, or settings of the reward that do not go together.
     """
 
-    out: Path
+    out: Location
     reward: RewardSettings = field(default_factory=RewardSettings)
     context: int | None = None
     initial_epochs: int = 50

@@ -120,7 +120,7 @@ class FeedbackCore:
         self.reader = rewards
         self._switch_to_newest()
         if self.queries is not None:  # whoever fits the reward need not guess
-            write_spaces(rewards.folder, self.space, action_space)
+            write_spaces(rewards.synced, self.space, action_space)
         if not rewards.watched:
             self._watched = rewards.watch()  # last, so that no thread outlives a refusal
 

@@ -137,7 +137,7 @@ def _origins(store: Store, project_id: int) -> Origin:
     @lru_cache(maxsize=4096)
     def of_shard(shard: str) -> IntArray | None:
         try:
-            return load_segments(store.files / "clips" / str(project_id) / shard).origin
+            return load_segments(store.clips.shard(project_id, shard)).origin
         except DataError:  # labels are useful without the arrays they are about
             return None
 

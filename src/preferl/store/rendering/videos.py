@@ -16,6 +16,7 @@ from preferl.data.columns import check
 from preferl.data.segments import Segments
 from preferl.errors import PreferlError
 from preferl.files import writing
+from preferl.remote import Location
 from preferl.shapes import Array
 from preferl.store.rendering.frames import (
     FrameSource,
@@ -133,11 +134,7 @@ class RenderWorker:
             return
         if self.stopped:
             return
-        path = clips.video_path(project.id, clip)
-        _put(video, path)
-        clips.video_ready(project.id, [clip])
-        if clips.get(project.id, clip) is None:
-            path.unlink(missing_ok=True)
+        if not clips.put_video(project.id, clip, video):
             return
         self.rendered = self.rendered._replace(drawn=self.rendered.drawn + 1)
         logger.info("Clip %s of %s is drawn.", clip, project.slug)
@@ -154,8 +151,8 @@ class RenderWorker:
 
 
 def serve_rendering(
-    location: str | Path,
-    files: str | Path | None = None,
+    location: Location,
+    files: Location | None = None,
     *,
     function: str | None = None,
     trust: Collection[str] = (),
@@ -197,7 +194,8 @@ def serve_rendering(
 
 def write_video(source: FrameSource, segments: Segments, row: int, path: Path, fps: int) -> None:
     """Draw one segment to an MP4 that is either whole or not there; raises as `pictures_of`."""
-    _put(encode(pictures_of(source, segments, row), fps), path)
+    with writing(path, durable=True) as draft:
+        draft.write_bytes(encode(pictures_of(source, segments, row), fps))
 
 
 def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[Array]:
@@ -207,8 +205,3 @@ def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[A
         if count <= steps:
             yield picture
     check(count == steps, "pictures of a clip", f"{steps}, its steps", count)
-
-
-def _put(video: bytes, path: Path) -> None:
-    with writing(path, durable=True) as draft:
-        draft.write_bytes(video)

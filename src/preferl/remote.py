@@ -1,0 +1,251 @@
+"""Folders in object storage: programs write and read a copy on their machine, and send what is new.
+
+An object is there whole or not at all, and so is a folder, which becomes one archive. What has been
+written once is never changed, so that a copy stays good for as long as its name is there.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, final
+from urllib.parse import unquote, urlsplit
+
+from preferl._optional import require
+from preferl.errors import ConfigError, StorageError
+from preferl.files import writing
+from preferl.reading import inside, reading
+
+PACKAGES: Final = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs")}
+"""By scheme of a URL: what reaches such storage, and the extra that installs it."""
+
+URL: Final = re.compile(r"(s3|gs)://[a-z0-9][a-z0-9._-]+(/[\w.=+@-]+)*/?", re.ASCII)
+"""A bucket, and folders in it. No account, question mark or second scheme: those would say more
+than where a folder is."""
+
+ARCHIVE: Final = ".zip"
+"""Ends the name of an object that is a folder; files in it are stored as they are."""
+
+CACHE: Final = "PREFERL_CACHE"
+"""Environment variable: the folder in which copies are kept, `~/.cache/preferl` by default."""
+
+Location = str | Path
+"""A folder of this machine, or the URL of one in object storage."""
+
+
+def is_url(location: Location) -> bool:
+    """Whether this is written as a URL, good or not."""
+    return "://" in str(location)
+
+
+@final
+class SyncedFolder:
+    """A folder on this machine, which may be the copy of one in object storage.
+
+    Names are relative, with `/` between folders, and stay inside. A name without an ending is that
+    of a folder. Where the folder is only on this machine, nothing is sent or fetched.
+
+    Args:
+        location: a folder, `file:///folder`, or `s3://bucket/folder` and `gs://bucket/folder`,
+            whose credentials and endpoints come from the environment, as for other programs of
+            these services.
+
+    Attributes:
+        path: the folder on this machine.
+        url: of the folder in object storage, or None.
+
+    Raises:
+        ConfigError: a URL of something else.
+        MissingExtraError: the package for this storage is not installed.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.url: str | None = None
+        self._storage: Any = None
+        text = str(location)
+        if not is_url(location):
+            self.path = Path(location)
+        elif text.startswith("file:///"):
+            self.path = Path(unquote(urlsplit(text).path))
+        else:
+            expected = "a folder, s3://bucket/folder, gs://bucket/folder or file:///folder"
+            ConfigError.check(URL.fullmatch(text) and ".." not in text, "URL", expected, text)
+            self.url = text.rstrip("/")
+            scheme, _, self._root = self.url.partition("://")
+            package, extra = PACKAGES[scheme]
+            require(package, extra=extra)
+            self._storage = require("fsspec", extra=extra).filesystem(scheme)
+            self.path = _cache() / blake2b(self.url.encode(), digest_size=8).hexdigest()
+
+    @classmethod
+    def at(cls, location: "Location | SyncedFolder") -> "SyncedFolder":
+        """The folder at a location, or the one that is given."""
+        return location if isinstance(location, SyncedFolder) else cls(location)
+
+    def __str__(self) -> str:
+        return self.url or str(self.path)
+
+    def inside(self, name: str) -> Path:
+        """Where a name is on this machine, fetched or not; `StorageError` for one that leads out.
+
+        >>> SyncedFolder("runs/rewards").inside("s3://other/bucket/00001").as_posix()
+        'runs/rewards/s3:/other/bucket/00001'
+        """
+        expected = "one inside of the folder"
+        with reading(f"name in {self}", expected=expected, error=StorageError):
+            return inside(self.path, name)
+
+    def fetch(self, name: str, *, again: bool = False) -> Path:
+        """The path of a file or folder on this machine, fetched if it is not there yet.
+
+        Nothing is at the path where there is no such name. What may change is fetched `again`.
+
+        Raises:
+            StorageError: storage cannot be reached, or what it holds is damaged.
+        """
+        path = self.inside(name)
+        if self.url is None or (path.exists() and not again):
+            return path
+        with tempfile.TemporaryDirectory(prefix="preferl-") as folder:
+            fetched = Path(folder) / "fetched"
+            with self._reaching(missing=False):
+                self._storage.get_file(self._object(name), str(fetched))
+            if fetched.is_file():
+                with writing(path, durable=False) as draft:
+                    if self._object(name).endswith(ARCHIVE):
+                        _unpack(fetched, draft, f"{self}/{name}")
+                    else:
+                        shutil.move(fetched, draft)
+        return path
+
+    @contextmanager
+    def writing(
+        self, name: str, *, durable: bool = True, exclusive: bool = False
+    ) -> Iterator[Path]:
+        """Give a temporary path whose file or folder takes this name when the block ends well.
+
+        It is sent before it takes its place here, so that no program here knows more than others.
+
+        Args:
+            name: of what is written.
+            durable: see `preferl.files.writing`; what lies in storage needs no waiting for a disk.
+            exclusive: refuse a name that others have sent.
+
+        Raises:
+            StorageError: it cannot be written or sent, or others have sent it; nothing of it is
+                left then.
+        """
+        with writing(self.inside(name), durable=durable and self.url is None) as draft:
+            yield draft
+            if self.url is not None:
+                with self._reaching():
+                    self._send(draft, name, exclusive=exclusive)
+
+    def names(self) -> list[str]:
+        """Names of the files and folders in the folder, for everybody; none where it is missing.
+
+        Raises:
+            StorageError: the folder cannot be read, or storage not reached.
+        """
+        if self.url is None:
+            expected = "a folder that can be read"
+            fix = "Name a folder, and see that its disk is there."
+            is_read = reading(self.path, expected=expected, fix=fix, error=StorageError)
+            with is_read, suppress(FileNotFoundError):
+                return [path.name for path in self.path.iterdir()]
+            return []
+        found: list[str] = []
+        with self._reaching(missing=False):
+            self._storage.invalidate_cache(self._root)
+            found = self._storage.ls(self._root, detail=False)
+        return [name.rpartition("/")[2].removesuffix(ARCHIVE) for name in found]
+
+    def remove(self, name: str) -> None:
+        """Remove a file or folder, at once, for everybody; one that is missing is fine.
+
+        Raises:
+            StorageError: it cannot be removed, or storage not reached.
+        """
+        path = self.inside(name)
+        aside = path.with_name(f".{path.name}.old")
+        if self.url is not None:
+            with self._reaching(missing=False):
+                self._storage.rm_file(self._object(name))
+        with reading(path, expected="something that can be removed", error=StorageError):
+            with suppress(FileNotFoundError):
+                path.rename(aside)  # so that nobody reads a half
+            if aside.is_dir():
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                aside.unlink(missing_ok=True)
+
+    def _send(self, draft: Path, name: str, *, exclusive: bool) -> None:
+        """Send a file, or a folder as an archive."""
+        with tempfile.TemporaryDirectory(prefix="preferl-") as folder, self._reaching():
+            if draft.is_dir():
+                draft = _pack(draft, Path(folder) / "packed")
+            mode = "create" if exclusive else "overwrite"
+            self._storage.put_file(str(draft), self._object(name), mode=mode)
+
+    def _object(self, name: str) -> str:
+        """The object of a name: a file, or the archive of a folder."""
+        return f"{self._root}/{name}{'' if Path(name).suffix else ARCHIVE}"
+
+    @contextmanager
+    def _reaching(self, *, missing: bool = True) -> Iterator[None]:
+        """Turn what a storage's package raises into one error, `missing` names as well or not."""
+        expected = "storage that can be reached, with the rights to do this"
+        fix = "Check the network and the credentials in the environment, and try again."
+        try:
+            yield
+        except Exception as error:  # each package has errors of its own
+            if isinstance(error, FileNotFoundError) and not missing:
+                return
+            if isinstance(error, FileExistsError):
+                expected, fix = "a name that nobody has sent yet", "Let one program write there."
+            got = f"{type(error).__name__}: {error}".rstrip(".")
+            raise StorageError.mismatch(f"{self}", expected=expected, got=got, fix=fix) from error
+
+
+def _cache() -> Path:
+    """The folder of copies: named by the environment, or that of this user."""
+    if named := os.environ.get(CACHE):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "preferl"
+
+
+def _pack(folder: Path, packed: Path) -> Path:
+    """Write the files of a folder, and of those within, into an archive as they are."""
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                archive.write(file, file.relative_to(folder))
+    return packed
+
+
+def _unpack(packed: Path, folder: Path, name: str) -> None:
+    """Write the files of an archive into a new folder; `StorageError` where it is not one of ours.
+
+    Files that are compressed, lie over one another or point elsewhere are in none that was packed
+    here, and could fill the disk.
+    """
+    with reading(name, expected="an archive as preferl sends it", error=StorageError):
+        try:
+            with zipfile.ZipFile(packed) as archive:
+                members = archive.infolist()
+                stored = all(one.compress_type == zipfile.ZIP_STORED for one in members)
+                if not stored or sum(one.file_size for one in members) > packed.stat().st_size:
+                    raise ValueError("files that are larger than their archive")
+                folder.mkdir()
+                for one in members:
+                    file = inside(folder, one.filename)
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    with archive.open(one) as source, file.open("xb") as target:
+                        shutil.copyfileobj(source, target)
+        except zipfile.BadZipFile as error:
+            raise ValueError(str(error)) from error
