@@ -9,9 +9,17 @@ import pytest
 
 from helpers.waiting import async_wait_until, wait_until
 from preferl.annotate import news
-from preferl.annotate.limits import MOST_KNOWN, STREAMS, MemoryLimits, rates
+from preferl.annotate.limits import (
+    MOST_KNOWN,
+    STREAMS,
+    MemoryLimits,
+    Rate,
+    SharedLimits,
+    rates,
+)
 from preferl.annotate.news import News
 from preferl.annotate.serve import BoundedLog, bounded
+from preferl.errors import StorageError
 
 
 def test_files_and_the_overview_come_less_often(app, owner):
@@ -37,16 +45,51 @@ def test_invitations_that_show_the_overview_count_as_one(app, study, owner):
     assert len(study.store.people.all(study.project.id)) == 2 + 4, "what is refused is not done"
 
 
+def allows(limits, who):
+    return asyncio.run(limits.allows("request", who))
+
+
 def test_limits_hold_though_thousands_of_others_ask():
     limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
-    while limits.allows("request", "ann"):
-        pass
-    for number in range(MOST_KNOWN - 1):
-        limits.allows("request", number)
-    assert not limits.allows("request", "ann")
-    for number in range(MOST_KNOWN):  # one of them is new
-        limits.allows("request", number)
-    assert limits.allows("request", "ann"), "who asked longest ago is forgotten"
+
+    async def session():
+        while await limits.allows("request", "ann"):
+            pass
+        for number in range(MOST_KNOWN - 1):
+            await limits.allows("request", number)
+        assert not await limits.allows("request", "ann")
+        for number in range(MOST_KNOWN):  # one of them is new
+            await limits.allows("request", number)
+        assert await limits.allows("request", "ann"), "who asked longest ago is forgotten"
+
+    asyncio.run(session())
+
+
+def test_two_servers_allow_no_more_than_one(study):
+    each = rates(1.0) | {"request": Rate(per_second=1e-6, burst=8.0)}
+    servers = [SharedLimits(study.store.database, each) for _ in range(2)]
+    given = [allows(servers[number % 2], "ann") for number in range(20)]
+    assert given == [True] * 8 + [False] * 12
+    assert allows(servers[0], "ben"), "each person has limits of their own"
+    servers[1].forget(seconds=-1.0)
+    assert allows(servers[1], "ann"), "who has not asked for long is forgotten"
+
+
+def test_what_is_left_grows_by_the_clock_of_the_database(study):
+    rate = {"request": Rate(per_second=20.0, burst=2.0)}
+    limits = SharedLimits(study.store.database, rate)
+    assert [allows(limits, "ann") for _ in range(2)] == [True, True]
+    wait_until(lambda: allows(limits, "ann"))
+
+
+def test_nobody_is_refused_because_the_database_is_away(study, monkeypatch):
+    limits = SharedLimits(study.store.database, rates(1.0))
+    monkeypatch.setattr(limits, "_take", lost)
+    assert allows(limits, "ann")
+
+
+def lost(*_):
+    raise StorageError("away")
 
 
 def test_the_oldest_gives_way_and_places_come_back():

@@ -59,6 +59,25 @@ def test_what_a_newer_reward_chose_comes_first_and_older_questions_after_it(stor
     assert [question.query_id for question in held] == [4, 3, 5, 1, 2]
 
 
+def test_agents_of_one_project_count_their_own_queries(store):
+    project = store.projects.create("dots", repeat_share=0.0)
+    one, other = (StoredFeedback(store, agent=name) for name in ("one", "other"))
+    segments = example_segments(3)
+    for version in (1, 2):  # newer rewards put nobody before the others
+        one.model_version = version
+        one.ask(segments, np.array([[0, 1], [2, 3]]) + 2 * version)
+    other.ask(segments, np.array([[0, 2]]))
+    assert (one.pending, other.pending, StoredFeedback(store).pending) == (4, 1, 5)
+    assert ([number for number, *_ in other.asked()], other.newest) == ([5], 5)
+    ann = store.people.owner(project.id).annotator.id
+    held = store.queue.claim(project.id, ann, 8, undrawn=True).questions
+    assert [question.query_id for question in held] == [1, 5, 2, 3, 4]
+    other.ask_rest(segments, np.array([[0, 2], [1, 3]]), since=0)
+    assert other.pending == 2, "what others asked stands in for nothing"
+    with pytest.raises(ConfigError, match="agent: expected 1 to 80 letters"):
+        StoredFeedback(store, agent=" a\n")
+
+
 def test_answers_of_another_program_are_joined_to_their_clips(open_store):
     asking, answering = open_store(), open_store()
     project = asking.projects.create("dots", repeat_share=0.0)
@@ -308,10 +327,10 @@ def test_an_older_sqlite_file_is_copied_before_it_is_changed(tmp_path, monkeypat
     with Store.open(tmp_path) as store:
         store.projects.create("dots")
     known = "SELECT version_num FROM alembic_version"
-    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0005")
+    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0006")
     Store.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "labels.db.before-0004")) as kept:
-        assert kept.execute(known).fetchone() == ("0004",)
+    with closing(sqlite3.connect(tmp_path / "labels.db.before-0005")) as kept:
+        assert kept.execute(known).fetchone() == ("0005",)
         assert kept.execute("SELECT slug FROM project").fetchall() == [("dots",)]
 
 

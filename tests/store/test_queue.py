@@ -222,6 +222,52 @@ def test_priority_first_and_only_clips_that_can_be_shown(store):
     )
 
 
+def answered_in_order(store, project, ann, count):
+    """The queries that a person gets, one after the other."""
+    got = []
+    for _ in range(count):
+        (question,) = store.queue.claim(project.id, ann, 1, undrawn=True).questions
+        store.queue.answer(ann, question.token, key(question.query_id), "left")
+        got.append(question.query_id)
+    return got
+
+
+def test_agents_take_turns_however_much_each_asks(store):
+    project, _ = project_with(store, pairs=np.zeros((0, 2), int))
+    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
+    asked = {}
+    for agent, place in (("a", slice(0, 8)), ("b", slice(8, 11)), ("c", slice(11, 13))):
+        asked[agent] = store.questions.ask(project.id, SEGMENTS, pairs[place], agent=agent)
+    ann = person(store, project)
+    whose = {number: agent for agent, numbers in asked.items() for number in numbers}
+    got = answered_in_order(store, project, ann, 5)
+    assert [whose[number] for number in got] == ["a", "b", "c", "a", "b"]
+    late = store.questions.ask(project.id, SEGMENTS, pairs[13:16], agent="d")
+    whose |= dict.fromkeys(late, "d")
+    more = answered_in_order(store, project, ann, 8)
+    assert [whose[number] for number in more] == ["c", "d", "a", "b", "d", "a", "d", "a"]
+    assert len({*got, *more}) == 13
+
+
+def test_an_agent_that_was_silent_has_no_credit(store):
+    project, _ = project_with(store, pairs=np.zeros((0, 2), int))
+    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
+    first = store.questions.ask(project.id, SEGMENTS, pairs[:6], agent="a")
+    ann = person(store, project)
+    assert answered_in_order(store, project, ann, 5) == first[:5]
+    late = store.questions.ask(project.id, SEGMENTS, pairs[6:12], agent="b")
+    more = store.questions.ask(project.id, SEGMENTS, pairs[12:14], agent="a")
+    assert answered_in_order(store, project, ann, 5) == [
+        first[5], late[0], late[1], more[0], late[2],
+    ]  # fmt: skip
+
+
+def test_queries_without_an_agent_keep_their_order(store):
+    project, asked = project_with(store)
+    ann = person(store, project)
+    assert answered_in_order(store, project, ann, 3) == asked
+
+
 def test_repeats_come_later_to_the_same_person_half_of_them_swapped(store):
     pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
     project, asked = project_with(store, pairs, repeat_share=0.4)

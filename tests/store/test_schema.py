@@ -31,8 +31,8 @@ def test_migrations_make_what_the_code_expects(store):
 
 def test_tables_are_named_after_their_classes():
     assert sorted(Base.metadata.tables) == [
-        "annotator", "answer", "clip", "event", "lease", "prediction", "project", "query",
-        "reward_version", "service", "sign_in",
+        "allowance", "annotator", "answer", "clip", "event", "lease", "prediction", "project",
+        "query", "reward_version", "service", "sign_in",
     ]  # fmt: skip
     named = {constraint.name for constraint in Answer.__table__.constraints}
     assert {"pk_answer", "ck_answer_kind", "fk_answer_query_id", "uq_answer_key"} <= named

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, final
 from urllib.parse import urlsplit
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers, MutableHeaders
@@ -21,12 +22,20 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from preferl.annotate import admin, answers, api, news, pages
-from preferl.annotate.limits import Limits, MemoryLimits, rates
+from preferl.annotate.limits import (
+    Limits,
+    MemoryLimits,
+    Rate,
+    SharedLimits,
+    What,
+    rates,
+)
 from preferl.annotate.sessions import Sessions
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError, require_in
 from preferl.store.store import SHORTEST, Store
 
 DAY: Final = 24 * 3600  # seconds
+FETCHES: Final = 16  # videos that may be fetched from object storage at the same time
 
 # All that a page needs is ours, so nothing else may run in it, frame it or learn of it. Browsers
 # take a page's forms for those of no origin where it sends no referrer to anybody.
@@ -155,7 +164,8 @@ def create_app(
     Nothing is global: several apps may live in one process. Handlers run in threads, since the
     store blocks; only `POST` changes anything. Whoever opened the store closes it. By
     default `settings` are for this machine only. `limits` decide how much one person may ask, and
-    are counted in this process by default.
+    are counted in the database by default where several servers share it (PostgreSQL), and else in
+    this process.
     """
     settings = settings or AnnotateSettings()
 
@@ -178,7 +188,8 @@ def create_app(
     app.state.store = store
     app.state.settings = settings
     app.state.news = news.News(store, settings.poll_seconds)
-    app.state.limits = limits or MemoryLimits(rates(settings.requests_per_second))
+    app.state.fetching = CapacityLimiter(FETCHES)
+    app.state.limits = limits or _limits(store, rates(settings.requests_per_second))
     app.state.templates = pages.templates(static)
     for part in (pages, api, news, admin, answers):
         app.include_router(part.router)
@@ -197,6 +208,15 @@ def create_app(
     )
     app.add_middleware(Guard, settings=settings)  # the last one added is the outermost
     return app
+
+
+def _limits(store: Store, each: dict[What, Rate]) -> Limits:
+    """Those of this process on SQLite, which has one page; those of all pages on PostgreSQL."""
+    if store.database.is_sqlite:
+        return MemoryLimits(each)
+    shared = SharedLimits(store.database, each)
+    shared.forget()
+    return shared
 
 
 class _Static(StaticFiles):

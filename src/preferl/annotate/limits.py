@@ -1,9 +1,10 @@
 """How much one person may ask of the page: how often, and how many news streams at a time.
 
-All of the app's limits pass through one `Limits`, so that servers which share a database may count
-there instead of each for itself.
+All of the app's limits pass through one `Limits`. Servers of one page that share a database count
+there, so that a person may ask no more of two than of one.
 """
 
+import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable
@@ -11,6 +12,12 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final, Literal, NamedTuple, Protocol, final
 
 from fastapi import HTTPException, Request
+from sqlalchemy import case, delete, update
+from sqlalchemy.exc import IntegrityError
+
+from preferl.errors import StorageError
+from preferl.store.database import Database, clock, now
+from preferl.store.schema import Allowance
 
 What = Literal["request", "overview", "stream", "export"]
 
@@ -40,8 +47,11 @@ class Rate(NamedTuple):
 class Limits(Protocol):
     """Decides what the app may do, before it does something expensive."""
 
-    def allows(self, what: What, who: Hashable) -> bool:
-        """Whether one more request of this kind is fine, which is then counted."""
+    async def allows(self, what: What, who: Hashable) -> bool:
+        """Whether one more request of this kind is fine, which is then counted.
+
+        It is called in the server's loop, and must not block it.
+        """
 
     def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
         """Take one of the few places that a person has for this; the oldest ends to make room.
@@ -67,9 +77,9 @@ class MemoryLimits:
     """Limits that this process counts: buckets that fill steadily, and a person's few `places`.
 
     >>> limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
-    >>> [limits.allows("request", "a") for _ in range(10)].count(True)
+    >>> [asyncio.run(limits.allows("request", "a")) for _ in range(10)].count(True)
     8
-    >>> limits.allows("request", "b")
+    >>> asyncio.run(limits.allows("request", "b"))
     True
     """
 
@@ -87,7 +97,7 @@ class MemoryLimits:
         self._buckets: dict[tuple[What, Hashable], tuple[float, float]] = {}
         self._places: dict[tuple[What, Hashable], list[Callable[[], None]]] = {}
 
-    def allows(self, what: What, who: Hashable) -> bool:
+    async def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted."""
         rate, now = self._rates[what], self._clock()
         with self._lock:
@@ -118,14 +128,66 @@ class MemoryLimits:
         return leave
 
 
+@final
+class SharedLimits:
+    """Limits that all servers of a store count together; a person's `places` are each server's.
+
+    A request takes one from what is left to a person, which grows steadily; one that is refused
+    takes nothing and changes nothing.
+    """
+
+    def __init__(
+        self, database: Database, rates: dict[What, Rate], *, places: int = STREAMS
+    ) -> None:
+        self._database, self._rates = database, rates
+        self.enter = MemoryLimits(rates, places=places).enter
+
+    async def allows(self, what: What, who: Hashable) -> bool:
+        """Whether one more request of this kind is fine, which is then counted.
+
+        It is where the database cannot be reached, which says so better.
+        """
+        try:
+            return await asyncio.to_thread(self._take, what, str(who))
+        except StorageError:
+            return True
+
+    def forget(self, seconds: float = 86_400.0) -> None:
+        """Remove what is known of people and addresses that have not asked for so long."""
+        with self._database.write(durable=False) as session:
+            session.execute(delete(Allowance).where(Allowance.at < clock(session) - seconds))
+
+    def _take(self, what: What, who: str) -> bool:
+        rate, whose = self._rates[what], {"what": what, "who": who}
+        grown = Allowance.left + (now() - Allowance.at) * rate.per_second
+        left = case((grown > rate.burst, rate.burst), else_=grown)
+        taken = (
+            update(Allowance)
+            .where(Allowance.what == what, Allowance.who == who, left >= 1)
+            .values(left=left - 1, at=now())
+            .returning(Allowance.left)
+            .execution_options(synchronize_session=False)
+        )
+        try:
+            with self._database.write(durable=False) as session:
+                if session.execute(taken).first() is not None:
+                    return True
+                if session.get(Allowance, (what, who)) is not None:
+                    return False
+                session.add(Allowance(**whose, left=rate.burst - 1, at=clock(session)))
+        except IntegrityError:  # the same person's first request to another server, just now
+            return True
+        return True
+
+
 def limited(what: What) -> Callable[[Request], Awaitable[None]]:
     """A dependency that raises 429 where a person, or an address without one, asks too often."""
 
-    async def within(request: Request) -> None:  # in the server's loop: it must cost little
+    async def within(request: Request) -> None:
         number = request.session.get("annotator")
         who = number if number is not None else whose(request.client.host if request.client else "")
         limits: Limits = request.app.state.limits
-        if not limits.allows(what, who):
+        if not await limits.allows(what, who):
             words = "That was a lot at once. Wait a moment."
             raise HTTPException(429, words, {"Retry-After": KINDS[what][1]})
 

@@ -3,8 +3,10 @@
 import hashlib
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -24,6 +26,7 @@ from preferl.annotate.sessions import (
     whoever,
 )
 from preferl.store.clips import CLIP_ID
+from preferl.store.store import Store
 
 router = APIRouter()
 
@@ -147,15 +150,26 @@ def episode(request: Request, person: Anyone) -> HTMLResponse:
 
 
 @router.get("/media/{clip}.mp4")
-def media(request: Request, clip: str, person: Anyone) -> FileResponse:
-    """A clip of the person's own project; its name is a digest, so it never changes."""
-    if CLIP_ID.fullmatch(clip):
-        path = store_of(request).clips.video_path(person.project_id, clip)
-        # No link leads out of the folder.
-        if path.resolve().parent == path.parent.resolve() and path.is_file():
-            headers = {"Cache-Control": "private, max-age=31536000, immutable"}
-            return FileResponse(path, media_type="video/mp4", headers=headers)
-    raise HTTPException(404, "There is no such clip.")
+async def media(request: Request, clip: str, person: Anyone) -> FileResponse:
+    """A clip of the person's own project; its name is a digest, so it never changes.
+
+    Only some threads wait for object storage, so that answers never do.
+    """
+    about = store_of(request), person.project_id, clip
+    path = await to_thread.run_sync(_video, *about, limiter=request.app.state.fetching)
+    if path is None:
+        raise HTTPException(404, "There is no such clip.")
+    headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+    return FileResponse(path, media_type="video/mp4", headers=headers)
+
+
+def _video(store: Store, project_id: int, clip: str) -> Path | None:
+    """The file of a clip's video; None where there is none, or a link out of its folder."""
+    if not CLIP_ID.fullmatch(clip):
+        return None
+    path = store.clips.video_path(project_id, clip)
+    inside = path.resolve().parent == path.parent.resolve()
+    return path if inside and path.is_file() else None
 
 
 @router.get("/healthz")

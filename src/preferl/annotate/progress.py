@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from preferl.store.progress import Progress
 from preferl.store.schema import RewardVersion
-from preferl.store.status import AGENT, REWARD_SERVICE, ServiceState, Status
+from preferl.store.status import AGENT, REWARD_SERVICE, ServiceState, Status, kind_of
 from preferl.store.store import Store
 
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
@@ -48,7 +48,7 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
         decided, needed = store.reports.decided(project_id), service.first_at or 0
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
-    agent = next((s.status for s in services if s.name == AGENT and s.works), None)
+    agent = next((s.status for s in services if kind_of(s.name) == AGENT and s.works), None)
     if agent is not None and agent.mean_return is not None:
         newest = " ".join(filter(None, (newest, _where(agent))))
     words = f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered)
@@ -92,8 +92,14 @@ def _until(which: str, service: Status, more: int) -> str | None:
 
 def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
     """Each program that has worked for a project, and what it does now."""
-    names = {REWARD_SERVICE: "Reward service", AGENT: "Agent"}
-    return [{"name": names.get(s.name, s.name), "words": _service_words(s)} for s in services]
+    return [{"name": _program(s.name), "words": _service_words(s)} for s in services]
+
+
+def _program(name: str) -> str:
+    """The name of a program for people."""
+    kind, own = kind_of(name), name.partition(" ")[2]
+    names = {REWARD_SERVICE: "Reward service", AGENT: f"Agent {own}".rstrip()}
+    return names.get(kind, name)
 
 
 def _service_words(service: ServiceState) -> str:
@@ -103,13 +109,13 @@ def _service_words(service: ServiceState) -> str:
     if not service.alive:
         return f"no heartbeat for {service.age:.0f} s{after}"
     words = status.state  # other programs have states of their own
-    if does := DOES.get((service.name, status.state)):
+    if does := DOES.get((kind_of(service.name), status.state)):
         words = does.format(problem=status.problem, idle=status.idle or 0)
     if service.name == REWARD_SERVICE and status.state == "waiting":
         if status.version:
             return f"{words}: {status.behind or 0:,} new since version {status.version:,}"
         return f"{words}: the first reward takes {status.first_at:,}" if status.first_at else words
-    return words + after if service.name == AGENT and status.state != "failed" else words
+    return words + after if kind_of(service.name) == AGENT and status.state != "failed" else words
 
 
 def _after(status: Status) -> str:

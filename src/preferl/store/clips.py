@@ -24,6 +24,7 @@ from preferl.remote import SyncedFolder
 from preferl.shapes import leaves
 from preferl.store.database import MOST_PARAMETERS, Database, clock, rows_among
 from preferl.store.schema import Clip, Project, Query
+from preferl.store.statements import URGENT
 
 CLIPS: Final = "clips"
 """The folder of array files, in a store's."""
@@ -172,7 +173,7 @@ class ClipStore:
                 Query.cancelled_at.is_(None),
                 or_(first.video == "none", second.video == "none"),
             )
-            .order_by(Query.priority.desc(), Query.id)
+            .order_by(*URGENT)
             .limit(limit)
         )
         newest = self._database.all(newest_episodes(project_id).limit(1))

@@ -10,9 +10,10 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.errors import FeedbackError, require_in
+from preferl.errors import ConfigError, FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import IntArray
+from preferl.store.people import LONGEST_NAME, is_name
 from preferl.store.progress import Totals
 from preferl.store.quality.aggregation import CombineMethod, combine_answers
 from preferl.store.questions import QueryDetails, named_pairs
@@ -56,6 +57,12 @@ class StoredFeedback:
         on_wait: called with the number of missing answers about twice a second while waiting. By
             default, the first wait logs how to open the annotation page.
         model_version: of the reward that chooses questions, written beside them; may be changed.
+        agent: name of the program that asks, where several ask in one project. People get their
+            queries in turns, and each program waits for, and counts, its own. One that goes on
+            after a kill keeps its name.
+
+    Raises:
+        ConfigError: negative patience, fewer than no queries ahead, or a name that is none.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store.open(folder) as store:
@@ -78,7 +85,10 @@ class StoredFeedback:
         ahead: int = 0,
         on_wait: Callable[[int], None] | None = None,
         model_version: int | None = None,
+        agent: str | None = None,
     ) -> None:
+        expected = f"1 to {LONGEST_NAME} letters that can be printed"
+        ConfigError.check(agent is None or is_name(agent), "agent", expected, repr(agent))
         require_in("patience", patience, 0, float("inf"))
         self.store = store
         self.project = store.projects.only() if project is None else store.projects.get(project)
@@ -88,6 +98,7 @@ class StoredFeedback:
         self.ahead = ahead
         self.on_wait = on_wait
         self.model_version = model_version
+        self.agent = agent
         self._known: tuple[int, Answered] | None = None
         self._announced = False
 
@@ -99,20 +110,25 @@ class StoredFeedback:
     @property
     def pending(self) -> int:
         """Queries that still need answers."""
-        return self.store.reports.open(self.project.id)
+        return self.store.reports.open(self.project.id, self.agent)
 
     @property
     def newest(self) -> int:
         """Number of the latest query; 0 before the first."""
-        return max((query[0] for query in self.store.questions.asked(self.project.id)), default=0)
+        return max((query[0] for query in self.asked()), default=0)
+
+    def asked(self) -> list[tuple[int, str, str]]:
+        """Number, first and second clip of all queries of this program, oldest first."""
+        return self.store.questions.asked(self.project.id, self.agent)
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
         """Put questions into the queue; their clips are on disk before.
 
         The `pairs` are `[P, 2]` rows of `segments`. Two windows with the same steps are not
         compared: an answer would mean nothing. What a newer reward chose, by `model_version`, comes
-        first: it shows what the agent does now. `store.questions.ask(project.id, ...)` also takes
-        scores, priorities and details, and refuses such windows.
+        first: it shows what the agent does now. Named agents take turns instead.
+        `store.questions.ask(project.id, ...)` also takes scores, priorities and details, and
+        refuses such windows.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
@@ -136,8 +152,10 @@ class StoredFeedback:
         differ = np.array([first != second for first, second in named_pairs(segments, pairs)], bool)
         differ |= pairs[:, 0] == pairs[:, 1]  # refused below
         version = self.model_version
-        about: QueryDetails = {"priority": float(version or 0), "model_version": version}
-        about["most"] = most
+        # Newer rewards first, unless others ask: an agent would wait for ever behind newer ones.
+        priority = float(version or 0) if self.agent is None else 0.0
+        about: QueryDetails = {"priority": priority, "model_version": version}
+        about |= {"most": most, "agent": self.agent}
         return len(self.store.questions.ask(self.project.id, segments, pairs[differ], **about))
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
@@ -148,8 +166,7 @@ class StoredFeedback:
         newest query before the first of these; errors are those of `ask`.
         """
         pairs = check_pairs(pairs, len(segments))
-        earlier = self.store.questions.asked(self.project.id)
-        asked = [(first, second) for number, first, second in earlier if number > since]
+        asked = [(first, second) for number, first, second in self.asked() if number > since]
         if known := set(asked):
             fresh = [pair not in known for pair in named_pairs(segments, pairs)]
             pairs = pairs[np.array(fresh, bool)][: max(0, len(pairs) - len(asked))]

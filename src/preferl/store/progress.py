@@ -90,9 +90,12 @@ class Reports:
         )
         return Totals(int(given), int(wanted), int(unanswered))
 
-    def open(self, project_id: int) -> int:
-        """How many queries still need answers; `Progress.open` alone."""
-        return self.totals(project_id).open
+    def open(self, project_id: int, agent: str | None = None) -> int:
+        """How many queries still need answers; with an `agent`, of that one's."""
+        if agent is None:
+            return self.totals(project_id).open
+        about = {"project_id": project_id, "agent": agent}
+        return int(self._database.first(statements.OF_AGENT, **about) or 0)
 
     def revision(self, project_id: int) -> int:
         """How many answers there are, skips aside: cheap, and grows with each."""

@@ -18,7 +18,7 @@ from preferl.store.clips import ClipStore, clip_ids, known_clips, locked_project
 from preferl.store.database import Database, now, rows_among
 from preferl.store.quality.votes import Votes
 from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
-from preferl.store.statements import LATEST
+from preferl.store.statements import LATEST, NEXT_TURN
 
 GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
 
@@ -31,6 +31,7 @@ class QueryDetails(TypedDict, total=False):
     purpose: Purpose  # "ask" by default; "known" and "example" need `known`
     priority: float  # queries of a higher one come first, then older ones; 0 by default
     scores: FloatArray | None  # [P] by which the sampler chose them, for the record
+    agent: str | None  # who asks; agents of one priority take turns, those without a name as one
     model_version: int | None  # the reward that chose them, by which stale ones can be cancelled
     known: FloatArray | None  # [P] the right answers: probabilities that the first is preferred
     details: Sequence[dict[str, Any]] | None  # [P] anything else to remember
@@ -103,13 +104,15 @@ class Questions:
             found = {number: (first, second) for number, first, second in rows}
         return [found[number] for number in ids]
 
-    def asked(self, project_id: int) -> list[tuple[int, str, str]]:
-        """Number, first and second clip of everything asked to learn from, oldest first."""
-        asked = (
-            select(Query.id, Query.first_clip, Query.second_clip)
-            .where(Query.project_id == project_id, Query.purpose == "ask")
-            .order_by(Query.id)
-        )
+    def asked(self, project_id: int, agent: str | None = None) -> list[tuple[int, str, str]]:
+        """Number, first and second clip of all asked to learn from, oldest first.
+
+        With an `agent`, of what that one has asked.
+        """
+        asked = select(Query.id, Query.first_clip, Query.second_clip).order_by(Query.id)
+        asked = asked.where(Query.project_id == project_id, Query.purpose == "ask")
+        if agent is not None:
+            asked = asked.where(Query.agent == agent)
         return [(number, first, second) for number, first, second in self._database.rows(asked)]
 
     def votes(
@@ -266,6 +269,8 @@ def _add(
         pairs = pairs[: max(most - (asked or 0), 0)]
     quorum = project.quorum if purpose == "ask" else 0
     at = session.scalar(select(now()))
+    priority, agent = details.get("priority", 0.0), details.get("agent")
+    turn = _next_turn(session, project.id, priority, agent) if purpose == "ask" else 0
     drawn = known_clips(session, project.id, {name for pair in pairs for name in pair})
     queries = [
         Query(
@@ -273,7 +278,9 @@ def _add(
             first_clip=first,
             second_clip=second,
             purpose=purpose,
-            priority=details.get("priority", 0.0),
+            priority=priority,
+            agent=agent,
+            turn=turn + row * (agent is not None),
             score=None if scores is None else float(scores[row]),
             model_version=details.get("model_version"),
             known=None if known is None else float(known[row]),
@@ -288,6 +295,20 @@ def _add(
     session.add_all(queries)
     session.flush()
     return [query.id for query in queries]
+
+
+def _next_turn(session: Session, project_id: int, priority: float, agent: str | None) -> int:
+    """The turn of the first of some new queries of an agent.
+
+    It is one after the agent's last, and none that others have had: start-time fair queueing
+    (Goyal, Vin and Cheng, 1996) of queries that take as long. Who gives no name asks in the latest
+    turn there is, and so after all who asked before.
+    """
+    about = {"project_id": project_id, "priority": priority, "agent": agent}
+    after, first, last = session.execute(NEXT_TURN, about).one()
+    if agent is None:
+        return last or 0
+    return max(after or 0, last or 0 if first is None else first)
 
 
 def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:

@@ -62,7 +62,7 @@ def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
     left = " AND cancelled_at IS NULL"
     return Index(
         name,
-        *("project_id", text("priority DESC"), "id"),
+        *("project_id", text("priority DESC"), "turn", "id"),
         sqlite_where=text(sqlite + left),
         postgresql_where=text(postgresql + left),
     )
@@ -163,7 +163,11 @@ class SignIn(Base):
 
 
 class Query(Base):
-    """Two clips to compare; `needed` answers are still to come."""
+    """Two clips to compare; `needed` answers are still to come.
+
+    Of one priority, queries come by their `turn`: that of one `agent` is each time one later, so
+    that agents take turns however many queries each has asked.
+    """
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
@@ -171,6 +175,8 @@ class Query(Base):
     second_clip: Mapped[str]
     purpose: Mapped[str]
     priority: Mapped[float] = mapped_column(default=0.0)
+    agent: Mapped[str | None]
+    turn: Mapped[int] = mapped_column(default=0)
     score: Mapped[float | None]
     model_version: Mapped[int | None]
     known: Mapped[float | None]
@@ -274,6 +280,15 @@ class Service(Base):
     beat_at: Mapped[float]
     every: Mapped[float]
     detail: Mapped[dict[str, Any] | None]
+
+
+class Allowance(Base):
+    """How many requests of a kind somebody had `left` at a time, see `preferl.annotate.limits`."""
+
+    what: Mapped[str] = mapped_column(primary_key=True)
+    who: Mapped[str] = mapped_column(primary_key=True)
+    left: Mapped[float]
+    at: Mapped[float]
 
 
 class Event(Base):

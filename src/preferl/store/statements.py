@@ -30,6 +30,9 @@ ACTIVE: Final = (Lease.expires_at > AT, Lease.renewed_at < AT + SLACK_SECONDS)
 
 _ASKED: Final = (Query.project_id == PROJECT, Query.purpose == "ask")
 _NOT_CANCELLED: Final = Query.cancelled_at.is_(None)
+URGENT: Final = (Query.priority.desc(), Query.turn, Query.id)
+"""The order of queries: the most urgent first."""
+
 ASKABLE: Final = (*_ASKED, _NOT_CANCELLED, Query.needed > 0)
 KNOWN: Final = (Query.project_id == PROJECT, Query.purpose == "known", _NOT_CANCELLED)
 HELD: Final = exists().where(Lease.query_id == Query.id, Lease.annotator_id == PERSON)
@@ -54,7 +57,7 @@ def _open(
     return (
         select(Query)
         .where(*ASKABLE, *shown, seen, ~HELD, out < Query.needed)
-        .order_by(*order, Query.priority.desc(), Query.id)
+        .order_by(*order, *URGENT)
         .limit(1)
         .with_for_update(skip_locked=True, of=Query)
     )
@@ -153,6 +156,20 @@ REVISION: Final = select(func.count(Answer.id)).where(
 """Answers of whatever kind but skips: grows with each."""
 
 UNSHOWN: Final = select(func.count(Query.id)).where(*ASKABLE, Query.ready.is_(False))
+
+AGENT: Final[BindParameter[str]] = bindparam("agent")
+PRIORITY: Final[BindParameter[float]] = bindparam("priority")
+NEXT_TURN: Final = select(
+    select(func.max(Query.turn) + 1)
+    .where(*_ASKED, Query.priority == PRIORITY, Query.agent == AGENT)
+    .scalar_subquery(),
+    select(func.min(Query.turn)).where(*ASKABLE, Query.priority == PRIORITY).scalar_subquery(),
+    select(func.max(Query.turn)).where(*_ASKED, Query.priority == PRIORITY).scalar_subquery(),
+)
+"""The turn after an agent's last one, that of the queries that come first now, and the last one."""
+
+OF_AGENT: Final = select(func.count(Query.id)).where(*ASKABLE, Query.agent == AGENT)
+"""How many queries of an agent still need answers."""
 
 BY_KEY: Final = select(Answer).where(Answer.key == bindparam("key"))
 BY_TOKEN: Final = select(Lease).where(

@@ -18,6 +18,21 @@ AGENT: Final = "agent"
 PAGE: Final = "page"
 """Names of the programs of preferl, in their heartbeats and logs."""
 
+
+def agent_program(agent: str | None) -> str:
+    """The name of an agent's program: that of all agents, and its own where there are several."""
+    return AGENT if agent is None else f"{AGENT} {agent}"
+
+
+def kind_of(program: str) -> str:
+    """Which of our programs this is, whatever its own name.
+
+    >>> kind_of("agent left arm"), kind_of("reward")
+    ('agent', 'reward')
+    """
+    return program.partition(" ")[0]
+
+
 STATUS_FILE: Final = "PREFERL_STATUS_FILE"
 """Environment variable: the file into which a program writes its status."""
 

@@ -32,6 +32,7 @@ from preferl.registry import ACQUISITIONS, SAMPLERS
 from preferl.shapes import FloatArray, leaves
 from preferl.store.clips import distinct_clips
 from preferl.store.feedback import StoredFeedback
+from preferl.store.status import agent_program
 from preferl.training.reward_function import RewardFunction
 
 if TYPE_CHECKING:  # which imports this module
@@ -187,7 +188,7 @@ class QueryWorker:
         self._asked_in_all: int | None = None  # of the project, when a run that goes on was saved
         self._counted = False
         with suppress(StorageError):  # the first round counts
-            self._asked_before = self._count_all()
+            self._asked_before = len(self._feedback.asked())
         self._wake, self._stopping = threading.Condition(), False
         self._rounds = self._hurry = 0
         self._steps_seen = 0  # by the latest round
@@ -273,7 +274,7 @@ class QueryWorker:
     def _run(self) -> None:
         store, project = self._feedback.store, self._feedback.project.id
         pause = LOOK_SECONDS
-        with Heartbeat(store, project, "agent") as beats:
+        with Heartbeat(store, project, agent_program(self._feedback.agent)) as beats:
             while not self._stopping:
                 pause = LOOK_SECONDS if self._try_round() else min(2 * pause, LONGEST_PAUSE)
                 state = "failed" if self._problem else "paused" if self.paused else "healthy"
@@ -324,7 +325,7 @@ class QueryWorker:
         """Ask and answer what there is; returns why nothing can be asked though all went well."""
         lack = None
         if not self._counted:
-            in_all = self._count_all()
+            in_all = len(self._feedback.asked())
             if self._asked_in_all is not None:
                 self._asked += max(in_all - self._asked_in_all, 0)
             self._asked_before, self._counted = in_all - self._asked, True
