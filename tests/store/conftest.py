@@ -60,7 +60,7 @@ def open_store(request, tmp_path, empty_store) -> Iterator[Callable[[], Store]]:
     opened: list[Store] = []
     location: str | Path = tmp_path / "store"
     if request.param == "postgres":
-        location = _fresh_database(request.getfixturevalue("postgres"))
+        location = request.getfixturevalue("fresh_database")
     else:
         shutil.copytree(empty_store, location)
 
@@ -78,10 +78,12 @@ def store(open_store) -> Store:
     return open_store()
 
 
-def _fresh_database(server: str) -> str:
+@pytest.fixture
+def fresh_database(postgres: str) -> str:
+    """The URL of an empty database."""
     import psycopg
 
     name = f"t{uuid4().hex[:12]}"
-    with psycopg.connect(server, autocommit=True) as connection:
+    with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-    return server.replace("/postgres?", f"/{name}?")
+    return postgres.replace("/postgres?", f"/{name}?")
