@@ -4,6 +4,7 @@
     python benchmarks/people.py crash [--kills 100]
     python benchmarks/people.py load [--people 50] [--seconds 120]
     python benchmarks/people.py denial [--half 1100] [--streams 990] [--seconds 30]
+    python benchmarks/people.py pages --database postgres [--people 100] [--claims 10000]
 
 Each takes `--database sqlite|postgres` (both by default) and writes `results/people_NAME.json`.
 """
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from people_denial import denial
+from people_pages import pages
 from people_site import ASKER, Person, Process, Site, clips, databases, show_all
 from sqlalchemy import func, select
 
@@ -231,11 +233,13 @@ def _answers(store: Store) -> int:
         return int(session.scalar(select(func.count(Answer.id)).where(Answer.kind.in_(COUNTED))))
 
 
+PEOPLE = {"races": 16, "crash": 8, "load": 50, "pages": 100}
 TRIALS: dict[str, Callable[..., dict[str, Any]]] = {
     "races": races,
     "crash": crash,
     "load": load,
     "denial": denial,
+    "pages": pages,
 }
 
 
@@ -251,11 +255,12 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=990, help="streams of one annotator")
     parser.add_argument("--open-files", type=int, help="that the server may have at most")
     parser.add_argument("--most", type=int, default=1000, help="people to try at most")
+    parser.add_argument("--claims", type=int, default=10_000, help="on each number of servers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-write", action="store_true", help="print only")
     options = parser.parse_args()
-    options.people = options.people or {"races": 16, "crash": 8, "load": 50}.get(options.trial, 0)
-    options.seconds = options.seconds or {"denial": 30.0}.get(options.trial, 120.0)
+    options.people = options.people or PEOPLE.get(options.trial, 0)
+    options.seconds = options.seconds or {"denial": 30.0, "pages": 60.0}.get(options.trial, 120.0)
     results: dict[str, Any] = {}
     for kind in options.database or ["sqlite", "postgres"]:
         with databases(kind) as (location, files):

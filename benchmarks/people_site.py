@@ -132,6 +132,13 @@ class Postgres:
         subprocess.run(command, check=True, cwd=self._folder, stdout=subprocess.DEVNULL)
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def show_all(store: Store, project_id: int) -> None:
     """Let every query be shown, as if its clips had been drawn."""
     while clip_ids := store.clips.without_video(project_id, 400):
@@ -184,9 +191,7 @@ class Site:
     ) -> None:
         self._arguments = (location, str(files))
         self._log, self._open_files, self._rate = log, open_files, rate
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.process: Process | None = None
 
     @property
@@ -228,7 +233,8 @@ class Person:
         self._client = httpx2.AsyncClient(base_url=site.url, timeout=10)
         self._headers: dict[str, str] = {}
         self.acknowledged: dict[str, tuple[str, str, str]] = {}  # key to kind, left, right clip
-        self.seconds: list[float] = []
+        self.seconds: list[float] = []  # that answers took
+        self.claims: list[float] = []  # and claims
         self._state: dict = {"questions": []}
         self._shown: list[str] = []
         self._pending: dict | None = None  # sent, and not yet acknowledged
@@ -254,8 +260,8 @@ class Person:
         reply = await self._client.post(f"/api/{path}", json=body, headers=self._headers)
         if reply.status_code != 200:
             raise RuntimeError(f"{reply.status_code} {reply.text[:200]}")
-        if path == "answer":
-            self.seconds.append(time.perf_counter() - began)
+        taken = {"answer": self.seconds, "claim": self.claims}.get(path, [])
+        taken.append(time.perf_counter() - began)
         return reply.json()
 
     async def work(self, until: float, think: float) -> None:
