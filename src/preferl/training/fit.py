@@ -14,10 +14,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
-from preferl.errors import require_in
+from preferl.errors import ConfigError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
 from preferl.shapes import IntArray
@@ -137,7 +138,7 @@ class Fit:
 
     def run(self, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None = None) -> FitReport:
         """Train for all epochs, or until there is a reason to stop."""
-        self._require_same()
+        self._require_shareable()
         if checkpoints is not None and self.world.decide(has_run(checkpoints.folder)):
             self.restore(read_checkpoint(checkpoints.folder, run=self.identity()).state)
             self.world.decide(True)  # all have read it before the first one writes the next
@@ -270,8 +271,12 @@ class Fit:
         drawn = draw_crops(pairs, most=self._config.crop, generator=self._trainer._order)
         return partial(crop_pairs, *(each[rows] for each in drawn))
 
-    def _require_same(self) -> None:
-        """Refuse processes that would fit different things."""
+    def _require_shareable(self) -> None:
+        """Refuse processes that would fit different things, or one thing differently."""
+        normed = any(isinstance(part, _BatchNorm) for part in self._model.modules())
+        fine, expected = self.world.size == 1 or not normed, "none where processes share batches"
+        fix = "Each would normalise by its own part. Fit in one process, or without it."
+        ConfigError.check(fine, "batch normalisation", expected, "some", fix)
         model = (t.detach().cpu().numpy().tobytes() for t in self._model.state_dict().values())
         order = self._trainer._order.get_state().numpy().tobytes()
         about = json.dumps(self.identity()).encode()

@@ -113,7 +113,8 @@ class RewardTrainer:
         Raises:
             CheckpointError: the checkpoint to resume from is damaged, or of another fit.
             ConfigError: segments longer than the model's context, less than one epoch, or a
-                penalty's band without answers to validate on; or processes that fit other things.
+                penalty's band without answers to validate on; or processes that fit other
+                things, or with batch normalisation.
             DataError: no answered comparisons.
             SpaceError: steps of another shape than the model was built for.
         """
