@@ -107,10 +107,12 @@ class World:
         from torch import distributed
 
         began = time.perf_counter()
-        what, expected = "exchange with the other processes", "all of them at work"
-        fix = "Its own message tells why one of them ended; the same command begins again."
-        with reading(what, expected=expected, fix=fix, error=PreferlError):
+        try:
             distributed.all_reduce(tensor)
+        except RuntimeError as error:  # whatever its kind of connection has of it
+            what, fix = "exchange of processes", "See the messages of the others, and begin again."
+            got = "no answer from another one"
+            raise PreferlError.mismatch(what, expected="all at work", got=got, fix=fix) from error
         self.seconds += time.perf_counter() - began
         return tensor
 
