@@ -13,6 +13,7 @@ from preferl.training.batches import (
     LateWindows,
     Windows,
     crop_pairs,
+    draw_crops,
     gather_windows,
     to_tensor,
 )
@@ -172,7 +173,7 @@ def test_pictures_are_cropped_as_states_are(rng):
 def test_both_clips_of_a_pair_lose_as_many_steps_from_places_of_their_own():
     generator = torch.Generator().manual_seed(0)
     start, real = torch.tensor([10, 20, 30, 40]).repeat(300), torch.tensor([6, 6, 6, 2]).repeat(300)
-    first, left = crop_pairs(start, real, most=3, generator=generator)
+    first, left = crop_pairs(*draw_crops(600, most=3, generator=generator), start, real)
     skipped, cut = (first - start).view(-1, 2, 2), (real - left).view(-1, 2, 2)  # [300, 2, 2]
     assert (cut[..., 0] == cut[..., 1]).all()
     assert set(cut[:, 0, 0].tolist()) == {0, 1, 2, 3}

@@ -49,6 +49,9 @@ those of the dataclass with which its argument `config` is annotated. The module
 of the arguments the config that they change; `annotate_export_start` would be that of one command.
 """
 
+TOGETHER: Final = ("reward fit",)
+"""Commands whose work processes of torchrun share."""
+
 HOMES: Final = {
     "reward serve": "reward_serve",
     "data record": "data_record",
@@ -94,6 +97,7 @@ def _status(words: Sequence[str], common: Collection[str]) -> int:
     if command is None:
         return _help(words)
     try:
+        common = _shared(command, common)
         with _loudness(common), allow_large() if "--allow-large" in common else nullcontext():
             _run(command, words[len(command.split()) :])
     except PreferlError as error:
@@ -105,6 +109,22 @@ def _status(words: Sequence[str], common: Collection[str]) -> int:
         sys.stderr.write(f"\npreferl {command}: stopped.\n")
         return INTERRUPTED
     return 0
+
+
+def _shared(command: str, common: Collection[str]) -> Collection[str]:
+    """The options of every command; under torchrun, processes after the first one are quiet.
+
+    A command that processes cannot share is a `UsageError` there.
+    """
+    if "WORLD_SIZE" not in os.environ:
+        return common
+    from preferl.training.distributed import launched
+
+    rank, size = launched()
+    what, expected = "torchrun", f"one process, or the command {' or '.join(TOGETHER)}"
+    got, fix = f"{size} processes of {command}", "Start it without torchrun."
+    UsageError.check(size == 1 or command in TOGETHER, what, expected, got, fix)
+    return common if rank == 0 else {*common, "--quiet"} - {"--verbose"}
 
 
 @contextmanager

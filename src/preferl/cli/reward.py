@@ -27,6 +27,7 @@ from preferl.reading import read_object, reading
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
 from preferl.training.configs import RewardTrainerConfig, usable_device
+from preferl.training.distributed import ALONE, World
 from preferl.training.reward_presets import RewardPreset, RewardSettings, model_names, reward_preset
 from preferl.trust import resolve, typed
 
@@ -97,9 +98,13 @@ def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
 
 
 def reward_fit(config: FitConfig) -> None:
-    """Fit, save the reward and a report, and print its accuracy on held-out answers."""
-    config = _without_defaults(config)
-    require_openable(config.out, resume=config.resume)
+    """Fit, save the reward and a report, and print its accuracy on held-out answers.
+
+    Of several processes, all fit and relabel, and the first one does the rest.
+    """
+    config, world = _without_defaults(config), training.World.join()
+    if world.is_first:
+        require_openable(config.out, resume=config.resume)
     require_places(config.report_to)
     episodes, comparisons, labels = config.read()
     spaces = models.infer_spaces(episodes.observations, episodes.actions)
@@ -109,12 +114,16 @@ def reward_fit(config: FitConfig) -> None:
     usable_device(config.device)
     seconds = config.checkpoint_seconds
     checkpoints = training.FitCheckpoints(config.out / "checkpoints", seconds=seconds)
+    if not world.is_first:
+        fit_reward(config, episodes, comparisons, checkpoints=checkpoints, world=world)
+        return
     may_differ = ("resume", "checkpoint_seconds", "report_to", "trust")
     options: dict[str, Any] = {"resume": config.resume, "may_differ": may_differ}
     with open_run(config.out, config=config, seed=config.seed, **options) as folder:
         _echo_labels(labels)
         with closing(open_sinks(config.report_to, folder.folder)) as sink:
-            reward, report = _fit_with_progress(config, episodes, comparisons, checkpoints, sink)
+            how: dict[str, Any] = {"checkpoints": checkpoints, "world": world}
+            reward, report = _fit_with_progress(config, episodes, comparisons, sink, **how)
             sink.log(report.metrics(), report.best_epoch)
         training.save_reward(folder.path("reward"), reward)
         _write_report(folder.path("report.html"), config, episodes, reward, report, labels)
@@ -130,8 +139,11 @@ def reward_fit(config: FitConfig) -> None:
     if report.chosen is not None:
         losses = ", ".join(f"{name} {loss:.3f}" for name, loss in report.alternatives.items())
         echo(f"Chosen: {report.chosen}, by the loss on unseen answers: {losses}.")
+    together = ""
+    if world.size > 1:
+        together = f" by {world.size} processes, which spent {world.seconds:.1f} s in exchanges"
     echo(
-        f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')} · "
+        f"Fitted in {report.seconds:.1f} s{together}. Reward: {folder.path('reward')} · "
         f"report: {folder.path('report.html')}"
     )
 
@@ -162,10 +174,10 @@ def _fit_with_progress(
     config: FitConfig,
     episodes: "data.Episodes",
     comparisons: "data.Comparisons",
-    checkpoints: "training.FitCheckpoints",
     sink: MetricSink,
+    **how: Any,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
-    """Fit beside a bar; Ctrl-C prints how to continue."""
+    """Fit beside a bar, with options of `fit_reward`; Ctrl-C prints how to continue."""
     doing = f"fitting {len(comparisons)} answers"
     preset, line = _preset(config, comparisons), ProgressLine(doing)
     epochs, unseen = preset.trainer.epochs, "validation" if preset.held_out else "out_of_bag"
@@ -177,8 +189,7 @@ def _fit_with_progress(
 
     try:
         with line.running():
-            options: dict[str, Any] = {"on_epoch": on_epoch, "checkpoints": checkpoints}
-            return fit_reward(config, episodes, comparisons, **options)
+            return fit_reward(config, episodes, comparisons, on_epoch=on_epoch, **how)
     except KeyboardInterrupt:
         interrupt(
             f"Stopped while fitting. The same command with --resume continues in {config.out} "
@@ -208,13 +219,20 @@ def _without_defaults(config: FitConfig) -> FitConfig:
 
 
 def fit_reward(
-    config: FitConfig, episodes: "data.Episodes", comparisons: "data.Comparisons", **options: Any
+    config: FitConfig,
+    episodes: "data.Episodes",
+    comparisons: "data.Comparisons",
+    *,
+    world: World = ALONE,
+    **options: Any,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit the reward of a config, scaled over all episodes; options are of `RewardPreset.fit`."""
     spaces = models.infer_spaces(episodes.observations, episodes.actions)
-    preset, device = _preset(config, comparisons), config.device
-    model, report = preset.fit(comparisons, *spaces, seed=config.seed, device=device, **options)
-    return training.RewardFunction(model, likelihood=report.likelihood).scaled(episodes), report
+    preset = _preset(config, comparisons)
+    options |= {"seed": config.seed, "device": config.device, "world": world}
+    model, report = preset.fit(comparisons, *spaces, **options)
+    reward = training.RewardFunction(model, likelihood=report.likelihood)
+    return reward.scaled(episodes, world=world), report
 
 
 def _write_report(

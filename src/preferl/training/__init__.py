@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from preferl.training.configs import AdaptivePenalty as AdaptivePenalty
     from preferl.training.configs import CosineSchedule as CosineSchedule
     from preferl.training.configs import RewardTrainerConfig as RewardTrainerConfig
+    from preferl.training.distributed import World as World
     from preferl.training.fit import FitCheckpoints as FitCheckpoints
     from preferl.training.fit_report import FitReport as FitReport
     from preferl.training.publish import PublishedReward as PublishedReward

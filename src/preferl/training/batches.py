@@ -116,27 +116,32 @@ class Windows:
 AnyWindows = Windows | LateWindows
 
 
-def crop_pairs(
-    start: Tensor, real: Tensor, *, most: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def draw_crops(pairs: int, *, most: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw how many of `most` steps each pair loses, `[P, 1]`, and from where, `[P, 2]` shares.
+
+    The generator is one of the processor.
+    """
+    cut = torch.randint(most + 1, (pairs, 1), generator=generator)
+    return cut, torch.rand((pairs, 2), generator=generator)
+
+
+def crop_pairs(cut: Tensor, place: Tensor, start: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """Shorten the two windows of each pair by the same number of steps, from places of their own.
 
     Park et al., "SURF" (2022), section 4.2. At least one step remains of each.
 
     Args:
+        cut: `[P, 1]` of `draw_crops`.
+        place: `[P, 2]`, likewise.
         start: `[2 * P]` first rows of windows; neighbours are a pair.
         real: `[2 * P]` their steps.
-        most: steps that are cut at most.
-        generator: of the draws, on the CPU.
 
     Returns:
         Starts and real steps of the shorter windows.
     """
     steps = real.view(-1, 2)
-    cut = torch.randint(most + 1, (len(steps), 1), generator=generator).to(real.device)
-    cut = torch.minimum(cut, steps.amin(1, keepdim=True) - 1)
-    place = torch.rand(steps.shape, generator=generator).to(real.device)
-    skipped = torch.minimum((place * (cut + 1)).long(), cut)  # [P, 2]
+    cut = torch.minimum(cut.to(real.device), steps.amin(1, keepdim=True) - 1)
+    skipped = torch.minimum((place.to(real.device) * (cut + 1)).long(), cut)  # [P, 2]
     return start + skipped.flatten(), (steps - cut).flatten()
 
 
@@ -168,7 +173,7 @@ class Answers:
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def __getitem__(self, rows: Tensor) -> Self:
+    def __getitem__(self, rows: Tensor | slice) -> Self:
         annotator = None if self.annotator is None else self.annotator[rows]
         return type(self)(self.pairs[rows], self.preference[rows], self.weight[:, rows], annotator)
 

@@ -1,5 +1,6 @@
 """One fit of a reward model: the state that moves from epoch to epoch."""
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -11,15 +12,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
-from preferl.errors import require_in
+from preferl.errors import ConfigError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
 from preferl.shapes import IntArray
-from preferl.training.batches import Answers, crop_pairs, gather_windows, held_out
+from preferl.training.batches import (
+    Answers,
+    AnyWindows,
+    Crop,
+    crop_pairs,
+    draw_crops,
+    gather_windows,
+    held_out,
+)
 from preferl.training.calibration import MOST_EXPECTED, expected_noise, fit_likelihood
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.training.fit_report import FitReport
@@ -44,7 +55,7 @@ class FitCheckpoints:
     """A folder in which a fit is kept between epochs, and from which it resumes.
 
     A resumed fit ends as it would have without the interruption, to the last bit, on the same
-    machine with the same packages.
+    machine with the same packages and number of processes. Of several, the first one writes.
 
     Args:
         folder: for one fit's checkpoints alone; made if it is not there.
@@ -64,7 +75,7 @@ class FitCheckpoints:
     def offer(self, fit: "Fit") -> None:
         """Write a checkpoint, as `write_checkpoint` does, if the last one is old enough."""
         is_old = time.monotonic() - self._written >= self._seconds
-        if is_old or (self._last and fit.is_over):
+        if fit.world.is_first and (is_old or (self._last and fit.is_over)):
             write_checkpoint(self.folder, fit.snapshot(), steps=fit.epoch, run=fit.identity())
             self._written = time.monotonic()
 
@@ -91,7 +102,7 @@ class Fit:
         asked: int,
     ) -> None:
         self._trainer, self._model, self._config = trainer, trainer.model, trainer.config
-        self._epochs = epochs
+        self.world, self._epochs = trainer.world, epochs
         self._update, self._updates = 0, epochs * -(-len(train) // self._config.batch_size)
         places, device = np.arange(len(train)) if places is None else places, self._model.device
         bootstrap = trainer.bootstrap(int(places.max()) + 1)[:, places]
@@ -101,8 +112,6 @@ class Fit:
         # Implied answers weigh less than given ones, and a penalty is to count as much beside them.
         self._mean_weight = float(train.weight.mean())
         self._given = torch.from_numpy(places >= 0).to(device)
-        crop, order = self._config.crop, trainer._order
-        self._crop = partial(crop_pairs, most=crop, generator=order) if crop else None
         self._windows = gather_windows(self._model, train.segments, observe=True)
         self._answers = Answers.of(train, bootstrap, device)
         out_of_bag = Answers.of(train, bootstrap == 0, device)
@@ -121,6 +130,7 @@ class Fit:
             self._decided = int(decided.sum())
         trainer.trust.begin(train.annotator, self._model.members, wanted=self._config.trust)
         self._digest = _digest(train, validation)
+        self._dropout = dropout_stream(device).initial_seed()
         self._history: list[dict[str, float]] = []
         self._best, self._best_epoch = np.inf, 0
         self._best_state: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -128,8 +138,10 @@ class Fit:
 
     def run(self, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None = None) -> FitReport:
         """Train for all epochs, or until there is a reason to stop."""
-        if checkpoints is not None and has_run(checkpoints.folder):
+        self._require_shareable()
+        if checkpoints is not None and self.world.decide(has_run(checkpoints.folder)):
             self.restore(read_checkpoint(checkpoints.folder, run=self.identity()).state)
+            self.world.decide(True)  # all have read it before the first one writes the next
         began = time.perf_counter() - self._seconds
         self._model.train()
         while not self.is_over:
@@ -191,7 +203,7 @@ class Fit:
     def _advance(self, on_epoch: OnEpoch | None) -> None:
         metrics, config, trainer = self._train_epoch(), self._config, self._trainer
         self._history.append(metrics)
-        if on_epoch:
+        if on_epoch and self.world.is_first:
             on_epoch(self.epoch, metrics)
         loss = metrics["validation_loss"]
         if self._unseen is not None:
@@ -210,17 +222,20 @@ class Fit:
         order = torch.randperm(len(self._answers), generator=self._trainer._order)
         order = order.to(self._model.device)
         answers = self._answers[order]
+        if self.world.size > 1:  # each draws its own, and goes on so from any epoch
+            words = np.random.SeedSequence([self._dropout, self.epoch, self.world.rank])
+            dropout_stream(self._model.device).manual_seed(int(words.generate_state(1)[0]))
         losses, logits = [], []
         for batch in answers.split(self._config.batch_size):
             loss, batch_logits = self._step(batch)
             losses.append(loss * len(batch))
             logits.append(batch_logits)
-        loss = torch.stack(losses).sum(0)
+        loss = self.world.sum(torch.stack(losses).sum(0))
         self._trainer.trust.normalise()
-        return self._metrics(loss, torch.cat(logits, dim=1), order)
+        return self._metrics(loss, self.world.merge(torch.cat(logits, dim=1)), order)
 
     def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
-        """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`."""
+        """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`, 0 beyond our part."""
         trainer, config, optimiser = self._trainer, self._config, self._trainer._optimiser
         optimiser.zero_grad(set_to_none=True)
         if config.schedule is not None:
@@ -228,22 +243,44 @@ class Fit:
             for group in optimiser.param_groups:
                 group["lr"] = config.learning_rate * share
         self._update += 1
-        total: Any = 0.0
-        logits = []
+        total, logits = batch.weight.new_zeros(self._model.members), []
         for part in batch.split(config.minibatch_size or len(batch)):
-            features, mask = self._windows(part.pairs.flatten(), self._crop)
-            trust = trainer.trust.of(part.annotator)
-            loss, part_logits = trainer._loss(features, mask, part.preference, part.weight, trust)
-            share = len(part) / len(batch)
-            (loss.sum() * share).backward()
-            total = total + loss.detach() * share
-            logits.append(part_logits.detach())
+            rows = self.world.part(len(part))
+            crop, own = self._crop(len(part), rows), part[rows]
+            found = total.new_zeros(len(total), 0)
+            if len(own):
+                features, mask = self._windows(own.pairs.flatten(), crop)
+                trust = trainer.trust.of(own.annotator)
+                loss, found = trainer._loss(features, mask, own.preference, own.weight, trust)
+                share = len(own) / len(batch)
+                (loss.sum() * share).backward()
+                total = total + loss.detach() * share
+            logits.append(F.pad(found.detach(), (rows.start, len(part) - rows.stop)))
+        self.world.sum_gradients([*self._model.parameters(), *trainer.trust.parameters])
         penalty = trainer._penalty.of(self._model.parameters())
         if isinstance(penalty, Tensor):
             (penalty * self._mean_weight).backward()
         optimiser.step()
         trainer.trust.step()
         return total, torch.cat(logits, dim=1)
+
+    def _crop(self, pairs: int, rows: slice) -> Crop | None:
+        """Crops of some rows of so many pairs, drawn for all, as other processes do."""
+        if not self._config.crop:
+            return None
+        drawn = draw_crops(pairs, most=self._config.crop, generator=self._trainer._order)
+        return partial(crop_pairs, *(each[rows] for each in drawn))
+
+    def _require_shareable(self) -> None:
+        """Refuse processes that would fit different things, or one thing differently."""
+        normed = any(isinstance(part, _BatchNorm) for part in self._model.modules())
+        fine, expected = self.world.size == 1 or not normed, "none where processes share batches"
+        fix = "Each would normalise by its own part. Fit in one process, or without it."
+        ConfigError.check(fine, "batch normalisation", expected, "some", fix)
+        model = (t.detach().cpu().numpy().tobytes() for t in self._model.state_dict().values())
+        order = self._trainer._order.get_state().numpy().tobytes()
+        about = json.dumps(self.identity()).encode()
+        self.world.require_same("model, answers and seed of the fit", (about, order, *model))
 
     def _metrics(self, loss: Tensor, logits: Tensor, order: Tensor) -> dict[str, float]:
         """Those of an epoch: of its losses `[E]`, and of the logits `[E, P]` before its steps."""
@@ -255,8 +292,8 @@ class Fit:
         validation = float("nan"), float("nan")
         if self._unseen is not None:
             fitted = self._config.noise == "fitted"
-            if self._held_out is not None or self._keeps_best or fitted or self._crop:
-                logits = self._trainer._logits(*self._unseen)  # not those before each step
+            if self._held_out is not None or self._keeps_best or fitted or self._config.crop:
+                logits = self._logits(*self._unseen)  # not those before each step
             if fitted:
                 noise = expected_noise(logits, self._unseen[1], noise=self._trainer.noise)
                 self._trainer.set_noise(noise)
@@ -268,12 +305,16 @@ class Fit:
             "validation_accuracy": validation[1],
         }
 
+    def _logits(self, windows: AnyWindows, answers: Answers, *, with_trust: bool = True) -> Tensor:
+        how: Any = {"with_trust": with_trust, "world": self.world}
+        return self._trainer._logits(windows, answers, **how)
+
     def _likelihood(self) -> Likelihood:
         """Noise and scale by out-of-bag answers, or else by held-out ones."""
         part, noise = self._bag or self._held_out, min(self._trainer.noise, MOST_EXPECTED)
         if not self._config.calibrate or part is None:
             return Likelihood(noise)
-        return fit_likelihood(self._trainer._logits(*part), part[1], noise=noise)
+        return fit_likelihood(self._logits(*part), part[1], noise=noise)
 
     def _trust(self, likelihood: Likelihood) -> tuple[Trust, ...]:
         """Trust in annotators by out-of-bag answers, or else by held-out ones."""
@@ -281,7 +322,7 @@ class Fit:
         annotator = None if part is None else part[1].annotator
         if part is None or annotator is None:
             return ()
-        logits, answers = self._trainer._logits(*part, with_trust=False), part[1]
+        logits, answers = self._logits(*part, with_trust=False), part[1]
         scaled = likelihood.scale * logits
         return fit_trust(scaled, answers.preference, answers.weight > 0, annotator)
 

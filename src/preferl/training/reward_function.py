@@ -28,6 +28,7 @@ from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
 from preferl.training.batches import to_tensor, to_tensors
+from preferl.training.distributed import ALONE, World
 from preferl.training.scaling import RewardScaler
 
 CHUNK = 4096
@@ -101,9 +102,19 @@ class RewardFunction:
         """A copy of the model, to save or to train on."""
         return deepcopy(self._model).requires_grad_(True)
 
-    def scaled(self, episodes: Episodes, *, target: float = 1.0, centre: bool = True) -> Self:
-        """The same with a `RewardScaler` fitted to these episodes, for example the latest."""
-        rewards = self.member_rewards(episodes)
+    def scaled(
+        self,
+        episodes: Episodes,
+        *,
+        target: float = 1.0,
+        centre: bool = True,
+        world: World = ALONE,
+    ) -> Self:
+        """The same with a `RewardScaler` fitted to these episodes, for example the latest.
+
+        `world` is that of `member_rewards`.
+        """
+        rewards = self.member_rewards(episodes, world=world)
         return self.with_scaler(RewardScaler.fit(rewards, target=target, centre=centre))
 
     def with_scaler(self, scaler: RewardScaler | None) -> Self:
@@ -146,8 +157,11 @@ class RewardFunction:
         """Members' rewards `[E, ...]` to one, `[...]`, scaled first where there is a scaler."""
         return self._combined(torch.from_numpy(rewards))
 
-    def member_rewards(self, episodes: Episodes) -> FloatArray:
+    def member_rewards(self, episodes: Episodes, *, world: World = ALONE) -> FloatArray:
         """`[E, T]` each member's reward of each step, unscaled.
+
+        Processes of a `world` share the work: each computes some of the batches that one alone
+        would, and all get the rewards that one alone would, bit by bit.
 
         Raises:
             SpaceError: episodes of another shape than the model was built for.
@@ -155,8 +169,8 @@ class RewardFunction:
         steps = episodes.observations, episodes.actions
         check_spaces(self.observation_space, self.action_space, *steps)
         if self.context == 1:
-            return self._step_rewards(*steps)
-        return self._history_rewards(episodes)
+            return self._step_rewards(*steps, world)
+        return self._history_rewards(episodes, world)
 
     def scores(self, segments: Segments) -> FloatArray:
         """`[E, N]` one score per member and segment; differences are preference logits.
@@ -185,28 +199,32 @@ class RewardFunction:
             parts.append(self._model.pool(rewards[:, rows], mask))
         return np.asarray(torch.cat(parts, dim=1).numpy())
 
-    def _step_rewards(self, observations: Observations, actions: Array) -> FloatArray:
+    def _step_rewards(
+        self, observations: Observations, actions: Array, world: World = ALONE
+    ) -> FloatArray:
         """`[E, T]` for a Markovian model: every step is a window of its own."""
         pixels = (o for o in leaves(observations) if o.dtype == np.uint8)
         size = sum(int(np.prod(o.shape[1:])) for o in pixels)
-        parts = []
-        for rows in _chunks(len(actions), min(CHUNK, CHUNK_BYTES // max(1, size))):
+        rewards = np.zeros((self.members, len(actions)), np.float32)
+        for rows in world.own(_chunks(len(actions), min(CHUNK, CHUNK_BYTES // max(1, size)))):
             steps = take(take(observations, rows), np.s_[:, None]), actions[rows, None]
-            parts.append(self._forward(*steps, np.ones((len(steps[1]), 1), bool))[0][:, :, 0])
-        return np.concatenate(parts, axis=1)
+            found, _ = self._forward(*steps, np.ones((len(steps[1]), 1), bool))
+            rewards[:, rows] = found[:, :, 0]
+        return _merged(rewards, world)
 
     @torch.inference_mode()
-    def _history_rewards(self, episodes: Episodes) -> FloatArray:
+    def _history_rewards(self, episodes: Episodes, world: World) -> FloatArray:
         rewards = np.zeros((self.members, episodes.steps), np.float32)
         # Neighbouring episodes of about `TRACED` steps in all; an episode is never cut.
         group = (np.cumsum(episodes.lengths) - episodes.lengths) // TRACED
-        steps, cuts = slice(0), np.flatnonzero(np.diff(group)) + 1
-        for lengths in np.split(episodes.lengths, cuts)[: len(episodes)]:  # none without episodes
-            steps = slice(steps.stop, steps.stop + int(lengths.sum()))
+        for number in world.own(np.unique(group).tolist()):
+            some = np.flatnonzero(group == number)
+            first, lengths = int(episodes.starts[some[0]]), episodes.lengths[some]
+            steps = slice(first, first + int(lengths.sum()))
             features = self._encoded(take(episodes.observations, steps), episodes.actions[steps])
-            traced = self._model.trace(features, torch.from_numpy(lengths.copy()))
+            traced = self._model.trace(features, torch.from_numpy(lengths))
             rewards[:, steps] = traced.cpu().numpy()
-        return rewards
+        return _merged(rewards, world)
 
     def _combined(self, rewards: Tensor) -> FloatArray:
         if self.scaler is not None:
@@ -235,18 +253,21 @@ class RewardFunction:
         return self._encoder(to_tensors(observations, device), to_tensor(actions, device))
 
 
-def relabel(episodes: Episodes, reward: AnyReward) -> Episodes:
+def relabel(episodes: Episodes, reward: AnyReward, *, world: World = ALONE) -> Episodes:
     """The same episodes, each step with the reward that `reward` gives it and its history.
 
     It is the model's output at the last step of the window that ends there, exactly as an agent
     would get it while acting. Rewards are `[T]` float32; all other arrays are shared. `reward` may
     also be a control, or a plain function of observations and actions.
 
+    Processes of a `world` share the work of a `RewardFunction`, and all get all rewards; they are
+    those of one alone, bit by bit.
+
     Raises:
         SpaceError: episodes of another shape than the reward was built for.
     """
     if isinstance(reward, RewardFunction):
-        rewards = reward.combine(reward.member_rewards(episodes))
+        rewards = reward.combine(reward.member_rewards(episodes, world=world))
     else:
         rewards = step_rewards(reward, episodes)
     return replace(episodes, rewards=np.asarray(rewards, np.float32))
@@ -303,6 +324,10 @@ def _combine_from_json(data: dict[str, Any]) -> Combine:
     bounded = data["kind"] == "lower_bound" and np.isfinite(float(data["deviations"]))
     ConfigError.check(bounded, "combine", "mean, or lower_bound with a finite number", data)
     return lower_bound(float(data["deviations"]))
+
+
+def _merged(rewards: FloatArray, world: World) -> FloatArray:
+    return np.asarray(world.merge(torch.from_numpy(rewards)).numpy())
 
 
 def _chunks(count: int, size: int) -> list[slice]:

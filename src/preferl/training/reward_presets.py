@@ -34,6 +34,7 @@ from preferl.training.configs import (
     has_out_of_bag,
     require_validation,
 )
+from preferl.training.distributed import ALONE, World
 
 if TYPE_CHECKING:
     from preferl.models.base import RewardModel
@@ -115,6 +116,7 @@ class RewardPreset:
         device: str = "cpu",
         on_epoch: "OnEpoch | None" = None,
         checkpoints: "FitCheckpoints | None" = None,
+        world: World = ALONE,
     ) -> "tuple[RewardModel, FitReport]":
         """Build the model and train it on what is not held out.
 
@@ -126,14 +128,14 @@ class RewardPreset:
             DataError: a choice among fits none of which has such a loss.
         """
         if self.choose:
-            how: Any = {"seed": seed, "device": device, "on_epoch": on_epoch}
+            how: Any = {"seed": seed, "device": device, "on_epoch": on_epoch, "world": world}
             spaces = observation_space, action_space
             return self._choose(comparisons, spaces, checkpoints, **how)
         from preferl.models.build import build_reward_model  # here, so that settings load no torch
         from preferl.training.reward_trainer import RewardTrainer
 
         model = build_reward_model(self.model, observation_space, action_space, seed=seed)
-        trainer = RewardTrainer(model, self.trainer, seed=seed, device=device)
+        trainer = RewardTrainer(model, self.trainer, seed=seed, device=device, world=world)
         train, validation = comparisons, None
         if self.held_out:
             rng = np.random.default_rng([seed, 0x5917])

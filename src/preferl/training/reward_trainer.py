@@ -30,6 +30,7 @@ from preferl.shapes import FloatArray, IntArray
 from preferl.training.batches import Answers, AnyWindows, held_out
 from preferl.training.calibration import UNKNOWN_NOISE
 from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
+from preferl.training.distributed import ALONE, World
 from preferl.training.fit import (
     Fit,
     FitCheckpoints,
@@ -58,6 +59,9 @@ class RewardTrainer:
         config: how; the defaults if None.
         seed: of bootstraps, the order of pairs, and dropout.
         device: `"cpu"`, `"cuda"`, or `"auto"` for a GPU if there is one.
+        world: of the processes that make each fit together, by default this one alone. They give
+            the same arguments and call `fit` as often. Of one process, losses differ by rounding,
+            and where there is dropout by what is dropped.
 
     Raises:
         ConfigError: torch has no such device here.
@@ -70,8 +74,9 @@ class RewardTrainer:
         *,
         seed: int,
         device: str = "cpu",
+        world: World = ALONE,
     ) -> None:
-        self.config = config or RewardTrainerConfig()
+        self.config, self.world = config or RewardTrainerConfig(), world
         self.model = model.to(usable_device(device))
         self._seed = seed
         self._order = torch.Generator().manual_seed(seed)
@@ -102,13 +107,14 @@ class RewardTrainer:
                 resamples where other answers are withdrawn; the order in `train` if None. -1 is a
                 pseudo-label: every member trains on it, and it counts in no accuracy.
             epochs: at least 1; those of the config if None.
-            on_epoch: called with each epoch's number and metrics.
+            on_epoch: called with each epoch's number and metrics, in the first process alone.
             checkpoints: keep the fit between epochs, and resume the one that is there.
 
         Raises:
             CheckpointError: the checkpoint to resume from is damaged, or of another fit.
             ConfigError: segments longer than the model's context, less than one epoch, or a
-                penalty's band without answers to validate on.
+                penalty's band without answers to validate on; or processes that fit other
+                things, or with batch normalisation.
             DataError: no answered comparisons.
             SpaceError: steps of another shape than the model was built for.
         """
@@ -234,14 +240,27 @@ class RewardTrainer:
         return float((loss / total)[used].mean()), float(accuracy)
 
     @torch.no_grad()
-    def _logits(self, windows: AnyWindows, answers: Answers, *, with_trust: bool = True) -> Tensor:
-        """`[E, P]` as the model is used: without dropout, and of these annotators."""
+    def _logits(
+        self,
+        windows: AnyWindows,
+        answers: Answers,
+        *,
+        with_trust: bool = True,
+        world: World = ALONE,
+    ) -> Tensor:
+        """`[E, P]` as the model is used: without dropout, and of these annotators.
+
+        Each process of `world` computes whole chunks, and has the logits of all.
+        """
         training = self.model.training
         self.model.eval()
-        pairs = answers.pairs.split(max(1, windows.at_once // 2))
-        scores = [self.model.judge(*windows(some.flatten())).scores for some in pairs]
+        chunks = answers.pairs.flatten().split(2 * max(1, windows.at_once // 2))
+        scores = [answers.weight.new_zeros(self.model.members, len(some)) for some in chunks]
+        for number in world.own(range(len(chunks))):
+            scores[number] = self.model.judge(*windows(chunks[number])).scores
         self.model.train(training)
-        logits = preference_logits(torch.cat(scores, dim=1).unflatten(1, (-1, 2)))
+        found = world.merge(torch.cat(scores, dim=1))
+        logits = preference_logits(found.unflatten(1, (-1, 2)))
         trust = self.trust.of(answers.annotator) if with_trust else None
         return logits if trust is None else logits * trust
 

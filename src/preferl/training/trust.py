@@ -80,6 +80,11 @@ class AnnotatorTrust:
         """`[K]` by row of the table of people; empty before two of them have answered."""
         return np.asarray(self._value.detach().cpu(), np.float64)
 
+    @property
+    def parameters(self) -> list[Tensor]:
+        """What gets gradients beside those of the model."""
+        return [self._value]
+
     def begin(self, annotator: IntArray | None, members: int, *, wanted: bool = True) -> None:
         """Prepare for a fit to answers by annotators `[P]`; new ones begin at 1."""
         self._rows = None

@@ -3,9 +3,7 @@
 Imported only when it is needed, since it takes seconds to load; extra `hub`.
 """
 
-import atexit
 import math
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +28,7 @@ from preferl.errors import ConfigError, require_in
 from preferl.offline.decision_transformer.trained import TrainedTransformer
 from preferl.offline.learner_configs import DTConfig
 from preferl.reading import read_json
+from preferl.training.distributed import World
 
 CRITICS: Final = "critics."  # before the names of parameters that have a rate of their own
 UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")  # kept as they are, for the hub
@@ -155,7 +154,7 @@ def by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
 
 
 def train(
-    module: nn.Module,
+    module: TrainedTransformer,
     collate: Callable[[Sequence[int]], dict[str, Tensor]],
     config: DTConfig,
     settings: Mapping[str, Any],
@@ -164,14 +163,14 @@ def train(
     resume: bool,
     callbacks: Sequence[Any],
 ) -> bool:
-    """Train a module whose forward takes a minibatch by keywords and returns its loss.
+    """Train a module by Hugging Face's `Trainer`, with other processes under torchrun.
 
     `settings` are more of `TrainingArguments`. Without `resume`, checkpoints in the folder are
     removed. Returns whether this process is the first of those that train together.
     """
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    fine, expected = config.batch_size % processes == 0, f"a multiple of the {processes} processes"
-    ConfigError.check(fine, "batch_size", expected, config.batch_size)
+    module.world = world = World.join()
+    processes, expected = world.size, f"a multiple of the {world.size} processes"
+    ConfigError.check(config.batch_size % processes == 0, "batch_size", expected, config.batch_size)
     arguments = TrainingArguments(
         per_device_train_batch_size=config.batch_size // processes,
         learning_rate=config.learning_rate,
@@ -201,19 +200,9 @@ def train(
             optimizers=(_optimiser(module, arguments, config), None),
         )
         trainer.remove_callback(PrinterCallback)
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            # The trainer leaves its group of processes open. A process that ends so is sometimes
-            # aborted by the threads that are still in it, and the other processes with it.
-            atexit.unregister(_close_group)
-            atexit.register(_close_group)
         folder = Path(arguments.output_dir)
         trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
         return bool(trainer.is_world_process_zero())
-
-
-def _close_group() -> None:
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
 
 
 def _last_whole(folder: Path, *, keep: bool) -> str | None:

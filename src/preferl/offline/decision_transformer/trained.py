@@ -30,6 +30,7 @@ from preferl.offline.learner_configs import (
 )
 from preferl.offline.transitions import observation_size
 from preferl.registry import ENGINES
+from preferl.training.distributed import ALONE, World
 
 LEAST_SQUARE: Final = 1e-6  # without it, deviations of what is fitted exactly outweigh the rest
 ACTIONS: Final = "actions"  # the engine that equals `hugging_face.plain_actions`
@@ -130,12 +131,13 @@ def window_targets(
 
 
 def regularise(
-    critics: Critics, batch: Mapping[str, Tensor], predicted: Tensor
+    critics: Critics, batch: Mapping[str, Tensor], predicted: Tensor, world: World = ALONE
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Compute the critics' loss, the term they add to the policy's loss, and metrics of both.
 
     Gradients of the two losses do not mix. `batch` has `terminated` `[B]` of the windows' last
-    steps, `predicted` `[B, H, A]` are the policy's actions, with gradients.
+    steps, `predicted` `[B, H, A]` are the policy's actions, with gradients. Means are over the
+    windows of all processes of `world`.
     """
     states, real = batch["states"], batch["attention_mask"].bool()
     rewards = batch["rewards"][..., 0] / critics.unit
@@ -145,14 +147,16 @@ def regularise(
         targets, known = window_targets(rewards, batch["terminated"], last, discount)
     values = _values(critics.live, states, batch["actions"])[:, real]  # [2, R]
     error = (values - targets[real]) * known[real]
-    critic_loss = error.square().sum() / known[real].sum().clamp(min=1)
+    count, steps = known[real].sum(), real.sum()
+    critic_loss = world.mean(error.square().sum() / count.clamp(min=1), count)
     frozen = {name: tensor.detach() for name, tensor in critics.live.named_parameters()}
     rows = torch.cat([states, predicted], dim=-1)[real]
     policy_values = functional_call(critics.live, frozen, (rows,))[0, :, 0]
-    size = policy_values.detach().abs().mean().clamp(min=1e-6)
+    size = world.mean(policy_values.detach().abs().mean(), steps).clamp(min=1e-6)
     weight = critics.config.weight * critics.progress
-    metrics = {"critic_loss": critic_loss.detach(), "q": values.detach().mean()}
-    return critic_loss, -weight * policy_values.mean() / size, metrics
+    mean = world.mean(values.detach().mean(), steps)
+    metrics = {"critic_loss": critic_loss.detach(), "q": mean}
+    return critic_loss, -weight * world.mean(policy_values.mean(), steps) / size, metrics
 
 
 @final
@@ -161,6 +165,7 @@ class TrainedTransformer(nn.Module):
 
     `inputs` is the shape of a state or picture, `outputs` the numbers of an action; `metrics` are
     those of the last minibatch beside the loss. Names of modules are those of saved parameters.
+    `world` is that of the processes that train it together: means are over all of their windows.
     """
 
     def __init__(
@@ -210,6 +215,7 @@ class TrainedTransformer(nn.Module):
         # Looking parameters up in the module costs more than some of the products with them.
         self._named = dict(self.transformer.named_parameters())
         self.metrics: dict[str, Tensor] = {}
+        self.world = ALONE
 
     # No **keywords here: the trainer would take that for a model that scales its loss itself.
     def forward(
@@ -239,11 +245,13 @@ class TrainedTransformer(nn.Module):
             predicted = engine(self._named, self.shape, batch, training=self.training).float()
         else:
             predicted = hugging_face.plain_actions(self.transformer, batch).float()
-        loss = action_loss(predicted, actions, attention_mask, self._loss)
+        loss = action_loss(predicted, actions, attention_mask, self._loss, self.world)
         if self.critics is None:
             return {"loss": loss}
         batch["terminated"] = terminated
-        critic_loss, value_loss, self.metrics = regularise(self.critics, batch, predicted)
+        critic_loss, value_loss, self.metrics = regularise(
+            self.critics, batch, predicted, self.world
+        )
         self.metrics["action_loss"] = loss.detach()
         return {"loss": loss + value_loss + critic_loss}
 
@@ -254,19 +262,23 @@ class TrainedTransformer(nn.Module):
         return {name: t.detach().cpu().clone() for name, t in (model | beside).items()}
 
 
-def action_loss(predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "squares") -> Tensor:
+def action_loss(
+    predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "squares", world: World = ALONE
+) -> Tensor:
     """The loss of predicted actions `[B, H, A]` over real steps, where `mask` `[B, H]` is 1.
 
     Cross-entropy, in nats, of `"choices"` takes logits and one-hot actions; others see `DTConfig`.
+    Steps are those of all processes of `world`.
 
     >>> action_loss(torch.tensor([[[9.0], [3.0]]]), torch.zeros(1, 2, 1), torch.tensor([[0, 1]]))
     tensor(9.)
     """
     real = mask.bool()
+    predicted, actions, steps = predicted[real], actions[real], real.sum()
     match loss:
         case "choices":
-            return F.cross_entropy(predicted[real], actions[real].argmax(-1))
+            return world.mean(F.cross_entropy(predicted, actions.argmax(-1)), steps)
         case "gaussian":
-            squares = (predicted[real] - actions[real]).square().mean(0)
+            squares = world.mean((predicted - actions).square().mean(0), steps)
             return (squares + LEAST_SQUARE).log().mean() / 2
-    return F.mse_loss(predicted[real], actions[real])
+    return world.mean(F.mse_loss(predicted, actions), steps)

@@ -1,0 +1,194 @@
+"""Processes that share the work of one program, as torchrun starts them.
+
+All of them run the same program on the same data. Each computes a part of every batch, and they
+exchange sums, so that all hold the same numbers after each step.
+"""
+
+import atexit
+import os
+import time
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, Self, TypeVar, final
+
+from preferl.errors import ConfigError, PreferlError
+from preferl.reading import reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Item = TypeVar("Item")
+
+VARIABLES: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun tells each process in its environment."""
+
+
+def launched() -> tuple[int, int]:
+    """This process's number and how many torchrun started; `(0, 1)` without it (loads no torch).
+
+    Raises:
+        ConfigError: variables of the environment that are no numbers.
+    """
+    if not all(name in os.environ for name in VARIABLES):
+        return 0, 1
+    with reading("torchrun's RANK and WORLD_SIZE", expected="numbers", error=ConfigError):
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+@final
+class World:
+    """The processes that torchrun started, and what they exchange; without arguments, one alone.
+
+    All processes have to make the same calls in the same order: each waits for the others.
+    One alone waits for nobody, and its numbers are those of a program without a `World`.
+
+    Attributes:
+        rank: of this process, from 0.
+        size: how many there are.
+        seconds: spent in exchanges so far, with the time in which slower processes caught up.
+
+    >>> World().part(10), World(1, 3).part(10), World(1, 3).own("abcdef")
+    (slice(0, 10, None), slice(3, 6, None), 'be')
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+        self.seconds = 0.0
+
+    @classmethod
+    def join(cls) -> Self:
+        """Join the processes that torchrun started with this one; without torchrun, be alone.
+
+        They talk by gloo on processors and by NCCL on GPUs. `"cuda"` is from now on the GPU of this
+        process's number on its machine.
+
+        Raises:
+            ConfigError: the other processes cannot be reached, or there is no such GPU.
+        """
+        import torch
+        from torch import distributed
+
+        if launched()[1] == 1 and not _is_joined():
+            return cls()
+        if not _is_joined():
+            has_gpu = torch.cuda.is_available()
+            expected, fix = "processes that can be reached", "Start all of them by torchrun."
+            with reading("torchrun", expected=expected, fix=fix, error=ConfigError):
+                if has_gpu:
+                    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+                distributed.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo")
+            # A process that leaves its group open is sometimes aborted at its end by the threads
+            # that are still in it, and the other processes with it.
+            atexit.register(_leave)
+        return cls(distributed.get_rank(), distributed.get_world_size())
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and messages."""
+        return self.rank == 0
+
+    def part(self, count: int) -> slice:
+        """This process's share of `count` rows in a row; some get none where there are too few."""
+        low, high = (count * rank // self.size for rank in (self.rank, self.rank + 1))
+        return slice(low, high)
+
+    def own(self, items: Sequence[Item]) -> Sequence[Item]:
+        """This process's share of whole pieces of work, every `size`-th."""
+        return items[self.rank :: self.size]
+
+    def sum(self, tensor: "Tensor") -> "Tensor":
+        """The sum over all processes, in place, the same to the last bit in each.
+
+        Raises:
+            PreferlError: another process has ended.
+        """
+        if self.size == 1:
+            return tensor
+        from torch import distributed
+
+        began = time.perf_counter()
+        try:
+            distributed.all_reduce(tensor)
+        except RuntimeError as error:  # whatever its kind of connection has of it
+            what, fix = "exchange of processes", "See the messages of the others, and begin again."
+            got = "no answer from another one"
+            raise PreferlError.mismatch(what, expected="all at work", got=got, fix=fix) from error
+        self.seconds += time.perf_counter() - began
+        return tensor
+
+    def merge(self, tensor: "Tensor") -> "Tensor":
+        """Put together what each process computed a part of; zeros stand for the other parts.
+
+        No bit changes, not even the sign of a zero: bytes are added to zeros.
+        """
+        if self.size == 1:
+            return tensor
+        import torch
+
+        merged = tensor.contiguous()
+        self.sum(merged.view(-1).view(torch.uint8))
+        return merged
+
+    def mean(self, value: "Tensor", count: "Tensor | int") -> "Tensor":
+        """The mean over all processes of their means `value` over `count` numbers each.
+
+        Its gradient is that of this process's part times `size`: of the mean, once gradients are
+        averaged over processes.
+        """
+        if self.size == 1:
+            return value
+        own = value * (count / self.sum(value.new_tensor(float(count))))
+        total, scaled = self.sum(own.detach().clone()), own * self.size
+        return scaled + (total - scaled).detach()
+
+    def sum_gradients(self, parameters: Iterable["Tensor"]) -> None:
+        """Sum gradients over all processes in one exchange; what has none anywhere keeps none."""
+        if self.size == 1:
+            return
+        import torch
+
+        own = [parameter for parameter in parameters if parameter.requires_grad]
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
+        has = own[0].new_tensor([float(p.grad is not None) for p in own])
+        flat = self.sum(torch.cat([*(gradient.flatten() for gradient in found), has]))
+        *sums, counts = flat.split([*(p.numel() for p in own), len(own)])
+        for parameter, total, count in zip(own, sums, counts.tolist(), strict=True):
+            parameter.grad = total.view_as(parameter).to(parameter.dtype) if count else None
+
+    def decide(self, choice: bool) -> bool:
+        """The first process's choice, in all of them; they wait for one another."""
+        import torch
+
+        return bool(self.sum(torch.tensor(int(choice and (self.is_first or self.size == 1)))))
+
+    def require_same(self, what: str, content: Iterable[bytes]) -> None:
+        """Raise `ConfigError` in all processes unless this content is the same in each."""
+        if self.size == 1:
+            return
+        import torch
+
+        digest = blake2b(digest_size=16)
+        for part in content:
+            digest.update(part)
+        every = torch.zeros(self.size, 16, dtype=torch.uint8)
+        every[self.rank] = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
+        same = bool((self.sum(every) == every[0]).all())
+        fix = "Give each process the same data, settings and seed."
+        ConfigError.check(same, what, f"the same in all {self.size} processes", "others", fix)
+
+
+ALONE: Final = World()
+"""One process that shares its work with nobody."""
+
+
+def _is_joined() -> bool:
+    from torch import distributed
+
+    return bool(distributed.is_available() and distributed.is_initialized())
+
+
+def _leave() -> None:
+    from torch import distributed
+
+    if _is_joined():
+        distributed.destroy_process_group()

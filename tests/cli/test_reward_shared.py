@@ -1,0 +1,104 @@
+"""`preferl reward fit` on several processes of torchrun, and commands that refuse it."""
+
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.command_line import run
+from helpers.offline_runs import recorded, write_labels
+from preferl.data import save_episodes
+from preferl.reporting import read_jsonl
+from preferl.training import load_reward, relabel
+
+PROGRAM = Path(sysconfig.get_path("scripts")) / "preferl"
+TORCHRUN = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone"]
+SHARED = [*TORCHRUN, "--nproc-per-node", "2", "--no-python", str(PROGRAM)]
+HOSTILE = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
+
+
+@pytest.fixture
+def words(rng, tmp_path) -> list[str]:
+    episodes = recorded(rng, episodes=20)
+    save_episodes(tmp_path / "episodes", episodes)
+    write_labels(tmp_path / "labels", episodes, rng, count=60)
+    sources = ["--demonstrations", tmp_path / "episodes", "--labels", tmp_path / "labels"]
+    quick = ["--epochs", 40, "--trainer.patience", None, "--hidden", 8, "--report-to", "jsonl"]
+    options = ["--checkpoint-seconds", 0, *quick]
+    return [str(word) for word in ("reward", "fit", *sources, *options)]
+
+
+def losses(folder: Path) -> dict[int, float]:
+    """By epoch; a resumed fit may repeat some."""
+    rows = read_jsonl(folder / "metrics.jsonl")
+    pairs = zip(rows["step"], rows["reward/train_loss"], strict=True)
+    return {int(step): float(loss) for step, loss in pairs if not np.isnan(loss)}
+
+
+def wait_for(holds) -> None:
+    end = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_shared_fit_that_is_stopped_resumes_to_that_of_one_process(words, tmp_path) -> None:
+    """In a folder whose modules have names of what is imported: none of them runs."""
+    one, two, here = (tmp_path / name for name in ("one", "two", "here"))
+    (here / "preferl").mkdir(parents=True)
+    for name in ("preferl/__init__", "preferl/__main__", "torch", "numpy", "json", "socket"):
+        (here / f"{name}.py").write_text(HOSTILE)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([PROGRAM, *words, "--out", one], check=True, env=environment)
+    how = {"cwd": here, "env": environment, "text": True, "stderr": subprocess.STDOUT}
+    shared = [*SHARED, *words, "--out", str(two)]
+    with subprocess.Popen(shared, **how, stdout=subprocess.PIPE) as stopped:
+        wait_for(lambda: (two / "checkpoints").is_dir())
+        stopped.send_signal(signal.SIGINT)
+        printed = stopped.communicate(timeout=120)[0]
+    assert printed.count("The same command with --resume continues") == 1
+    assert not (two / "result.json").exists()
+    done = subprocess.run([*shared, "--resume"], **how, stdout=subprocess.PIPE, timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert "by 2 processes, which spent" in done.stdout
+    assert done.stdout.count("Fitted in") == 1, "the first process alone prints"
+    assert not list(here.rglob("*.ran"))
+    alone, together = losses(one), losses(two)
+    assert together.keys() == alone.keys()
+    np.testing.assert_allclose(list(together.values()), list(alone.values()), rtol=1e-5)
+    episodes = recorded(np.random.default_rng(5), episodes=3)
+    rewards = (np.asarray(relabel(episodes, load_reward(f / "reward")).rewards) for f in (one, two))
+    np.testing.assert_allclose(*rewards, atol=1e-3)
+
+
+@pytest.fixture
+def torchrun(monkeypatch):
+    """The environment of the second of two processes."""
+    for name, value in {
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "-",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("command", ["runs list", "online run", "offline run", "reward serve"])
+def test_commands_of_one_process_refuse_several(torchrun, command, capsys):
+    assert run(*command.split()) == 2
+    printed = capsys.readouterr().err
+    assert f"got 2 processes of {command}. Start it without torchrun" in printed
+    assert "one process, or the command reward fit" in printed
+
+
+def test_one_process_of_torchrun_is_like_none(torchrun, monkeypatch, tmp_path):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert run("runs", "list", str(tmp_path)) == 0

@@ -1,0 +1,173 @@
+"""Processes that share a fit or relabelling come to what one alone does."""
+
+import signal
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import shared_work
+from helpers.shared_work import LENGTHS
+from preferl.errors import ConfigError
+from preferl.training import World
+from preferl.training.distributed import ALONE, launched
+
+KINDS = ("perceptrons", "transformer", "pictures", "dropout", "relabel", "exchange")
+CURVES = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
+
+
+SIZES = [2, pytest.param(3, marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Numbers of a kind, a number of processes and a rank."""
+
+    @cache
+    def of_size(size):
+        folder = tmp_path_factory.mktemp("shared")
+        assert shared_work.run(folder, size, *KINDS) == [0] * size
+        return folder
+
+    def of(kind, size, rank=0):
+        return dict(np.load(of_size(size) / f"{kind}.{size}.{rank}.npz"))
+
+    return of
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("kind", "rtol"),
+    # Sums of floats in another order. Adam makes whole steps of gradients that are nearly 0, which
+    # the convolutions' rectifiers have; there, what is rounded differently moves differently.
+    [("perceptrons", 2e-6), ("transformer", 2e-6), ("pictures", 2e-4)],
+)
+def test_a_shared_fit_has_the_curves_of_one_process(found, kind, rtol, size):
+    alone, shared = found(kind, 1), found(kind, size)
+    for name in CURVES:
+        np.testing.assert_allclose(shared[name], alone[name], rtol=rtol, err_msg=name)
+    for name in ("best_epoch", "epochs", "judged", "pairs", "penalty"):
+        assert shared[name] == alone[name], name
+    np.testing.assert_allclose(shared["trust"], alone["trust"], rtol=1e-4)
+    np.testing.assert_allclose(shared["likelihood"], alone["likelihood"], rtol=1e-2)
+
+
+def test_the_fit_of_perceptrons_has_all_that_it_is_to_have(found):
+    alone = found("perceptrons", 1)
+    assert alone["epochs"] < 60, "it stopped early"
+    assert alone["best_epoch"] < alone["epochs"]
+    assert alone["penalty"] != 1e-4, "the penalty moved"
+    assert alone["trust"][3, 0] < 0 < alone["trust"][0, 0], "somebody answers the opposite"
+
+
+@pytest.mark.parametrize("kind", ["perceptrons", "transformer", "pictures", "dropout"])
+@pytest.mark.parametrize("size", SIZES)
+def test_all_processes_end_with_the_same_numbers(found, kind, size):
+    first = found(kind, size)
+    for rank in range(1, size):
+        other = found(kind, size, rank)
+        differ = [name for name in first if first[name].tobytes() != other[name].tobytes()]
+        assert differ in ([], ["seconds"])
+
+
+def test_each_process_drops_units_of_its_own(found):
+    alone, shared = found("dropout", 1), found("dropout", 2)
+    assert not np.allclose(alone["train_loss"], shared["train_loss"], rtol=1e-4)
+    np.testing.assert_allclose(alone["train_loss"], shared["train_loss"], rtol=0.2)
+
+
+@pytest.mark.parametrize("kind", ["perceptrons", "transformer"])
+@pytest.mark.parametrize("size", SIZES)
+def test_shared_relabelling_is_that_of_one_process_bit_by_bit(found, kind, size):
+    alone = found("relabel", 1)[kind]
+    assert len(alone) == sum(LENGTHS)
+    assert len(np.unique(alone)) == len(alone), "every step has a reward of its own"
+    for rank in range(size):
+        assert found("relabel", size, rank)[kind].tobytes() == alone.tobytes()
+
+
+def test_without_sums_of_gradients_processes_part(tmp_path, found):
+    assert shared_work.run(tmp_path, 2, "transformer", sums=False) == [0, 0]
+    first, second = (np.load(tmp_path / f"transformer.2.{rank}.npz") for rank in (0, 1))
+    alone = found("transformer", 1)
+    assert not np.allclose(first["train_loss"], alone["train_loss"], rtol=1e-3)
+    assert not np.allclose(first["pref_proj.weight"], second["pref_proj.weight"], rtol=1e-3)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_exchanges_by_hand(found, size):
+    bits = np.array([0.0, -0.0, np.nan, 1e-45, -np.inf, 0.1], np.float32)
+    total = size * (size + 1) / 2
+    for rank in range(size):
+        got = found("exchange", size, rank)
+        expected = [[total, total], [np.nan, np.nan], [1, 1]]  # nobody has the second
+        np.testing.assert_array_equal(got["gradients"], expected)
+        np.testing.assert_array_equal(got["bits"], bits.view(np.uint32))
+        assert got["mean"] == pytest.approx(11)  # of 1, 4, 9, 16, 25
+        np.testing.assert_allclose(got["slope"], 2 * np.arange(1, 6) / 5 / 11, rtol=1e-6)
+        assert got["choice"].tolist() == [True, False]
+
+
+def test_shared_fits_that_were_killed_resume_to_the_last_bit(tmp_path, found):
+    for epoch in (2, 4):
+        first, second = shared_work.run(tmp_path, 2, f"resumed {epoch}")
+        assert first == -signal.SIGKILL
+        assert second == 1
+        message = (tmp_path / f"resumed {epoch}.2.1.txt").read_text()
+        assert "expected all at work, got no answer from another one" in message, (
+            "it does not wait for the first one"
+        )
+    assert shared_work.run(tmp_path, 2, "resumed 0") == [0, 0]
+    for rank in (0, 1):
+        resumed, whole = np.load(tmp_path / f"resumed 0.2.{rank}.npz"), found("dropout", 2, rank)
+        differ = [name for name in whole if resumed[name].tobytes() != whole[name].tobytes()]
+        assert differ == ["seconds"]
+
+
+@pytest.mark.parametrize("kind", ["seeds", "normalised"])
+def test_processes_that_cannot_share_a_fit_are_refused(tmp_path, kind):
+    assert shared_work.run(tmp_path, 2, kind) == [1, 1]
+    words = {
+        "seeds": "seed of the fit: expected the same in all 2 processes, got others",
+        "normalised": "batch normalisation: expected none where processes share batches",
+    }
+    for rank in (0, 1):
+        assert words[kind] in (tmp_path / f"{kind}.2.{rank}.txt").read_text()
+    assert shared_work.run(tmp_path, 1, kind) == [0]
+
+
+def test_parts_are_all_rows_once():
+    for size in (1, 2, 3, 7):
+        for count in (0, 1, 5, 12):
+            rows = [
+                row for rank in range(size) for row in range(count)[World(rank, size).part(count)]
+            ]
+            assert rows == list(range(count))
+
+
+def test_one_process_alone_exchanges_nothing():
+    tensor, weight = torch.tensor([1.0, -0.0]), torch.ones(1, requires_grad=True)
+    assert ALONE.sum(tensor) is tensor
+    assert ALONE.merge(tensor) is tensor
+    assert ALONE.mean(tensor, 7) is tensor
+    ALONE.sum_gradients([weight])
+    assert weight.grad is None
+    assert ALONE.decide(True)
+    assert not ALONE.decide(False)
+    assert ALONE.is_first
+    assert ALONE.seconds == 0
+
+
+def test_without_torchrun_there_is_one_process(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")  # as other launchers leave it
+    assert launched() == (0, 1)
+    assert (World.join().rank, World.join().size) == (0, 1)
+
+
+def test_an_environment_of_no_numbers_is_refused(monkeypatch):
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(ConfigError, match="RANK and WORLD_SIZE"):
+        launched()
