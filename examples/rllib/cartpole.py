@@ -42,7 +42,7 @@ from preferl.envs.factory import make_env
 from preferl.errors import ConfigError
 from preferl.evaluation import RandomPolicy
 from preferl.evaluation.policies import Policy
-from preferl.online.reports import IterationReport, OnlineReport
+from preferl.online.reports import IterationReport
 from preferl.training.publish import publish
 from preferl.versioned import versions
 
@@ -158,7 +158,7 @@ def ppo(runners: int, seed: int) -> PPOConfig:
     )
 
 
-def on_answers(learner: RLlibLearner, config: OnlineConfig) -> OnlineReport:
+def on_answers(learner: RLlibLearner, config: OnlineConfig) -> None:
     """Learn from the answers that the config asks for."""
     env, seed = gymnasium.make(ENV), config.seed
     model = build_reward_model(config.model, env.observation_space, env.action_space, seed=seed)
@@ -167,7 +167,7 @@ def on_answers(learner: RLlibLearner, config: OnlineConfig) -> OnlineReport:
     def show(one: IterationReport) -> None:
         print(f"{one.env_steps:,} steps, {one.comparisons} answers, return {one.mean_return:.0f}")
 
-    return learn_from_preferences(config, learner=learner, trainer=trainer, on_iteration=show)
+    learn_from_preferences(config, learner=learner, trainer=trainer, on_iteration=show)
 
 
 def evaluate(name: str, policy: Policy) -> None:
@@ -178,7 +178,8 @@ def evaluate(name: str, policy: Policy) -> None:
 
 def main(runners: int, seed: int, steps: int, answers: int) -> None:
     shutil.rmtree(RUN, ignore_errors=True)  # rewards of an earlier run
-    config = OnlineConfig(env=ENV, steps=steps, comparisons=answers, iterations=10, seed=seed)
+    budget = {"steps": steps, "comparisons": answers, "iterations": 10}
+    config = OnlineConfig(env=ENV, sampler="disagreement", seed=seed, **budget)
     evaluate("random", RandomPolicy(gymnasium.make(ENV).action_space, seed))
     learner = RLlibLearner(ppo(runners, seed), ENV, RUN / "rewards")
     on_answers(learner, config)
@@ -198,5 +199,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     torch.set_num_threads(1)
     with ray.init("local", num_cpus=options.runners, include_dashboard=False, log_to_driver=False):
-        steps, answers = (26_000, 20) if options.smoke else (100_000, 200)
+        steps, answers = (8_000, 20) if options.smoke else (60_000, 150)
         main(options.runners, options.seed, steps, answers)

@@ -1,5 +1,6 @@
 """EnvRunners of RLlib compute the published reward, and their episodes reach preferl's loop."""
 
+import re
 import sys
 
 import gymnasium
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.waiting import wait_until
-from preferl import MLPReward, MLPRewardConfig, OnlineConfig, RewardFunction, evaluate_policy
+from preferl import MLPReward, MLPRewardConfig, RewardFunction
 from preferl.errors import ConfigError
 from preferl.training.publish import publish
 
@@ -162,20 +163,22 @@ def test_policies_act_as_env_runners_do_without_exploring(example, env, tmp_path
     learner = example.RLlibLearner(ppo(example, 0), env, tmp_path / "rewards")
     learner.explore(700)
     learner.learn(240)
-    learner.everywhere(lambda runner: runner.sample(num_timesteps=800, force_reset=True))
-    learner.everywhere(lambda runner: runner.env.env.take(unfinished="cut"))
-    learner.everywhere(lambda runner: runner.sample(num_timesteps=60, explore=False))
+    learner.everywhere(lambda runner: runner.env.env.take(unfinished="cut"))  # what explored
+    settings = {"num_timesteps": 60, "explore": False, "force_reset": True}
+    learner.everywhere(lambda runner: runner.sample(**settings))
     (acted,) = learner.everywhere(lambda runner: runner.env.env.take(unfinished="cut"))
+    assert acted.steps >= 60
     np.testing.assert_allclose(learner.predict(acted.observations)[0], acted.actions, atol=1e-5)
     learner.algorithm.stop()
 
 
-def test_answers_teach_cartpole_with_two_env_runners(example, tmp_path):
-    """A random policy keeps the pole up for 22 steps."""
-    learner = example.RLlibLearner(example.ppo(2, seed=0), "CartPole-v1", tmp_path / "rewards")
-    config = OnlineConfig(env="CartPole-v1", steps=25_000, comparisons=100, iterations=5)
-    report = example.on_answers(learner, config)
-    assert len(report.comparisons) == 100
-    assert report.env_steps == learner.steps
-    assert evaluate_policy(learner, "CartPole-v1", episodes=30, seed=10_000).mean > 80
-    learner.algorithm.stop()
+def test_the_example_learns_from_answers_with_two_env_runners(
+    example, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    example.main(2, seed=0, steps=25_000, answers=100)
+    shown = re.findall(r"^(.+): mean return (\d+)", capsys.readouterr().out, re.M)
+    returns = {name: int(mean) for name, mean in shown}
+    assert returns["random"] < 40
+    assert returns["learned from 100 answers"] > 80
+    assert returns["learned from the true reward"] > 80
