@@ -1,5 +1,6 @@
 """EnvRunners of RLlib compute the published reward, and their episodes reach preferl's loop."""
 
+import os
 import re
 import sys
 
@@ -145,16 +146,17 @@ def test_an_env_runner_that_is_lost_comes_back_with_the_newest_version(example, 
 
     learner = example.RLlibLearner(ppo(example, 2), "CartPole-v1", tmp_path / "rewards")
     learner.explore(400)
+    before = set(learner.everywhere(lambda runner: os.getpid()))
     ray.kill(learner.algorithm.env_runner_group._worker_manager.actors()[1], no_restart=False)
     learner.set_reward(reward_of(gymnasium.make("CartPole-v1"), 3))
-    assert learner.learn(500).steps > 0
-    assert versions_in_use(example, learner) == [1]  # goes on with the other one
 
-    def both():
-        learner.learn(130)
-        return versions_in_use(example, learner) == [1, 1]
+    def both():  # until then, the agent learns from what the other one does
+        assert learner.learn(500).steps > 0
+        return len(versions_in_use(example, learner)) == 2
 
     wait_until(both, "the EnvRunner that was lost")
+    assert versions_in_use(example, learner) == [1, 1]
+    assert len(before - set(learner.everywhere(lambda runner: os.getpid()))) == 1
     learner.algorithm.stop()
 
 
