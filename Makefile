@@ -24,7 +24,7 @@ PROPERTIES = $(sort $(shell grep -rl --include='*.py' 'import given' tests))
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test slow browser newest lock check lint format types imports docs nightly \
-  wheel interop bench clean
+  wheel interop rllib bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -104,10 +104,20 @@ interop: ## other RL libraries with our wrappers, in .venv-interop
 	$(MAKE) VENV=.venv-interop .venv-interop/.interop
 	.venv-interop/bin/python -m pytest tests/interop
 
-$(VENV)/.interop: $(CORE) Makefile
-	@echo "Installing $(INTEROP) into $(VENV) ..."
-	@$(BIN)/python -m pip freeze --exclude-editable > $(VENV)/core.txt
-	@$(PIP) -c $(VENV)/core.txt pytest hypothesis $(INTEROP)
+# Of the lock's version of Ray; it brings the gymnasium that it pins.
+RLLIB := 'ray[rllib]$(shell sed -n 's/^ray\(==[0-9.]*\).*/\1/p' $(LOCK))'
+
+rllib: ## agents of RLlib with learned rewards in its EnvRunners, in .venv-rllib
+	$(MAKE) VENV=.venv-rllib .venv-rllib/.rllib
+	RAY_worker_niceness=0 .venv-rllib/bin/python -m pytest tests/rllib -m "slow or not slow"
+
+$(VENV)/.interop: ADDED := $(INTEROP)
+$(VENV)/.rllib: ADDED := $(RLLIB)
+$(VENV)/.rllib: OWN := gymnasium
+$(VENV)/.interop $(VENV)/.rllib: $(CORE) Makefile
+	@echo "Installing $(ADDED) into $(VENV) ..."
+	@$(BIN)/python -m pip freeze --exclude-editable $(addprefix --exclude=,$(OWN)) > $(VENV)/core.txt
+	@$(PIP) -c $(VENV)/core.txt pytest hypothesis $(ADDED)
 	@touch $@
 
 bench: $(DEV) ## speed beside the peers, ratios into benchmarks/results

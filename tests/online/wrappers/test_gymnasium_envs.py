@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from helpers.gardens import Garden
 from preferl.errors import CheckpointError, ConfigError, StorageError
@@ -119,3 +119,45 @@ def test_an_environment_without_an_id_shows_recorded_pictures(tmp_path) -> None:
     HumanPreferencesEnvWrapper(env, log_dir=tmp_path, states=True).close()
     with Store.open(tmp_path) as store:
         assert store.projects.get("drlhp").frames == {"kind": "recorded"}
+
+
+class Counting(gymnasium.Env[Any, Any]):
+    """Shows and rewards by its number of steps, and terminates after `length`."""
+
+    observation_space = spaces.Box(0, 99, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.time = 0
+        return np.float32([0]), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        return np.float32([self.time]), 10.0 * self.time, self.time == self.length, False, {}
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_recorded_episodes_are_taken_once_and_whole(mode) -> None:
+    copies = SyncVectorEnv([lambda: Counting(3), lambda: Counting(4)], autoreset_mode=mode)
+    envs = FeedbackVectorEnv(copies, record=True)
+    envs.reset(seed=0)
+    taken = []
+    for _ in range(3):
+        for _ in range(5):
+            _, rewards, *_ = envs.step(np.zeros(2, int))
+            assert rewards.tolist() == [0, 0]  # there is no learned one
+        taken.append(envs.take())
+    idle = 0 if mode == AutoresetMode.SAME_STEP else 3 + 3  # steps that only begin an episode
+    assert envs.steps == 2 * 15 - idle
+    episodes = [one for several in taken if several is not None for one in several]
+    assert sorted(int(one.steps) for one in episodes) == [3] * (4 if idle else 5) + [4] * 3
+    for one in episodes:
+        assert one.observations[:, 0].tolist() == [*range(one.steps)]
+        assert one.rewards.tolist() == [10.0 * (k + 1) for k in range(one.steps)]
+        assert one.final_observations.tolist() == [[one.steps]]
+        assert one.terminated[-1]
+    assert envs.take() is None
+    envs.close()

@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from operator import setitem
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import gymnasium
 import numpy as np
 
+from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError
 from preferl.online.wrappers.feedback_core import FeedbackCore, RewardSource
 from preferl.online.wrappers.query_worker import QueryCounts, QueryWorker
@@ -60,6 +61,15 @@ class FeedbackControls:
     def counts(self) -> QueryCounts | None:
         """What became of experience so far; None where nothing is collected."""
         return None if self.queries is None else self.queries.counts
+
+    @property
+    def steps(self) -> int:
+        """Steps recorded since the beginning, of all environments together."""
+        return self.core.recording.steps
+
+    def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
+        """The episodes that ended since the last call, where this records; see `Recording.take`."""
+        return self.core.recording.take(unfinished=unfinished)
 
     def refresh(self, *, wait: bool = False) -> bool:
         """Switch to the newest learned reward, between rollouts; returns whether it changed.

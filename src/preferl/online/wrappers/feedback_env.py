@@ -1,7 +1,7 @@
 """Vector environments of stable-baselines3 whose rewards are learned from answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, SupportsFloat, final
+from typing import Any, SupportsFloat, final
 
 import gymnasium
 import numpy as np
@@ -10,7 +10,6 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from preferl.aliases import accepts_former_names
-from preferl.data.episodes import Episodes
 from preferl.envs.simulators import Environment
 from preferl.errors import DataError
 from preferl.feedback.step_rewards import AnyReward
@@ -89,11 +88,6 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         given = venv.observation_space, venv.action_space, venv.num_envs, feedback, rewards, config
         self.core = FeedbackCore(*given, record=record, **options)
 
-    @property
-    def steps(self) -> int:
-        """Steps recorded since the beginning, of all environments together."""
-        return self.core.recording.steps
-
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
         """Use a reward, control or plain function of steps from the next step on.
 
@@ -137,10 +131,6 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             self._begin(observations, present_infos(self.unwrapped, dones, infos), dones)
         # SB3 adds bootstrapped values to the rewards in place: they are new with each step.
         return _shallow_copy(observations), given, dones, infos
-
-    def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
-        """The episodes that ended since the last call, where this records; see `Recording.take`."""
-        return self.core.recording.take(unfinished=unfinished)
 
     def defer_rewards(self) -> None:
         """Compute rewards in one batch at `settle_rewards`; steps get zeros until then.

@@ -231,10 +231,10 @@ def _project(
 @final
 class FeedbackVectorEnv(
     FeedbackControls,
-    gymnasium.vector.VectorWrapper[Any, Any, Any, Any, Any],
+    gymnasium.vector.VectorWrapper,  # no arguments: generic only since gymnasium 1.4
     RecordConstructorArgs,
 ):
-    """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments but `record`.
+    """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments.
 
     Episodes may begin in the same step, in the next one, whose action and reward mean nothing and
     are not recorded, or by `reset` with a mask. Infos have arrays `true_reward` (unless hidden) and
@@ -265,7 +265,7 @@ class FeedbackVectorEnv(
         known, expected = isinstance(mode, AutoresetMode), "an AutoresetMode, as make_vec gives"
         ConfigError.check(known, 'metadata["autoreset_mode"]', expected, mode)
         given = env.single_action_space, env.num_envs, feedback, rewards, config
-        self.core = FeedbackCore(env.single_observation_space, *given, record=False, **options)
+        self.core = FeedbackCore(env.single_observation_space, *given, **options)
         self._warn_if_unrewarded()
 
     def reset(
