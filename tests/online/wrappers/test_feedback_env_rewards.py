@@ -1,3 +1,5 @@
+import shutil
+import threading
 from typing import Any
 
 import gymnasium as gym
@@ -7,11 +9,16 @@ from gymnasium import spaces
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecTransposeImage
 
+from helpers.waiting import SECONDS, wait_until
 from preferl.data.windows import window_indices
 from preferl.errors import ConfigError, DataError, SpaceError
+from preferl.models import MLPReward
 from preferl.online import FeedbackVecEnv
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.shapes import leaves, take
+from preferl.testing import PointWorld
+from preferl.training.publish import publish
+from preferl.training.reward_function import RewardFunction
 
 # What is looked at here are episodes of every length; the warning has tests of its own.
 pytestmark = pytest.mark.filterwarnings(
@@ -216,3 +223,31 @@ def test_rewards_other_than_finite_numbers_are_refused(value: Any) -> None:
 def test_a_step_before_the_first_reset_is_refused() -> None:
     with pytest.raises(ConfigError, match="reset"):
         FeedbackVecEnv(strolls(1)).step(np.zeros(1, int))
+
+
+def test_slow_storage_holds_no_step_up(bucket, tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFERL_CACHE", str(tmp_path))
+    url, asked, may_go = f"{bucket}/rewards", threading.Event(), threading.Event()
+    venv = DummyVecEnv([PointWorld] * 2)
+    env = FeedbackVecEnv(venv, rewards=url)
+    reward = RewardFunction(MLPReward(venv.observation_space, venv.action_space, seed=0))
+    fetch = env.core.reader.synced._storage.get_file
+
+    def slow(*about):
+        asked.set()
+        may_go.wait(SECONDS)
+        fetch(*about)
+
+    monkeypatch.setattr(env.core.reader.synced._storage, "get_file", slow)
+    publish(url, reward)
+    shutil.rmtree(env.core.reader.folder)  # this machine's copy
+    env.reset()
+    actions = np.zeros((2, *env.action_space.shape), np.float32)
+    assert asked.wait(SECONDS)
+    for _ in range(20):
+        env.step(actions)
+        assert not env.refresh(), "the reward is on its way, and steps go on"
+    may_go.set()
+    wait_until(env.refresh)
+    assert env.reward_version == 1
+    env.close()
