@@ -19,10 +19,10 @@ from preferl.models import (
     save_reward_model,
 )
 from preferl.online import load_policy
+from preferl.runs.versioned import versions
 from preferl.training import load_reward
 from preferl.training.checkpoint_folder import read_checkpoint
 from preferl.training.publish import read_version
-from preferl.versioned import versions
 
 BOX = {"kind": "Box", "low": -1.0, "high": 1.0, "shape": [2], "dtype": "float32"}
 ACTIONS = {"kind": "Discrete", "n": 2, "start": 0, "dtype": "int64"}

@@ -43,8 +43,8 @@ from preferl.errors import ConfigError
 from preferl.evaluation import RandomPolicy
 from preferl.evaluation.policies import Policy
 from preferl.online.reports import IterationReport
+from preferl.runs.versioned import versions
 from preferl.training.publish import publish
-from preferl.versioned import versions
 
 ENV, RUN = "CartPole-v1", Path("runs/rllib")
 

@@ -67,24 +67,24 @@ def test_limits_hold_though_thousands_of_others_ask():
 
 def test_two_servers_allow_no_more_than_one(study):
     each = rates(1.0) | {"request": Rate(per_second=1e-6, burst=8.0)}
-    servers = [SharedLimits(study.store.database, each) for _ in range(2)]
+    servers = [SharedLimits(study.store.people, each) for _ in range(2)]
     given = [allows(servers[number % 2], "ann") for number in range(20)]
     assert given == [True] * 8 + [False] * 12
     assert allows(servers[0], "ben"), "each person has limits of their own"
-    servers[1].forget(seconds=-1.0)
+    study.store.people.forget_allowances(seconds=-1.0)
     assert allows(servers[1], "ann"), "who has not asked for long is forgotten"
 
 
 def test_what_is_left_grows_by_the_clock_of_the_database(study):
     rate = {"request": Rate(per_second=20.0, burst=2.0)}
-    limits = SharedLimits(study.store.database, rate)
+    limits = SharedLimits(study.store.people, rate)
     assert [allows(limits, "ann") for _ in range(2)] == [True, True]
     wait_until(lambda: allows(limits, "ann"))
 
 
 def test_nobody_is_refused_because_the_database_is_away(study, monkeypatch):
-    limits = SharedLimits(study.store.database, rates(1.0))
-    monkeypatch.setattr(limits, "_take", lost)
+    limits = SharedLimits(study.store.people, rates(1.0))
+    monkeypatch.setattr(study.store.people, "take_allowance", lost)
     assert allows(limits, "ann")
 
 

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from helpers.killable_fit import CONFIGS, fit, main, parts
 from helpers.programs import status_of
 from preferl.errors import CheckpointError, ConfigError
+from preferl.runs.versioned import is_left, names_in, versions
 from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
 from preferl.training.reward_function import RewardFunction
-from preferl.versioned import is_left, names_in, versions
 
 KINDS = list(CONFIGS)
 

@@ -13,10 +13,10 @@ import pytest
 from gymnasium import spaces
 
 from helpers.waiting import SECONDS, wait_until
-from preferl import versioned
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.runs import lock as folder_lock
+from preferl.runs import versioned
 from preferl.training import publish as publishing
 from preferl.training.publish import (
     PublishedReward,

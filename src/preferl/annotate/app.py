@@ -214,9 +214,8 @@ def _limits(store: Store, each: dict[What, Rate]) -> Limits:
     """Those of this process on SQLite, which has one page; those of all pages on PostgreSQL."""
     if store.database.is_sqlite:
         return MemoryLimits(each)
-    shared = SharedLimits(store.database, each)
-    shared.forget()
-    return shared
+    store.people.forget_allowances()
+    return SharedLimits(store.people, each)
 
 
 class _Static(StaticFiles):

@@ -12,12 +12,9 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final, Literal, NamedTuple, Protocol, final
 
 from fastapi import HTTPException, Request
-from sqlalchemy import case, delete, update
-from sqlalchemy.exc import IntegrityError
 
 from preferl.errors import StorageError
-from preferl.store.database import Database, clock, now
-from preferl.store.schema import Allowance
+from preferl.store.people import People
 
 What = Literal["request", "overview", "stream", "export"]
 
@@ -136,10 +133,8 @@ class SharedLimits:
     takes nothing and changes nothing.
     """
 
-    def __init__(
-        self, database: Database, rates: dict[What, Rate], *, places: int = STREAMS
-    ) -> None:
-        self._database, self._rates = database, rates
+    def __init__(self, people: People, rates: dict[What, Rate], *, places: int = STREAMS) -> None:
+        self._people, self._rates = people, rates
         self.enter = MemoryLimits(rates, places=places).enter
 
     async def allows(self, what: What, who: Hashable) -> bool:
@@ -147,37 +142,11 @@ class SharedLimits:
 
         It is where the database cannot be reached, which says so better.
         """
+        rate = self._rates[what]
         try:
-            return await asyncio.to_thread(self._take, what, str(who))
+            return await asyncio.to_thread(self._people.take_allowance, what, str(who), *rate)
         except StorageError:
             return True
-
-    def forget(self, seconds: float = 86_400.0) -> None:
-        """Remove what is known of people and addresses that have not asked for so long."""
-        with self._database.write(durable=False) as session:
-            session.execute(delete(Allowance).where(Allowance.at < clock(session) - seconds))
-
-    def _take(self, what: What, who: str) -> bool:
-        rate, whose = self._rates[what], {"what": what, "who": who}
-        grown = Allowance.left + (now() - Allowance.at) * rate.per_second
-        left = case((grown > rate.burst, rate.burst), else_=grown)
-        taken = (
-            update(Allowance)
-            .where(Allowance.what == what, Allowance.who == who, left >= 1)
-            .values(left=left - 1, at=now())
-            .returning(Allowance.left)
-            .execution_options(synchronize_session=False)
-        )
-        try:
-            with self._database.write(durable=False) as session:
-                if session.execute(taken).first() is not None:
-                    return True
-                if session.get(Allowance, (what, who)) is not None:
-                    return False
-                session.add(Allowance(**whose, left=rate.burst - 1, at=clock(session)))
-        except IntegrityError:  # the same person's first request to another server, just now
-            return True
-        return True
 
 
 def limited(what: What) -> Callable[[Request], Awaitable[None]]:

@@ -89,7 +89,7 @@ def serve(
             threading.Timer(0.5, webbrowser.open, [redirect.as_uri()]).start()
         Server(configured(app), app).run(sockets=[listening])
     answered = store.progress(project.id).answered
-    on_message(f"Stopped. Everything is saved: {answered:,} answers in {store.files}.")
+    on_message(f"Stopped. Everything is saved: {answered:,} answers in {store.synced}.")
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
 from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink, Sinks
+from preferl.runs.versioned import version_folder, versions
 from preferl.store.feedback import Answered
 from preferl.training.checkpoint_folder import (
     ABOUT,
@@ -56,7 +57,6 @@ from preferl.training.generators import global_generators, restore_generators
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler
-from preferl.versioned import version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 

@@ -191,7 +191,7 @@ class StoredFeedback:
         """Log once that queries wait, and how people come to them."""
         if self._announced:
             return
-        self._announced, database, files = True, self.store.database, str(self.store.files)
+        self._announced, database, files = True, self.store.database, str(self.store.synced)
         where = [files] if database.is_sqlite else [str(database.url), "--files", files]
         words = ("preferl", "annotate", "serve", "--store", *where, "--project", self.project.slug)
         LOGGER.warning("Queries wait for people. Open their page: %s", shlex.join(words))

@@ -13,12 +13,13 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, delete, func, or_, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.store.database import Database, clock, now
-from preferl.store.schema import Annotator, Project, Role, SignIn
+from preferl.store.schema import Allowance, Annotator, Project, Role, SignIn
 
 KEPT: Final = 100  # newest sign-ins of a person; older ones end, so that no link fills the database
 LONGEST_NAME: Final = 80  # letters
@@ -237,6 +238,36 @@ class People:
             .group_by(SignIn.annotator_id)
         )
         return {number: float(at) for number, at in self._database.rows(latest)}
+
+    def take_allowance(self, what: str, who: str, per_second: float, burst: float) -> bool:
+        """Take one of the requests of a kind that somebody has left; False where none is.
+
+        Those left grow by so many each second, up to `burst`, which is what everybody begins with.
+        """
+        grown = Allowance.left + (now() - Allowance.at) * per_second
+        left = case((grown > burst, burst), else_=grown)
+        taken = (
+            update(Allowance)
+            .where(Allowance.what == what, Allowance.who == who, left >= 1)
+            .values(left=left - 1, at=now())
+            .returning(Allowance.left)
+            .execution_options(synchronize_session=False)
+        )
+        try:
+            with self._database.write(durable=False) as session:
+                if session.execute(taken).first() is not None:
+                    return True
+                if session.get(Allowance, (what, who)) is not None:
+                    return False
+                session.add(Allowance(what=what, who=who, left=burst - 1, at=clock(session)))
+        except IntegrityError:  # the same person's first request to another server, just now
+            return True
+        return True
+
+    def forget_allowances(self, seconds: float = 86_400.0) -> None:
+        """Forget what people have left who have not asked for so long: they have all of it."""
+        with self._database.write(durable=False) as session:
+            session.execute(delete(Allowance).where(Allowance.at < clock(session) - seconds))
 
     def _admit(
         self,

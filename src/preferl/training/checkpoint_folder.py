@@ -25,9 +25,7 @@ from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.files import write_json, writing
 from preferl.reading import read_json, read_object, reading
 from preferl.runs import versions as package_versions
-from preferl.shapes import Array
-from preferl.training.reward_function import RewardFunction, load_reward, save_reward
-from preferl.versioned import (
+from preferl.runs.versioned import (
     digests,
     is_left,
     names_in,
@@ -36,6 +34,8 @@ from preferl.versioned import (
     version_folder,
     versions,
 )
+from preferl.shapes import Array
+from preferl.training.reward_function import RewardFunction, load_reward, save_reward
 
 LOGGER = logging.getLogger(__name__)
 

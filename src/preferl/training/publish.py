@@ -18,8 +18,7 @@ from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
 from preferl.remote import Location, SyncedFolder
 from preferl.runs.lock import FolderLock
-from preferl.training.reward_function import RewardFunction, load_reward, save_reward
-from preferl.versioned import (
+from preferl.runs.versioned import (
     VERSION,
     digests,
     remove_versions,
@@ -28,6 +27,7 @@ from preferl.versioned import (
     version_name,
     versions,
 )
+from preferl.training.reward_function import RewardFunction, load_reward, save_reward
 
 LOGGER = logging.getLogger(__name__)
 

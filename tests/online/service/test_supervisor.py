@@ -22,10 +22,10 @@ from preferl.online.service.supervisor import (
     is_running,
 )
 from preferl.online.supervise import RewardServiceProbe, launch
+from preferl.runs.versioned import versions
 from preferl.store.schema import Service
 from preferl.store.status import Status
 from preferl.store.store import Store
-from preferl.versioned import versions
 
 FAST = SuperviseConfig(
     start_seconds=60, stop_seconds=2, look_seconds=0.02, first_pause=0.05, longest_pause=0.2

@@ -12,8 +12,8 @@ from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError
 from preferl.files import write_json, writing
 from preferl.reading import read_object, reading
+from preferl.runs.versioned import version_folder, versions
 from preferl.training.checkpoint_folder import RESTORE, read_state, require_same, write_state
-from preferl.versioned import version_folder, versions
 
 
 @final

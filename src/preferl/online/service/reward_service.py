@@ -18,6 +18,7 @@ from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.ongoing_fit import Fitted, OngoingFit, Spaces, spaces_of
 from preferl.online.service.service_config import ServiceConfig
 from preferl.reporting import MetricSink, open_sinks, require_places
+from preferl.runs.versioned import version_name, versions
 from preferl.statistics import share_in_words
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.store.status import REWARD_SERVICE, FitMetrics, from_json, to_json
@@ -25,7 +26,6 @@ from preferl.store.store import Store
 from preferl.threads import torch_threads
 from preferl.training.publish import Publisher, read_spaces, read_version
 from preferl.training.reward_function import RewardFunction
-from preferl.versioned import version_name, versions
 
 LOGGER = logging.getLogger(__name__)
 

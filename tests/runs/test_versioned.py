@@ -5,7 +5,7 @@ import json
 import pytest
 
 from preferl.errors import StorageError
-from preferl.versioned import (
+from preferl.runs.versioned import (
     digests,
     is_left,
     names_in,
