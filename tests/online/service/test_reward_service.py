@@ -129,13 +129,29 @@ def test_what_changes_no_answer_makes_no_version(world, config):
         assert service.versions == [1]
 
 
-def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config):
+@pytest.fixture(params=["folder", "storage"])
+def machines(request, config, tmp_path, monkeypatch):
+    """Settings of a service that goes on in the same folder, or on another machine each time."""
+
+    def settings():
+        nonlocal number
+        number += 1
+        monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / f"machine-{number}"))
+        return config if request.param == "folder" else replace(config, out=url)
+
+    number, url = 0, None
+    if request.param == "storage":
+        url = f"{request.getfixturevalue('bucket')}/rewards"
+    return settings
+
+
+def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config, machines):
     world.ask(24)
     world.answer(12)
-    serve_once(config, world)
+    serve_once(machines(), world)
     world.answer(6)
-    serve_once(config, world)
-    stopped = read_version(config.out, 2)
+    serve_once(machines(), world)
+    stopped = read_version(machines().out, 2)
 
     answered = StoredFeedback(world.store).answered()
     asked = world.store.questions.asked(world.project.id)
