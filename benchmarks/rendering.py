@@ -53,7 +53,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     segments = sample_segments(demonstrations, 1 + options.repetitions, STEPS, rng)
     source = frame_source({"kind": "env", "env_id": TASK})
-    ours, theirs = [], []
+    ours, theirs, sizes = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "clip.mp4"
         began = time.perf_counter()
@@ -63,10 +63,12 @@ def main() -> None:
             began = time.perf_counter()
             write_video(source, segments, row, file, FPS)
             ours.append(time.perf_counter() - began)
+            sizes.append(file.stat().st_size)
             theirs.append(while_stepping(file))
     result = {
         "first_clip_seconds": round(first, 2),
         "clip_seconds": _spread(ours),
+        "video_bytes": round(float(np.median(sizes))),
         "while_stepping_seconds": _spread(theirs),
         "ratio": round(float(np.median(theirs) / np.median(ours)), 2),
         "gl": os.environ.get("MUJOCO_GL"),

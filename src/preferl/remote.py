@@ -93,12 +93,15 @@ class SyncedFolder:
     def inside(self, name: str) -> Path:
         """Where a name is on this machine, fetched or not; `StorageError` for one that leads out.
 
+        Links that somebody made on this machine are followed.
+
         >>> SyncedFolder("runs/rewards").inside("s3://other/bucket/00001").as_posix()
         'runs/rewards/s3:/other/bucket/00001'
         """
-        expected = "one inside of the folder"
-        with reading(f"name in {self}", expected=expected, error=StorageError):
-            return inside(self.path, name)
+        words = name.replace("\\", "/").split("/")
+        stays = not (name.startswith("/") or "\0" in name or ".." in words)
+        StorageError.check(stays, f"name in {self}", "one inside of the folder", repr(name))
+        return self.path / name
 
     def fetch(self, name: str, *, again: bool = False) -> Path:
         """The path of a file or folder on this machine, fetched if it is not there yet.

@@ -47,6 +47,7 @@ def test_a_file_keeps_all_settings() -> None:
     config = ServiceConfig(Path("a/b"), reward, context=7, cancel_after=2, combine="majority")
     assert from_json(ServiceConfig, to_json(config)) == config
     assert from_json(ServiceConfig, {"out": "a"}) == ServiceConfig(Path("a"))
+    assert from_json(ServiceConfig, {"out": "s3://bucket/a"}).out == "s3://bucket/a"
 
 
 def test_settings_of_a_reward_that_do_not_go_together_are_refused_at_once() -> None:

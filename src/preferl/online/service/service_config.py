@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from typing import final
 
 from preferl.configs import takes_old_names
 from preferl.errors import ConfigError, require_in, require_seed, require_share
-from preferl.remote import Location
+from preferl.remote import Location, is_url
 from preferl.store.quality.aggregation import CombineMethod
 from preferl.threads import half_of_the_cores
 from preferl.training.reward_presets import RewardSettings
@@ -73,6 +74,8 @@ class ServiceConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        if not is_url(self.out):
+            object.__setattr__(self, "out", Path(self.out))
         counts = ("initial_epochs", "min_answers", "min_new_answers", "keep")
         for name in (*counts, "context", "cancel_after", "threads"):
             if (value := getattr(self, name)) is not None:
