@@ -3,7 +3,7 @@
 import pytest
 
 from preferl.annotate.progress import Tally, program_words
-from preferl.store.status import Status
+from preferl.store.status import Status, agent_program
 
 WAITING = {"first_at": 3, "next_at": 0, "version": 0, "behind": 0}
 
@@ -14,10 +14,14 @@ def report(study):
 
     def beat(name="reward", state="waiting", every=5.0, **detail):
         study.store.reports.beat(study.project.id, name, Status(state, **detail), every=every)
-        words = program_words(study.store.reports.services(study.project.id))
+        words = program_words(services(study))
         return next(each["words"] for each in words if name in each["name"].lower())
 
     return beat
+
+
+def services(study):
+    return study.store.reports.services(study.project.id)
 
 
 def statement(study):
@@ -154,6 +158,16 @@ def test_the_overview_reports_what_programs_do(report):
     assert returned == f"acts: {recorded}; return -512"
     assert report("agent", "failed", problem="locked") == "acts, and cannot ask now: locked"
     assert report("another", "dreaming") == "dreaming"
+
+
+def test_the_overview_tells_agents_apart_by_their_names(study, report):
+    assert report(agent_program("left arm"), "healthy", steps=7).startswith("acts: 7 steps")
+    report(agent_program("right arm"), "failed", problem="no disk")
+    words = {one["name"]: one["words"] for one in program_words(services(study))}
+    assert list(words) == ["Agent left arm", "Agent right arm"]
+    assert words["Agent right arm"] == "acts, and cannot ask now: no disk"
+    report(agent_program("right arm"), "healthy", steps=9, mean_return=3.0)
+    assert newest(study).endswith("its return is 3."), "of one that knows its own"
 
 
 def test_the_overview_reports_what_was_published_and_when(study, visitor):

@@ -48,8 +48,9 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
         decided, needed = store.reports.decided(project_id), service.first_at or 0
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
-    agent = next((s.status for s in services if kind_of(s.name) == AGENT and s.works), None)
-    if agent is not None and agent.mean_return is not None:
+    agents = (s.status for s in services if kind_of(s.name) == AGENT and s.works)
+    agent = next((one for one in agents if one.mean_return is not None), None)
+    if agent is not None:
         newest = " ".join(filter(None, (newest, _where(agent))))
     words = f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered)
     found = {"answered": progress.answered, "goal": goal, "words": words}
