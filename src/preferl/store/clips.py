@@ -81,7 +81,7 @@ class ClipStore:
             rows = np.array([place[name] for name in fresh])
             shard = content_id(np.array(fresh))
             if not (self.shard(project_id, shard) / "about.json").is_file():
-                with self._files.writing(f"{CLIPS}/{project_id}/{shard}") as draft:
+                with self._files.writing(_shard(project_id, shard)) as draft:
                     save_segments(draft, segments.select(rows), durable=False)
             alike = {"project_id": project_id, "kind": kind, "shard": shard, "detail": detail}
             steps = segments.real[rows].tolist()
@@ -112,9 +112,10 @@ class ClipStore:
         missing = [name for name in ids if name not in place]
         if missing:
             raise DataError.mismatch("clip", expected="one of this project", got=missing[0])
+        folders = self._files.fetch_all([_shard(project_id, shard) for shard in shards])
         parts = [
-            load_segments(self.shard(project_id, shard)).select(np.array([*rows.values()]))
-            for shard, rows in shards.items()
+            load_segments(folder).select(np.array([*rows.values()]))
+            for folder, rows in zip(folders, shards.values(), strict=True)
         ]
         return join_segments(parts).select(np.array([place[name] for name in ids]))
 
@@ -129,7 +130,7 @@ class ClipStore:
         Raises:
             StorageError: a name that leads out of the store, or storage that cannot be reached.
         """
-        return self._files.fetch(f"{CLIPS}/{project_id}/{shard}")
+        return self._files.fetch(_shard(project_id, shard))
 
     def video_path(self, project_id: int, clip_id: str) -> Path:
         """Where the video of a clip is on this machine, fetched if need be, or would be.
@@ -243,7 +244,12 @@ class ClipStore:
             for name, _ in removed:
                 self._files.remove(_video(project_id, name))
             for shard in shards:
-                self._files.remove(f"{CLIPS}/{project_id}/{shard}")
+                self._files.remove(_shard(project_id, shard))
+
+
+def _shard(project_id: int, shard: str) -> str:
+    """The name of a shard among the files of a store."""
+    return f"{CLIPS}/{project_id}/{shard}"
 
 
 def _video(project_id: int, clip_id: str) -> str:
