@@ -1,6 +1,6 @@
 """Four agents learn from one PostgreSQL store, with clips and rewards in object storage.
 
-    python benchmarks/many_agents.py [--answers 400] [--people 4] [--seed 0]
+    python benchmarks/many_agents.py [--answers 400] [--people 4]
 
 Agents, the page, the reward service and a program that draws clips share a database and an S3
 server, and nothing else: each has a folder of copies of its own. People answer over HTTP. An agent,
@@ -178,6 +178,7 @@ def measured(server: str, bucket: str, folder: Path, options: argparse.Namespace
         minutes = (time.monotonic() - began) / 60
         last = _learned(f"{bucket}/rewards", store, project.id)
         _wait_for(lambda: all(_newest(programs, one) == last.number for one in agents))
+        use_it = sum(_newest(programs, one) == last.number for one in agents)
     finally:
         ended.set()
         if answering.ident is not None:
@@ -198,6 +199,7 @@ def measured(server: str, bucket: str, folder: Path, options: argparse.Namespace
         "learned_from": metrics["trained_on"] + metrics["held_out"] + metrics["left_out"],
         "answers_by_agent": by_agent,
         "versions": last.number,
+        "agents_that_use_the_last": use_it,
         "uses": len(waits),
         "seconds_from_fit_to_use": {
             "p50": round(float(np.percentile(waits, 50)), 2),
@@ -294,6 +296,7 @@ def main() -> None:
     if not options.no_write:
         RESULTS.write_text(json.dumps(result | {"machine": machine()}, indent=2) + "\n")
     whole = result["learned_from"] == result["decided"] and not result["decided_twice"]
+    whole = whole and result["agents_that_use_the_last"] == AGENTS
     sys.exit(not whole or bool(result["lost"] or result["doubled"] or result["differing"]))
 
 

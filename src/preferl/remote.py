@@ -1,7 +1,6 @@
 """Folders in object storage: programs write and read a copy on their machine, and send what is new.
 
-An object is there whole or not at all, and so is a folder, which becomes one archive. What has been
-written once is never changed, so that a copy stays good for as long as its name is there.
+An object is there whole or not at all, and so is a folder, which becomes one archive.
 """
 
 import os
@@ -15,7 +14,8 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
@@ -75,7 +75,7 @@ class SyncedFolder:
         if not is_url(location):
             self.path = Path(location)
         elif text.startswith("file:///"):
-            self.path = Path(unquote(urlsplit(text).path))
+            self.path = Path(url2pathname(urlsplit(text).path))
         else:
             expected = "a folder, s3://bucket/folder, gs://bucket/folder or file:///folder"
             ConfigError.check(URL.fullmatch(text) and ".." not in text, "URL", expected, text)
@@ -110,7 +110,8 @@ class SyncedFolder:
     def fetch(self, name: str, *, again: bool = False) -> Path:
         """The path of a file or folder on this machine, fetched if it is not there yet.
 
-        Nothing is at the path where there is no such name. What may change is fetched `again`.
+        Nothing is at the path where there is no such name. What may be another thing of the same
+        name by now is fetched `again`.
 
         Raises:
             StorageError: storage cannot be reached, or what it holds is damaged.
@@ -123,7 +124,7 @@ class SyncedFolder:
             with self._reaching(missing=False):
                 self._storage.get_file(self._object(name), str(fetched))
             if fetched.is_file():
-                with writing(path, durable=False) as draft:
+                with writing(path) as draft:
                     if self._object(name).endswith(ARCHIVE):
                         _unpack(fetched, draft, f"{self}/{name}")
                     else:
@@ -147,18 +148,17 @@ class SyncedFolder:
 
         Args:
             name: of what is written.
-            durable: see `preferl.files.writing`; what lies in storage needs no waiting for a disk.
+            durable: see `preferl.files.writing`.
             exclusive: refuse a name that others have sent.
 
         Raises:
             StorageError: it cannot be written or sent, or others have sent it; nothing of it is
                 left then.
         """
-        with writing(self.inside(name), durable=durable and self.url is None) as draft:
+        with writing(self.inside(name), durable=durable) as draft:
             yield draft
             if self.url is not None:
-                with self._reaching():
-                    self._send(draft, name, exclusive=exclusive)
+                self._send(draft, name, exclusive=exclusive)
 
     def names(self) -> list[str]:
         """Names of the files and folders in the folder, for everybody; none where it is missing.

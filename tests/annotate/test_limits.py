@@ -6,6 +6,7 @@ import logging
 from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import update
 
 from helpers.waiting import async_wait_until, wait_until
 from preferl.annotate import news
@@ -20,6 +21,7 @@ from preferl.annotate.limits import (
 from preferl.annotate.news import News
 from preferl.annotate.serve import BoundedLog, bounded
 from preferl.errors import StorageError
+from preferl.store.schema import Allowance
 
 
 def test_files_and_the_overview_come_less_often(app, owner):
@@ -71,8 +73,18 @@ def test_two_servers_allow_no_more_than_one(study):
     given = [allows(servers[number % 2], "ann") for number in range(20)]
     assert given == [True] * 8 + [False] * 12
     assert allows(servers[0], "ben"), "each person has limits of their own"
+    third = SharedLimits(study.store.people, each)
+    assert not allows(third, "ann")
     study.store.people.forget_allowances(seconds=-1.0)
-    assert allows(servers[1], "ann"), "who has not asked for long is forgotten"
+    assert allows(third, "ann"), "who has not asked for long is forgotten"
+
+
+def test_a_clock_set_back_locks_nobody_out(study):
+    people = study.store.people
+    assert people.take_allowance("request", "ann", 1.0, 8.0)
+    with study.store.database.write() as session:
+        session.execute(update(Allowance).values(at=Allowance.at + 3600.0))
+    assert people.take_allowance("request", "ann", 1.0, 8.0)
 
 
 def test_what_is_left_grows_by_the_clock_of_the_database(study):

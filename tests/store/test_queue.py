@@ -258,8 +258,30 @@ def test_an_agent_that_was_silent_has_no_credit(store):
     late = store.questions.ask(project.id, SEGMENTS, pairs[6:12], agent="b")
     more = store.questions.ask(project.id, SEGMENTS, pairs[12:14], agent="a")
     assert answered_in_order(store, project, ann, 5) == [
-        first[5], late[0], late[1], more[0], late[2],
+        late[0], first[5], late[1], late[2], more[0],
     ]  # fmt: skip
+
+
+def test_queries_that_nobody_can_be_given_let_no_newcomer_pass(store):
+    """Of two people that a query takes, one is not there; others go on by their turns."""
+    project, _ = project_with(store, pairs=np.zeros((0, 2), int), quorum=2)
+    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
+    one = store.questions.ask(project.id, SEGMENTS, pairs[:8], agent="a")
+    ann = person(store, project)
+    answered_in_order(store, project, ann, 4)
+    other = store.questions.ask(project.id, SEGMENTS, pairs[8:12], agent="b")
+    got = answered_in_order(store, project, ann, 6)
+    assert got == [other[0], one[4], other[1], one[5], other[2], one[6]]
+
+
+def test_programs_without_a_name_are_one_agent(store):
+    project, _ = project_with(store, pairs=np.zeros((0, 2), int))
+    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
+    named = store.questions.ask(project.id, SEGMENTS, pairs[:4], agent="a")
+    unnamed = store.questions.ask(project.id, SEGMENTS, pairs[4:8])
+    ann = person(store, project)
+    got = answered_in_order(store, project, ann, 4)
+    assert got == [named[0], unnamed[0], named[1], unnamed[1]]
 
 
 def test_queries_without_an_agent_keep_their_order(store):

@@ -1,5 +1,7 @@
 """A store in PostgreSQL and object storage: machines that share nothing else see the same clips."""
 
+import threading
+
 import numpy as np
 import pytest
 from sqlalchemy import update
@@ -69,6 +71,40 @@ def test_old_episodes_are_removed_everywhere_but_in_copies(machine):
     fresh = machine("fresh")
     assert [fresh.clips.video_path(project, name).exists() for name in ids[:3]] == [False] * 3
     assert left[:2] == [False, False]
+
+
+def test_what_others_removed_is_sent_again(machine):
+    agent, page = machine("agent"), machine("page")
+    project = agent.projects.create("dots").id
+    one = SEGMENTS.select(np.array([0]))
+    (name,) = agent.clips.put(project, one, kind="episode")
+    for row in range(1, 6):
+        page.clips.put(project, SEGMENTS.select(np.array([row])), kind="episode")
+    assert agent.clips.get(project, name) is None
+    agent.clips.put(project, one, kind="episode")
+    found = machine("fresh").clips.segments(project, [name])
+    np.testing.assert_array_equal(found.observations, one.observations)
+
+
+def test_an_outage_of_storage_fails_no_clip(machine, monkeypatch):
+    agent, drawing = machine("agent"), machine("drawing")
+    project = agent.projects.create("dots")
+    StoredFeedback(agent).ask(SEGMENTS, PAIRS)
+    storage, away = drawing.synced._storage, threading.Event()
+    fetch = storage.get_file
+
+    def lost_once(*about):
+        if not away.is_set():
+            away.set()
+            raise TimeoutError("no reply")
+        fetch(*about)
+
+    monkeypatch.setattr(storage, "get_file", lost_once)
+    with RenderWorker(drawing, squares) as worker:
+        with pytest.raises(StorageError, match="no reply"):
+            worker.round()
+        assert drawing.progress(project.id).clips_failed == 0
+        assert worker.round() == 4
 
 
 def test_a_shard_that_the_database_names_lies_in_the_folder(machine):

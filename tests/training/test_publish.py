@@ -78,6 +78,23 @@ def fail(*_, **__):
     raise TimeoutError("no reply")
 
 
+def test_a_folder_that_was_emptied_brings_no_rewards_of_before(bucket, tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFERL_CACHE", str(tmp_path))
+    url = f"{bucket}/rewards"
+    publish(url, reward_of(1))
+    assert value(newest_reward(url).reward) == value(reward_of(1))
+    copy = tmp_path / "copy"
+    shutil.copytree(PublishedReward(url).folder, copy)
+    PublishedReward(url).synced.remove("00001")
+    with pytest.raises(CheckpointError, match="expected published rewards, got none"):
+        newest_reward(url)
+    monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / "elsewhere"))
+    publish(url, reward_of(2))
+    monkeypatch.setenv("PREFERL_CACHE", str(tmp_path))
+    shutil.copytree(copy, PublishedReward(url).folder, dirs_exist_ok=True)  # an old copy
+    assert value(newest_reward(url).reward) == value(reward_of(2))
+
+
 def test_of_two_publishers_on_two_machines_one_is_refused(bucket, tmp_path, monkeypatch):
     publishers = []
     for machine in ("here", "there"):

@@ -214,7 +214,6 @@ def _limits(store: Store, each: dict[What, Rate]) -> Limits:
     """Those of this process on SQLite, which has one page; those of all pages on PostgreSQL."""
     if store.database.is_sqlite:
         return MemoryLimits(each)
-    store.people.forget_allowances()
     return SharedLimits(store.people, each)
 
 

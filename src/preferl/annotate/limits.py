@@ -4,13 +4,14 @@ All of the app's limits pass through one `Limits`. Servers of one page that shar
 there, so that a person may ask no more of two than of one.
 """
 
-import asyncio
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Literal, NamedTuple, Protocol, final
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import HTTPException, Request
 
 from preferl.errors import StorageError
@@ -29,6 +30,8 @@ KINDS: Final[dict[What, tuple[float, str]]] = {
 BURST: Final = 8.0  # seconds of the lasting rate that may come at once
 FEWEST: Final = 4.0  # requests that may come at once however slow the lasting rate is
 
+THREADS: Final = 8  # that ask a database about limits, beside those of requests
+FORGET_SECONDS: Final = 3600.0  # between two looks for people who have not asked for long
 STREAMS: Final = 4  # of one person; browsers keep six connections to a server over plain HTTP
 MOST_KNOWN: Final = 10_000
 """People and addresses that are counted; beyond, the ones that asked longest ago are dropped."""
@@ -135,18 +138,27 @@ class SharedLimits:
 
     def __init__(self, people: People, rates: dict[What, Rate], *, places: int = STREAMS) -> None:
         self._people, self._rates = people, rates
-        self.enter = MemoryLimits(rates, places=places).enter
+        self._own = MemoryLimits(rates, places=places)  # so that floods do not reach the database
+        self.enter = self._own.enter
+        self._threads, self._forgot_at = CapacityLimiter(THREADS), -math.inf
 
     async def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted.
 
         It is where the database cannot be reached, which says so better.
         """
-        rate = self._rates[what]
+        if not await self._own.allows(what, who):
+            return False
         try:
-            return await asyncio.to_thread(self._people.take_allowance, what, str(who), *rate)
+            return await to_thread.run_sync(self._take, what, str(who), limiter=self._threads)
         except StorageError:
             return True
+
+    def _take(self, what: What, who: str) -> bool:
+        if time.monotonic() - self._forgot_at > FORGET_SECONDS:
+            self._forgot_at = time.monotonic()
+            self._people.forget_allowances()
+        return self._people.take_allowance(what, who, *self._rates[what])
 
 
 def limited(what: What) -> Callable[[Request], Awaitable[None]]:

@@ -155,19 +155,20 @@ async def media(request: Request, clip: str, person: Anyone) -> FileResponse:
 
     Only some threads wait for object storage, so that answers never do.
     """
-    about = store_of(request), person.project_id, clip
-    path = await to_thread.run_sync(_video, *about, limiter=request.app.state.fetching)
+    about, fetching = (store_of(request), person.project_id, clip), request.app.state.fetching
+    path = await to_thread.run_sync(_video, *about, False)
+    path = path or await to_thread.run_sync(_video, *about, True, limiter=fetching)
     if path is None:
         raise HTTPException(404, "There is no such clip.")
     headers = {"Cache-Control": "private, max-age=31536000, immutable"}
     return FileResponse(path, media_type="video/mp4", headers=headers)
 
 
-def _video(store: Store, project_id: int, clip: str) -> Path | None:
+def _video(store: Store, project_id: int, clip: str, fetch: bool) -> Path | None:
     """The file of a clip's video; None where there is none, or a link out of its folder."""
     if not CLIP_ID.fullmatch(clip):
         return None
-    path = store.clips.video_path(project_id, clip)
+    path = store.clips.video_path(project_id, clip, fetch=fetch)
     inside = path.resolve().parent == path.parent.resolve()
     return path if inside and path.is_file() else None
 

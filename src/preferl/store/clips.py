@@ -80,7 +80,8 @@ class ClipStore:
         if fresh:
             rows = np.array([place[name] for name in fresh])
             shard = content_id(np.array(fresh))
-            if not (self.shard(project_id, shard) / "about.json").is_file():
+            # Others may have removed what this machine has a copy of.
+            if self._files.url is not None or not self._has(project_id, shard):
                 with self._files.writing(_shard(project_id, shard)) as draft:
                     save_segments(draft, segments.select(rows), durable=False)
             alike = {"project_id": project_id, "kind": kind, "shard": shard, "detail": detail}
@@ -124,6 +125,9 @@ class ClipStore:
         with self._database.read() as session:
             return session.get(Clip, (project_id, clip_id))
 
+    def _has(self, project_id: int, shard: str) -> bool:
+        return (self._files.inside(_shard(project_id, shard)) / "about.json").is_file()
+
     def shard(self, project_id: int, shard: str) -> Path:
         """The folder of a shard on this machine, fetched if need be.
 
@@ -132,14 +136,21 @@ class ClipStore:
         """
         return self._files.fetch(_shard(project_id, shard))
 
-    def video_path(self, project_id: int, clip_id: str) -> Path:
-        """Where the video of a clip is on this machine, fetched if need be, or would be.
+    def video_path(self, project_id: int, clip_id: str, *, fetch: bool = True) -> Path:
+        """Where the video of a clip is on this machine, or would be.
+
+        One that is not there yet is fetched, if it was drawn and unless `fetch` is false.
 
         Raises:
             DataError: a name that no clip can have.
             StorageError: storage cannot be reached.
         """
-        return self._files.fetch(_video(project_id, clip_id))
+        name = _video(project_id, clip_id)
+        path = self._files.inside(name)
+        if not fetch or self._files.url is None or path.exists():
+            return path
+        clip = self.get(project_id, clip_id)
+        return path if clip is None or clip.video != "ready" else self._files.fetch(name)
 
     def put_video(self, project_id: int, clip_id: str, video: bytes) -> bool:
         """Keep the video of a clip, so that it can be shown; whether the clip was still there.

@@ -13,7 +13,18 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, TypeVarTuple, final
 
-from sqlalchemy import URL, Engine, Float, Row, Select, create_engine, event, make_url, select
+from sqlalchemy import (
+    URL,
+    Engine,
+    Float,
+    Row,
+    Select,
+    create_engine,
+    event,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -73,6 +84,7 @@ def clock(session: Session) -> float:
 
 
 _CLOCK: Final = select(now())
+_NOT_DURABLE: Final = text("SET LOCAL synchronous_commit = off")
 
 
 @final
@@ -112,6 +124,8 @@ class Database:
         with _worded(self.url), self._writing:
             engine = self.engine.execution_options(writes=True, durable=durable)
             with Session(engine, expire_on_commit=False) as session, session.begin():
+                if not durable and not self.is_sqlite:  # which its connection sees to
+                    session.execute(_NOT_DURABLE)
                 yield session
 
     def all(self, statement: Select[Found], **about: Any) -> list[Found]:

@@ -244,7 +244,9 @@ class People:
 
         Those left grow by so many each second, up to `burst`, which is what everybody begins with.
         """
-        grown = Allowance.left + (now() - Allowance.at) * per_second
+        passed = now() - Allowance.at
+        passed = case((passed < 0, 0.0), else_=passed)  # the clock was set back
+        grown = Allowance.left + passed * per_second
         left = case((grown > burst, burst), else_=grown)
         taken = (
             update(Allowance)

@@ -18,7 +18,7 @@ from preferl.store.clips import ClipStore, clip_ids, known_clips, locked_project
 from preferl.store.database import Database, now, rows_among
 from preferl.store.quality.votes import Votes
 from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
-from preferl.store.statements import LATEST, NEXT_TURN
+from preferl.store.statements import LAST_TURN, LATEST, TURN_NOW
 
 GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
 
@@ -31,7 +31,7 @@ class QueryDetails(TypedDict, total=False):
     purpose: Purpose  # "ask" by default; "known" and "example" need `known`
     priority: float  # queries of a higher one come first, then older ones; 0 by default
     scores: FloatArray | None  # [P] by which the sampler chose them, for the record
-    agent: str | None  # who asks; agents of one priority take turns, those without a name as one
+    agent: str | None  # who asks; agents of one priority take turns, and so do all without a name
     model_version: int | None  # the reward that chose them, by which stale ones can be cancelled
     known: FloatArray | None  # [P] the right answers: probabilities that the first is preferred
     details: Sequence[dict[str, Any]] | None  # [P] anything else to remember
@@ -280,7 +280,7 @@ def _add(
             purpose=purpose,
             priority=priority,
             agent=agent,
-            turn=turn + row * (agent is not None),
+            turn=turn + row,
             score=None if scores is None else float(scores[row]),
             model_version=details.get("model_version"),
             known=None if known is None else float(known[row]),
@@ -300,15 +300,12 @@ def _add(
 def _next_turn(session: Session, project_id: int, priority: float, agent: str | None) -> int:
     """The turn of the first of some new queries of an agent.
 
-    It is one after the agent's last, and none that others have had: start-time fair queueing
-    (Goyal, Vin and Cheng, 1996) of queries that take as long. Who gives no name asks in the latest
-    turn there is, and so after all who asked before.
+    It is one after the agent's last, and not before the turn that people are at: start-time fair
+    queueing (Goyal, Vin and Cheng, 1996) of queries that take as long.
     """
     about = {"project_id": project_id, "priority": priority, "agent": agent}
-    after, first, last = session.execute(NEXT_TURN, about).one()
-    if agent is None:
-        return last or 0
-    return max(after or 0, last or 0 if first is None else first)
+    last, now_at = session.scalar(LAST_TURN, about), session.scalar(TURN_NOW, about)
+    return max(0 if last is None else last + 1, now_at or 0)
 
 
 def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:

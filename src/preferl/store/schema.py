@@ -165,8 +165,8 @@ class SignIn(Base):
 class Query(Base):
     """Two clips to compare; `needed` answers are still to come.
 
-    Of one priority, queries come by their `turn`: that of one `agent` is each time one later, so
-    that agents take turns however many queries each has asked.
+    Of one priority, queries come by their `turn`, which is one later for each query of an `agent`:
+    agents take turns however many queries each has asked.
     """
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -195,6 +195,8 @@ class Query(Base):
         ForeignKeyConstraint(["project_id", "second_clip"], ["clip.project_id", "clip.id"]),
         _one_of("purpose", get_args(Purpose)),
         _probability("known"),
+        Index(None, "project_id", "priority", "turn"),
+        Index(None, "project_id", "agent", "priority", "turn"),
         _queue_index("ix_query_open", sqlite="needed > 0", postgresql="needed > 0"),
         _queue_index("ix_query_undrawn", sqlite="ready IS 0", postgresql="ready IS false"),
         Index(None, "project_id", "purpose"),

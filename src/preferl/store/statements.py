@@ -159,14 +159,22 @@ UNSHOWN: Final = select(func.count(Query.id)).where(*ASKABLE, Query.ready.is_(Fa
 
 AGENT: Final[BindParameter[str]] = bindparam("agent")
 PRIORITY: Final[BindParameter[float]] = bindparam("priority")
-NEXT_TURN: Final = select(
-    select(func.max(Query.turn) + 1)
-    .where(*_ASKED, Query.priority == PRIORITY, Query.agent == AGENT)
-    .scalar_subquery(),
-    select(func.min(Query.turn)).where(*ASKABLE, Query.priority == PRIORITY).scalar_subquery(),
-    select(func.max(Query.turn)).where(*_ASKED, Query.priority == PRIORITY).scalar_subquery(),
+_ASKED_SO = (*_ASKED, Query.priority == PRIORITY)
+LAST_TURN: Final = (
+    select(Query.turn)
+    .where(*_ASKED_SO, Query.agent.is_not_distinct_from(AGENT))
+    .order_by(Query.turn.desc())
+    .limit(1)
 )
-"""The turn after an agent's last one, that of the queries that come first now, and the last one."""
+"""Of the queries of an agent."""
+
+TURN_NOW: Final = (
+    select(Query.turn)
+    .where(*_ASKED_SO, Query.needed < Query.quorum)
+    .order_by(Query.turn.desc())
+    .limit(1)
+)
+"""The latest one of which somebody has answered a query."""
 
 OF_AGENT: Final = select(func.count(Query.id)).where(*ASKABLE, Query.agent == AGENT)
 """How many queries of an agent still need answers."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, final
 
-from preferl.errors import ConfigError, StorageError, require_in
+from preferl.errors import CheckpointError, ConfigError, StorageError, require_in
 from preferl.files import write_json
 from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
@@ -51,7 +51,8 @@ class Version(NamedTuple):
 
 def read_version(folder: Location | SyncedFolder, number: int, *, device: str = "cpu") -> Version:
     """Read one version; raise `CheckpointError` unless all its files are as they were published."""
-    path = SyncedFolder.at(folder).fetch(version_name(number))
+    # Numbers begin anew in a folder that was emptied, so that a copy may be of another version.
+    path = SyncedFolder.at(folder).fetch(version_name(number), again=True)
     with reading(path, expected="a whole published reward"):
         about = read_object(path / ABOUT)
         metrics = dict(about["metrics"])
@@ -64,6 +65,8 @@ def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
     synced = SyncedFolder(folder)
     if published := versions(synced):
         return read_version(synced, published[-1], device=device)
+    got, fix = "none", "Name the folder of all versions, and see that one was published."
+    CheckpointError.check(synced.url is None, synced, "published rewards", got, fix)
     path = synced.path
     if (path / ABOUT).is_file() and VERSION.fullmatch(path.name):
         return read_version(path.parent, int(path.name), device=device)

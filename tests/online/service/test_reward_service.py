@@ -18,7 +18,7 @@ from preferl.online.service.reward_service import serve_reward
 from preferl.reporting import read_jsonl
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.threads import torch_threads
-from preferl.training.publish import PublishedReward, read_version, write_spaces
+from preferl.training.publish import PublishedReward, publish, read_version, write_spaces
 from preferl.training.reward_presets import RewardSettings
 from preferl.training.reward_trainer import RewardTrainer
 
@@ -299,3 +299,18 @@ def test_metrics_of_each_version_are_reported_by_answers(world, config):
     assert written["reward/validation_accuracy"][0] == found["accuracy"]
     assert written["reward/validation_accuracy_low"][0] == found["low"]
     assert written["reward/validation_answers"][0] == found["judged"] > 0
+
+
+def test_a_service_stops_publishing_beside_another_one(world, bucket, tmp_path, monkeypatch):
+    """On one machine a lock keeps the second from starting; on two there is none."""
+    url = f"{bucket}/rewards"
+    monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / "one"))
+    world.ask_and_answer(12)
+    with Serving(quick_service(url), world) as service:
+        wait_until(lambda: service.versions == [1])
+        monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / "other"))
+        publish(url, read_version(url, 1).reward)
+        world.ask_and_answer(6)
+        wait_until(lambda: state(world).state == "failed")
+        assert "version 2 of another service. Stop one of the two" in state(world).problem
+        assert service.versions == [1]

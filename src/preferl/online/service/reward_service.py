@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from preferl.data.validation import TRAIN, validation_split
-from preferl.errors import FeedbackError, PreferlError
+from preferl.errors import FeedbackError, PreferlError, StorageError
 from preferl.evaluation.reward_report import predicted_preferences
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.ongoing_fit import Fitted, OngoingFit, Spaces, spaces_of
@@ -107,6 +107,7 @@ class _Service:
     def _resume(self) -> None:
         """Go on from the newest version that can be read."""
         folder = self.publisher.synced
+        self._there = max(versions(folder), default=0)  # read or not
         for number in reversed(versions(folder)):
             try:
                 newest = read_version(folder, number)
@@ -199,7 +200,12 @@ class _Service:
     def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
         """Publish under a number that neither the folder nor the store has seen, and announce."""
         announced = (row.version for row in self._live.rewards(self._project))
-        number = max([*announced, *versions(self.publisher.synced)], default=0) + 1
+        there = versions(self.publisher.synced)
+        known, newest = max(self._there, self.version), max(there, default=0)
+        expected, fix = f"none after {known}, the last one of this service", "Stop one of the two."
+        got = f"version {newest} of another service"
+        StorageError.check(newest <= known, self.publisher.synced, expected, got, fix)
+        number = max([*announced, *there], default=0) + 1
         found = to_json(metrics)
         self.publisher.publish(reward, version=number, metrics=found, beside=self._fit.save)
         self.version, self._metrics, self._spaces = number, metrics, spaces_of(reward)

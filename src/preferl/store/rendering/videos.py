@@ -14,7 +14,7 @@ from typing import NamedTuple, Self, final
 
 from preferl.data.columns import check
 from preferl.data.segments import Segments
-from preferl.errors import PreferlError
+from preferl.errors import PreferlError, StorageError
 from preferl.files import writing
 from preferl.remote import Location
 from preferl.shapes import Array
@@ -30,6 +30,7 @@ from preferl.video import encode
 
 logger = logging.getLogger(__name__)
 
+LONGEST_PAUSE = 30.0  # seconds between two tries while object storage cannot be reached
 AT_ONCE = 8  # clips taken before priorities are read again, which a more urgent query waits for
 LOOK_UP_SECONDS = 0.05  # how soon a resting worker notices that it is to stop
 
@@ -118,6 +119,8 @@ class RenderWorker:
             segments = clips.segments(project.id, [clip])
             pictures = pictures_of(self._source_of(project), segments, 0)
             video = encode(takewhile(lambda _: not self.stopped, pictures), project.fps)
+        except StorageError:
+            raise  # of object storage, where the clip stays
         except Exception as error:  # whatever it is, the next clip may be drawn
             if self.stopped or clips.get(project.id, clip) is None:
                 return  # not done, or an episode in whose place others have come
@@ -171,7 +174,8 @@ def serve_rendering(
 
     Raises:
         ConfigError: no such store or function.
-        StorageError: videos cannot be written, or the database is gone.
+        StorageError: videos cannot be written, or the database is gone. While object storage cannot
+            be reached, it waits and tries again, unless `once`.
     """
     source = None if function is None else function_frames(function)
     with ExitStack() as ending:
@@ -183,8 +187,17 @@ def serve_rendering(
             for kind in (signal.SIGTERM, signal.SIGINT):
                 before = signal.signal(kind, lambda *_: worker.stop())
                 ending.callback(signal.signal, kind, before)
+        pause = poll_seconds
         while not worker.stopped and parent in (None, os.getppid()):
-            done = worker.round()
+            try:
+                done, pause = worker.round(), poll_seconds
+            except StorageError as error:
+                if store.synced.url is None or once:
+                    raise
+                pause = min(2 * pause, LONGEST_PAUSE)  # it may be away for a while
+                logger.warning("%s Clips are drawn again in %g s.", error, pause)
+                worker.wait(pause)
+                continue
             if once and not done:
                 break
             if not done:

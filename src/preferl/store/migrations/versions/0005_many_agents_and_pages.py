@@ -23,6 +23,9 @@ def upgrade() -> None:
             sqlite_where=sa.text(f"{sqlite} AND cancelled_at IS NULL"),
             postgresql_where=sa.text(f"{postgresql} AND cancelled_at IS NULL"),
         )
+    for columns in (("priority", "turn"), ("agent", "priority", "turn")):
+        name = "_".join(("ix_query_project_id", *columns))
+        op.create_index(name, "query", ["project_id", *columns])
     op.create_table(
         "allowance",
         sa.Column("what", sa.String(), nullable=False),
