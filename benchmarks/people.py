@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=990, help="streams of one annotator")
     parser.add_argument("--open-files", type=int, help="that the server may have at most")
     parser.add_argument("--most", type=int, default=1000, help="people to try at most")
-    parser.add_argument("--claims", type=int, default=10_000, help="on each number of servers")
+    parser.add_argument("--claims", type=int, default=10_000, help="of two servers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-write", action="store_true", help="print only")
     options = parser.parse_args()
