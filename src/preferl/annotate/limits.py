@@ -76,6 +76,7 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
 class MemoryLimits:
     """Limits that this process counts: buckets that fill steadily, and a person's few `places`.
 
+    >>> import asyncio
     >>> limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
     >>> [asyncio.run(limits.allows("request", "a")) for _ in range(10)].count(True)
     8

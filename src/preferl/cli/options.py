@@ -46,7 +46,7 @@ class StoreConfig:
 
     def options(self) -> tuple[str, ...]:
         """The same as options of a command, without the project."""
-        files = () if self.files is None else ("--files", self.files)
+        files = () if self.files is None else ("--files", str(self.files))
         return ("--store", FOLDER if self.store is None else self.store, *files)
 
 

@@ -414,7 +414,7 @@ def test_a_checkpoint_is_whole_though_earlier_ones_cannot_go(saved, monkeypatch,
         )
         learn(agent, 128, saved)
     assert versions(saved) == [1, 2]
-    assert "00001 stays for now" in caplog.text
+    assert "version 1 stays for now" in caplog.text
     assert "No checkpoint" not in caplog.text
     learn(agent, 192, saved)
     assert versions(saved) == [3], "the next one takes them along"
