@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kills.py"
-DT = pytest.param("dt", marks=pytest.mark.nightly)  # tests of decision_transformer resume, too
+OFFLINE = [pytest.param(run, marks=pytest.mark.nightly) for run in ("iql", "dt")]
+"""Tests of their own, of learners and pipelines, resume them in every run."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["sac", "iql", DT])
+@pytest.mark.parametrize("run", ["sac", *OFFLINE])
 def test_a_run_that_was_killed_comes_to_the_same(tmp_path, run):
     out = tmp_path / "kills.json"
     short = ["--runs", run, "--kills", "1", "--share", "0.1", "--out", str(out)]

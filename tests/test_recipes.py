@@ -69,7 +69,7 @@ def table(folder: Path) -> list[str]:
     return [*command, "--runs", str(folder / "runs"), "--out", str(folder / "table.csv")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # sweeps that are killed share its executor, and online runs its checkpoints
 def test_a_table_that_was_killed_comes_to_the_same_rows(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(table(whole), check=True, capture_output=True)

@@ -97,7 +97,7 @@ def test_recorded_observations_are_in_the_range_of_these(shared):
         np.testing.assert_allclose(bound(seen, axis=0), bound(recorded, axis=0), atol=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # other recordings that were stopped go on in tests of every run
 def test_a_recording_that_was_stopped_within_an_episode_goes_on_as_if_it_had_not(tmp_path):
     pytest.importorskip("metaworld", reason="metaworld is not installed")
     small = SACConfig(hidden=(8,), batch_size=8, learning_starts=50, train_freq=20)
