@@ -82,7 +82,7 @@ def pages(location: str, files: Path, options: argparse.Namespace) -> dict[str, 
     found: dict[str, Any] = {}
     for count in (1, 2):
         with ExitStack() as stack:
-            sites = [Site(location, files) for _ in range(count)]
+            sites = [Site(location, files, shared=count > 1) for _ in range(count)]
             for site in sites:
                 site.start()
                 stack.callback(site.kill)

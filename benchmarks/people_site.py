@@ -30,9 +30,11 @@ import sys
 from preferl.annotate.serve import serve
 from preferl.annotate import AnnotateSettings
 from preferl.store import Store
-location, files, port, rate = sys.argv[1:]
+location, files, port, rate, *shared = sys.argv[1:]
 store = Store.open(location, files)
-settings = AnnotateSettings(port=int(port), requests_per_second=float(rate))
+settings = AnnotateSettings(
+    port=int(port), requests_per_second=float(rate), shared_limits=bool(shared)
+)
 serve(store, store.projects.only(), settings, open_browser=False)
 """
 
@@ -188,9 +190,11 @@ class Site:
         log: Path | None = None,
         open_files: int | None = None,
         rate: float = 1000.0,
+        shared: bool = False,
     ) -> None:
         self._arguments = (location, str(files))
         self._log, self._open_files, self._rate = log, open_files, rate
+        self._shared = ("shared",) if shared else ()
         self.port = free_port()
         self.process: Process | None = None
 
@@ -201,7 +205,7 @@ class Site:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        words = (*self._arguments, str(self.port), str(self._rate))
+        words = (*self._arguments, str(self.port), str(self._rate), *self._shared)
         self.process = Process(SERVER, *words, log=self._log, open_files=self._open_files)
         for _ in range(600):
             try:

@@ -25,9 +25,7 @@ from preferl.annotate import admin, answers, api, news, pages
 from preferl.annotate.limits import (
     Limits,
     MemoryLimits,
-    Rate,
     SharedLimits,
-    What,
     rates,
 )
 from preferl.annotate.sessions import Sessions
@@ -72,6 +70,8 @@ class AnnotateSettings:
         requests_per_second: lasting rate of one person's changes; bursts may be eight times as
             large. The overview allows a tenth, files of answers a hundredth.
         largest_request: bytes of a request's body.
+        shared_limits: whether the requests of a person are counted in the database, for several
+            servers of one page. It costs a few milliseconds a request.
         secret: signs sessions; of at least 32 characters, and needed where others than this
             machine can reach the page. From the environment's `PREFERL_SECRET`, so that it is on
             no command line; None uses the key beside the labels.
@@ -92,6 +92,7 @@ class AnnotateSettings:
     session_days: float = 30.0
     requests_per_second: float = 10.0
     largest_request: int = 64 * 1024
+    shared_limits: bool = False
     secret: str | None = field(
         default_factory=lambda: os.environ.get("PREFERL_SECRET") or None, repr=False
     )
@@ -164,8 +165,7 @@ def create_app(
     Nothing is global: several apps may live in one process. Handlers run in threads, since the
     store blocks; only `POST` changes anything. Whoever opened the store closes it. By
     default `settings` are for this machine only. `limits` decide how much one person may ask, and
-    are counted in the database by default where several servers share it (PostgreSQL), and else in
-    this process.
+    are counted by default as the settings say.
     """
     settings = settings or AnnotateSettings()
 
@@ -189,7 +189,9 @@ def create_app(
     app.state.settings = settings
     app.state.news = news.News(store, settings.poll_seconds)
     app.state.fetching = CapacityLimiter(FETCHES)
-    app.state.limits = limits or _limits(store, rates(settings.requests_per_second))
+    each = rates(settings.requests_per_second)
+    own = SharedLimits(store.people, each) if settings.shared_limits else MemoryLimits(each)
+    app.state.limits = limits or own
     app.state.templates = pages.templates(static)
     for part in (pages, api, news, admin, answers):
         app.include_router(part.router)
@@ -208,13 +210,6 @@ def create_app(
     )
     app.add_middleware(Guard, settings=settings)  # the last one added is the outermost
     return app
-
-
-def _limits(store: Store, each: dict[What, Rate]) -> Limits:
-    """Those of this process on SQLite, which has one page; those of all pages on PostgreSQL."""
-    if store.database.is_sqlite:
-        return MemoryLimits(each)
-    return SharedLimits(store.people, each)
 
 
 class _Static(StaticFiles):

@@ -35,6 +35,8 @@ class ServeConfig:
     public_url: str | None = None  # where people find the page, as behind a proxy.
     browser: bool = True  # open your own link in a browser.
     render: bool = True  # also draw clips; off where another machine does.
+    # count requests of a person in the database, for several servers of one page.
+    shared_limits: bool = False
     # module that may be imported to draw clips, such as your environment's; repeatable.
     trust: Trust = ()
 
@@ -138,7 +140,12 @@ def annotate_serve(config: ServeConfig) -> None:
     from preferl.annotate.serve import serve
     from preferl.store.status import STATUS_FILE
 
-    settings = AnnotateSettings(host=config.host, port=config.port, public_url=config.public_url)
+    settings = AnnotateSettings(
+        host=config.host,
+        port=config.port,
+        public_url=config.public_url,
+        shared_limits=config.shared_limits,
+    )
     drawing = ("annotate", "render", *config.labels.options(), "--parent", str(os.getpid()))
     reported = os.environ.get(STATUS_FILE)
     with opened(config.labels) as (store, project):
