@@ -1,7 +1,7 @@
 """How much one person may ask of the page: how often, and how many news streams at a time.
 
-All of the app's limits pass through one `Limits`. Servers of one page that share a database count
-there, so that a person may ask no more of two than of one.
+All of the app's limits pass through one `Limits`. Servers of one page may count in their database
+(`SharedLimits`), so that a person may ask no more of two than of one.
 """
 
 import math
