@@ -79,6 +79,25 @@ def test_two_servers_allow_no_more_than_one(study):
     assert allows(third, "ann"), "who has not asked for long is forgotten"
 
 
+def test_a_server_asks_the_database_for_several_requests_at_once(study, monkeypatch):
+    each, asked = {"request": Rate(per_second=1e-6, burst=80.0)}, []
+    take = study.store.people.take_allowance
+    monkeypatch.setattr(
+        study.store.people, "take_allowance", lambda *a, **k: asked.append(1) or take(*a, **k)
+    )
+    servers = [SharedLimits(study.store.people, each) for _ in range(2)]
+    given = [allows(servers[number % 2], "ann") for number in range(80)]
+    assert all(given)
+    assert len(asked) == 10
+    assert not any(allows(server, "ann") for server in servers)
+
+
+def test_what_is_left_of_several_is_given_too(study):
+    rate = {"request": Rate(per_second=1e-6, burst=25.0)}
+    limits = SharedLimits(study.store.people, rate)
+    assert [allows(limits, "ann") for _ in range(30)].count(True) == 25
+
+
 def test_a_clock_set_back_locks_nobody_out(study):
     people = study.store.people
     assert people.take_allowance("request", "ann", 1.0, 8.0)
@@ -100,7 +119,7 @@ def test_nobody_is_refused_because_the_database_is_away(study, monkeypatch):
     assert allows(limits, "ann")
 
 
-def lost(*_):
+def lost(*_, **__):
     raise StorageError("away")
 
 

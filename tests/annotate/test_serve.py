@@ -16,7 +16,7 @@ import pytest
 
 from helpers.waiting import SECONDS, wait_until
 from preferl.annotate import AnnotateSettings, serve
-from preferl.annotate.serve import Server, address, kept_running
+from preferl.annotate.serve import Server, address, bind, kept_running
 from preferl.errors import ConfigError
 from preferl.store.status import Status, read_status
 
@@ -30,6 +30,15 @@ with Store.open(sys.argv[1]) as store:
     serve(store, store.projects.only(), settings, open_browser=False,
           on_message=lambda line: print(line, flush=True))
 """
+
+
+def test_no_reply_waits_until_the_browser_has_acknowledged_its_head():
+    with (
+        bind(AnnotateSettings(port=0, secret=None)) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def opened(opener, link):

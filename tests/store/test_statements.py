@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sqlalchemy import Select, func, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from preferl.store import statements
 from preferl.store.schema import Answer, Query
@@ -44,6 +45,16 @@ def test_each_statement_is_of_this_project_and_person(store, asked, name):
     about = EVERY | {"project_id": other, "annotator_id": bob, "at": store.reports.clock()}
     found = store.database.rows(getattr(statements, name), **about | {"query_id": 999})
     assert [row[0] for row in found if any(row)] == ([bob] if name == "ALONE" else [])
+
+
+@pytest.mark.parametrize("dialect", [postgresql, sqlite])
+def test_open_queries_are_read_from_their_index_whatever_the_values(dialect):
+    """A plan made without values uses an index of some rows only where the words imply it."""
+    (index,) = [each for each in Query.__table__.indexes if each.name == "ix_query_open"]
+    for name in ("OPEN", "OPEN_SKIPPED", "OPEN_UNDRAWN"):
+        words = str(getattr(statements, name).compile(dialect=dialect.dialect()))
+        for condition in str(index.dialect_options["postgresql"]["where"]).split(" AND "):
+            assert f"query.{condition}" in words
 
 
 def test_only_the_latest_answer_of_a_person_counts(store, asked):

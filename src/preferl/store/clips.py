@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, final
 
 import numpy as np
-from sqlalchemy import Select, and_, delete, or_, select, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ScalarSelect, Select, and_, delete, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from preferl.data.arrays import content_id, load_segments, save_segments
 from preferl.data.columns import check
@@ -201,13 +201,11 @@ class ClipStore:
     def video_ready(self, project_id: int, ids: Sequence[str]) -> None:
         """Mark clips as drawn; queries whose clips both have videos can then be shown."""
         these = (Clip.project_id == project_id, Clip.id.in_(ids))
-        shown = select(Clip.id).where(Clip.project_id == project_id, Clip.video == "ready")
         queries = (
             Query.project_id == project_id,
             Query.ready.is_(False),
             or_(Query.first_clip.in_(ids), Query.second_clip.in_(ids)),
-            Query.first_clip.in_(shown),
-            Query.second_clip.in_(shown),
+            *(_video_of(clip) == "ready" for clip in (Query.first_clip, Query.second_clip)),
         )
         ready = update(Query).where(*queries).values(ready=True)
         with self._database.write() as session:
@@ -256,6 +254,12 @@ class ClipStore:
                 self._files.remove(_video(project_id, name))
             for shard in shards:
                 self._files.remove(_shard(project_id, shard))
+
+
+def _video_of(clip: InstrumentedAttribute[str]) -> ScalarSelect[str]:
+    """Whether a query's clip is drawn: looked up by its key, not among all that are drawn."""
+    this = (Clip.project_id == Query.project_id, Clip.id == clip)
+    return select(Clip.video).where(*this).scalar_subquery()
 
 
 def _shard(project_id: int, shard: str) -> str:

@@ -239,8 +239,10 @@ class People:
         )
         return {number: float(at) for number, at in self._database.rows(latest)}
 
-    def take_allowance(self, what: str, who: str, per_second: float, burst: float) -> bool:
-        """Take one of the requests of a kind that somebody has left; False where none is.
+    def take_allowance(
+        self, what: str, who: str, per_second: float, burst: float, *, count: int = 1
+    ) -> bool:
+        """Take `count` of the requests of a kind that somebody has left; False where fewer are.
 
         Those left grow by so many each second, up to `burst`, which is what everybody begins with.
         """
@@ -250,8 +252,8 @@ class People:
         left = case((grown > burst, burst), else_=grown)
         taken = (
             update(Allowance)
-            .where(Allowance.what == what, Allowance.who == who, left >= 1)
-            .values(left=left - 1, at=now())
+            .where(Allowance.what == what, Allowance.who == who, left >= count)
+            .values(left=left - count, at=now())
             .returning(Allowance.left)
             .execution_options(synchronize_session=False)
         )
@@ -261,9 +263,9 @@ class People:
                     return True
                 if session.get(Allowance, (what, who)) is not None:
                     return False
-                session.add(Allowance(what=what, who=who, left=burst - 1, at=clock(session)))
+                session.add(Allowance(what=what, who=who, left=burst - count, at=clock(session)))
         except IntegrityError:  # the same person's first request to another server, just now
-            return True
+            return self.take_allowance(what, who, per_second, burst, count=count)
         return True
 
     def forget_allowances(self, seconds: float = 86_400.0) -> None:

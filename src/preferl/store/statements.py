@@ -5,7 +5,16 @@ Parameters: `project_id`, `annotator_id`, `query_id`, and `at`, the time by the 
 
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, exists, func, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Select,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    select,
+)
 from sqlalchemy.orm import aliased
 
 from preferl.store.database import SLACK_SECONDS
@@ -33,7 +42,10 @@ _NOT_CANCELLED: Final = Query.cancelled_at.is_(None)
 URGENT: Final = (Query.priority.desc(), Query.turn, Query.id)
 """The order of queries: the most urgent first."""
 
-ASKABLE: Final = (*_ASKED, _NOT_CANCELLED, Query.needed > 0)
+ASKABLE: Final = (*_ASKED, _NOT_CANCELLED, Query.needed > literal_column("0"))
+"""Queries that need answers. PostgreSQL uses their index only where it sees the zero: the values of
+a prepared statement it does not see."""
+
 KNOWN: Final = (Query.project_id == PROJECT, Query.purpose == "known", _NOT_CANCELLED)
 HELD: Final = exists().where(Lease.query_id == Query.id, Lease.annotator_id == PERSON)
 """That the person holds a query, or did until it expired."""
