@@ -102,6 +102,9 @@ def _measured(people: list[Person], seconds: float, claims: int) -> dict[str, An
     handed: Counter[str] = Counter()
 
     async def everybody() -> None:
+        for one in people:
+            await one.arrive()
+            one.claims.clear()
         until = time.monotonic() + seconds
         await asyncio.gather(*(one.work(until, think=THINK_SECONDS) for one in people))
         share = -(-claims // len(people))
@@ -137,4 +140,4 @@ async def _claims(person: Person, count: int, handed: Counter[str]) -> None:
 def _times(seconds: list[float]) -> dict[str, Any]:
     taken = 1e3 * np.array(seconds)
     p50, p99 = np.percentile(taken, (50, 99))
-    return {"count": len(taken), "p50_ms": round(p50, 1), "p99_ms": round(p99, 1)}
+    return {"count": len(taken), "p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1)}

@@ -258,6 +258,11 @@ class Person:
         """Whether the link was opened."""
         return bool(self._headers)
 
+    async def arrive(self) -> None:
+        """Sign in, and take the first questions."""
+        await self.sign_in()
+        self._state = await self.post("claim", {"count": 2})
+
     async def post(self, path: str, body: dict) -> dict:
         """Send what the page's script would; the reply."""
         began = time.perf_counter()

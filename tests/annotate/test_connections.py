@@ -196,3 +196,4 @@ def test_the_limit_of_open_files_is_raised():
 
 def test_the_page_is_served_with_ten_seconds_of_patience(app):
     assert configured(app).http.keywords["request_seconds"] == 10.0
+    assert configured(app).timeout_keep_alive > 60, "proxies close theirs first"

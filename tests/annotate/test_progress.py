@@ -125,6 +125,22 @@ def test_the_bar_is_of_the_nearest_end(study, report):
     assert share() == 1 / 2
 
 
+def test_one_request_counts_while_others_take_what_is_known(study, monkeypatch):
+    tally, times, beside = Tally(study.store), [0.0], []
+    monkeypatch.setattr("preferl.annotate.progress.time.monotonic", lambda: times[0])
+    before = tally.of(study.project.id, within=1.0)
+    count = study.store.progress
+
+    def counting(project):
+        beside.append(tally.of(project, within=1.0))
+        return count(project)
+
+    monkeypatch.setattr(study.store, "progress", counting)
+    times[0] = 5.0
+    assert tally.of(study.project.id, within=1.0) is not before
+    assert beside == [before]
+
+
 def test_the_statement_is_renewed_by_an_answer_or_by_time(study, report):
     tally = Tally(study.store)
     study.ask(4)

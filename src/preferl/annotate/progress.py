@@ -76,6 +76,8 @@ class Tally:
         now = time.monotonic()
         at, known = self._seen.get(project_id, (-math.inf, {}))
         if now - at >= within:
+            if known:  # one request counts; those beside it take what is known meanwhile
+                self._seen[project_id] = now, known
             progress = self._store.progress(project_id)
             known = asdict(progress) | {"statement": statement(self._store, project_id, progress)}
             self._seen[project_id] = now, known

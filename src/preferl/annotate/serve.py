@@ -30,6 +30,10 @@ from preferl.trust import preferl_program
 
 log = logging.getLogger(__name__)
 
+IDLE_SECONDS: Final = 75
+"""For which a connection may rest. Proxies keep theirs for a minute. One that sends a request on a
+connection that the server is closing cannot know whether the server had it."""
+
 REST_SECONDS: Final = 2.0  # before a program that died is started again: it may be a lasting fault
 PER_MINUTE: Final = 30  # messages that are logged; those of an attack are mostly the same
 
@@ -116,6 +120,7 @@ def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:
         http=protocol,
         ws="none",
         backlog=ACCEPTED_AT_ONCE,
+        timeout_keep_alive=IDLE_SECONDS,
         log_level=log_level,
         access_log=False,
         timeout_graceful_shutdown=5,

@@ -148,15 +148,16 @@ class ConfiguredReward(RewardModel):
         return pool(rewards, mask, pooling, getattr(self.config, "discount", 1.0))
 
 
-LastRewards = Callable[[Any, BoolArray], Tensor]
+LastRewards = Callable[[Any, Any], Tensor]
 """Features `[B, H, F]` of windows and their mask `[B, H]` to the last step's rewards `[E, B]`.
 
-The mask is an array, since what is to be computed depends on it."""
+Where models look back, the mask is an array, since what is to be computed depends on it."""
 
 
 @torch.no_grad()
-def _judge_last(model: RewardModel, features: Any, mask: BoolArray) -> Tensor:
-    return model.judge(features, torch.tensor(mask, device=model.device)).rewards[..., -1]
+def _judge_last(model: RewardModel, features: Any, mask: BoolArray | Tensor) -> Tensor:
+    real = mask if isinstance(mask, Tensor) else torch.tensor(mask, device=model.device)
+    return model.judge(features, real).rewards[..., -1]
 
 
 @torch.no_grad()

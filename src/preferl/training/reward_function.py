@@ -89,7 +89,7 @@ class RewardFunction:
         self._device = model.device  # once, since finding it costs a tenth of one step's reward
         self.how, self.scaler, self.likelihood = combine, scaler, likelihood or Likelihood()
         self.context, self.members = model.context, model.members
-        self._mean, self._scale = self._affine(scaler)
+        self._affine = None if scaler is None else self._affine_of(scaler)
         self.observation_space, self.action_space = model.observation_space, model.action_space
 
     @property
@@ -150,8 +150,17 @@ class RewardFunction:
         Returns:
             `[B]` float32 on the device.
         """
-        judged = self._model.judge(self._encoder(observations, actions), mask)
-        return self.how((judged.rewards[..., -1] - self._mean) * self._scale)
+        features = self._encoder(observations, actions)
+        if self.context == 1:
+            rewards = self._last(features, mask)
+        else:
+            rewards = self._model.judge(features, mask).rewards[..., -1]
+        if (
+            self._affine is not None
+        ):  # each pass over the members counts where environments are fast
+            mean, scale = self._affine
+            rewards = (rewards - mean) * scale
+        return self.how(rewards)
 
     def combine(self, rewards: FloatArray) -> FloatArray:
         """Members' rewards `[E, ...]` to one, `[...]`, scaled first where there is a scaler."""
@@ -240,13 +249,14 @@ class RewardFunction:
         rewards, scores = self._model.judge(self._encoded(observations, actions), real)
         return rewards.cpu().numpy(), scores.cpu().numpy()
 
-    def _affine(self, scaler: RewardScaler | None) -> tuple[Tensor, Tensor]:
+    def _affine_of(self, scaler: RewardScaler) -> tuple[Tensor, Tensor]:
         """What a scaler takes from members' rewards `[E, B]` and multiplies them by, `[E, 1]`."""
-        mean, scale = torch.zeros(self.members, 1), torch.ones(self.members, 1)
-        if scaler is not None:
-            mean[:, 0] = torch.from_numpy(scaler.mean)
-            scale[:, 0] = torch.from_numpy(scaler.target / scaler.deviation)
-        return mean.to(self._device), scale.to(self._device)
+        numbers = scaler.mean, scaler.target / scaler.deviation
+        mean, scale = (
+            torch.tensor(each, dtype=torch.float32, device=self._device)[:, None]
+            for each in numbers
+        )
+        return mean, scale
 
     def _encoded(self, observations: Observations, actions: Array) -> Any:
         device = self._device

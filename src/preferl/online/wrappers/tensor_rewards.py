@@ -41,7 +41,6 @@ class TensorRewards:
             self._observations = None
         self.reward = reward
 
-    @torch.inference_mode()
     def __call__(self, observations: Any, actions: Tensor, begins: Tensor | None = None) -> Tensor:
         """The rewards of taking `actions` where environments are now.
 
@@ -58,21 +57,27 @@ class TensorRewards:
             DataError: another number of environments than before.
             SpaceError: steps of another shape than the reward was made for.
         """
-        count, context = len(actions), self.reward.context
         if self._observations is None:
             self._begin(observations, actions)
-        expected, got = f"{len(self._mask)} environments, as before", count
-        DataError.check(len(self._mask) == count, "steps", expected, got, "Use one for each.")
-        if context == 1:
-            windows = map_observations(lambda o: o[:, None], observations)
-            return self.reward.of_tensors(windows, actions[:, None], self._mask)
+        if len(actions) != len(self._mask):
+            expected, got = f"{len(self._mask)} environments, as before", len(actions)
+            raise DataError.mismatch("steps", expected=expected, got=got, fix="Use one for each.")
+        if self.reward.context > 1:
+            return self.reward.of_tensors(*self._windows(observations, actions, begins))
+        windows = map_observations(lambda o: o[:, None], observations)
+        return self.reward.of_tensors(windows, actions[:, None], self._mask)
+
+    @torch.inference_mode()
+    def _windows(self, observations: Any, actions: Tensor, begins: Tensor | None) -> Any:
+        """The last steps of each episode, the present one among them, and which are real."""
         if begins is not None:
             self._mask &= ~begins[:, None]
         self._observations = map_observations(_appended, self._observations, observations)
         self._actions = _appended(self._actions, actions)
         self._mask = _appended(self._mask, torch.ones_like(self._mask[:, 0]))
-        return self.reward.of_tensors(self._observations, self._actions, self._mask)
+        return self._observations, self._actions, self._mask
 
+    @torch.inference_mode()
     def _begin(self, observations: Any, actions: Tensor) -> None:
         """Make room for the steps that the reward sees; none is real yet."""
         count, context = len(actions), self.reward.context
