@@ -66,8 +66,8 @@ test: $(DEV) ## the default tests
 slow: $(DEV) ## the tests that learn, and whole runs
 	$(BIN)/python -m pytest $(call marked,slow) -m "slow and not browser" -n 2 --dist worksteal --durations=10
 
-browser: $(DEV) ## whole rounds in a browser, one after the other
-	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser"
+browser: $(DEV) ## whole rounds in a browser
+	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser" -n 2 --dist worksteal
 
 lint: $(DEV) ## format, lint and spelling
 	$(BIN)/ruff format --check .

@@ -65,7 +65,7 @@ def main() -> None:
     use_threads(1)
     config, episodes = from_json(OnlineConfig, load_preset("pendulum")), 100
     if options.smoke:
-        config = replace(config, steps=3_000, initial_steps=900, iterations=1, comparisons=10)
+        config = replace(config, steps=1_200, initial_steps=900, iterations=1, comparisons=10)
         episodes = 2
         options.seeds, options.out = options.seeds[:1], Path("/dev/null")
     rows = []

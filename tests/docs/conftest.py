@@ -3,21 +3,48 @@
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
 def site() -> Path:
-    """The folder of the built site; any warning of the generator is an error."""
+    """The folder of the built site; any warning of the generator is an error.
+
+    It takes over a minute, so it is built once for all processes and stages that test one state.
+    """
     out = ROOT / "docs/_build/html"
-    shutil.rmtree(out, ignore_errors=True)  # pages of an earlier build may be in no contents now
-    strictly = ["-E", "-W", "--keep-going", "-q"]
-    folders = ["-d", "docs/_build/doctrees", "docs", str(out)]
-    command = [sys.executable, "-m", "sphinx", *strictly, "-b", "html", *folders]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    out.parent.mkdir(exist_ok=True)
+    with FileLock(out.parent / "lock"):
+        of, now = out / ".built_from", _state()
+        if not of.is_file() or of.read_text() != now:
+            shutil.rmtree(out, ignore_errors=True)  # an earlier build may have pages that are gone
+            strictly = ["-E", "-W", "--keep-going", "-q"]
+            folders = ["-d", "docs/_build/doctrees", "docs", str(out)]
+            command = [sys.executable, "-m", "sphinx", *strictly, "-b", "html", *folders]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            of.write_text(now)
     return out
+
+
+def _state() -> str:
+    """A digest of all that pages are made of."""
+    made = ROOT / "docs/_build", ROOT / "docs/notebooks"
+    files = sorted(
+        file
+        for folder in ("docs", "src", "examples", "recipes")
+        for file in (ROOT / folder).rglob("*")
+        if file.is_file()
+        and "__pycache__" not in file.parts
+        and not any(m in file.parents for m in made)
+    )
+    digest = sha256()
+    for file in [*sorted(ROOT.glob("*.md")), ROOT / "requirements.lock", *files]:
+        digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
