@@ -71,7 +71,7 @@ class AnnotateSettings:
             large. The overview allows a tenth, files of answers a hundredth.
         largest_request: bytes of a request's body.
         shared_limits: whether the requests of a person are counted in the database, for several
-            servers of one page. It costs a few milliseconds a request.
+            servers of one page. It costs a few milliseconds at one of eight requests.
         secret: signs sessions; of at least 32 characters, and needed where others than this
             machine can reach the page. From the environment's `PREFERL_SECRET`, so that it is on
             no command line; None uses the key beside the labels.

@@ -257,7 +257,7 @@ class ClipStore:
 
 
 def _video_of(clip: InstrumentedAttribute[str]) -> ScalarSelect[str]:
-    """Whether a query's clip is drawn: looked up by its key, not among all that are drawn."""
+    """State of the video of a query's clip, looked up by its key: the drawn ones may be many."""
     this = (Clip.project_id == Query.project_id, Clip.id == clip)
     return select(Clip.video).where(*this).scalar_subquery()
 
