@@ -13,6 +13,7 @@ out what `results/offline_table.csv` has, also on another machine.
 
     python recipes/offline_table.py --data button-press-topdown --seeds 0 1 2 3 4
     python recipes/offline_table.py --groups pt ranked cpl ipl --answers 1000
+    python recipes/offline_table.py --together cuda    # all agents at once, on a GPU
     python recipes/offline_table.py --groups learned --answers 500 100
     python recipes/offline_table.py --summary    # shares, and paired differences from the controls
     python recipes/offline_table.py --draw       # a picture for each data set
@@ -48,7 +49,15 @@ from preferl.evaluation.policies import RandomPolicy
 from preferl.feedback import ScriptedTeacher
 from preferl.feedback.instant import sample_comparisons
 from preferl.feedback.ranked_lists import sample_ranked
-from preferl.offline import CPLConfig, IPLConfig, IQLConfig, OfflineConfig, run_offline
+from preferl.offline import (
+    CPLConfig,
+    IPLConfig,
+    IQLConfig,
+    OfflineConfig,
+    OfflineRun,
+    run_offline,
+    train_together,
+)
 from preferl.online import DatasetConfig
 from preferl.online.dataset_seeds import record_seeds
 from preferl.presets import load_preset
@@ -161,6 +170,32 @@ def work(settings: Mapping[str, Any], folder: Path) -> None:
     print(rows, flush=True)
 
 
+def train_units(units: list[Unit], options: argparse.Namespace) -> None:
+    """Train the agents of units of the same data side by side, so that they are only evaluated."""
+    by_data: dict[str, dict[Path, OfflineRun]] = {}
+    for unit in units:
+        run, seeds = unit.folder / "run", (unit.settings["seed"],)
+        if unit.settings["group"] != "random_policy" and not RunFolder(run).finished:
+            config = run_config(unit.settings, unit.folder)
+            by_data.setdefault(unit.settings["data"], {})[run] = OfflineRun(config, seeds)
+    for data, runs in by_data.items():
+        began, device = time.perf_counter(), options.together
+
+        def report(stage: str, done: int, of: int, data: str = data) -> None:
+            print(f"{data}: {stage}, {done:,} of {of:,}", flush=True)
+
+        states = options.runs / data / "together"
+        train_together(runs, states, device=device, on_progress=report)
+        minutes = f"{(time.perf_counter() - began) / 60:.2f}"
+        of = {"data": data, "condition": f"together, {device}", "seed": "", "answers": ""}
+        keep(costs(options.out), [of | {"minutes": minutes}], KEY)
+
+
+def costs(out: Path) -> Path:
+    """Where the minutes are that each unit of a table took."""
+    return out.with_name(f"{out.stem}_costs.csv")
+
+
 def random_score(settings: Mapping[str, Any]) -> dict[str, float]:
     """What actions at random come to."""
     make = env_factory(EnvConfig(**environment(settings["data"])))
@@ -269,7 +304,7 @@ def collect(units: list[Unit], out: Path) -> None:
             cost = {"data": about["data"], "condition": about["group"]}
             cost |= {"seed": str(about["seed"]), "answers": str(about["answers"])}
             of = cost | {"minutes": rows[0]["minutes"]}
-            keep(out.with_name(f"{out.stem}_costs.csv"), [of], KEY)
+            keep(costs(out), [of], KEY)
 
 
 def scores_of(rows: list[Row], data: str) -> dict[tuple[str, int], dict[int, float]]:
@@ -345,6 +380,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--steps", type=int, default=STEPS, help="updates of each agent")
     parser.add_argument("--episodes", type=int, default=EPISODES, help="of each evaluation")
+    together = "cpu or cuda, on which agents of all units learn side by side before anything else"
+    parser.add_argument("--together", metavar="DEVICE", help=together)
     add_executor_options(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/offline_table"), help="of agents")
     parser.add_argument("--out", type=Path, default=RESULTS / "offline_table.csv")
@@ -363,7 +400,9 @@ def smoke(options: argparse.Namespace) -> int:
         options.steps, options.episodes, options.groups = 20, 1, ["rewards", "cpl", "random_policy"]
         config = from_json(DatasetConfig, load_preset("halfcheetah", "data") | {"mix": "random:2"})
         record_seeds(config, options.runs / "data/halfcheetah", [0], report_to=())
-        code = run_table(units_of(options), partial(collect, out=options.out), options)
+        units, options.together = units_of(options), "cpu"
+        train_units(units, options)
+        code = run_table(units, partial(collect, out=options.out), options)
         summary(read(options.out))
         return code
 
@@ -379,7 +418,14 @@ def main() -> int:
         if options.draw:
             draw(rows, options.pictures)
         return 0
-    return run_table(units_of(options), partial(collect, out=options.out), options)
+    units = units_of(options)
+    if options.together:
+        try:
+            train_units(units, options)
+        except KeyboardInterrupt:
+            print("Interrupted: the same command goes on.", file=sys.stderr)
+            return 130
+    return run_table(units, partial(collect, out=options.out), options)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from preferl.offline.decision_transformer.sequences import SequenceCollator as SequenceCollator
     from preferl.offline.decision_transformer.sequences import Sequences as Sequences
     from preferl.offline.experiment.config import OfflineConfig as OfflineConfig
+    from preferl.offline.experiment.config import OfflineRun as OfflineRun
     from preferl.offline.experiment.pipeline import run_offline as run_offline
+    from preferl.offline.experiment.pipeline import train_together as train_together
     from preferl.offline.ipl import IPL as IPL
     from preferl.offline.iql import IQL as IQL
     from preferl.offline.learner import BehaviourCloning as BehaviourCloning

@@ -50,13 +50,13 @@ class OfflineLearner(ABC, Generic[Settings]):
         observation_space: a Box of floats, or a Dict of these.
         action_space: a Box of floats.
         config: settings; the defaults if None.
-        seeds: one per agent, all different.
+        seeds: one per agent. Agents of the same seed and rewards are the same agent.
         steps: updates planned, over which the policy's learning rate decays.
         device: where they learn.
 
     Raises:
         SpaceError: other spaces.
-        ConfigError: equal seeds, or less than one update.
+        ConfigError: no seeds, negative ones, or less than one update.
     """
 
     config: Settings
@@ -72,8 +72,8 @@ class OfflineLearner(ABC, Generic[Settings]):
         steps: int,
         device: torch.device | str = "cpu",
     ) -> None:
-        fine = seeds and len(set(seeds)) == len(seeds) and min(seeds) >= 0
-        ConfigError.check(fine, "seeds", "different numbers of at least 0", list(seeds))
+        fine = seeds and min(seeds) >= 0
+        ConfigError.check(fine, "seeds", "numbers of at least 0", list(seeds))
         require_in("steps", steps, 1, math.inf)
         self.observation_space, self.action_space = observation_space, action_space
         self.config = config or cast("Settings", self._settings())

@@ -46,7 +46,8 @@ class PairBatches:
 
     Args:
         comparisons: whose segments are stepped through; answers that were declined are left out.
-        preferences: `[S, P]` of each agent's own; those of the comparisons if None.
+        preferences: `[S, P]` of each agent's own, NaN where it has no answer; those of the
+            comparisons if None.
         scale: of actions.
         seeds: of the agents.
         size: `B`.
@@ -68,20 +69,26 @@ class PairBatches:
         device: torch.device,
         implied: bool = False,
     ) -> None:
-        answered, fix = comparisons.answered, "Ask questions first, or check the label files."
-        DataError.check(answered.any(), "answers", "at least one", "none", fix)
+        fix = "Ask questions first, or check the label files."
+        DataError.check(comparisons.answered.any(), "answers", "at least one", "none", fix)
         if preferences is None:
             preferences = np.tile(comparisons.preference, (len(seeds), 1))
         expected = f"shape [{len(seeds)}, {len(comparisons)}]"
         fine = preferences.shape == (len(seeds), len(comparisons))
         DataError.check(fine, "preferences of agents", expected, f"{preferences.shape}")
-        segments, given = comparisons.segments, comparisons[answered]
+        answered = comparisons.answered & ~np.isnan(preferences)  # [S, P]
+        every = answered.any(1).all()
+        DataError.check(every, "answers of each agent", "at least one", "none of some agent", fix)
+        segments = comparisons.segments
         self._states = to_tensor(flat_observations(segments.observations), device)
         actions = np.asarray(segments.actions).reshape(segments.steps, -1)
         self._actions = scale.inward(to_tensor(actions, device)).clamp(-WIDEST, WIDEST)
         self._rows = to_tensor(segments.rows(), device)  # [N, L]
         self._mask = to_tensor(segments.mask(), device)
-        own = [replace(given, preference=row) for row in preferences[:, answered]]
+        own = [
+            replace(comparisons, preference=row)[known]
+            for row, known in zip(preferences, answered, strict=True)
+        ]
         own = [with_implied(one)[0] for one in own] if implied else own
         columns = ((one.pairs, one.preference, _relative(one.weight)) for one in own)
         padded = (
@@ -164,8 +171,8 @@ class AnswerLearner(OfflineLearner[Settings]):
     ) -> None:
         """Learn from these answers from now on; raises as `PairBatches` does.
 
-        Preferences `[S, P]` are each agent's own, those of the comparisons if None. If `implied`,
-        each agent also learns from what its own answers imply.
+        Preferences `[S, P]` are each agent's own, NaN where it has no answer; those of the
+        comparisons if None. If `implied`, each agent also learns from what its own answers imply.
         """
         size, device = self.config.pairs, self.device  # type: ignore[attr-defined]
         how: dict[str, Any] = {"size": size, "device": device, "implied": implied}

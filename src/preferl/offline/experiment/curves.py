@@ -71,12 +71,18 @@ class AgentCurves:
         """Updates from one evaluation to the next; 0 without any."""
         return self._evaluator.every
 
-    def offer(self, agents: Sequence[str], learner: Any, step: int, reward: Reward | None) -> None:
+    def offer(
+        self,
+        agents: Sequence[str],
+        policies: Callable[[], Sequence[Any]],
+        step: int,
+        reward: Reward | None,
+    ) -> None:
         """Evaluate those of a learner's agents that it is time for.
 
         Args:
-            agents: their names, in the order of the learner's policies.
-            learner: as it is now; its policies are copies.
+            agents: their names.
+            policies: gives copies of their policies as they are now, in the same order.
             step: updates that it has made.
             reward: learned, by which policies with a target return act.
         """
@@ -90,9 +96,9 @@ class AgentCurves:
             return
         found: list[Evaluation] = []
         with generators_left_alone():
-            policies = learner.policies()
+            now = policies()
             for place, name in due:
-                policy = self._as_saved(policies[place], self._seeds[name], reward)
+                policy = self._as_saved(now[place], self._seeds[name], reward)
                 found.append(Evaluation(step, self._evaluator(policy)))
         for (_, name), evaluation in zip(due, found, strict=True):
             known = [one.to_json() for one in [*self.of(name), evaluation]]

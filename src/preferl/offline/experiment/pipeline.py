@@ -1,11 +1,10 @@
 """A whole offline run in a folder: fit a reward, relabel episodes, learn, evaluate, report."""
 
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -14,14 +13,19 @@ from typing import Any, Final, final
 import numpy as np
 
 from preferl.envs.config import SIMULATORS
-from preferl.errors import require_in
+from preferl.errors import ConfigError, require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
 from preferl.evaluation.rollout import task_env
-from preferl.files import write_json
+from preferl.files import make_folder, write_json
 from preferl.models.build import build_reward_model
-from preferl.models.folder import OFFLINE_POLICY
 from preferl.models.spaces import infer_spaces
+from preferl.offline.experiment.agents import (
+    Agents,
+    build_learner,
+    require_same_episodes,
+    train,
+)
 from preferl.offline.experiment.conditions import (
     CLONING,
     Conditions,
@@ -43,7 +47,6 @@ from preferl.offline.experiment.inputs import (
     load_inputs,
     read_json,
 )
-from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
 from preferl.training.configs import require_device
@@ -108,16 +111,94 @@ def run_offline(
     require_openable(out, resume=resume)  # before what takes long
     inputs = load_inputs(config)
     _require_learnable(config, inputs)
-    with open_run(out, config=run, seed=run.seeds[0], resume=resume, data=inputs.about) as folder:
-        on_stage = on_progress or (lambda *_: None)
-        with closing(open_sinks(places, folder.folder)) as sink:
-            curves = AgentCurves(config, run.seeds, folder, sink, on_evaluation)
-            about = (inputs, folder, processes, on_stage, sink, checkpoint_every, curves)
-            stages = _Stages(config, run.seeds, *about)
-            try:
-                return stages.run()
-            except KeyboardInterrupt:
-                return {"interrupted": True, "stage": stages.stage}
+    how: dict[str, Any] = {"resume": resume, "report_to": places, "processes": processes}
+    how |= {"checkpoint_every": checkpoint_every, "on_evaluation": on_evaluation}
+    with _opened(
+        run, Path(out), inputs, on_stage=on_progress or (lambda *_: None), **how
+    ) as stages:
+        try:
+            return stages.run()
+        except KeyboardInterrupt:
+            return {"interrupted": True, "stage": stages.stage}
+
+
+def train_together(
+    runs: Mapping[Path, OfflineRun],
+    states: Path | str,
+    *,
+    device: str = "cpu",
+    checkpoint_every: int = 5_000,
+    on_progress: OnStage | None = None,
+) -> None:
+    """Train the agents of several runs on the same episodes, those alike as one computation.
+
+    On a GPU, a hundred agents take hardly longer than one. Each run fits its own reward, and its
+    folder then has the policies that it would have trained alone, but for rounding; `run_offline`
+    with `resume` goes on to evaluate them. Runs that have their policies are left alone. After
+    Ctrl-C, the same call goes on.
+
+    Args:
+        runs: by folder, which is new or that of a run to resume.
+        states: folder of what training resumes from.
+        device: where agents learn, `"cpu"` or `"cuda"`, in place of the runs' own.
+        checkpoint_every: updates between two states.
+        on_progress: called with the stage in a few words, how much of it is done, and of how much.
+
+    Raises:
+        ConfigError: learners that train one agent at a time.
+        DataError: runs on different episodes.
+        ResumeError: a run that is finished.
+    """
+    require_device(device)
+    require_in("checkpoint_every", checkpoint_every, 1, math.inf)
+    on_stage = on_progress or (lambda *_: None)
+    make_folder(Path(states))
+    inputs = [load_inputs(run.config) for run in runs.values()]
+    require_same_episodes(inputs)
+    shared = [replace(one, episodes=inputs[0].episodes) for one in inputs]
+    alike: dict[str, list[Agents]] = {}
+    with ExitStack() as stack:
+        for number, (folder, run) in enumerate(runs.items()):
+            on_stage("fitting rewards", number, len(runs))
+            resume = (folder / "config.json").is_file()
+            how: dict[str, Any] = {"resume": resume, "report_to": ("jsonl",)}
+            stages = stack.enter_context(_opened(run, folder, shared[number], **how))
+            for group in stages.agents():
+                together, fix = group.state.endswith(".safetensors"), "Train them by `run_offline`."
+                expected = "learners of several agents at once"
+                ConfigError.check(together, "policies", expected, group.policy, fix)
+                alike.setdefault(group.kind, []).append(group)
+        for number, groups in enumerate(alike.values()):
+            count = sum(len(group.names) for group in groups)
+            on_update = partial(on_stage, f"training {count} agents by {groups[0].policy}")
+            state = Path(states) / f"{number}-{groups[0].policy}.safetensors"
+            train(
+                groups, state, device=device, checkpoint_every=checkpoint_every, on_update=on_update
+            )
+
+
+@contextmanager
+def _opened(
+    run: OfflineRun,
+    out: Path,
+    inputs: Inputs,
+    *,
+    resume: bool,
+    report_to: tuple[str, ...],
+    on_stage: OnStage = lambda *_: None,
+    on_evaluation: OnEvaluation | None = None,
+    processes: int = 1,
+    checkpoint_every: int = 5_000,
+) -> Iterator["_Stages"]:
+    """The stages of a run, whose folder is held meanwhile."""
+    about: dict[str, Any] = {"seed": run.seeds[0], "data": inputs.about}
+    with (
+        open_run(out, config=run, resume=resume, **about) as folder,
+        closing(open_sinks(report_to, folder.folder)) as sink,
+    ):
+        curves = AgentCurves(run.config, run.seeds, folder, sink, on_evaluation)
+        more = (inputs, folder, processes, on_stage, sink, checkpoint_every, curves)
+        yield _Stages(run.config, run.seeds, *more)
 
 
 def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
@@ -127,23 +208,12 @@ def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
     if preset is not None:
         seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
         build_reward_model(preset.model, *seen, seed=0)
-    _build(config, inputs, config.policy, seeds=(0,), steps=1)
+    build_learner(config, inputs, config.policy, seeds=(0,))
 
 
-def _build(
-    config: OfflineConfig, inputs: Inputs, policy: str, *, seeds: Sequence[int], steps: int
-) -> Any:
-    """The learner of a policy's name, for one agent or several."""
-    return OFFLINE_LEARNERS.build(
-        policy,
-        observation_space=inputs.observation_space,
-        action_space=inputs.action_space,
-        config=OFFLINE_LEARNERS.config(policy).of_run(config),
-        seed=seeds[0],
-        seeds=seeds,
-        steps=steps,
-        device=config.device,
-    )
+def _of_all(on_update: OnProgress, number: int, count: int, step: int, steps: int) -> None:
+    """Report how far one of several learners is as a part of the whole."""
+    on_update(number * steps + step, count * steps)
 
 
 @final
@@ -168,10 +238,19 @@ class _Stages:
         from preferl.offline.experiment.report import write_page  # loads what draws
 
         began, config = time.perf_counter(), self.config
-        if config.kind.learns_from == "rewards" and not config.uses_true_reward:
-            on_epoch = self._begin("reading the reward" if config.reward else "fitting the reward")
-            self.learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
-        names, learned = self._train(), self.learned
+        groups = self.agents()
+        for group in groups:
+            what = "clones" if group.signals is None else "agents"
+            on_update, parts = self._begin(f"training {len(group.names)} {what}"), group.learners()
+            for number, part in enumerate(parts):
+                train(
+                    [part],
+                    self.folder.path(f"training/{part.state}"),
+                    device=config.device,
+                    checkpoint_every=self.checkpoint_every,
+                    on_update=partial(_of_all, on_update, number, len(parts)),
+                )
+        names, learned = [name for group in groups for name in group.labels], self.learned
         scores = self._evaluate(names) if config.episodes else {}
         sweep = self._sweep(names[0]) if config.episodes and config.kind.has_target else None
         returns = {name: score.returns for name, score in scores.items()}
@@ -200,83 +279,46 @@ class _Stages:
         self.folder.result(result)
         return result
 
-    def _train(self) -> list[str]:
-        """Train the agents of all conditions, and clones; the conditions' names."""
-        config, inputs, learned = self.config, self.inputs, self.learned
-        names: list[str] = []
+    def agents(self) -> list[Agents]:
+        """The agents of all conditions and the clones, once there is a reward to learn from."""
+        config, inputs = self.config, self.inputs
+        how: dict[str, Any] = {"seeds": self.seeds, "controls": config.controls}
         conditions = None
         if config.kind.learns_from == "rewards":
+            if not config.uses_true_reward:
+                stage = "reading the reward" if config.reward else "fitting the reward"
+                about = (config, inputs, self.folder, self.seeds[0], self._begin(stage))
+                self.learned = learn_reward(*about)
             conditions = build_conditions(
                 inputs.episodes,
-                None if learned is None else learned.rewards,
-                seeds=self.seeds,
+                None if self.learned is None else self.learned.rewards,
                 task=config.row,
-                controls=config.controls,
                 scaled=not config.kind.has_target,
+                **how,
             )
         elif config.kind.learns_from == "answers" and inputs.comparisons is not None:
-            how: dict[str, Any] = {"seeds": self.seeds, "controls": config.controls}
             conditions = build_answer_conditions(inputs.comparisons, **how)
-        if conditions is not None:
-            names += conditions.names
-            self._train_agents(config.policy, conditions)
+        groups = [] if conditions is None else [self._group(config.policy, conditions)]
         if conditions is None or (config.controls and inputs.clonable):
-            self._train_agents(config.cloning, None)
-            names.append(CLONING)
-        return names
+            groups.append(self._group(config.cloning, None))
+        return groups
 
-    def _train_agents(self, policy: str, conditions: Conditions | None) -> None:
-        """Train agents, or clones, that the folder lacks, from where they stopped.
-
-        Agents of some kinds learn together, of others one after the other. The sink gets the mean
-        of each metric over the seeds of a condition, or the metrics of each agent.
-        """
-        names = (CLONING,) if conditions is None else conditions.names
-        seeds = self.seeds if conditions is None else conditions.agent_seeds
-        signals = None if conditions is None else conditions.flat_signals
-        agents = [agent_name(name, seed) for name in names for seed in self.seeds]
-        kind = OFFLINE_LEARNERS.config(policy)
-        each, prefix = len(agents) if kind.together else 1, kind.prefix or policy
-        steps = self.config.steps or kind.updates
-        what = "clones" if signals is None else "agents"
-        on_update = self._begin(f"training {len(agents)} {what}")
-
-        def report(learner: Any, first: int, step: int, metrics: Mapping[str, Any]) -> None:
-            labels = names if kind.together else (agents[first],)
-            values = {
-                f"{prefix}/{label}/{name}": float(np.reshape(value, (len(labels), -1))[k].mean())
-                for name, value in metrics.items()
-                for k, label in enumerate(labels)
-            }
-            self.sink.log(values, step)
-            on_update(first // each * steps + step, len(agents) // each * steps)
-            reward = None if self.learned is None else self.learned.reward
-            self.curves.offer(agents[first : first + each], learner, step, reward)
-
-        for first in range(0, len(agents), each):
-            some = slice(first, first + each)
-            policies = [self.folder.path(f"policies/{name}") for name in agents[some]]
-            if all((path / OFFLINE_POLICY.config).is_file() for path in policies):
-                continue
-            learner = _build(self.config, self.inputs, policy, seeds=seeds[some], steps=steps)
-            own = None if signals is None else signals[some]
-            name = f"{prefix}.safetensors" if kind.together else agents[first]
-            state = self.folder.path(f"training/{name}")
-            how: dict[str, Any] = {"on_progress": partial(report, learner, first)}
-            if kind.learns_from == "answers":
-                how["comparisons"] = self.inputs.comparisons
-                if self.config.implied:  # by what each condition answers to the queries asked
-                    how["implied"] = True
-            if self.curves.every:  # evaluations are made at the reports of progress
-                how["every"] = min(self.curves.every, kind.every)
-            every = self.checkpoint_every
-            learner.learn(self.inputs.episodes, own, state, checkpoint_every=every, **how)
-            for path, learned in zip(policies, learner.policies(), strict=True):
-                learned.save(path)
-            if state.is_dir():  # only now that the policies are there
-                shutil.rmtree(state, ignore_errors=True)
-            else:
-                state.unlink(missing_ok=True)
+    def _group(self, policy: str, conditions: Conditions | None) -> Agents:
+        """Those of all conditions, or clones."""
+        labels = (CLONING,) if conditions is None else conditions.names
+        return Agents(
+            config=self.config,
+            inputs=self.inputs,
+            folder=self.folder,
+            sink=self.sink,
+            curves=self.curves,
+            reward=None if self.learned is None else self.learned.reward,
+            policy=policy,
+            labels=labels,
+            names=tuple(agent_name(label, seed) for label in labels for seed in self.seeds),
+            seeds=self.seeds if conditions is None else tuple(conditions.agent_seeds),
+            signals=None if conditions is None else conditions.flat_signals,
+        )
 
     def _policy(self, condition: str, seed: int) -> Any:
         reward = None if self.learned is None else self.learned.reward

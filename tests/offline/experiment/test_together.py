@@ -1,0 +1,104 @@
+"""Agents of several runs that learn as one computation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.offline_runs import LENGTH, config_of, run
+from preferl.cli.data import LabelConfig, data_label
+from preferl.data import save_episodes
+from preferl.errors import ConfigError, DataError
+from preferl.offline import OfflinePolicy, OfflineRun, train_together
+from preferl.offline.learner_configs import CPLConfig, IPLConfig
+from preferl.reporting import read_jsonl
+from preferl.testing import make_episodes
+
+CPL = {"policy": "cpl", "cpl": CPLConfig(hidden=(16,), batch_size=32, pairs=8)}
+IPL = {"policy": "ipl", "ipl": IPLConfig(hidden=(16,), batch_size=32, pairs=8)}
+
+
+def answers(data, folder, seed):
+    """Answers of our own format to queries of their own."""
+    where = {"path": f"{data / 'episodes'}", "out": folder}
+    data_label(LabelConfig(**where, queries=30 + seed, length=LENGTH, seed=seed))
+    return folder
+
+
+def runs_of(data, tmp_path, **settings):
+    """Two runs of one seed each, with answers of their own."""
+    return {
+        tmp_path / f"together/{seed}": OfflineRun(
+            config_of(
+                data,
+                labels=None,
+                comparisons=answers(data, tmp_path / f"answers/{seed}", seed),
+                **settings,
+            ),
+            (seed,),
+        )
+        for seed in (0, 1)
+    }
+
+
+@pytest.mark.parametrize("settings", [{}, CPL, CPL | {"implied": True}, IPL])
+def test_runs_get_the_agents_that_they_would_train_alone(data, tmp_path, settings):
+    runs = runs_of(data, tmp_path, **settings)
+    train_together(runs, tmp_path / "states")
+    assert not [*(tmp_path / "states").iterdir()]
+    for folder, (seed, one) in zip(runs, enumerate(runs.values()), strict=True):
+        alone = run(one.config, tmp_path / f"alone/{seed}", seeds=(seed,))
+        result = run(one.config, folder, seeds=(seed,), resume=True)
+        assert list(result["arms"]) == list(alone["arms"])
+        for arm in alone["arms"]:
+            mine, theirs = (
+                OfflinePolicy.load(of / f"policies/{arm}-{seed}")
+                for of in (folder, tmp_path / f"alone/{seed}")
+            )
+            seen = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+            np.testing.assert_allclose(mine.predict(seen)[0], theirs.predict(seen)[0], atol=1e-3)
+        metrics, others = (
+            read_jsonl(of / "metrics.jsonl") for of in (folder, tmp_path / f"alone/{seed}")
+        )
+        assert {*metrics} == {*others}
+
+
+def test_what_was_stopped_goes_on(data, tmp_path):
+    runs = runs_of(data, tmp_path)
+
+    def stop(doing, done, _):
+        if doing == "training 10 agents by iql" and done > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_together(runs, tmp_path / "states", on_progress=stop, checkpoint_every=20)
+    assert [file.name for file in (tmp_path / "states").iterdir()] == ["0-iql.safetensors"]
+    train_together(runs, tmp_path / "states")
+    weights = sorted(tmp_path.glob("together/*/policies/*/*.safetensors"))
+    assert len(weights) == 12
+    before = [file.stat().st_mtime_ns for file in weights]
+    train_together(runs, tmp_path / "states")  # nothing is left to train
+    assert before == [file.stat().st_mtime_ns for file in weights]
+
+
+def test_runs_that_cannot_learn_together_are_refused(data, tmp_path):
+    runs = runs_of(data, tmp_path)
+    (first, one), (second, two) = runs.items()
+    save_episodes(tmp_path / "others", make_episodes(np.random.default_rng(1), [30, 20]))
+    others = replace(two.config, demonstrations=f"{tmp_path / 'others'}")
+    with pytest.raises(DataError, match="episodes of the runs"):
+        train_together({first: one, second: OfflineRun(others, (1,))}, tmp_path / "states")
+    with pytest.raises(ConfigError, match="checkpoint_every"):
+        train_together(runs, tmp_path / "states", checkpoint_every=0)
+    assert not (tmp_path / "together").exists()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_agents_learn_together_on_a_gpu(data, tmp_path):
+    runs = runs_of(data, tmp_path)
+    train_together(runs, tmp_path / "states", device="cuda")
+    for folder, (seed, one) in zip(runs, enumerate(runs.values()), strict=True):
+        result = run(one.config, folder, seeds=(seed,), resume=True)
+        assert result["arms"]["learned"]["return"]["seeds"]
