@@ -82,8 +82,9 @@ def fitted_reward(device: str, seed: int = 0) -> RewardFunction:
         episodes, 200, 20, ScriptedTeacher.oracle(), np.random.default_rng(seed)
     )
     config = MLPRewardConfig(hidden=(64, 64), members=3)
-    model = build_reward_model(config, OBSERVATIONS, ACTIONS, seed=seed).to(device)
-    RewardTrainer(model, RewardTrainerConfig(epochs=30), seed=seed).fit(answers)
+    model = build_reward_model(config, OBSERVATIONS, ACTIONS, seed=seed)
+    trainer = RewardTrainer(model, RewardTrainerConfig(epochs=30), seed=seed, device=device)
+    trainer.fit(answers)
     return RewardFunction(model)
 
 
