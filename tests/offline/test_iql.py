@@ -140,9 +140,18 @@ def test_rewards_of_each_agent_are_its_own(steps):
     torch.testing.assert_close(weight[1], other[0], atol=1e-4, rtol=0)
 
 
+def test_agents_of_one_seed_differ_by_their_rewards_alone(steps):
+    rewards = torch.stack([steps.rewards, steps.rewards, steps.rewards + 50])
+    three = agents(seeds=(4, 4, 4))
+    three.fit(replace(steps, rewards=rewards), 20)
+    first, same, other = networks_of(three, "critic")["weight_0"][:3]
+    torch.testing.assert_close(first, same, atol=1e-5, rtol=0)
+    assert not torch.allclose(first, other, atol=1e-3)
+
+
 def test_what_does_not_fit_is_refused(steps):
-    with pytest.raises(ConfigError, match="different numbers"):
-        agents(seeds=(1, 1))
+    with pytest.raises(ConfigError, match="seeds: expected numbers of at least 0"):
+        agents(seeds=(1, -1))
     with pytest.raises(SpaceError, match="expected observations and actions of 2 and 2"):
         agents().fit(replace(steps, observations=torch.zeros(150, 3)), 1)
     with pytest.raises(DataError, match="one for each of 2 agents"):

@@ -13,7 +13,15 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from preferl.data import Comparisons, Segments, split
 from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.functional import preference_loss
-from preferl.models import Ensemble, MLPReward, MLPRewardConfig, RewardModel
+from preferl.models import (
+    Ensemble,
+    LSTMRewardConfig,
+    MLPReward,
+    MLPRewardConfig,
+    PreferenceTransformerConfig,
+    RewardModel,
+    build_reward_model,
+)
 from preferl.statistics import wilson_interval
 from preferl.testing import CountingModel, make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
@@ -21,8 +29,11 @@ from preferl.training import (
     AdaptivePenalty,
     CosineSchedule,
     FitReport,
+    RewardFunction,
     RewardTrainer,
     RewardTrainerConfig,
+    load_reward,
+    save_reward,
 )
 
 SMALL = MLPRewardConfig(hidden=(8,))
@@ -613,3 +624,31 @@ def test_a_fit_has_an_epoch(comparisons):
 def test_settings_out_of_range_are_named(setting, value):
     with pytest.raises(ConfigError, match=f"^{setting}: expected"):
         RewardTrainerConfig(**{setting: value})
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        MLPRewardConfig(hidden=(16, 16), members=3),
+        LSTMRewardConfig(width=32, context=6),
+        PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=6),
+    ],
+    ids=lambda config: type(config).__name__,
+)
+def test_rewards_learn_as_on_the_processor(config, precision, tmp_path):
+    rng = np.random.default_rng(0)
+    episodes, comparisons = make_episodes(rng, [40, 60]), make_comparisons(rng, pairs=64)
+    fitted = RewardTrainerConfig(epochs=5, batch_size=16, precision=precision)
+    losses, found = [], []
+    for device in ("cpu", "cuda"):
+        model = build_reward_model(config, POINT_SPACE, PUSH_SPACE, seed=0)
+        report = RewardTrainer(model, fitted, seed=0, device=device).fit(comparisons)
+        losses.append(report.train_loss[-1])
+        save_reward(tmp_path / device, RewardFunction(model))
+        found.append(load_reward(tmp_path / device, device="cuda").member_rewards(episodes))
+    assert losses[1] == pytest.approx(losses[0], rel=0.2)
+    same = load_reward(tmp_path / "cuda", device="cpu").member_rewards(episodes)
+    np.testing.assert_allclose(found[1], same, rtol=1e-3, atol=1e-3)

@@ -22,6 +22,7 @@ from preferl.models.folder import require_state
 from preferl.offline.learner_configs import CloningConfig, GaussianConfig
 from preferl.offline.networks import Networks
 from preferl.offline.policy import OfflinePolicy
+from preferl.offline.recorded import RecordedUpdate
 from preferl.offline.transitions import (
     ActionScale,
     Batch,
@@ -61,6 +62,7 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     config: Settings
     _settings: ClassVar[type[GaussianConfig]]
+    _replayable: ClassVar[bool] = True  # whether updates are alike but for the batch and rates
 
     def __init__(
         self,
@@ -84,6 +86,14 @@ class OfflineLearner(ABC, Generic[Settings]):
         self._policies = self._perceptrons(*sizes, log_std=(len(seeds), sizes[1], 1))
         self._networks = {"policy": self._policies, **self._build(*sizes)}
         self._generator = torch.Generator(self.device)
+        # A tensor on a GPU, since what is replayed keeps its numbers.
+        self._policy_rate = torch.zeros((), device=self.device)
+        alike = self._replayable and not self.config.dropout
+        self._make_update: Callable[[Batch], dict[str, Tensor]] = (
+            RecordedUpdate(self._update, self.device)
+            if alike and self.device.type == "cuda"
+            else self._update
+        )
         for agent, seed in enumerate(self.seeds):
             generator = torch.Generator().manual_seed(seed)
             for networks in self._networks.values():
@@ -117,7 +127,9 @@ class OfflineLearner(ABC, Generic[Settings]):
         end = self.step + steps
         metrics: Metrics = {}
         while self.step < end:
-            measured = self._update(minibatches(self.step))
+            decayed = cosine_decay(self.step, self.steps) if self.config.decay else 1.0
+            self._policy_rate.fill_(self.config.learning_rate * decayed)
+            measured = self._make_update(minibatches(self.step))
             self.step += 1
             if self.step % every == 0 or self.step == end:
                 metrics = {k: np.asarray(v.detach().cpu(), np.float64) for k, v in measured.items()}
@@ -235,8 +247,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         log_std = self._policies.parameters["log_std"].clamp(*config.log_std_bounds)
         density = gaussian_log_density(batch.actions.mT, mean.mT, log_std.mT)
         loss = -(density if weights is None else density * weights).mean(1)
-        decayed = cosine_decay(self.step, self.steps) if config.decay else 1.0
-        self._policies.descend(loss, config.learning_rate * decayed)
+        self._policies.descend(loss, self._policy_rate)
         return {"policy_loss": loss}
 
     def _kept(self, seeds: Sequence[int], rows: int) -> list[Tensor]:

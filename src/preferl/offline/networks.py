@@ -94,7 +94,7 @@ class Networks:
             below.register_hook(Tensor.contiguous)
         return torch.bmm(weight, below.mT) + bias
 
-    def descend(self, loss: Tensor, rate: float) -> None:
+    def descend(self, loss: Tensor, rate: float | Tensor) -> None:
         """One step of Adam along the gradient of a loss, `[...]` summed over its entries."""
         # Contiguous, since the fused update reads gradients as they lie in memory.
         gradients = [g.contiguous() for g in torch.autograd.grad(loss.sum(), self._trained)]

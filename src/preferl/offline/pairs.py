@@ -138,6 +138,7 @@ class AnswerLearner(OfflineLearner[Settings]):
     """Agents that learn from answers to queries, without a reward model."""
 
     _pairs: PairBatches
+    _replayable = False  # pairs are drawn within an update
 
     def learn(
         self,

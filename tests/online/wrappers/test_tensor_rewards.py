@@ -47,7 +47,7 @@ def episodes_of(space, actions):
     return Episodes(seen, acted, np.zeros(count), np.zeros(count, bool), last, LENGTHS.ravel())
 
 
-def as_they_act(rewards, episodes):
+def as_they_act(rewards, episodes, device="cpu"):
     """`[T]` rewards of the steps of episodes, one call for each step of all environments."""
     rows = np.arange(LENGTHS.sum()).reshape(len(LENGTHS), -1)  # [V, T] of environments alike long
     begins = np.zeros(LENGTHS.sum(), bool)
@@ -56,8 +56,9 @@ def as_they_act(rewards, episodes):
     for step in range(rows.shape[1]):
         now = rows[:, step]
         seen = map_observations(torch.from_numpy, take(episodes.observations, now))
-        actions, first = torch.from_numpy(episodes.actions[now]), torch.from_numpy(begins[now])
-        found[:, step] = rewards(seen, actions, first).numpy()
+        seen = map_observations(lambda part: part.to(device), seen)
+        actions, first = (torch.from_numpy(of[now]).to(device) for of in (episodes.actions, begins))
+        found[:, step] = rewards(seen, actions, first).cpu().numpy()
     return found.ravel()
 
 
@@ -104,3 +105,17 @@ def test_what_does_not_fit_is_named():
         rewards(torch.zeros(6, 3), torch.zeros(6, 2))
     with pytest.raises(DataError, match="steps: expected tensors on cpu, as the reward, got meta"):
         TensorRewards(reward_of("mlp"))(torch.zeros(5, 3), torch.zeros(5, 2, device="meta"))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kind", MODELS)
+def test_on_a_gpu_they_are_those_of_relabelled_episodes(kind):
+    episodes, model = (
+        episodes_of(BOX, ACTIONS),
+        build_reward_model(MODELS[kind], BOX, ACTIONS, seed=0),
+    )
+    expected = relabel(episodes, RewardFunction(model)).rewards
+    rewards = TensorRewards(RewardFunction(model.to("cuda")))
+    found = as_they_act(rewards, episodes, device="cuda")
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)

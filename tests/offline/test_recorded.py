@@ -1,4 +1,4 @@
-"""What learns and rewards on a GPU does the same as on the processor, but for rounding."""
+"""Agents that learn on a GPU, with recorded updates and without, as on the processor."""
 
 from dataclasses import replace
 
@@ -8,12 +8,6 @@ import torch
 from torch import Tensor
 
 from helpers.point_agents import SPACES
-from preferl.models import (
-    LSTMRewardConfig,
-    MLPRewardConfig,
-    PreferenceTransformerConfig,
-    build_reward_model,
-)
 from preferl.offline import (
     CPL,
     IPL,
@@ -25,17 +19,9 @@ from preferl.offline import (
     IQLConfig,
     Transitions,
 )
+from preferl.offline.recorded import RecordedUpdate
 from preferl.offline.transitions import Batch, Minibatches
-from preferl.online.wrappers.tensor_rewards import TensorRewards
 from preferl.testing import make_comparisons, make_episodes
-from preferl.training import (
-    RewardFunction,
-    RewardTrainer,
-    RewardTrainerConfig,
-    load_reward,
-    relabel,
-    save_reward,
-)
 
 pytestmark = [
     pytest.mark.gpu,
@@ -43,11 +29,6 @@ pytestmark = [
 ]
 
 EPISODES = make_episodes(np.random.default_rng(0), [40, 60, 50])
-MODELS = {
-    "mlp": MLPRewardConfig(hidden=(16, 16), members=3),
-    "nmr": LSTMRewardConfig(width=32, context=6),
-    "pt": PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=6),
-}
 LEARNERS = {
     IQL: IQLConfig(hidden=(16, 16), batch_size=32),
     BehaviourCloning: CloningConfig(hidden=(16, 16), batch_size=32),
@@ -98,8 +79,27 @@ def _moved(batches):
 
 
 @pytest.mark.parametrize("kind", [IQL, BehaviourCloning], ids=lambda kind: kind.__name__)
-def test_a_run_that_was_stopped_goes_on_exactly(kind):
-    config, steps = replace(LEARNERS[kind], dropout=0.1), Transitions.of(EPISODES, device="cuda")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_updates_that_are_replayed_are_those_that_are_not(kind, precision):
+    config = replace(LEARNERS[kind], precision=precision)
+    steps = Transitions.of(EPISODES, device="cuda")
+    replayed, usual = (
+        kind(*SPACES, config, seeds=[0, 1], steps=100, device="cuda") for _ in range(2)
+    )
+    assert isinstance(replayed._make_update, RecordedUpdate)
+    usual._make_update = usual._update
+    metrics, expected = replayed.fit(steps, 90), usual.fit(steps, 90)
+    for name, values in expected.items():
+        np.testing.assert_allclose(metrics[name], values, rtol=1e-3, atol=1e-4, err_msg=name)
+    for name, tensor in usual.state().items():
+        torch.testing.assert_close(replayed.state()[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("kind", [IQL, BehaviourCloning], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_run_that_was_stopped_goes_on_exactly(kind, dropout):
+    config = replace(LEARNERS[kind], dropout=dropout)
+    steps = Transitions.of(EPISODES, device="cuda")
     whole, first, second = (
         kind(*SPACES, config, seeds=[0, 1], steps=80, device="cuda") for _ in range(3)
     )
@@ -109,36 +109,3 @@ def test_a_run_that_was_stopped_goes_on_exactly(kind):
     second.fit(steps, 29)
     for name, tensor in whole.state().items():
         torch.testing.assert_close(tensor, second.state()[name], rtol=1e-5, atol=1e-6, msg=name)
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", MODELS)
-def test_rewards_learn_as_on_the_processor(name, precision, tmp_path):
-    comparisons = make_comparisons(np.random.default_rng(0), pairs=64)
-    config = RewardTrainerConfig(epochs=5, batch_size=16, precision=precision)
-    losses, found = [], []
-    for device in ("cpu", "cuda"):
-        model = build_reward_model(MODELS[name], *SPACES, seed=0)
-        report = RewardTrainer(model, config, seed=0, device=device).fit(comparisons)
-        losses.append(report.train_loss[-1])
-        save_reward(tmp_path / device, RewardFunction(model))
-        found.append(load_reward(tmp_path / device, device="cuda").member_rewards(EPISODES))
-    assert losses[1] == pytest.approx(losses[0], rel=0.2)
-    same = load_reward(tmp_path / "cuda", device="cpu").member_rewards(EPISODES)
-    np.testing.assert_allclose(found[1], same, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_rewards_of_tensors_on_a_gpu_are_those_of_relabelled_episodes(name):
-    model = build_reward_model(MODELS[name], *SPACES, seed=0)
-    expected = relabel(EPISODES, RewardFunction(model)).rewards[: EPISODES.lengths[0]]
-    rewards = TensorRewards(RewardFunction(model.to("cuda")))
-    for step, value in enumerate(expected):
-        seen, actions = (
-            torch.from_numpy(np.asarray(part[step : step + 1], np.float32)).cuda()
-            for part in (EPISODES.observations, EPISODES.actions)
-        )
-        first = torch.tensor([step == 0], device="cuda")
-        found = rewards(seen, actions, first)
-        assert found.is_cuda
-        assert float(found) == pytest.approx(float(value), rel=1e-3, abs=1e-3)
