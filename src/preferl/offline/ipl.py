@@ -36,7 +36,7 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
     _settings = IPLConfig
 
     def _critic_loss(self, batch: Batch, q_values: Tensor, following: Tensor) -> dict[str, Tensor]:
-        config, pairs = self.config, self._pairs(self.step)
+        config, pairs = self.config, batch.compared
         steps = torch.cat([pairs.states, pairs.actions], -1)  # [S, N, O + A]
         compared = self._critics.forward(torch.cat([steps, steps])).view(2, *pairs.mask.shape)
         with torch.no_grad():

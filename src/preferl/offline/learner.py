@@ -62,7 +62,6 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     config: Settings
     _settings: ClassVar[type[GaussianConfig]]
-    _replayable: ClassVar[bool] = True  # whether updates are alike but for the batch and rates
 
     def __init__(
         self,
@@ -86,14 +85,8 @@ class OfflineLearner(ABC, Generic[Settings]):
         self._policies = self._perceptrons(*sizes, log_std=(len(seeds), sizes[1], 1))
         self._networks = {"policy": self._policies, **self._build(*sizes)}
         self._generator = torch.Generator(self.device)
-        # A tensor on a GPU, since what is replayed keeps its numbers.
-        self._policy_rate = torch.zeros((), device=self.device)
-        alike = self._replayable and not self.config.dropout
-        self._make_update: Callable[[Batch], dict[str, Tensor]] = (
-            RecordedUpdate(self._update, self.device)
-            if alike and self.device.type == "cuda"
-            else self._update
-        )
+        self._policy_rate = torch.zeros((), device=self.device)  # which a recorded update reads
+        self._make_update = self._fresh_update()
         for agent, seed in enumerate(self.seeds):
             generator = torch.Generator().manual_seed(seed)
             for networks in self._networks.values():
@@ -127,9 +120,8 @@ class OfflineLearner(ABC, Generic[Settings]):
         end = self.step + steps
         metrics: Metrics = {}
         while self.step < end:
-            decayed = cosine_decay(self.step, self.steps) if self.config.decay else 1.0
-            self._policy_rate.fill_(self.config.learning_rate * decayed)
-            measured = self._make_update(minibatches(self.step))
+            self._prepare()
+            measured = self._make_update(self._batch(minibatches))
             self.step += 1
             if self.step % every == 0 or self.step == end:
                 metrics = {k: np.asarray(v.detach().cpu(), np.float64) for k, v in measured.items()}
@@ -214,6 +206,24 @@ class OfflineLearner(ABC, Generic[Settings]):
     def _build(self, observation: int, action: int) -> dict[str, Networks]:  # noqa: ARG002  # a hook
         """Networks beside the policies, by name, in the order in which a seed fills them."""
         return {}
+
+    def _batch(self, minibatches: Minibatches) -> Batch:
+        """What the next update learns from."""
+        return minibatches(self.step)
+
+    def _prepare(self) -> None:
+        """Set what the next update needs beside its batch."""
+        self._set_rate(self.step, self.steps)
+
+    def _set_rate(self, step: int, steps: int) -> None:
+        """Set the policy's learning rate at a step of so many."""
+        decayed = cosine_decay(step, steps) if self.config.decay else 1.0
+        self._policy_rate.fill_(self.config.learning_rate * decayed)
+
+    def _fresh_update(self) -> Callable[[Batch], dict[str, Tensor]]:
+        """`_update`, recorded on a GPU unless dropout draws numbers within it."""
+        recorded = self.device.type == "cuda" and not self.config.dropout
+        return RecordedUpdate(self._update, self.device) if recorded else self._update
 
     @abstractmethod
     def _update(self, batch: Batch) -> dict[str, Tensor]:

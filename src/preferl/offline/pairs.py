@@ -17,6 +17,8 @@ from preferl.offline.learner import OfflineLearner, Settings
 from preferl.offline.transitions import (
     WIDEST,
     ActionScale,
+    Batch,
+    Minibatches,
     drawn_rows,
     flat_observations,
 )
@@ -138,7 +140,6 @@ class AnswerLearner(OfflineLearner[Settings]):
     """Agents that learn from answers to queries, without a reward model."""
 
     _pairs: PairBatches
-    _replayable = False  # pairs are drawn within an update
 
     def learn(
         self,
@@ -178,3 +179,6 @@ class AnswerLearner(OfflineLearner[Settings]):
         size, device = self.config.pairs, self.device  # type: ignore[attr-defined]
         how: dict[str, Any] = {"size": size, "device": device, "implied": implied}
         self._pairs = PairBatches(comparisons, preferences, self._scale, self.seeds, **how)
+
+    def _batch(self, minibatches: Minibatches) -> Batch:
+        return super()._batch(minibatches)._replace(compared=self._pairs(self.step))

@@ -39,7 +39,7 @@ class RecordedUpdate:
         if self._graph is None:
             self._record(batch)
         else:
-            self._take(batch)
+            _mapped(Tensor.copy_, self._batch, batch)
         self._graph.replay()  # type: ignore[union-attr]
         return self._metrics
 
@@ -52,16 +52,19 @@ class RecordedUpdate:
         usual.wait_stream(self._stream)
         return metrics
 
-    def _take(self, batch: Batch) -> None:
-        """Copy a batch to where the recorded update reads it."""
-        for kept, part in zip(self._batch, batch, strict=True):
-            if isinstance(kept, Tensor) and isinstance(part, Tensor):
-                kept.copy_(part)
-
     def _record(self, batch: Batch) -> None:
         """Record an update of copies of a batch."""
-        parts: Any = (part.clone() if isinstance(part, Tensor) else part for part in batch)
-        self._batch = Batch(*parts)
+        self._batch = _mapped(Tensor.clone, batch)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, stream=self._stream):
             self._metrics = self._update(self._batch)
+
+
+def _mapped(function: Callable[..., object], *batches: Any) -> Any:
+    """A function of the tensors of batches that are alike, in a batch of the same kind."""
+    first = batches[0]
+    if isinstance(first, Tensor):
+        return function(*batches)
+    if not hasattr(first, "_fields"):
+        return first
+    return type(first)(*(_mapped(function, *parts) for parts in zip(*batches, strict=True)))

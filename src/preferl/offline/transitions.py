@@ -160,6 +160,7 @@ class Batch(NamedTuple):
     rewards: Tensor  # `[S, B]`
     continues: Tensor  # `[S, B]`
     dropout_seeds: Sequence[int]  # `[S]` for the other random numbers of an update
+    compared: Any = None  # the `PairBatch` of agents that learn from answers
 
 
 @final
