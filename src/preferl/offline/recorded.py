@@ -48,7 +48,7 @@ class RecordedUpdate:
         usual = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(usual)
         with torch.cuda.stream(self._stream):
-            metrics = self._update(batch)
+            metrics = self._updated(batch)
         usual.wait_stream(self._stream)
         return metrics
 
@@ -57,7 +57,11 @@ class RecordedUpdate:
         self._batch = _mapped(Tensor.clone, batch)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, stream=self._stream):
-            self._metrics = self._update(self._batch)
+            self._metrics = self._updated(self._batch)
+
+    def _updated(self, batch: Batch) -> dict[str, Tensor]:
+        """Metrics of an update, without its gradients, which belong to this stream alone."""
+        return {name: metric.detach() for name, metric in self._update(batch).items()}
 
 
 def _mapped(function: Callable[..., object], *batches: Any) -> Any:
