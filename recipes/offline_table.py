@@ -5,6 +5,7 @@ Meta-World, its mean return elsewhere, over 50 episodes. All policies meet the s
 Scripted teachers without errors answer queries about segments of 25 steps; each seed has answers, a
 reward and agents of its own. The number of updates, 25,000 of each agent, was fixed before the
 first run, and so were 500 updates of a Preference Transformer, with which no unit takes an hour.
+Other numbers of updates have tables of their own, such as `results/offline_table_100000.csv`.
 
 The data are recorded here by presets of `preferl data record`, each from three seeds; those of
 button-press-topdown are read from `PREFERL_SHARED` where they are (the simulator is installed
@@ -13,7 +14,7 @@ out what `results/offline_table.csv` has, also on another machine.
 
     python recipes/offline_table.py --data button-press-topdown --seeds 0 1 2 3 4
     python recipes/offline_table.py --groups pt ranked cpl ipl --answers 1000
-    python recipes/offline_table.py --together cuda    # all agents at once, on a GPU
+    python recipes/offline_table.py --steps 100000 --together cuda    # all at once, on a GPU
     python recipes/offline_table.py --groups learned --answers 500 100
     python recipes/offline_table.py --summary    # shares, and paired differences from the controls
     python recipes/offline_table.py --draw       # a picture for each data set
@@ -35,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from result_tables import Row, add_executor_options, iqm_interval, keep, read, run_table, write_svg
 
 from preferl.configs import from_json
@@ -171,7 +173,11 @@ def work(settings: Mapping[str, Any], folder: Path) -> None:
 
 
 def train_units(units: list[Unit], options: argparse.Namespace) -> None:
-    """Train the agents of units of the same data side by side, so that they are only evaluated."""
+    """Train the agents of units of the same data side by side, so that they are only evaluated.
+
+    A GPU takes products of float32 in TF32, whose rounding is that of 10 bits.
+    """
+    torch.set_float32_matmul_precision("high")
     by_data: dict[str, dict[Path, OfflineRun]] = {}
     for unit in units:
         run, seeds = unit.folder / "run", (unit.settings["seed"],)
@@ -231,7 +237,7 @@ def run_config(settings: Mapping[str, Any], folder: Path) -> OfflineConfig:
 
     Paths are as relative as the unit's own, so that a checkout may move.
     """
-    runs = folder.parents[3]  # of RUNS/NAME/GROUP/ANSWERS/SEED
+    runs = folder.parents[3]  # of RUNS/NAME/GROUP/ANSWERS/SEED, GROUP_STEPS for other steps
     group, episodes = GROUPS[settings["group"]], episodes_of(settings["data"], runs)
     answers = folder / "answers"
     if not answers.is_dir():
@@ -290,7 +296,8 @@ def unit_of(options: argparse.Namespace, name: str, group: str, count: int, seed
     about = {"data": name, "group": group, "seed": seed, "answers": count}
     about |= {"steps": options.steps, "episodes": options.episodes}
     title = f"{name}, {group}, {count} answers, seed {seed}"
-    folder = options.runs / name / group / str(count) / str(seed)
+    work_of = group if options.steps == STEPS else f"{group}_{options.steps}"
+    folder = options.runs / name / work_of / str(count) / str(seed)
     return Unit(title, f"{Path(__file__).stem}:{work.__name__}", about, folder)
 
 
@@ -384,12 +391,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--together", metavar="DEVICE", help=together)
     add_executor_options(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/offline_table"), help="of agents")
-    parser.add_argument("--out", type=Path, default=RESULTS / "offline_table.csv")
+    parser.add_argument("--out", type=Path, help="table; one for each number of updates by default")
     parser.add_argument("--summary", action="store_true", help="print a summary, run nothing")
     parser.add_argument("--draw", action="store_true", help="draw what is stored, run nothing")
     parser.add_argument("--pictures", type=Path, default=PICTURES, help="where drawings go")
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
-    return parser.parse_args()
+    options = parser.parse_args()
+    name = "offline_table" if options.steps == STEPS else f"offline_table_{options.steps}"
+    options.out = options.out or RESULTS / f"{name}.csv"
+    return options
 
 
 def smoke(options: argparse.Namespace) -> int:
