@@ -89,6 +89,9 @@ def test_runs_that_cannot_learn_together_are_refused(data, tmp_path):
     others = replace(two.config, demonstrations=f"{tmp_path / 'others'}")
     with pytest.raises(DataError, match="episodes of the runs"):
         train_together({first: one, second: OfflineRun(others, (1,))}, tmp_path / "states")
+    sequences = {first: OfflineRun(config_of(data, policy="dt"), (0,))}
+    with pytest.raises(ConfigError, match="policies: expected learners of several agents at once"):
+        train_together(sequences, tmp_path / "states")
     with pytest.raises(ConfigError, match="checkpoint_every"):
         train_together(runs, tmp_path / "states", checkpoint_every=0)
     assert not (tmp_path / "together").exists()

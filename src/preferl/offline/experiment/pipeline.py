@@ -152,10 +152,13 @@ def train_together(
     require_device(device)
     require_in("checkpoint_every", checkpoint_every, 1, math.inf)
     on_stage = on_progress or (lambda *_: None)
-    make_folder(Path(states))
+    alone = [run.config.policy for run in runs.values() if not run.config.kind.together]
+    fix, expected = "Train them by `run_offline`.", "learners of several agents at once"
+    ConfigError.check(not alone, "policies", expected, alone, fix)
     inputs = [load_inputs(run.config) for run in runs.values()]
     require_same_episodes(inputs)
     shared = [replace(one, episodes=inputs[0].episodes) for one in inputs]
+    make_folder(Path(states))
     alike: dict[str, list[Agents]] = {}
     with ExitStack() as stack:
         for number, (folder, run) in enumerate(runs.items()):
@@ -164,9 +167,6 @@ def train_together(
             how: dict[str, Any] = {"resume": resume, "report_to": ("jsonl",)}
             stages = stack.enter_context(_opened(run, folder, shared[number], **how))
             for group in stages.agents():
-                together, fix = group.state.endswith(".safetensors"), "Train them by `run_offline`."
-                expected = "learners of several agents at once"
-                ConfigError.check(together, "policies", expected, group.policy, fix)
                 alike.setdefault(group.kind, []).append(group)
         for number, groups in enumerate(alike.values()):
             count = sum(len(group.names) for group in groups)
