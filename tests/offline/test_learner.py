@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.point_agents import SMALL, SPACES, agents
-from preferl.errors import CheckpointError, ConfigError
+from preferl.errors import SEED_LIMIT, CheckpointError, ConfigError
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
 from preferl.offline.learner import load_training
 from preferl.testing import make_episodes
@@ -21,9 +21,9 @@ def steps():
     return Transitions.of(EPISODES)
 
 
-def clones(*, planned=6, **settings):
+def clones(*, planned=6, seeds=(0, 1), **settings):
     config = CloningConfig(hidden=(8,), batch_size=16, **settings)
-    return BehaviourCloning(*SPACES, config, seeds=(0, 1), steps=planned)
+    return BehaviourCloning(*SPACES, config, seeds=seeds, steps=planned)
 
 
 @pytest.mark.parametrize("kind", [IQL, BehaviourCloning])
@@ -45,6 +45,15 @@ def test_agents_learn_the_same_alone_as_side_by_side(kind, steps):
             alone.policies()[0].predict(seen)[0],
             atol=2e-4,
         )
+
+
+def test_agents_of_one_seed_begin_alike_in_all_conditions(steps):
+    conditions = clones(seeds=(3, SEED_LIMIT + 3, 4))
+    first, same, other = conditions._policies.parameters["weight_0"]
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+    conditions.fit(steps, 1)
+    assert not torch.equal(first, same)  # their minibatches differ
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

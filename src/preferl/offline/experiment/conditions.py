@@ -68,7 +68,11 @@ class Conditions:
 
     @property
     def agent_seeds(self) -> list[int]:
-        """`C * S` different seeds; those of the first condition are `seeds`."""
+        """`C * S` different seeds; those of the first condition are `seeds`.
+
+        torch draws initial weights from the low 32 bits, which are those of `seeds`. So agents of
+        one seed begin alike in all conditions, though their minibatches differ.
+        """
         return [k * SEED_LIMIT + seed for k in range(len(self.names)) for seed in self.seeds]
 
     @property
