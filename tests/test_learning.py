@@ -34,6 +34,7 @@ def test_two_hundred_answers_teach_a_pendulum_to_stand():
     assert taught(seed=0) > -200
 
 
+@pytest.mark.nightly  # every check has controls of offline agents
 def test_negated_answers_teach_it_to_hang():
     assert taught(seed=0, teacher=replace(preset_teacher(), error_rate=1.0)) < HANGING
 

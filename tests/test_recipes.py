@@ -14,7 +14,19 @@ import pytest
 from helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
-RECIPES = sorted(p for p in (ROOT / "recipes").glob("*.py") if p.name != "result_tables.py")
+NIGHTLY = {
+    "door_calibration.py",
+    "door_human_reward.py",
+    "door_reward_models.py",
+    "dt_door_human.py",
+    "dt_halfcheetah.py",
+}
+"""Whose parts other recipes and tests run, too."""
+RECIPES = [
+    pytest.param(path, marks=pytest.mark.nightly if path.name in NIGHTLY else (), id=path.name)
+    for path in sorted((ROOT / "recipes").glob("*.py"))
+    if path.name != "result_tables.py"
+]
 NEEDS_DATA = {
     "dt_door_human.py",
     "door_answers.py",
@@ -37,7 +49,7 @@ def test_there_are_recipes():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_runs(recipe, request, tmp_path):
     simulator = NEEDS_SIMULATOR.get(recipe.name)
     if simulator is not None and find_spec(simulator) is None:

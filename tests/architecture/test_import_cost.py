@@ -1,8 +1,10 @@
 """Importing loads only what is used: help and the numpy half never wait for torch."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
 
@@ -11,77 +13,83 @@ from preferl.cli.main import COMMANDS
 HEAVY = ("torch", "stable_baselines3", "matplotlib", "sqlalchemy", "fastapi", "transformers")
 
 
-def loaded_by(code: str) -> list[str]:
-    script = f"import sys\n{code}\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "preferl",
-        "preferl.data",
-        "preferl.data.sources",
-        "preferl.feedback",
-        "preferl.runs",
-        "preferl.reporting",
-        "preferl.offline.experiment.config",
-        "preferl.online",
-        "preferl.online.configs",
-        "preferl.online.wrappers.feedback_config",
-        "preferl.presets",
-        "preferl.registry",
-        "preferl.models.configs",
-        "preferl.training.configs",
-        "preferl.training.reward_presets",
-        "preferl.cli.main",
-        "preferl.testing",
-        "preferl.testing.feedback_contracts",
-    ],
-)
-def test_importing_loads_nothing_heavy(module):
-    assert loaded_by(f"import {module}") == []
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
+MODULES = [
+    "preferl",
+    "preferl.data",
+    "preferl.data.sources",
+    "preferl.feedback",
+    "preferl.runs",
+    "preferl.reporting",
+    "preferl.offline.experiment.config",
+    "preferl.online",
+    "preferl.online.configs",
+    "preferl.online.wrappers.feedback_config",
+    "preferl.online.service.service_config",
+    "preferl.presets",
+    "preferl.registry",
+    "preferl.models.configs",
+    "preferl.training.configs",
+    "preferl.training.reward_presets",
+    "preferl.cli.main",
+    "preferl.testing",
+    "preferl.testing.feedback_contracts",
+]
+LIGHT = {f"import {module}": f"import {module}" for module in MODULES} | {
+    code: code
+    for code in (
         "from preferl import Episodes, ScriptedTeacher, sample_segments, split",
         "from preferl.testing import check_feedback, check_teacher",
         "from preferl.models import MLPRewardConfig, infer_spaces",
         "from preferl.online import DatasetConfig, FeedbackConfig, OnlineConfig, SACConfig",
-        "from preferl.registry import REWARD_MODELS; [REWARD_MODELS.config(n) for n in "
-        "REWARD_MODELS.names()]",
-    ],
-)
-def test_names_of_the_numpy_half_load_no_torch(code):
-    assert loaded_by(code) == []
-
-
-def test_settings_of_the_service_load_no_torch():
-    assert loaded_by("import preferl.online.service.service_config") == []
-
-
-def test_reward_models_load_neither_an_rl_library_nor_drawing():
-    assert loaded_by("from preferl import MLPReward, RewardTrainer, load_reward") == ["torch"]
-
-
-def test_this_test_can_fail():
-    assert loaded_by("import torch") == ["torch"]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_loads_nothing_heavy(command):
-    words = [*command.split(), "--help"]
-    code = f"""
+        "from preferl.registry import REWARD_MODELS as models; "
+        "[models.config(name) for name in models.names()]",
+    )
+}
+HELP = """
 from contextlib import redirect_stdout, suppress
 from io import StringIO
 from preferl.cli.main import main
 with suppress(SystemExit), redirect_stdout(StringIO()):
     main({words})
 """
-    assert loaded_by(code) == []
+LIGHT |= {f"{each} --help": HELP.format(words=[*each.split(), "--help"]) for each in COMMANDS}
+"""What loads nothing heavy, by name."""
+
+
+def loaded_by(codes: Mapping[str, str]) -> dict[str, list[str]]:
+    """By name: what heavy modules are loaded once a code has run, in one process for all."""
+    script = f"""
+import json, sys
+found = {{}}
+for name, code in {dict(codes)!r}.items():
+    exec(code, {{}})
+    found[name] = [module for module in {HEAVY!r} if module in sys.modules]
+print(json.dumps(found))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return loaded_by(LIGHT)
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_nothing_heavy_is_loaded(name, loaded):
+    """Where a part fails, so do those after it: the first is to blame."""
+    assert loaded[name] == []
+
+
+def test_reward_models_load_neither_an_rl_library_nor_drawing():
+    code = "from preferl import MLPReward, RewardTrainer, load_reward"
+    assert loaded_by({"models": code}) == {"models": ["torch"]}
+
+
+def test_this_test_can_fail():
+    codes = {"first": "import json", "second": "import torch", "third": "import json"}
+    assert loaded_by(codes) == {"first": [], "second": ["torch"], "third": ["torch"]}
 
 
 def seconds(*words: str) -> float:
