@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,13 +127,17 @@ def test_a_killed_run_leaves_its_folder_free(tmp_path, holder):
         assert LOCK not in names(tmp_path / "run.1")
 
 
-def held_with_children(folder: Path, method: str, ready: object, stop: object) -> None:
+def held_with_children(folder: Path, method: str, ready: Any, stop: Any) -> None:
     with open_run(folder, config=Fit(), seed=0):
         context = multiprocessing.get_context(method)
-        child = context.Process(target=stop.wait, args=(SECONDS,))
+        child = context.Process(target=waits, args=(ready, stop))
         child.start()
-        ready.put(child.pid)
         child.join()
+
+
+def waits(ready: Any, stop: Any) -> None:
+    ready.put(os.getpid())  # by itself, since it begins by closing what it inherited
+    stop.wait(SECONDS)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
