@@ -18,8 +18,13 @@ NIGHTLY = {
     "door_calibration.py",
     "door_human_reward.py",
     "door_reward_models.py",
+    "drlhp_pendulum.py",
     "dt_door_human.py",
     "dt_halfcheetah.py",
+    "is_it_working.py",
+    "moving_dot_pixels.py",
+    "presets_through_services.py",
+    "wrong_answers.py",
 }
 """Whose parts other recipes and tests run, too."""
 RECIPES = [

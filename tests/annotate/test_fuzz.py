@@ -22,7 +22,7 @@ from helpers.two_projects import PLACES, World
 log = logging.getLogger(__name__)
 
 SEED = int(os.environ.get("PREFERL_FUZZ_SEED", "0"))
-COUNT = int(os.environ.get("PREFERL_FUZZ_REQUESTS", "2500"))
+COUNT = int(os.environ.get("PREFERL_FUZZ_REQUESTS", "1500"))
 BATCH = 100
 OPEN_TO_ALL = {200: ("/healthz", "/static/"), 303: ("/join/", "/leave")}
 
