@@ -1,4 +1,4 @@
-"""What a GPU is worth: fits, relabelling and agents on it, beside the same on its processor.
+"""Fits, relabelling and agents on a GPU, beside the same on the processor of its machine.
 
     python benchmarks/gpu.py                  on a GPU and the processor beside it
     python benchmarks/gpu.py --devices cpu    where there is none

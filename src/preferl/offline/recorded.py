@@ -36,11 +36,12 @@ class RecordedUpdate:
         if self._left:
             self._left -= 1
             return self._aside(batch)
-        if self._graph is None:
-            self._record(batch)
+        graph = self._graph
+        if graph is None:
+            graph = self._graph = self._record(batch)
         else:
             _mapped(Tensor.copy_, self._batch, batch)
-        self._graph.replay()  # type: ignore[union-attr]
+        graph.replay()
         return self._metrics
 
     def _aside(self, batch: Batch) -> dict[str, Tensor]:
@@ -52,12 +53,12 @@ class RecordedUpdate:
         usual.wait_stream(self._stream)
         return metrics
 
-    def _record(self, batch: Batch) -> None:
+    def _record(self, batch: Batch) -> torch.cuda.CUDAGraph:
         """Record an update of copies of a batch."""
-        self._batch = _mapped(Tensor.clone, batch)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, stream=self._stream):
+        self._batch, graph = _mapped(Tensor.clone, batch), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self._stream):
             self._metrics = self._updated(self._batch)
+        return graph
 
     def _updated(self, batch: Batch) -> dict[str, Tensor]:
         """Metrics of an update, without its gradients, which belong to this stream alone."""
