@@ -44,7 +44,7 @@ from preferl.data import Comparisons, Episodes, load_episodes, save_comparisons,
 from preferl.data.episodes import join
 from preferl.envs.config import EnvConfig
 from preferl.envs.factory import env_factory
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, PreferlError
 from preferl.evaluation import evaluate_policy
 from preferl.evaluation.plots import condition_scores
 from preferl.evaluation.policies import RandomPolicy
@@ -428,13 +428,16 @@ def main() -> int:
         if options.draw:
             draw(rows, options.pictures)
         return 0
-    units = units_of(options)
-    if options.together:
-        try:
+    try:
+        units = units_of(options)
+        if options.together:
             train_units(units, options)
-        except KeyboardInterrupt:
-            print("Interrupted: the same command goes on.", file=sys.stderr)
-            return 130
+    except KeyboardInterrupt:
+        print("Interrupted: the same command goes on.", file=sys.stderr)
+        return 130
+    except PreferlError as error:
+        print(error, file=sys.stderr)
+        return 1
     return run_table(units, partial(collect, out=options.out), options)
 
 
