@@ -71,6 +71,7 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "short_clips": {"segment_length": 25},
     "long_clips": {"segment_length": 100},
     "early_answers": {"initial_fraction": 0.5},
+    "uniform": {"sampler": "uniform"},
     "informative": {"sampler": "informative"},
     "disagreement": {"sampler": "disagreement"},
     "entropy": {"sampler": "entropy"},

@@ -11,7 +11,7 @@ from helpers.point_agents import SMALL, SPACES, agents, mixed_episodes
 from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.functional import advantage_weights, expectile_loss, gaussian_log_density
-from preferl.models.blocks import kept, kept_share
+from preferl.models.blocks import kept_by_seeds, kept_share
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
 from preferl.offline.transitions import ActionScale, Minibatches
 from preferl.testing import PointWorld, make_episodes
@@ -34,7 +34,7 @@ def dropped(config, seed):
     factors, generator = [], torch.Generator()
     for layer, units in enumerate(config.hidden):
         like = torch.empty(config.batch_size, units)
-        drawn = kept(like, config.dropout, generator.manual_seed(seed ^ layer))
+        drawn = kept_by_seeds(like[None], config.dropout, [seed ^ layer], generator)[0]
         factors.append(drawn / kept_share(config.dropout))
     return factors
 

@@ -81,9 +81,10 @@ def _moved(batches):
 
 
 @pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("dropout", [0.0, 0.25])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_updates_that_are_replayed_are_those_that_are_not(kind, precision):
-    config = replace(LEARNERS[kind], precision=precision)
+def test_updates_that_are_replayed_are_those_that_are_not(kind, precision, dropout):
+    config = replace(LEARNERS[kind], precision=precision, dropout=dropout)
     steps = Transitions.of(EPISODES, device="cuda")
     replayed, usual = (
         kind(*SPACES, config, seeds=[0, 1], steps=100, device="cuda") for _ in range(2)

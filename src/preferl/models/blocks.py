@@ -133,19 +133,33 @@ def drop(numbers: Tensor, share: float, training: bool) -> tuple[Tensor, float]:
     return numbers * kept(numbers, share), 1 / (1 - share)
 
 
-def kept(like: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
+def kept(like: Tensor, share: float) -> Tensor:
     """Ones of the shape, type and device of `like`, and zeros in place of a share of them.
 
     Eight bytes are drawn at a time, for four decisions: some ten times faster on a processor than
-    `bernoulli_`. Bits are from the device's global stream if there is no generator. What it keeps
-    is `kept_share` of all.
+    `bernoulli_`. Bits are from the device's global stream. What it keeps is `kept_share` of all.
     """
-    decisions = like.numel()
-    words = torch.empty(-(-decisions // 4), dtype=torch.int64, device=like.device)
-    words.random_(-(2**63), None, generator=generator)  # None is the end: all bits are random
-    parts = words.view(torch.int16)[:decisions].view(like.shape)
-    ones = torch.empty(like.shape, dtype=like.dtype, device=like.device)
-    return torch.ge(parts, round(share * STEPS) - STEPS // 2, out=ones)
+    words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
+    return _decided(words.random_(-(2**63), None), like, share)
+
+
+def kept_by_seeds(
+    like: Tensor, share: float, seeds: Sequence[int], generator: torch.Generator
+) -> Tensor:
+    """`kept` of `like` `[S, ...]`, each row from a seed of its own."""
+    count = -(-like[0].numel() // 4)
+    words = torch.empty(len(seeds), count, dtype=torch.int64, device=like.device)
+    for row, seed in zip(words, seeds, strict=True):
+        row.random_(-(2**63), None, generator=generator.manual_seed(seed))
+    return _decided(words, like, share)
+
+
+def _decided(words: Tensor, like: Tensor, share: float) -> Tensor:
+    """Decisions by random bits, four of each word, as numbers like others."""
+    rows = math.prod(words.shape[:-1])
+    parts = words.view(torch.int16).view(rows, -1)[:, : like.numel() // rows]
+    ones = torch.empty_like(like)
+    return torch.ge(parts.reshape(like.shape), round(share * STEPS) - STEPS // 2, out=ones)
 
 
 def kept_share(share: float) -> float:

@@ -43,9 +43,7 @@ class CPL(AnswerLearner[CPLConfig]):
             unknown = torch.full_like(cloned["policy_loss"], torch.nan)
             return cloned | {"preference_loss": unknown, "accuracy": unknown}
         pairs = batch.compared
-        rows = pairs.states.shape[1]
-        factors = self._kept(batch.dropout_seeds, rows) if config.dropout else None
-        mean = self._policies.forward(pairs.states, factors).tanh()
+        mean = self._policies.forward(pairs.states, batch.factors).tanh()
         error = (mean - pairs.actions.mT).square().sum(1).view(pairs.mask.shape)
         scores = -config.temperature * (error * pairs.mask).sum(-1)  # [S, B, 2]
         answers = scores[..., 0], scores[..., 1], pairs.preference
@@ -66,6 +64,10 @@ class CPL(AnswerLearner[CPLConfig]):
     def _cloning(self) -> int:
         """Updates that clone, before those that compare."""
         return math.ceil(self.config.cloning * self.steps)
+
+    def _rows(self, batch: Batch) -> int:
+        cloning = self.step < self._cloning
+        return super()._rows(batch) if cloning else batch.compared.states.shape[1]
 
     def _prepare(self) -> None:
         if self.step < self._cloning:

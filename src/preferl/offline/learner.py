@@ -17,7 +17,7 @@ from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, 
 from preferl.feedback.step_rewards import Reward
 from preferl.files import writing
 from preferl.functional.value import cosine_decay, gaussian_log_density
-from preferl.models.blocks import kept, kept_share
+from preferl.models.blocks import kept_by_seeds, kept_share
 from preferl.models.folder import require_state
 from preferl.offline.learner_configs import CloningConfig, GaussianConfig
 from preferl.offline.networks import Networks
@@ -121,7 +121,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         metrics: Metrics = {}
         while self.step < end:
             self._prepare()
-            measured = self._make_update(self._batch(minibatches))
+            measured = self._make_update(self._drawn(minibatches))
             self.step += 1
             if self.step % every == 0 or self.step == end:
                 metrics = {k: np.asarray(v.detach().cpu(), np.float64) for k, v in measured.items()}
@@ -211,6 +211,15 @@ class OfflineLearner(ABC, Generic[Settings]):
         """What the next update learns from."""
         return minibatches(self.step)
 
+    def _drawn(self, minibatches: Minibatches) -> Batch:
+        """The next batch, with all that is random in its update."""
+        batch, share = self._batch(minibatches), self.config.dropout
+        return batch._replace(factors=self._kept(batch)) if share else batch
+
+    def _rows(self, batch: Batch) -> int:  # noqa: ARG002  # a hook
+        """How many actions a policy chooses in the update from a batch."""
+        return self.config.batch_size
+
     def _prepare(self) -> None:
         """Set what the next update needs beside its batch."""
         self._set_rate(self.step, self.steps)
@@ -221,9 +230,9 @@ class OfflineLearner(ABC, Generic[Settings]):
         self._policy_rate.fill_(self.config.learning_rate * decayed)
 
     def _fresh_update(self) -> Callable[[Batch], dict[str, Tensor]]:
-        """`_update`, recorded on a GPU unless dropout draws numbers within it."""
-        recorded = self.device.type == "cuda" and not self.config.dropout
-        return RecordedUpdate(self._update, self.device) if recorded else self._update
+        """`_update`, recorded on a GPU."""
+        on_gpu = self.device.type == "cuda"
+        return RecordedUpdate(self._update, self.device) if on_gpu else self._update
 
     @abstractmethod
     def _update(self, batch: Batch) -> dict[str, Tensor]:
@@ -251,26 +260,23 @@ class OfflineLearner(ABC, Generic[Settings]):
         Returns `policy_loss`, `[S]` before the step: minus the mean of weight times log density.
         """
         config = self.config
-        rows = config.batch_size
-        factors = self._kept(batch.dropout_seeds, rows) if config.dropout else None
-        mean = self._policies.forward(batch.states[:, 0], factors).tanh()
+        mean = self._policies.forward(batch.states[:, 0], batch.factors).tanh()
         log_std = self._policies.parameters["log_std"].clamp(*config.log_std_bounds)
         density = gaussian_log_density(batch.actions.mT, mean.mT, log_std.mT)
         loss = -(density if weights is None else density * weights).mean(1)
         self._policies.descend(loss, self._policy_rate)
         return {"policy_loss": loss}
 
-    def _kept(self, seeds: Sequence[int], rows: int) -> list[Tensor]:
-        """Factors of hidden units for so many rows, drawn for each agent from its own seed."""
-        share = self.config.dropout
+    def _kept(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Factors of each hidden layer's units, drawn for each agent from its own seed."""
+        share, rows = self.config.dropout, self._rows(batch)
         factors = []
         for layer, units in enumerate(self.config.hidden):
-            factor = torch.empty(len(seeds), rows, units, device=self.device)
-            for agent, seed in enumerate(seeds):
-                self._generator.manual_seed(seed ^ layer)
-                factor[agent] = kept(factor[agent], share, self._generator)
-            factors.append(factor.div_(kept_share(share)))
-        return factors
+            like = torch.empty(len(self.seeds), rows, units, device=self.device)
+            seeds = [seed ^ layer for seed in batch.dropout_seeds]
+            drawn = kept_by_seeds(like, share, seeds, self._generator)
+            factors.append(drawn.div_(kept_share(share)))
+        return tuple(factors)
 
     def _check(self, data: Transitions) -> None:
         sizes = (data.observations.shape[1], data.actions.shape[1])

@@ -22,7 +22,8 @@ class RecordedUpdate:
     nothing. Metrics are good until the next call.
 
     Args:
-        update: changes tensors in place, without asking the device for a number, and draws none.
+        update: changes tensors in place, without asking the device for a number, and draws none:
+            what is random comes with the batch.
         device: a GPU.
     """
 
@@ -70,6 +71,7 @@ def _mapped(function: Callable[..., object], *batches: Any) -> Any:
     first = batches[0]
     if isinstance(first, Tensor):
         return function(*batches)
-    if not hasattr(first, "_fields"):
+    if not isinstance(first, tuple):
         return first
-    return type(first)(*(_mapped(function, *parts) for parts in zip(*batches, strict=True)))
+    parts = (_mapped(function, *parts) for parts in zip(*batches, strict=True))
+    return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)

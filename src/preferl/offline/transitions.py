@@ -160,6 +160,7 @@ class Batch(NamedTuple):
     rewards: Tensor  # `[S, B]`
     continues: Tensor  # `[S, B]`
     dropout_seeds: Sequence[int]  # `[S]` for the other random numbers of an update
+    factors: tuple[Tensor, ...] | None = None  # `[S, rows, units]` of each layer, by dropout
     compared: Any = None  # the `PairBatch` of agents that learn from answers
 
 
