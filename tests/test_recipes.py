@@ -15,6 +15,7 @@ from helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 NIGHTLY = {
+    "door_again.py",
     "door_calibration.py",
     "door_human_reward.py",
     "door_reward_models.py",
@@ -33,6 +34,7 @@ RECIPES = [
     if path.name != "result_tables.py"
 ]
 NEEDS_DATA = {
+    "door_again.py",
     "dt_door_human.py",
     "door_answers.py",
     "door_calibration.py",
@@ -42,6 +44,7 @@ NEEDS_DATA = {
     "metaworld_sweep.py",
 }
 NEEDS_SIMULATOR = {
+    "door_again.py": "gymnasium_robotics",
     "dt_door_human.py": "gymnasium_robotics",
     "dt_halfcheetah.py": "transformers",
     "pt_door_human.py": "gymnasium_robotics",
