@@ -3,7 +3,8 @@
 Each unit is one agent: a task, a condition and a seed, in a process of its own with one thread. A
 task is a preset, or the id of an environment, which then has the default settings.
 "learned" learns from the preset's comparisons; "true" is the same algorithm on the true reward for
-as many steps; "random" never learns. Of "random_answers" every answer is a guess, and of "negated"
+as many steps, "true_scaled" on that reward as learned ones are, of mean 0 and deviation 1; "random"
+never learns. Of "random_answers" every answer is a guess, and of "negated"
 every answer is turned round. Further conditions change settings, see `CONDITIONS` and `--more`.
 After a kill, the same command goes on: agents from their last checkpoints.
 
@@ -28,6 +29,7 @@ import numpy as np
 import yaml
 from result_tables import Row, add_executor_options, iqm_interval, keep, read, run_table, write_svg
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from preferl.configs import from_json, to_json
 from preferl.envs.factory import env_factory
@@ -62,6 +64,7 @@ KEY = ("task", "condition", "seed", "steps")
 CONDITIONS: dict[str, Mapping[str, Any]] = {
     "learned": {},
     "true": {},
+    "true_scaled": {},
     "random": {},
     "random_answers": {"teacher": {"guess_rate": 1.0}},
     "negated": {"teacher": {"error_rate": 1.0}},
@@ -121,11 +124,28 @@ def by_comparisons(config: OnlineConfig, folder: Path, add: Add) -> None:
             raise KeyboardInterrupt
 
 
-def by_true_reward(config: OnlineConfig, folder: Path, add: Add) -> None:
+class UnitRewards(VecNormalize):
+    """Rewards of mean 0 and deviation 1 over all steps so far; a replay buffer samples them so."""
+
+    def __init__(self, env: VecEnv) -> None:
+        super().__init__(env, norm_obs=False)
+
+    def _update_reward(self, reward: np.ndarray) -> None:
+        self.ret_rms.update(reward)
+
+    def normalize_reward(self, reward: np.ndarray) -> np.ndarray:
+        """Rewards as the algorithm learns from them."""
+        return super().normalize_reward(reward - self.ret_rms.mean)
+
+
+def by_true_reward(
+    config: OnlineConfig, folder: Path, add: Add, *, wrap: Callable[[VecEnv], VecEnv] | None = None
+) -> None:
     """The same algorithm on the environment's own reward, for as many steps."""
     make, checkpoints = env_factory(config), folder / "checkpoints"
     env = make_environments(make, config.environments, seed=config.seed, vec_env=config.vec_env)
     env = normalised(env) if config.normalise_observations else env
+    env = env if wrap is None else wrap(env)
     with closing(env):
         chosen = algorithm_of(config, env)
         agent = build_algorithm(chosen, env, seed=config.seed, device=config.device)
@@ -186,8 +206,9 @@ def work(settings: Mapping[str, Any], folder: Path) -> None:
         print(values, flush=True)
 
     config = from_json(OnlineConfig, settings["config"])
-    by = {"true": by_true_reward, "random": at_random}.get(settings["condition"], by_comparisons)
-    by(config, folder, add)
+    scaled = partial(by_true_reward, wrap=UnitRewards)
+    others = {"true": by_true_reward, "true_scaled": scaled, "random": at_random}
+    others.get(settings["condition"], by_comparisons)(config, folder, add)
 
 
 def units_of(options: argparse.Namespace) -> list[Unit]:
