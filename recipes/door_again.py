@@ -14,16 +14,21 @@ of the true reward and of none have "last" alone. All tries, the 20,000 updates 
 were fixed before the first run. Agents of a try are one computation: two minutes on a GPU, some
 hours on a processor. After a kill, the same command goes on.
 
+`--look` tells how far single agents of "plain" come: to the handle, past its latch, and the door
+open by a little or all the way, as shares of 25 episodes.
+
     PREFERL_SHARED=../shared python recipes/door_again.py --device cuda
+    PREFERL_SHARED=../shared python recipes/door_again.py --look
     python recipes/door_again.py --summary
 """
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +49,7 @@ from safetensors.torch import load_file, save_file
 
 from preferl.data import Episodes
 from preferl.evaluation import PolicyReport, evaluate_policies, task_env
+from preferl.evaluation.rollout import SeededEpisodes, rollout
 from preferl.files import writing
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, OfflinePolicy
 from preferl.offline.experiment.conditions import ConditionScore, agent_name, build_conditions
@@ -53,8 +59,18 @@ from preferl.training import relabel
 RESULTS = Path(__file__).parent / "results" / "door_again.csv"
 KEY = ("try", "end", "condition", "seed")
 CONDITIONS, MEMBERS = ("learned", "true", "zero", "cloning"), 5
+FIRST_EPISODE, LOOKED = 10_000, 25
 ENDS = {"last": CONDITIONS, "averaged": ("learned", "cloning"), "ensembled": ("learned", "cloning")}
 """Of training, and the conditions that are evaluated at each."""
+
+
+STAGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "reached": lambda seen: np.linalg.norm(seen[:, 35:38], axis=1) < 0.08,  # metres to the handle
+    "latch": lambda seen: seen[:, 27] > 0.8,  # radians
+    "ajar": lambda seen: seen[:, 28] > 0.2,
+    "open": lambda seen: seen[:, 28] > 1.35,  # success
+}
+"""Of an episode, by what is seen; the hand has joints of its own in the first 27 numbers."""
 
 
 @dataclass(frozen=True)
@@ -252,11 +268,29 @@ def evaluate(episodes: Episodes, options: argparse.Namespace) -> None:
         {name: actor_of(key, episodes, options.runs) for name, key in left.items()},
         task_env(ENV),
         episodes=2 if options.smoke else EPISODES,
-        seed=10_000,
+        seed=FIRST_EPISODE,
         max_steps=20 if options.smoke else None,
         processes=options.processes,
         on_report=add,
     )
+
+
+def look(episodes: Episodes, options: argparse.Namespace) -> None:
+    """Shares of episodes that come to each stage, for every other agent, in another table."""
+    out, make = options.out.with_name(f"{options.out.stem}_stages.csv"), task_env(ENV)
+    made = [make() for _ in range(LOOKED)]
+    for condition, kind in (("learned", "iql"), ("cloning", "bc")):
+        for agent in range(0, MEMBERS * len(options.seeds), 2):
+            place = options.runs / "plain" / kind / "averaged" / agent_name(condition, agent)
+            policy = Actor([OfflinePolicy.load(place)], *units_of(episodes, TRIES["plain"]), 1)
+            envs = SeededEpisodes(made, seed=FIRST_EPISODE)
+            reached = np.zeros((len(STAGES), LOOKED), bool)
+            for step in islice(rollout(policy, envs, deterministic=True), 200):  # an episode each
+                reached |= [stage(step.observations) for stage in STAGES.values()]
+            shares = zip(STAGES, reached.mean(1), strict=True)
+            row = {"condition": condition, "agent": str(agent)} | {n: f"{v:.2f}" for n, v in shares}
+            keep(out, [row], ("condition", "agent"))
+            print(row, flush=True)
 
 
 def summary(rows: list[Row]) -> Iterator[str]:
@@ -286,6 +320,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2, help="that evaluate")
     parser.add_argument("--runs", type=Path, default=Path("runs/door_again"), help="of agents")
     parser.add_argument("--out", type=Path, default=RESULTS, help="table")
+    parser.add_argument("--look", action="store_true", help="at how far agents come, no more")
     parser.add_argument("--summary", action="store_true", help="print a summary, run nothing")
     parser.add_argument("--smoke", action="store_true", help="a few updates and episodes")
     options = parser.parse_args()
@@ -310,6 +345,9 @@ def main() -> int:
 def run(options: argparse.Namespace) -> None:
     """Fit, train and evaluate what is not there yet, and print a summary."""
     episodes = load_demonstrations(DEMONSTRATIONS)
+    if options.look:
+        look(episodes, options)
+        return
     rewards = rewards_of(episodes, options.runs, options.seeds, options.smoke)
     for name in options.tries:
         train(name, episodes, signals_of(episodes, rewards, options.seeds), options)
