@@ -23,6 +23,7 @@ NIGHTLY = {
     "dt_door_human.py",
     "dt_halfcheetah.py",
     "is_it_working.py",
+    "metaworld_sweep.py",
     "moving_dot_pixels.py",
     "presets_through_services.py",
     "wrong_answers.py",

@@ -97,6 +97,20 @@ def test_references_outside_the_curve_are_drawn_and_their_names_kept_apart() -> 
     assert heights["a"] - heights["b"] > 12  # b is higher, by at least a line of text
 
 
+def test_long_names_stay_within_the_picture() -> None:
+    names = [f"with a name of its own, {number}" for number in range(5)]
+    root = ET.fromstring(learning_curves([Curve(name, STEPS, VALUES) for name in names]))
+    width = float(root.attrib["viewBox"].split()[2])
+    drawn = {
+        element.text: float(element.attrib["x"])
+        for element in root.iter("{http://www.w3.org/2000/svg}text")
+        if element.text in names
+    }
+    assert drawn.keys() == set(names)
+    assert len(set(drawn.values())) > 1
+    assert max(drawn.values()) + 6 * len(names[0]) < width  # some six pixels for each letter
+
+
 def test_the_true_reward_takes_on_the_learned_scale() -> None:
     learned = np.array([1.0, 3.0])
     same = reward_over_clip(learned, learned)
