@@ -86,7 +86,7 @@ imports: $(DEV) ## imports point one way
 	$(BIN)/lint-imports
 
 docs: $(DEV) ## the site in docs/_build/html; every link, name and code block
-	$(BIN)/python -m pytest tests/docs -m "slow or not slow" -q
+	PREFERL_NOTEBOOKS=1 $(BIN)/python -m pytest tests/docs -m "slow or not slow" -q
 
 nightly: $(DEV) ## the longest tests, damaged files, other random examples, fuzzed requests, the wheel
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(PROPERTIES) -n 2

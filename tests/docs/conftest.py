@@ -1,5 +1,6 @@
 """The site, built once for all tests of it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,13 +11,15 @@ import pytest
 from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
+NOTEBOOKS = os.environ.get("PREFERL_NOTEBOOKS", "")
 
 
 @pytest.fixture(scope="session")
 def site() -> Path:
     """The folder of the built site; any warning of the generator is an error.
 
-    It takes over a minute, so it is built once for all processes and stages that test one state.
+    It takes most of a minute, so it is built once for all processes and stages that test one state.
+    `make docs` runs the notebooks, too; elsewhere their scripts run by themselves.
     """
     out = ROOT / "docs/_build/html"
     out.parent.mkdir(exist_ok=True)
@@ -25,6 +28,7 @@ def site() -> Path:
         if not of.is_file() or of.read_text() != now:
             shutil.rmtree(out, ignore_errors=True)  # an earlier build may have pages that are gone
             strictly = ["-E", "-W", "--keep-going", "-q"]
+            strictly += [] if NOTEBOOKS else ["-D", "nb_execution_mode=off"]
             folders = ["-d", "docs/_build/doctrees", "docs", str(out)]
             command = [sys.executable, "-m", "sphinx", *strictly, "-b", "html", *folders]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -44,7 +48,7 @@ def _state() -> str:
         and "__pycache__" not in file.parts
         and not any(m in file.parents for m in made)
     )
-    digest = sha256()
+    digest = sha256(NOTEBOOKS.encode())
     for file in [*sorted(ROOT.glob("*.md")), ROOT / "requirements.lock", *files]:
         digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
     return digest.hexdigest()
