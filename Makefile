@@ -63,11 +63,10 @@ demo: $(CORE) ## teach an agent from 200 comparisons and write a report
 test: $(DEV) ## the default tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
-# Three at a time: tests in a browser mostly wait, and leave a processor to those that learn.
-slow: $(DEV) ## the tests that learn, whole runs, and rounds in a browser
-	$(BIN)/python -m pytest $(call marked,slow) -m slow -n 3 --dist worksteal --durations=10
+slow: $(DEV) ## the tests that learn, and whole runs
+	$(BIN)/python -m pytest $(call marked,slow) -m "slow and not browser" -n 2 --dist worksteal --durations=10
 
-browser: $(DEV) ## rounds in a browser alone
+browser: $(DEV) ## whole rounds in a browser
 	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser" -n 2 --dist worksteal
 
 lint: $(DEV) ## format, lint and spelling
@@ -137,7 +136,7 @@ lock: $(DEV) ## write requirements.lock anew; make lock UPGRADE=--upgrade takes 
 	printf '%s\n' $(OF_TORCH) | $(BIN)/uv pip compile -q pyproject.toml - --all-extras --universal \
 	  --override $(VENV)/without-torch.txt --generate-hashes --no-annotate --no-header $(UPGRADE) -o $(LOCK)
 
-check: lint types imports test slow ## what CI runs
+check: lint types imports test slow browser ## what CI runs
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache docs/_build docs/notebooks
