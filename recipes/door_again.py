@@ -11,8 +11,8 @@ Tries to make them alike, each with three ends of its training:
 
 A seed is that of a fit, and of five agents; "last" and "averaged" are of the first of them. Agents
 of the true reward and of none have "last" alone. All tries, the 20,000 updates and the 100 episodes
-were fixed before the first run. Agents of a try are one computation: two minutes on a GPU, some
-hours on a processor. After a kill, the same command goes on.
+were fixed before the first run. Agents of a try are one computation: minutes on a GPU, hours on a
+processor. After a kill, the same command goes on.
 
 `--look` tells how far single agents of "plain" come: to the handle, past its latch, and the door
 open by a little or all the way, as shares of 25 episodes.
@@ -48,6 +48,7 @@ from result_tables import Row, keep, read
 from safetensors.torch import load_file, save_file
 
 from preferl.data import Episodes
+from preferl.errors import PreferlError
 from preferl.evaluation import PolicyReport, evaluate_policies, task_env
 from preferl.evaluation.rollout import SeededEpisodes, rollout
 from preferl.files import writing
@@ -339,6 +340,9 @@ def main() -> int:
         except KeyboardInterrupt:
             print("Interrupted: the same command goes on.", file=sys.stderr)
             return 130
+        except PreferlError as error:
+            print(error, file=sys.stderr)
+            return 1
     return 0
 
 
