@@ -15,9 +15,13 @@ out what `results/offline_table.csv` has, also on another machine.
     python recipes/offline_table.py --data button-press-topdown --seeds 0 1 2 3 4
     python recipes/offline_table.py --groups pt ranked cpl ipl --answers 1000
     python recipes/offline_table.py --steps 100000 --together cuda    # all at once, on a GPU
+    python recipes/offline_table.py --steps 100000 --groups beside_random --seeds 5 6 7 8 9
     python recipes/offline_table.py --groups learned --answers 500 100
     python recipes/offline_table.py --summary    # shares, and paired differences from the controls
     python recipes/offline_table.py --draw       # a picture for each data set
+
+Random rewards differ by luck, so `beside_random` brings further seeds of them and of the learned
+reward alone; they come to what they come to in `rewards`.
 
 All controls but `negated` learn from no answers, so one number of answers does for `rewards`. The
 summary compares learned rewards from other numbers with these controls, too.
@@ -97,6 +101,10 @@ UNANSWERED, CONTROLLED = frozenset(CONTROLS) - {"negated"}, 1_000
 """Controls that learn from no answers, and the number of answers beside which they are stored."""
 GROUPS = {
     "rewards": Group({name: name for name in ("learned", *CONTROLS)}, {"controls": True}),
+    "beside_random": Group(
+        {name: name for name in ("learned", "random")},
+        {"controls": True, "only_controls": ("random",)},
+    ),
     "learned": Group(),
     "pt": Group({"learned": "pt"}, {"model": "pt", "budget": 500}),
     "ranked": Group({"learned": "ranked"}, {"implied": True}, lists=True),

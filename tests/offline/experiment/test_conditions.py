@@ -66,6 +66,15 @@ def test_without_controls_or_a_true_reward_there_are_fewer(rng):
     assert "true" not in build_conditions(unknown, learned, seeds=(0,)).names
 
 
+def test_chosen_controls_have_the_agents_that_they_have_beside_the_others(episodes, rng):
+    every = build_conditions(episodes, rng.normal(size=13), seeds=(3, 4))
+    chosen = every.with_controls(("random",))
+    assert chosen.names == ("learned", "random")
+    last = every.names.index("random")
+    np.testing.assert_array_equal(chosen.signals, every.signals[[0, last]])
+    assert chosen.agent_seeds == every.agent_seeds[:2] + every.agent_seeds[2 * last : 2 * last + 2]
+
+
 @pytest.mark.parametrize("seeds", [(), (0, 0), (-1,), (SEED_LIMIT,)])
 def test_seeds_are_checked(episodes, seeds):
     with pytest.raises(ConfigError, match="seeds"):

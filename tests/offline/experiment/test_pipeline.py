@@ -82,6 +82,24 @@ def test_the_reward_can_be_used_again(finished, data, tmp_path):
     assert again["reward"]["fit"] is None
 
 
+def test_chosen_controls_come_to_what_they_come_to_beside_the_others(finished, data, tmp_path):
+    config = config_of(data, only_controls=("random",), eval_every=0)
+    arms = run(config, tmp_path / "chosen", report_to=())["arms"]
+    assert list(arms) == ["learned", "random"]
+    every = finished[1]["arms"]
+    for name, arm in arms.items():
+        seeds = arm["return"]["seeds"]
+        assert seeds == pytest.approx(every[name]["return"]["seeds"], rel=1e-3)
+
+
+def test_controls_that_are_not_there_are_refused(data, tmp_path):
+    with pytest.raises(ConfigError, match=r"only_controls.*random.*'randon'"):
+        run(config_of(data, only_controls=("randon",)), tmp_path / "typo")
+    assert not (tmp_path / "typo").exists()
+    with pytest.raises(ConfigError, match=r"only_controls.*no controls"):
+        config_of(data, controls=False, only_controls=("random",))
+
+
 def test_progress_goes_from_stage_to_stage(finished):
     _, _, stages = finished
     named = list(dict.fromkeys(stage for stage, _, _ in stages))

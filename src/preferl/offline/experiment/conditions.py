@@ -42,6 +42,12 @@ LABELS: Final = {
 }
 IN_SENTENCES: Final = LABELS | {RANDOM: "a random reward", NEGATED: "its opposite"}
 
+CONTROLS: Final = {
+    "rewards": (TRUE, ZERO, NEGATED, RANDOM, CLONING),
+    "answers": (TRUE_ANSWERS, NEGATED_ANSWERS, RANDOM_ANSWERS, CLONING),
+    "actions": (),
+}  # by what a policy learns from
+
 NO_ANSWERS: Final = "No answers were used: the agents learned from the recorded rewards."
 
 
@@ -56,8 +62,11 @@ class Conditions:
     names: tuple[str, ...]  # of the `C` conditions
     seeds: tuple[int, ...]  # `S` of each condition
     signals: FloatArray  # `[C, S, T]` float32, or `[C, S, P]` of answers
+    places: tuple[int, ...] = ()  # of the `C` among all that were built, for the seeds of agents
 
     def __post_init__(self) -> None:
+        if not self.places:
+            object.__setattr__(self, "places", tuple(range(len(self.names))))
         expected, got = (len(self.names), len(self.seeds)), self.signals.shape
         DataError.check(got[:2] == expected, "Conditions.signals", f"[{expected}, T]", got)
 
@@ -73,12 +82,22 @@ class Conditions:
         torch draws initial weights from the low 32 bits, which are those of `seeds`. So agents of
         one seed begin alike in all conditions, though their minibatches differ.
         """
-        return [k * SEED_LIMIT + seed for k in range(len(self.names)) for seed in self.seeds]
+        return [place * SEED_LIMIT + seed for place in self.places for seed in self.seeds]
 
     @property
     def flat_signals(self) -> FloatArray:
         """`[C * S, T]`, a row for each agent."""
         return self.signals.reshape(-1, self.signals.shape[-1])
+
+    def with_controls(self, controls: Sequence[str]) -> Self:
+        """The first condition and those named; their agents are the same as beside all others."""
+        kept = [k for k, name in enumerate(self.names) if k == 0 or name in controls]
+        return replace(
+            self,
+            names=tuple(self.names[k] for k in kept),
+            signals=self.signals[kept],
+            places=tuple(self.places[k] for k in kept),
+        )
 
 
 def agent_name(condition: str, seed: int) -> str:

@@ -71,6 +71,9 @@ class OfflineConfig(RewardSettings, EnvConfig):
         eval_episodes: of each agent in such an evaluation. 10 show a trend.
         controls: whether agents are trained on true, zero, random and negated rewards and by
             cloning beside the learned one. They cost time; without them the result shows little.
+        only_controls: names of the controls to train, such as `random`; all of them if none is
+            named. An agent is the same whichever others there are, so seeds can be added later to
+            the comparison that is open still.
         device: where networks train: "cpu" or "cuda".
 
     Raises:
@@ -98,6 +101,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
     eval_every: int | None = None
     eval_episodes: int = 10
     controls: bool = True
+    only_controls: tuple[str, ...] = ()
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -129,6 +133,9 @@ class OfflineConfig(RewardSettings, EnvConfig):
         require_one_of("model", self.model, model_names())
         require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
         require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf), pessimism=(0, inf))
+        expected, fix = "controls to choose from", "Leave out `--no-controls`."
+        chosen = self.controls or not self.only_controls
+        ConfigError.check(chosen, "only_controls", expected, "no controls at all", fix)
         if self.target_return is not None and not self.kind.has_target:
             names = OFFLINE_LEARNERS.names()
             kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from preferl.envs.config import SIMULATORS
-from preferl.errors import ConfigError, require_in
+from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
 from preferl.evaluation.rollout import task_env
@@ -28,6 +28,7 @@ from preferl.offline.experiment.agents import (
 )
 from preferl.offline.experiment.conditions import (
     CLONING,
+    CONTROLS,
     Conditions,
     ConditionScore,
     agent_name,
@@ -191,6 +192,8 @@ def _opened(
     checkpoint_every: int = 5_000,
 ) -> Iterator["_Stages"]:
     """The stages of a run, whose folder is held meanwhile."""
+    for name in run.config.only_controls:
+        require_one_of("only_controls", name, CONTROLS[run.config.kind.learns_from])
     about: dict[str, Any] = {"seed": run.seeds[0], "data": inputs.about}
     with (
         open_run(out, config=run, resume=resume, **about) as folder,
@@ -298,8 +301,12 @@ class _Stages:
             )
         elif config.kind.learns_from == "answers" and inputs.comparisons is not None:
             conditions = build_answer_conditions(inputs.comparisons, **how)
+        only = config.only_controls
+        if conditions is not None and only:
+            conditions = conditions.with_controls(only)
         groups = [] if conditions is None else [self._group(config.policy, conditions)]
-        if conditions is None or (config.controls and inputs.clonable):
+        cloning = config.controls and inputs.clonable and (not only or CLONING in only)
+        if conditions is None or cloning:
             groups.append(self._group(config.cloning, None))
         return groups
 
