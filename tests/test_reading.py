@@ -21,7 +21,7 @@ from preferl.reading import (
         (KeyError("weights"), "'weights'"),
         (ZeroDivisionError(), "ZeroDivisionError"),
         (RecursionError("too deep"), "too deep"),
-        (OSError(28, "disk full"), r"\[Errno 28\] disk full"),
+        (OSError(28, "disk full"), "disk full"),
         (DataError("rows"), "rows"),
     ],
 )

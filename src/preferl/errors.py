@@ -98,7 +98,18 @@ def mismatch(what: str, *, expected: object, got: object, fix: str = "") -> str:
     >>> mismatch("preference", expected="numbers in [0, 1]", got=7, fix="Divide by 10.")
     'preference: expected numbers in [0, 1], got 7. Divide by 10.'
     """
-    return f"{what}: expected {expected}, got {got}." + (f" {fix}" if fix else "")
+    return f"{what}: expected {expected}, got {in_words(got)}." + (f" {fix}" if fix else "")
+
+
+def in_words(got: object) -> str:
+    """What was got, as text: of an error of the operating system its words without the number.
+
+    >>> in_words(FileNotFoundError(2, "No such file or directory", "config.json"))
+    'No such file or directory: config.json'
+    """
+    if isinstance(got, OSError) and got.strerror:
+        return got.strerror if got.filename is None else f"{got.strerror}: {got.filename}"
+    return f"{got}"
 
 
 def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

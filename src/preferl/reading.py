@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from safetensors import SafetensorError
 
-from preferl.errors import CheckpointError, DataError, PreferlError
+from preferl.errors import CheckpointError, DataError, PreferlError, in_words
 
 MOST_JSON: Final = 64 * 2**20  # bytes of a file; ours are far smaller, as numbers lie in arrays
 
@@ -40,7 +40,7 @@ def reading(
     except error:
         raise
     except DAMAGED as fault:
-        got = f"{fault}".removesuffix(".") or type(fault).__name__
+        got = in_words(fault).removesuffix(".") or type(fault).__name__
         raise error.mismatch(f"{what}", expected=expected, got=got, fix=fix) from fault
 
 
