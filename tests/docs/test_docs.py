@@ -308,7 +308,7 @@ def test_settings_are_chosen_by_what_was_measured():
 
 
 def test_offline_results_are_those_measured():
-    shown = (ROOT / "docs/offline.md").read_text("utf-8")
+    shown = (ROOT / "docs/offline-results.md").read_text("utf-8")
     door = list(conditions_table(ROOT / "recipes/results/pt_door_human.csv", "score"))
     assert len(door) == 7
     assert [line for line in door if line not in shown] == []
