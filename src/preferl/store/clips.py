@@ -5,24 +5,35 @@ any label can be joined to its segment after any crash: files are on disk before
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
 import numpy as np
-from sqlalchemy import ScalarSelect, Select, and_, delete, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    and_,
+    delete,
+    func,
+    not_,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from preferl.data.arrays import content_id, load_segments, save_segments
 from preferl.data.columns import check
 from preferl.data.segments import Segments, join_segments
-from preferl.errors import DataError
+from preferl.errors import DataError, StorageError
 from preferl.remote import SyncedFolder
 from preferl.shapes import leaves
-from preferl.store.database import MOST_PARAMETERS, Database, clock, rows_among
+from preferl.store.database import MOST_PARAMETERS, Database, clock, now, rows_among
 from preferl.store.schema import Clip, Project, Query
 from preferl.store.statements import URGENT
 
@@ -33,6 +44,9 @@ CLIP_ID = re.compile(r"[0-9a-f]{32}")
 
 CLIPS_AT_ONCE: Final = 2_000
 """Clips that an import puts into one shard."""
+
+DRAWING_SECONDS: Final = 10.0
+"""For which a program has a clip that it draws, unless it says in time that it goes on."""
 
 EPISODES_KEPT: Final = 4
 """The newest whole episodes; one that is being drawn is still there when the next ones come."""
@@ -170,12 +184,14 @@ class ClipStore:
     def without_video(self, project_id: int, limit: int) -> list[str]:
         """Clips that people are to see and cannot yet, those of the most urgent queries first.
 
+        Clips that a program is drawing are left out.
+
         The last of them is the newest episode: whoever draws `limit` clips at a time comes to it,
         however many queries are pending. Nobody needs the episodes before it.
         """
         first, second = aliased(Clip), aliased(Clip)
         pairs = (
-            select(first.id, first.video, second.id, second.video)
+            select(first.id, _is_undrawn(first), second.id, _is_undrawn(second))
             .select_from(Query)
             .join(first, and_(first.project_id == project_id, first.id == Query.first_clip))
             .join(second, and_(second.project_id == project_id, second.id == Query.second_clip))
@@ -183,20 +199,52 @@ class ClipStore:
                 Query.project_id == project_id,
                 Query.ready.is_(False),
                 Query.cancelled_at.is_(None),
-                or_(first.video == "none", second.video == "none"),
+                or_(_is_undrawn(first), _is_undrawn(second)),
             )
             .order_by(*URGENT)
             .limit(limit)
         )
-        newest = self._database.all(newest_episodes(project_id).limit(1))
-        episodes = [clip.id for clip in newest if clip.video == "none"]
+        newest = newest_episodes(project_id).with_only_columns(Clip.id, _is_undrawn(Clip)).limit(1)
+        episodes = [name for name, undrawn in self._database.rows(newest) if undrawn]
         wanted = dict.fromkeys(
             name
-            for one, its_video, other, other_video in self._database.rows(pairs)
-            for name, video in ((one, its_video), (other, other_video))
-            if video == "none"
+            for one, its, other, others in self._database.rows(pairs)
+            for name, undrawn in ((one, its), (other, others))
+            if undrawn
         )
         return list(dict.fromkeys([*list(wanted)[: limit - len(episodes)], *episodes]))
+
+    @contextmanager
+    def drawing(self, project_id: int, clip_id: str) -> Iterator[bool]:
+        """Claim a clip for the block; false where another program draws it, or has drawn it.
+
+        A claim lasts for `DRAWING_SECONDS` if the program is killed, and must be extended in time.
+        """
+        claimed = self._draw_for(project_id, clip_id, DRAWING_SECONDS, _is_undrawn(Clip))
+        try:
+            yield claimed
+        finally:
+            if claimed:
+                with suppress(StorageError):  # it comes back by itself
+                    self._draw_for(project_id, clip_id, -1.0)
+
+    def extend_drawing(self, project_id: int, clip_id: str) -> None:
+        """Keep a clip for as long again, because drawing it takes long."""
+        self._draw_for(project_id, clip_id, DRAWING_SECONDS)
+
+    def is_drawing(self, project_id: int) -> bool:
+        """Whether a program is drawing a clip."""
+        undrawn = (Clip.project_id == project_id, Clip.video == "none", _is_drawing(Clip))
+        return self._database.first(select(Clip.id).where(*undrawn).limit(1)) is not None
+
+    def _draw_for(
+        self, project_id: int, clip_id: str, seconds: float, *where: ColumnElement[bool]
+    ) -> bool:
+        this = (Clip.project_id == project_id, Clip.id == clip_id, *where)
+        taken = update(Clip).where(*this).values(drawing_until=now() + seconds)
+        with self._database.write(durable=False) as session:
+            options = {"synchronize_session": False}
+            return bool(session.execute(taken.returning(Clip.id), execution_options=options).all())
 
     def video_ready(self, project_id: int, ids: Sequence[str]) -> None:
         """Mark clips as drawn; queries whose clips both have videos can then be shown."""
@@ -222,7 +270,9 @@ class ClipStore:
     def retry_failed(self, project_id: int) -> int:
         """Let videos that failed be tried again; returns how many there are."""
         failed = (Clip.project_id == project_id, Clip.video == "failed")
-        retried = update(Clip).where(*failed).values(video="none", video_error=None)
+        retried = (
+            update(Clip).where(*failed).values(video="none", video_error=None, drawing_until=None)
+        )
         with self._database.write() as session:
             return len(session.execute(retried.returning(Clip.id)).all())
 
@@ -254,6 +304,16 @@ class ClipStore:
                 self._files.remove(_video(project_id, name))
             for shard in shards:
                 self._files.remove(_shard(project_id, shard))
+
+
+def _is_drawing(clip: type[Clip]) -> ColumnElement[bool]:
+    """Whether a program has a clip to draw; if it was killed or the clock was set back, no more."""
+    return func.coalesce(clip.drawing_until, 0.0).between(now(), now() + DRAWING_SECONDS)
+
+
+def _is_undrawn(clip: type[Clip]) -> ColumnElement[bool]:
+    """Whether a clip has no video, and nobody is drawing it."""
+    return and_(clip.video == "none", not_(_is_drawing(clip)))
 
 
 def _video_of(clip: InstrumentedAttribute[str]) -> ScalarSelect[str]:

@@ -111,7 +111,10 @@ class Project(Base):
 
 
 class Clip(Base):
-    """A segment or an episode by its content; the arrays lie in files, under `shard` and `row`."""
+    """A segment or an episode by its content; the arrays lie in files, under `shard` and `row`.
+
+    A program that draws it has it until `drawing_until`, and longer if it says so in time.
+    """
 
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -121,6 +124,7 @@ class Clip(Base):
     steps: Mapped[int]
     video: Mapped[str] = mapped_column(default="none")
     video_error: Mapped[str | None]
+    drawing_until: Mapped[float | None]
     detail: Mapped[dict[str, Any] | None]
     created_at: Mapped[float]
 

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,68 @@ def test_clips_that_wait_are_drawn_and_can_be_shown(store: Store) -> None:
     counts = [frames_in(store.clips.video_path(project.id, clip)) for clip in clips]
     assert counts == [4, 4, 3]
     assert store.queue.claim(project.id, ann, 1).questions
+
+
+def test_several_workers_share_the_clips(store: Store) -> None:
+    count, drawn = 24, list[tuple[int, int]]()
+    _, clips = asked(store, pendulums(count))
+
+    def work(worker: int) -> None:
+        def draw(segments: Segments, row: int) -> Array:
+            drawn.append((worker, row))
+            time.sleep(0.03)
+            return black(segments, row)
+
+        with RenderWorker(store, draw) as drawing:
+            while drawing.round() or drawing.waits_for_others():
+                pass
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    rows = [store.clips.get(1, clip) for clip in clips]
+    assert {row and row.video for row in rows} == {"ready"}
+    assert len(drawn) == count, "each by one of them"
+    assert min(sum(one == worker for one, _ in drawn) for worker in range(3)) >= 3
+
+
+def test_a_clip_of_a_worker_that_was_killed_comes_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, (clip, _) = asked(store, pendulums(2))
+    lost = store.clips.drawing(project.id, clip)  # whose end never comes
+    assert lost.__enter__()
+    with RenderWorker(store, black) as worker:
+        assert worker.round() == 1, "the other clip"
+        assert worker.round() == 0
+        assert worker.waits_for_others()
+        monkeypatch.setattr("preferl.store.clips.DRAWING_SECONDS", 0.2)  # it goes on for 10 s
+        assert not worker.waits_for_others(), "the clock was set back, or ten seconds are over"
+        assert worker.round() == 1
+    assert worker.rendered == (2, 0)
+
+
+def test_a_worker_that_takes_long_keeps_its_clip(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("preferl.store.clips.DRAWING_SECONDS", 0.3)
+    monkeypatch.setattr("preferl.store.rendering.videos.DRAWING_SECONDS", 0.3)
+    project, _ = asked(store, pendulums(2))
+    taken = list[bool]()
+
+    def slowly(segments: Segments, row: int) -> Iterator[Array]:
+        for picture in black(segments, row):
+            time.sleep(0.15)
+            yield picture
+            with store.clips.drawing(project.id, first) as claimed:
+                taken.append(claimed)
+
+    (first,) = store.clips.without_video(project.id, 1)
+    with RenderWorker(store, slowly) as worker:
+        assert worker.round() == 2
+    assert not any(taken)
 
 
 def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(

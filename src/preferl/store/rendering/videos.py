@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
-from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
@@ -18,6 +17,7 @@ from preferl.errors import PreferlError, StorageError
 from preferl.files import writing
 from preferl.remote import Location
 from preferl.shapes import Array
+from preferl.store.clips import DRAWING_SECONDS
 from preferl.store.rendering.frames import (
     FrameSource,
     ProjectFrames,
@@ -44,7 +44,10 @@ class Rendered(NamedTuple):
 
 @final
 class RenderWorker:
-    """Draws clips of a store until it is stopped; one is enough for several annotators.
+    """Draws clips of a store until it is stopped, the most urgent ones first.
+
+    Several workers share the clips of a store, on one machine or on many: each claims the clip that
+    it draws. A claim of a worker that was killed ends after `DRAWING_SECONDS`.
 
     Stop it from a signal or another thread with `stop`. Graphics contexts belong to the thread
     that calls `round`, and are kept from clip to clip until `close`.
@@ -104,8 +107,15 @@ class RenderWorker:
         for done, clip in enumerate(clips):
             if self.stopped:
                 return done
-            self._draw(project, clip)
+            with self._store.clips.drawing(project.id, clip) as claimed:
+                if claimed:
+                    self._draw(project, clip)
         return len(clips)
+
+    def waits_for_others(self) -> bool:
+        """Whether others are drawing clips, which come back if those are killed."""
+        clips, projects = self._store.clips, self._store.projects.all()
+        return any(clips.is_drawing(project.id) for project in projects)
 
     def _is_new(self, project: Project, why: str) -> bool:
         """Whether this is to be logged: what stops one clip mostly stops all of them."""
@@ -118,7 +128,7 @@ class RenderWorker:
         try:
             segments = clips.segments(project.id, [clip])
             pictures = pictures_of(self._source_of(project), segments, 0)
-            video = encode(takewhile(lambda _: not self.stopped, pictures), project.fps)
+            video = encode(self._until_stopped(project, clip, pictures), project.fps)
         except StorageError:
             raise  # of object storage, where the clip stays
         except Exception as error:  # whatever it is, the next clip may be drawn
@@ -141,6 +151,19 @@ class RenderWorker:
             return
         self.rendered = self.rendered._replace(drawn=self.rendered.drawn + 1)
         logger.info("Clip %s of %s is drawn.", clip, project.slug)
+
+    def _until_stopped(
+        self, project: Project, clip: str, pictures: Iterator[Array]
+    ) -> Iterator[Array]:
+        """Pictures until it is asked to stop; if they take long, others hear that it goes on."""
+        heard = time.monotonic()
+        for picture in pictures:
+            if self.stopped:
+                return
+            yield picture
+            if time.monotonic() > heard + DRAWING_SECONDS / 3:
+                self._store.clips.extend_drawing(project.id, clip)
+                heard = time.monotonic()
 
     def _source_of(self, project: Project) -> FrameSource:
         """The source of the project's present `frames`, which projects with the same ones share."""
@@ -198,7 +221,7 @@ def serve_rendering(
                 logger.warning("%s Clips are drawn again in %g s.", error, pause)
                 worker.wait(pause)
                 continue
-            if once and not done:
+            if once and not done and not worker.waits_for_others():
                 break
             if not done:
                 worker.wait(poll_seconds)
