@@ -6,7 +6,8 @@ task is a preset, or the id of an environment, which then has the default settin
 as many steps, "true_scaled" on that reward as learned ones are, of mean 0 and deviation 1; "random"
 never learns. Of "random_answers" every answer is a guess, and of "negated"
 every answer is turned round. Further conditions change settings, see `CONDITIONS` and `--more`.
-After a kill, the same command goes on: agents from their last checkpoints.
+After a kill, the same command goes on: agents from their last checkpoints. It leaves out agents
+whose last evaluation `results/online_table.csv` has, also on another machine.
 
     python recipes/online_table.py --tasks halfcheetah --seeds 0 1 2 3 4
     python recipes/online_table.py --tasks walker-walk --conditions learned true --steps 300000
@@ -16,6 +17,7 @@ After a kill, the same command goes on: agents from their last checkpoints.
 """
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -214,6 +216,7 @@ def work(settings: Mapping[str, Any], folder: Path) -> None:
 def units_of(options: argparse.Namespace) -> list[Unit]:
     """All agents that are asked for; raises `ConfigError` for settings that do not go together."""
     conditions, units = CONDITIONS | more_conditions(options.more), []
+    last = last_steps(options.out)
     for task in options.tasks:
         for condition in options.conditions:
             known, expected = condition in conditions, f"one of {', '.join(conditions)}"
@@ -222,11 +225,26 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
             for seed in options.seeds:
                 config = settings | {"seed": seed}
                 from_json(OnlineConfig, config)
+                steps = 0 if condition == "random" else config["steps"]
+                if (
+                    last.get((task, condition, str(seed)), -math.inf)
+                    > steps - config["environments"]
+                ):
+                    continue
                 about = {"task": task, "condition": condition, "config": config}
                 name, folder = f"{task}, {condition}, seed {seed}", Path(task, condition, str(seed))
                 place = f"{Path(__file__).stem}:{work.__name__}"
                 units.append(Unit(name, place, about, options.runs / folder))
     return units
+
+
+def last_steps(table: Path) -> dict[tuple[str, ...], int]:
+    """By task, condition and seed: the steps of the last evaluation in a table."""
+    found: dict[tuple[str, ...], int] = {}
+    for row in read(table):
+        agent = tuple(row[name] for name in KEY[:3])
+        found[agent] = max(found.get(agent, 0), int(row["steps"]))
+    return found
 
 
 def more_conditions(file: Path | None) -> dict[str, Mapping[str, Any]]:

@@ -131,6 +131,16 @@ def test_stored_rows_are_shared_out_and_drawn(tmp_path):
     assert "</svg>" in (tmp_path / "online-table-dot.svg").read_text()
 
 
+@pytest.mark.slow
+def test_online_agents_that_are_stored_are_left_out(tmp_path):
+    rows = ["task,condition,seed,answers,steps,return", "pendulum,random,1,0,0,-1200"]
+    rows += [f"pendulum,{name},1,20,2000,-150" for name in ("learned", "true")]
+    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
+    command = [*table(tmp_path), "--conditions", "learned", "true", "random"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert not (tmp_path / "runs").exists()
+
+
 def offline(folder: Path, *options: str) -> str:
     """What the offline table prints of `table.csv`, with its runs beside."""
     command = [sys.executable, str(ROOT / "recipes/offline_table.py"), *options]
