@@ -62,6 +62,23 @@ def test_what_was_there_is_replaced(tmp_path):
     assert names(tmp_path) == ["file", "folder"]
 
 
+def test_a_folder_that_another_program_made_meanwhile_is_replaced(tmp_path, monkeypatch):
+    path, replace = tmp_path / "clips", Path.replace
+
+    def late(draft, target):
+        if not target.exists():
+            target.mkdir()
+            (target / "theirs").touch()
+        return replace(draft, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    with writing(path) as draft:
+        draft.mkdir()
+        (draft / "ours").touch()
+    assert [file.name for file in path.iterdir()] == ["ours"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch):
     write_folder(tmp_path / "it", "old")
 

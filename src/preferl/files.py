@@ -161,8 +161,13 @@ def _all(path: Path) -> list[Path]:
 def _replace(path: Path, draft: Path, aside: Path) -> None:
     """Put `draft` at `path`; a folder that was there is in its place until then, or is back."""
     if not (draft.is_dir() and path.is_dir()):
-        draft.replace(path)
-    elif not exchange(draft, path):
+        try:
+            draft.replace(path)
+            return
+        except OSError:
+            if not (draft.is_dir() and path.is_dir()):  # else another program was there first
+                raise
+    if not exchange(draft, path):
         path.rename(aside)
         try:
             draft.replace(path)
