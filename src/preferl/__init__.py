@@ -3,11 +3,16 @@
 The names used most are imported when they are first used, so that `import preferl` costs nothing.
 """
 
+import os
 from typing import TYPE_CHECKING
 
 from preferl import _optional
 
 __version__ = "0.1.0"
+
+# On some processors, products of MKL depend in the last bit on where their arrays lie in memory.
+# Two runs with one seed agree only without that. It takes effect before torch's first product.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 if TYPE_CHECKING:
     from preferl.data import Comparisons as Comparisons
