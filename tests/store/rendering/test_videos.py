@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,14 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from helpers.waiting import SECONDS, wait_until
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, StorageError
 from preferl.shapes import Array
 from preferl.store import Store
+from preferl.store.clips import clip_ids
 from preferl.store.rendering.videos import RenderWorker, pictures_of, serve_rendering, write_video
 
 PENDULUM = {"kind": "env", "env_id": "Pendulum-v1"}
@@ -71,13 +72,15 @@ def test_clips_that_wait_are_drawn_and_can_be_shown(store: Store) -> None:
 
 
 def test_several_workers_share_the_clips(store: Store) -> None:
-    count, drawn = 24, list[tuple[int, int]]()
-    _, clips = asked(store, pendulums(count))
+    count, drawn, all_at_work = 24, list[tuple[int, str]](), threading.Barrier(3)
+    project, clips = asked(store, pendulums(count))
 
     def work(worker: int) -> None:
         def draw(segments: Segments, row: int) -> Array:
-            drawn.append((worker, row))
-            time.sleep(0.03)
+            first = not any(one == worker for one, _ in drawn)
+            drawn.append((worker, clip_ids(segments)[row]))
+            if first:
+                all_at_work.wait(SECONDS)
             return black(segments, row)
 
         with RenderWorker(store, draw) as drawing:
@@ -89,10 +92,10 @@ def test_several_workers_share_the_clips(store: Store) -> None:
         thread.start()
     for thread in threads:
         thread.join(SECONDS)
-    rows = [store.clips.get(1, clip) for clip in clips]
+    rows = [store.clips.get(project.id, clip) for clip in clips]
     assert {row and row.video for row in rows} == {"ready"}
-    assert len(drawn) == count, "each by one of them"
-    assert min(sum(one == worker for one, _ in drawn) for worker in range(3)) >= 3
+    assert sorted(clip for _, clip in drawn) == sorted(clips), "each by one of them"
+    assert {worker for worker, _ in drawn} == {0, 1, 2}
 
 
 def test_a_clip_of_a_worker_that_was_killed_comes_back(
@@ -114,22 +117,22 @@ def test_a_clip_of_a_worker_that_was_killed_comes_back(
 def test_a_worker_that_takes_long_keeps_its_clip(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("preferl.store.clips.DRAWING_SECONDS", 0.3)
-    monkeypatch.setattr("preferl.store.rendering.videos.DRAWING_SECONDS", 0.3)
+    monkeypatch.setattr("preferl.store.rendering.videos.DRAWING_SECONDS", 0)  # it is over at once
     project, _ = asked(store, pendulums(2))
     taken = list[bool]()
 
     def slowly(segments: Segments, row: int) -> Iterator[Array]:
+        this = {"clip": clip_ids(segments)[row]}
         for picture in black(segments, row):
-            time.sleep(0.15)
+            with store.database.write() as session:
+                session.execute(text("UPDATE clip SET drawing_until = 0 WHERE id = :clip"), this)
             yield picture
-            with store.clips.drawing(project.id, first) as claimed:
+            with store.clips.drawing(project.id, this["clip"]) as claimed:
                 taken.append(claimed)
 
-    (first,) = store.clips.without_video(project.id, 1)
     with RenderWorker(store, slowly) as worker:
         assert worker.round() == 2
-    assert not any(taken)
+    assert taken == [False] * 7, "after each picture it had said that it goes on"
 
 
 def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(
