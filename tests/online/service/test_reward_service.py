@@ -17,6 +17,7 @@ from preferl.online.service.ongoing_fit import OngoingFit
 from preferl.online.service.reward_service import serve_reward
 from preferl.reporting import read_jsonl
 from preferl.store.feedback import Answered, StoredFeedback
+from preferl.store.progress import Reports
 from preferl.threads import torch_threads
 from preferl.training.publish import PublishedReward, publish, read_version, write_spaces
 from preferl.training.reward_presets import RewardSettings
@@ -103,6 +104,22 @@ def test_it_waits_for_enough_answers_and_then_for_enough_new_ones(world, config)
         world.answer(1)
         wait_until(lambda: service.versions == [1, 2])
     assert service.error is None
+
+
+def test_an_answer_that_comes_while_it_looks_waits_for_the_next_look(world, config, monkeypatch):
+    world.ask(20)
+    world.answer(9)
+    read = Reports.revision
+
+    def then_another_answer(reports, project):
+        found = read(reports, project)
+        if found == 9:
+            world.answer(1)
+        return found
+
+    monkeypatch.setattr(Reports, "revision", then_another_answer)
+    ((_, metrics),) = serve_once(config, world)
+    assert (metrics["revision"], metrics["answers"]) == (10, 10)
 
 
 def test_a_single_answer_is_enough_after_a_while(world, config):

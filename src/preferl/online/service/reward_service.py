@@ -140,6 +140,8 @@ class _Service:
             self._publish(*self._unpublished)
         elif self.version and not self._announced:
             self._announce()
+        # Counted before the revision is read, which so has seen every answer that counts here.
+        enough = self.version or self._live.decided(self._project) >= self.config.min_answers
         revision = self.feedback.revision
         self._report_waiting(revision)
         agent = read_spaces(self.publisher.synced)
@@ -151,8 +153,7 @@ class _Service:
             few = abs(revision - self._metrics.revision) < self.config.min_new_answers
             if few and time.monotonic() - self._waits_since < self.config.max_wait:
                 return
-        answered = self.feedback.store.progress(self._project).answered
-        if not self.version and answered < self.config.min_answers:
+        if not enough:
             return
         self.beats.report("fitting")
         self._unpublished = self._fitted(revision, agent, again=other)
