@@ -12,13 +12,15 @@ from uuid import uuid4
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
 
 # A check tries the same examples each time and cannot fail by chance; `make nightly` tries others.
-settings.register_profile("check", derandomize=True)
-settings.register_profile("nightly", max_examples=1000, deadline=None)
+# None fails for being slow: another program may hold it up.
+SLOWLY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("check", derandomize=True, **SLOWLY)
+settings.register_profile("nightly", max_examples=1000, **SLOWLY)
 NIGHTLY = "PREFERL_NIGHTLY" in os.environ
 settings.load_profile("nightly" if NIGHTLY else "check")
 

@@ -62,6 +62,19 @@ def test_only_the_first_sends_a_name(machines):
     assert (there.fetch("00001") / "within" / "a.npy").read_bytes() == b"one"
 
 
+def test_a_name_that_was_sent_twice_because_the_reply_was_lost_is_ones_own(machines, monkeypatch):
+    here = machines("here")
+    put = type(here._storage).put_file
+
+    def put_again(*args, **how):
+        put(*args, **how)
+        put(*args, **how)
+
+    monkeypatch.setattr(type(here._storage), "put_file", put_again)
+    write(here, "00001", b"one", exclusive=True)
+    assert (here.fetch("00001") / "within" / "a.npy").read_bytes() == b"one"
+
+
 def test_what_changes_is_fetched_again(machines):
     here, there = machines("here"), machines("there")
     write(here, "a.mp4", b"one")

@@ -203,8 +203,12 @@ class SyncedFolder:
         with tempfile.TemporaryDirectory(prefix="preferl-") as folder, self._reaching():
             if draft.is_dir():
                 draft = _pack(draft, Path(folder) / "packed")
-            mode = "create" if exclusive else "overwrite"
-            self._storage.put_file(str(draft), self._object(name), mode=mode)
+            mode, target = "create" if exclusive else "overwrite", self._object(name)
+            try:
+                self._storage.put_file(str(draft), target, mode=mode)
+            except FileExistsError:  # it may be ours, of a try whose reply was lost
+                if self._storage.cat_file(target) != draft.read_bytes():
+                    raise
 
     def _object(self, name: str) -> str:
         """The object of a name: a file, or the archive of a folder."""

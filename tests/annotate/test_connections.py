@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 
-from helpers.waiting import SECONDS
+from helpers.waiting import SECONDS, wait_until
 from preferl.annotate.connections import PatientProtocol, patient_protocol, raise_file_limit
 from preferl.annotate.serve import Server, configured
 
@@ -55,12 +55,29 @@ def connect(patience, app, serving):
         each.close()
 
 
-def reply(connection):
-    """The first response, of which the body is short."""
+def reply(connection, ends=b"\r\n\r\n", times=1):
+    """What arrives until the first response, of which the body is short, is there."""
     got = b""
-    while b"\r\n\r\n" not in got:
-        got += connection.recv(65_536)
+    while got.count(ends) < times:
+        part = connection.recv(65_536)
+        if not part:
+            raise ConnectionResetError(f"closed after {got!r}")
+        got += part
     return got
+
+
+def replied(connect, sent, **until):
+    """A connection, and the reply to what was sent at once.
+
+    The server closes it where something holds this program up before it sends. It then tries again.
+    """
+
+    def tried():
+        with suppress(ConnectionError):
+            connection = connect(sent)
+            return connection, reply(connection, **until)
+
+    return wait_until(tried, "no request was in time")
 
 
 def read_until_closed(connection):
@@ -89,8 +106,8 @@ def test_a_request_that_drips_is_closed_too(connect):
 
 @pytest.mark.parametrize("sent", [HALF["half a head"], HALF["half a body"]])
 def test_the_second_request_of_a_connection_has_to_arrive_as_well(connect, sent):
-    connection = connect(WHOLE)
-    assert b"200 OK" in reply(connection)
+    connection, got = replied(connect, WHOLE)
+    assert b"200 OK" in got
     began = time.monotonic()
     connection.sendall(sent)
     read_until_closed(connection)
@@ -98,8 +115,8 @@ def test_the_second_request_of_a_connection_has_to_arrive_as_well(connect, sent)
 
 
 def test_who_rests_between_two_requests_is_not_cut(connect):
-    connection = connect(WHOLE)
-    assert b"200 OK" in reply(connection)
+    connection, got = replied(connect, WHOLE)
+    assert b"200 OK" in got
     time.sleep(0.8)  # longer than a request may take to arrive
     connection.sendall(WHOLE)
     assert b"200 OK" in reply(connection)
@@ -111,16 +128,13 @@ def test_a_slow_answer_is_not_cut(connect, app):
         time.sleep(1.0)  # longer than a request may take to arrive
         return "there"
 
-    connection = connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert b"200 OK" in reply(connection)
+    _, got = replied(connect, b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"200 OK" in got
 
 
 def test_two_requests_at_once_are_both_answered(connect):
     began = time.monotonic()
-    connection = connect(WHOLE + WHOLE + b"GET /heal")
-    got = b""
-    while got.count(b"200 OK") < 2:
-        got += connection.recv(65_536)
+    connection, _ = replied(connect, WHOLE + WHOLE + b"GET /heal", ends=b"200 OK", times=2)
     read_until_closed(connection)
     assert 0.3 < time.monotonic() - began < IN_TIME
 
@@ -128,15 +142,11 @@ def test_two_requests_at_once_are_both_answered(connect):
 def test_a_stream_goes_on(study, connect, ann):
     cookie = "; ".join(f"{name}={value}" for name, value in ann.cookies.items())
     asked = f"GET /api/stream HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
-    connection = connect(asked.encode())
-    assert b"200 OK" in reply(connection)
+    connection, got = replied(connect, asked.encode())
+    assert b"200 OK" in got
     time.sleep(1.0)  # longer than a request may take to arrive
     study.ask(2)
-    got = b""
-    while b'"open": 2' not in got:
-        part = connection.recv(65_536)
-        assert part, "the stream ended"
-        got += part
+    reply(connection, ends=b'"open": 2')
 
 
 def test_who_never_reads_is_cut(connect, app, monkeypatch):

@@ -22,7 +22,8 @@ def test_the_page_counts_down_to_the_next_reward_in_the_same_words_everywhere(st
     page.wait_for_selector("#pair.may")
 
     def tell(state="waiting", **detail):
-        study.store.reports.beat(study.project.id, "reward", Status(state, first_at=2, **detail))
+        status = Status(state, first_at=2, **detail)
+        study.store.reports.beat(study.project.id, "reward", status, every=600.0)
 
     def wait_for(words):
         page.wait_for_function(ANSWERS, arg=words)
@@ -70,7 +71,9 @@ def test_numbers_that_were_overtaken_are_left_out(study, person):
 
 
 def test_who_waits_for_clips_sees_it_too(study, person):
-    study.store.reports.beat(study.project.id, "reward", Status("waiting", first_at=40))
+    study.store.reports.beat(
+        study.project.id, "reward", Status("waiting", first_at=40), every=600.0
+    )
     page = person(study.people["ann"][1])
     page.wait_for_selector("#waiting:visible")
     statement = page.locator("#waiting [data-statement]")

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from helpers.answering_page import NO_FALLBACK
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.annotate import create_app
 from preferl.annotate.serve import Server, configured
 
@@ -55,7 +55,7 @@ class Restarted:
 
     def stop(self):
         self._server.stop()
-        self._thread.join(60)
+        self._thread.join(SECONDS)
         assert not self._thread.is_alive(), "the server did not stop"
 
 

@@ -5,7 +5,7 @@ import json
 import threading
 import urllib.request
 
-from helpers.waiting import async_wait_until, wait_until
+from helpers.waiting import SECONDS, async_wait_until, wait_until
 from preferl.annotate import news
 from preferl.annotate.news import News
 from preferl.store.status import Status
@@ -48,10 +48,10 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
         )
         thread.start()
         threads.append(thread)
-        assert ready.wait(60)
+        assert ready.wait(SECONDS)
     study.ask(2)
     study.store.reports.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
-    study.store.reports.beat(study.project.id, "reward", Status("waiting", next_at=5))
+    study.store.reports.beat(study.project.id, "reward", Status("waiting", next_at=5), every=600.0)
     for events in streams:
         assert wait_for(events, lambda k, c: k == "questions" and c["open"] == 2)
         news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])
@@ -61,7 +61,7 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
         assert not {"mine", "mine_per_hour"} & set(progress)  # the same for everybody
     app.state.news.close()
     for thread in threads:
-        thread.join(60)
+        thread.join(SECONDS)
         assert not thread.is_alive()
 
 

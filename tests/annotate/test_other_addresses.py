@@ -13,6 +13,8 @@ from shutil import which
 
 import pytest
 
+from helpers.waiting import SECONDS
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ADDRESS = "192.0.2.1"
@@ -52,7 +54,8 @@ with Store.open(folder) as store:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page()
-        page.set_default_timeout(60_000)  # a connection waits until the server has started
+        # A connection waits until the server has started.
+        page.set_default_timeout(1000 * {SECONDS})
         page.goto(f"{{address}}/join/{{owner}}")
         page.goto(f"{{address}}/admin")
         page.get_by_label("Name").fill("Ben")
@@ -73,7 +76,7 @@ with Store.open(folder) as store:
             page.get_by_role("button", name="Go").click()
         browser.close()
     server.stop()
-    thread.join(60)
+    thread.join({SECONDS})
 print(json.dumps({{"seen": seen, "link": link, "left": left, "address": address}}))
 """
 

@@ -218,7 +218,7 @@ RAW = [
 @pytest.mark.parametrize("sent", RAW, ids=lambda sent: repr(sent[:40]))
 def test_bytes_that_are_hardly_a_request(app, serving, sent):
     address = urlsplit(serving(app))
-    with socket.create_connection((address.hostname, address.port), 10) as connection:
+    with socket.create_connection((address.hostname, address.port), SECONDS) as connection:
         reply = b""
         with suppress(ConnectionError):  # hanging up is an answer, too
             connection.sendall(sent)

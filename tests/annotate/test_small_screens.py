@@ -52,7 +52,8 @@ def test_everything_that_is_needed_is_visible(study, person, strength):
 def test_the_header_has_room_for_its_text(study, person):
     study.ask(2)
     study.store.projects.update(study.project.id, budget=25_000)
-    study.store.reports.beat(study.project.id, "reward", Status("waiting", first_at=4_000))
+    status = Status("waiting", first_at=4_000)
+    study.store.reports.beat(study.project.id, "reward", status, every=600.0)
     page = person(study.people["ann"][1])
     words = "0 of 25,000 answers, 4,000 more until the first reward"
     page.wait_for_function(

@@ -27,11 +27,14 @@ def test_one_way_of_asking(tmp_path):
 
 
 class Somebody(threading.Thread):
-    """Answers whatever is asked in the newest project of a store, so many times."""
+    """Answers whatever is asked in the newest project of a store, so many times.
 
-    def __init__(self, labels: Path, most: float = math.inf, pace: float = 0.0) -> None:
+    After `rests_after` answers it goes on once there is a reward.
+    """
+
+    def __init__(self, labels: Path, most: float = math.inf, rests_after: float = math.inf) -> None:
         super().__init__()
-        self.labels, self.most, self.pace, self.given = labels, most, pace, 0
+        self.labels, self.most, self.rests_after, self.given = labels, most, rests_after, 0
         self.done, self.had_enough = threading.Event(), threading.Event()
         self.open_after_reward: list[int] = []  # pairs, whenever a reward was just published
 
@@ -42,19 +45,19 @@ class Somebody(threading.Thread):
             project = projects[-1]
             known = {person.name: person for person in store.people.all(project.id)}
             ann = known.get("Ann") or store.people.invite(project.id, "Ann").annotator
-            last = 0.0
             while not self.done.wait(0.05):
                 rewards = len(store.reports.rewards(project.id))
                 if rewards > len(self.open_after_reward):
                     self.open_after_reward.append(store.reports.open(project.id))
                 if self.given >= self.most:
                     self.had_enough.set()
-                if self.given >= self.most or time.monotonic() - last < self.pace:
+                rests = self.given >= self.rests_after and not rewards
+                if self.given >= self.most or rests:
                     continue
                 for question in store.queue.claim(project.id, ann.id, 1).questions:
                     key = f"answer-{time.monotonic_ns()}"
                     store.queue.answer(ann.id, question.token, key, "left")
-                    self.given, last = self.given + 1, time.monotonic()
+                    self.given += 1
 
     def __enter__(self) -> Self:
         self.start()
@@ -85,7 +88,7 @@ def test_a_resumed_demo_has_the_project_of_its_run(tmp_path):
 def test_people_teach_the_pendulum_in_their_browser(tmp_path):
     labels = tmp_path / "run-labels"
     config = DemoConfig(people=True, browser=False, smoke=True, comparisons=8, out=tmp_path / "run")
-    with Somebody(labels, pace=1.0) as person:
+    with Somebody(labels, rests_after=2) as person:
         demo(config)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["comparisons"] == 8

@@ -33,7 +33,7 @@ def serve(config, store, project, *, stop, report_to):
     assert report_to == ()
     with stop.lock:  # as in the middle of `stop.wait`
         signal.raise_signal(signal.SIGTERM)
-    assert stop.wait(60)
+    assert stop.wait(600)
     return 3
 
 

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 
 from helpers.command_line import run
 from helpers.offline_runs import recorded, write_labels
+from helpers.waiting import SECONDS, wait_until
 from preferl.data import save_episodes
 from preferl.reporting import read_jsonl
 from preferl.training import load_reward, relabel
@@ -41,13 +41,6 @@ def losses(folder: Path) -> dict[int, float]:
     return {int(step): float(loss) for step, loss in pairs if not np.isnan(loss)}
 
 
-def wait_for(holds) -> None:
-    end = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 def test_a_shared_fit_that_is_stopped_resumes_to_that_of_one_process(words, tmp_path) -> None:
     """In a folder whose modules have names of what is imported: none of them runs."""
@@ -60,12 +53,12 @@ def test_a_shared_fit_that_is_stopped_resumes_to_that_of_one_process(words, tmp_
     how = {"cwd": here, "env": environment, "text": True, "stderr": subprocess.STDOUT}
     shared = [*SHARED, *words, "--out", str(two)]
     with subprocess.Popen(shared, **how, stdout=subprocess.PIPE) as stopped:
-        wait_for(lambda: (two / "checkpoints").is_dir())
+        wait_until((two / "checkpoints").is_dir, "the fit did not begin")
         stopped.send_signal(signal.SIGINT)
-        printed = stopped.communicate(timeout=120)[0]
+        printed = stopped.communicate(timeout=SECONDS)[0]
     assert printed.count("The same command with --resume continues") == 1
     assert not (two / "result.json").exists()
-    done = subprocess.run([*shared, "--resume"], **how, stdout=subprocess.PIPE, timeout=120)
+    done = subprocess.run([*shared, "--resume"], **how, stdout=subprocess.PIPE, timeout=SECONDS)
     assert done.returncode == 0, done.stdout
     assert "by 2 processes, which spent" in done.stdout
     assert done.stdout.count("Fitted in") == 1, "the first process alone prints"

@@ -43,7 +43,7 @@ def test_sampling_is_uniform_over_windows(rng):
     assert chisquare(counts[windows]).pvalue > 0.001
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=8),
     length=st.integers(1, 12),
@@ -158,7 +158,7 @@ def test_select_keeps_content_and_frees_the_source():
         assert getattr(chosen, name).nbytes == 20 * 8
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 39), max_size=12))
 def test_select_keeps_content_of_padded_windows(chosen):
     generator = np.random.default_rng(0)

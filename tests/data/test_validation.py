@@ -39,7 +39,7 @@ def _steps(comparisons: Comparisons) -> set[float]:
     return set(comparisons.segments[comparisons.pairs].observations.ravel().tolist())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(6, 9)), min_size=8, max_size=40),
     share=st.floats(0.2, 0.8),

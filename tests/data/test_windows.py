@@ -26,7 +26,7 @@ def _starts(lengths):
     return np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(LENGTHS, st.integers(1, 12))
 def test_windows_equal_a_loop(lengths, length):
     starts = _starts(lengths)
@@ -36,7 +36,7 @@ def test_windows_equal_a_loop(lengths, length):
     np.testing.assert_array_equal(mask, expected_mask)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(LENGTHS, st.integers(1, 12))
 def test_chosen_windows_are_rows_of_all(lengths, length):
     starts = _starts(lengths)

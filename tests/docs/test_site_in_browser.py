@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.accessibility import faults_anywhere
+from helpers.waiting import SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -22,7 +23,7 @@ PAGES = [
 @pytest.fixture
 def page(chromium):
     context = chromium.new_context()
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(1000 * SECONDS)
     yield context.new_page()
     context.close()
 

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+from helpers.waiting import SECONDS
 from preferl.evaluation.plots import Curve, accuracy_bars, learning_curves
 from preferl.evaluation.report import Figure, Report, Section, write_report
 
@@ -40,7 +41,7 @@ def test_charts_are_read_on_a_phone(report):
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for width, scrolls in ((390, True), (1280, False)):
             opened = browser.new_page(viewport={"width": width, "height": 800})
-            opened.set_default_timeout(60_000)
+            opened.set_default_timeout(1000 * SECONDS)
             opened.goto(report.as_uri())
             assert all(height >= 13 for height in heights(opened)), width
             assert opened.evaluate("document.documentElement.scrollWidth") <= width

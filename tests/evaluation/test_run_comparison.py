@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers import written_runs
+from helpers.waiting import SECONDS
 from preferl.errors import ConfigError
 from preferl.evaluation.report import render, write_report
 from preferl.evaluation.run_comparison import (
@@ -104,6 +105,7 @@ def test_the_page_does_not_scroll_aside_on_a_phone(runs, tmp_path):
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for width in (390, 1280):
             opened = browser.new_page(viewport={"width": width, "height": 800})
+            opened.set_default_timeout(1000 * SECONDS)
             opened.goto(path.as_uri())
             assert opened.evaluate("document.documentElement.scrollWidth") <= width
             assert opened.locator("svg").count() == 4

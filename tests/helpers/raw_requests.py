@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
+from helpers.waiting import SECONDS
+
 HOST = (b"host", b"localhost")
 
 
@@ -43,7 +45,7 @@ class Wire:
 
     def send(self, request):
         """The reply to one request; an exception of the app comes through."""
-        return self._loop.run_until_complete(asyncio.wait_for(self._send(request), 30))
+        return self._loop.run_until_complete(asyncio.wait_for(self._send(request), SECONDS))
 
     def close(self):
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())

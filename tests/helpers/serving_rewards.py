@@ -2,9 +2,10 @@
 
 import threading
 
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
+from preferl.store.status import Status
 from preferl.training.reward_presets import RewardSettings
 
 QUICK = RewardSettings(hidden=(16,), epochs=4, members=2)
@@ -18,6 +19,7 @@ def quick_service(out):
         initial_epochs=10,
         min_answers=10,
         min_new_answers=5,
+        max_wait=3600,
         poll_seconds=0.01,
         beat_seconds=0.05,
     )
@@ -32,10 +34,12 @@ def serve_once(config, world, until=1):
         if len(versions) >= until:
             stop.set()
 
-    timer = threading.Timer(120, stop.set)
+    timer = threading.Timer(SECONDS, stop.set)
     timer.start()
-    newest = serve_reward(config, world.store, stop=stop, on_version=on_version)
-    timer.cancel()
+    try:
+        newest = serve_reward(config, world.store, stop=stop, on_version=on_version)
+    finally:
+        timer.cancel()
     assert len(versions) == until, "it took too long"
     assert newest == versions[-1][0]
     return versions
@@ -79,9 +83,11 @@ class Serving:
 
     def __exit__(self, *_):
         self.stop.set()
-        self.thread.join(60)
+        self.thread.join(SECONDS)
         assert not self.thread.is_alive()
 
 
 def state(world):
-    return {s.name: s.status for s in world.store.reports.services(world.project.id)}.get("reward")
+    """What the service reports of itself; one that has just started, until it does."""
+    services = {each.name: each.status for each in world.store.reports.services(world.project.id)}
+    return services.get("reward", Status())

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch.distributed import TCPStore
 
 from helpers.programs import start
 from preferl.data import Comparisons, split
@@ -166,6 +166,7 @@ def main(folder: Path, rank: int, size: int, port: int, sums: bool, kinds: tuple
     torch.set_num_threads(1)
     if size > 1:
         about = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        about["TORCHELASTIC_USE_AGENT_STORE"] = True  # as torchrun does
         os.environ |= {name: str(value) for name, value in about.items()}
     world = World.join()
     assert (world.rank, world.size) == (rank, size)
@@ -182,10 +183,8 @@ def main(folder: Path, rank: int, size: int, port: int, sums: bool, kinds: tuple
 
 def run(folder: Path, size: int, *kinds: str, sums: bool = True) -> list[int | None]:
     """The exit statuses of so many processes that share this work."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    programs = [start(main, folder, rank, size, port, sums, kinds) for rank in range(size)]
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    programs = [start(main, folder, rank, size, store.port, sums, kinds) for rank in range(size)]
     for program in programs:
         program.join()
     return [program.exitcode for program in programs]

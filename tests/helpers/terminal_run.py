@@ -5,7 +5,7 @@ Every query that the person sees and every answer that they type is a line in FO
 
 import faulthandler
 import os
-import signal
+import time
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def main(folder: Path, until: int | None = None) -> None:
 
     def ask(_: str) -> str:
         while until is not None and count >= until:
-            signal.pause()  # until somebody ends the program
+            time.sleep(0.01)  # until somebody ends the program
         note("typed")
         return answer_to(names[-1])
 

@@ -30,8 +30,8 @@ def fail(settings: dict[str, Any], folder: Path) -> None:
 
 def wait(settings: dict[str, Any], folder: Path) -> None:
     """Say that it has begun, and wait for a file in vain; note an interruption."""
-    (folder / "begun").write_text(str(os.getpid()))
     try:
+        (folder / "begun").write_text(str(os.getpid()))
         while not (folder / "go").exists():
             time.sleep(0.01)
     except KeyboardInterrupt:

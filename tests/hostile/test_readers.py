@@ -66,7 +66,6 @@ def test_whole_files_are_read(whole):
 @pytest.mark.parametrize("name", VALID)
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     derandomize=not NIGHTLY,
     suppress_health_check=list(HealthCheck),
     print_blob=True,

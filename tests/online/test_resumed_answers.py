@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from helpers.answered_store import Answering
 from helpers.programs import start
 from helpers.resumable_runs import assert_same, everything
 from helpers.terminal_run import CONFIG, JUDGE, answer_to, name_of
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.data import Segments, load_comparisons
 from preferl.errors import CheckpointError
 from preferl.feedback import PromptTeacher
@@ -144,7 +145,7 @@ class Programs:
         wait_until(is_there, "so many events")
         time.sleep(delay)  # the moment of the kill
         os.kill(program.pid, number)
-        program.join(60)
+        program.join(SECONDS)
         ended = program.exitcode == (0 if number == signal.SIGINT else -number)
         assert ended, (self.folder / "stacks").read_text("utf-8")
         return self.events()[before:]
@@ -153,7 +154,7 @@ class Programs:
         """The events of the program that nobody kills."""
         before = len(self.events())
         program = self.start()
-        program.join(120)
+        program.join(SECONDS)
         assert program.exitcode == 0
         return self.events()[before:]
 
@@ -210,7 +211,7 @@ def test_people_in_a_browser_are_not_asked_again(tmp_path, monkeypatch, stop):
                 raise KilledError
             given += answered(people)
 
-        feedback = StoredFeedback(store, patience=60.0, on_wait=answers)
+        feedback = StoredFeedback(store, patience=inf, on_wait=answers)
         resumed = False
         with pytest.raises(KilledError):
             learn_from_preferences(SMALL, checkpoints=tmp_path / "run", feedback=feedback)

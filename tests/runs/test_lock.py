@@ -5,12 +5,15 @@ import logging
 import os
 import shutil
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from helpers.waiting import SECONDS
 from preferl.errors import StorageError
+from preferl.runs import lock as folder_lock
 from preferl.runs import open_run
 from preferl.runs.folder import LOCK
 from preferl.runs.lock import FolderLock, boot_id
@@ -113,6 +116,47 @@ def test_somebody_who_only_looks_changes_nothing(tmp_path):
             lock_of(tmp_path).require_free()
         assert (tmp_path / LOCK).read_text() == before
     lock_of(tmp_path).require_free()
+
+
+def test_several_may_look_at_once(tmp_path, monkeypatch):
+    (tmp_path / LOCK).write_text('{"pid": 7, "host": "there", "command": "x"}')  # it was killed
+    seen, locked = [], folder_lock._lock
+
+    def look_twice(file, before, **how):
+        found = locked(file, before, **how)
+        if not seen:
+            seen.append(None)
+            seen.append(lock_of(tmp_path).holder())
+        return found
+
+    monkeypatch.setattr(folder_lock, "_lock", look_twice)
+    assert lock_of(tmp_path).holder() is None
+    assert seen == [None, None]
+
+
+def test_who_only_looks_is_waited_for(tmp_path):
+    import fcntl
+
+    (tmp_path / LOCK).touch()
+    with (tmp_path / LOCK).open("r+") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        let_go = threading.Timer(0.5, looking.close)  # longer than for a holder, which has a name
+        let_go.start()
+        with lock_of(tmp_path):
+            assert looking.closed
+    let_go.join()
+
+
+def test_a_holder_is_waited_for_with_patience(tmp_path, caplog):
+    with lock_of(tmp_path) as first:
+        patient = FolderLock(tmp_path, LOCK, "run", patience=SECONDS)
+        end = threading.Timer(0.5, first.release)
+        end.start()
+        with patient:
+            pass
+    end.join()
+    (line,) = caplog.messages
+    assert line.startswith(f"Waits up to 180 s for process {os.getpid()} on ")
 
 
 def test_a_folder_is_renamed_while_it_is_held(tmp_path):

@@ -62,7 +62,8 @@ def test_ctrl_c_interrupts_units_under_way(cluster, tmp_path):
     units = [unit(tmp_path, 1, "wait"), unit(tmp_path, 2)]
 
     def stop(*_):
-        wait_until((units[0].folder / "begun").exists)
+        begun = units[0].folder / "begun"
+        wait_until(lambda: begun.exists() and begun.read_text())
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

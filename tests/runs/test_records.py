@@ -64,7 +64,7 @@ def test_a_running_run_shows_how_far_it_is(tmp_path, at_work):
     run = read_run(tmp_path / "run")
     assert run.state == "running"
     assert f"process {at_work.pid} on" in run.note
-    assert run.seconds < 60
+    assert run.seconds < 600
     at_work.send_signal(signal.SIGKILL)
     at_work.wait()
     run = read_run(tmp_path / "run")

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from helpers.waiting import SECONDS
 from preferl.store.store import Store
 
 
@@ -46,7 +47,18 @@ def postgres(tmp_path_factory) -> Iterator[str]:
         )
         # What is gone with the test need not reach the disk.
         options = f"-k {folder} -c listen_addresses='' -c max_connections=200 -c fsync=off"
-        started = ["-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start"]
+        started = [
+            "-D",
+            str(data),
+            "-w",
+            "-t",
+            f"{SECONDS:g}",
+            "-l",
+            str(folder / "log"),
+            "-o",
+            options,
+            "start",
+        ]
         _as_postgres([str(programs / "pg_ctl"), *started], cwd=folder)
         yield f"postgresql://preferl@/postgres?host={folder}"
         _as_postgres([str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop"])
@@ -55,8 +67,9 @@ def postgres(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def open_store(request, tmp_path, empty_store) -> Iterator[Callable[[], Store]]:
+def open_store(request, tmp_path, empty_store, monkeypatch) -> Iterator[Callable[[], Store]]:
     """Opens the same store as often as it is called, as several programs do."""
+    monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", SECONDS)
     opened: list[Store] = []
     location: str | Path = tmp_path / "store"
     if request.param == "postgres":

@@ -3,6 +3,7 @@ import sqlite3
 from contextlib import closing
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -178,7 +179,17 @@ def test_windows_with_the_same_steps_are_not_compared(store):
         feedback.ask(segments, np.array([[2, 2]]))
 
 
-def test_asking_waits_for_people_on_request(store):
+@pytest.fixture
+def no_time_passes(monkeypatch):
+    """Only sleep takes time, so that every wait looks at least once."""
+    now = [0.0]
+    clock = SimpleNamespace(
+        monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds)
+    )
+    monkeypatch.setattr("preferl.store.feedback.time", clock)
+
+
+def test_asking_waits_for_people_on_request(store, no_time_passes):
     project = store.projects.create("dots", repeat_share=0.0)
     waits = []
 
@@ -196,7 +207,7 @@ def test_asking_waits_for_people_on_request(store):
     assert set(waits[1:]) == {1}
 
 
-def test_the_first_wait_logs_how_to_open_the_page(store, caplog):
+def test_the_first_wait_logs_how_to_open_the_page(store, caplog, no_time_passes):
     store.projects.create("dots", repeat_share=0.0)
     feedback = StoredFeedback(store, patience=0.01)
     for pair in ([0, 1], [1, 2]):
@@ -233,7 +244,7 @@ def test_nobody_is_waited_for_once_the_budget_is_spent(store):
         waits.append(missing)
         answer_everything(store, project)
 
-    feedback = StoredFeedback(store, patience=1.0, on_wait=person)
+    feedback = StoredFeedback(store, patience=inf, on_wait=person)
     feedback.ask(example_segments(0), np.array([[0, 1], [2, 3], [4, 5]]))
     assert waits == [3], "nobody is asked about the third"
     assert feedback.pending == 1

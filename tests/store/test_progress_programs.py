@@ -45,14 +45,14 @@ def test_programs_that_give_no_sign_of_life_are_lost(store):
 
     def let_time_pass() -> None:
         with store.database.write() as session:
-            session.execute(update(Service).values(beat_at=Service.beat_at - 40))
+            session.execute(update(Service).values(beat_at=Service.beat_at - 2400))
 
-    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=10.0)
+    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=600.0)
     (state,) = store.reports.services(project.id)
     assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
     let_time_pass()
     assert not store.reports.services(project.id)[0].alive
-    store.reports.beat(project.id, "reward", Status("stopped"), every=10.0)
+    store.reports.beat(project.id, "reward", Status("stopped"), every=600.0)
     let_time_pass()
     assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"
 

@@ -130,15 +130,15 @@ def pass_time(store, seconds):
 
 
 def test_a_lease_that_ran_out_goes_to_the_next_and_one_that_is_kept_does_not(store):
-    project, _ = project_with(store, [(0, 1)], lease_seconds=100.0)
+    project, _ = project_with(store, [(0, 1)], lease_seconds=10_000.0)
     ann, bob = person(store, project), person(store, project, "Bob")
     (question,) = store.queue.claim(project.id, ann, 1).questions
     assert store.queue.claim(project.id, bob, 1).state == "waiting"
-    pass_time(store, 60)
+    pass_time(store, 6_000)
     assert store.queue.heartbeat(ann, [question.token]) > question.expires_at
-    pass_time(store, 60)
+    pass_time(store, 6_000)
     assert store.queue.claim(project.id, bob, 1).state == "waiting"
-    pass_time(store, 60)
+    pass_time(store, 6_000)
     assert store.queue.heartbeat(ann, [question.token]) is None
     assert store.queue.claim(project.id, bob, 1).state == "ready"
     assert store.queue.claim(project.id, ann, 1).state == "waiting"

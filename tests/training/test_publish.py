@@ -216,8 +216,11 @@ def test_a_folder_that_cannot_be_read_is_reported(tmp_path):
 
 def test_what_is_published_counts_though_the_oldest_cannot_be_found(tmp_path, monkeypatch, caplog):
     looks = iter([[], [], StorageError("stale handle")])
+    own, real = threading.get_ident(), versioned.names_in
 
-    def away(_):
+    def away(folder):
+        if threading.get_ident() != own:  # of another test, which watches its folder
+            return real(folder)
         found = next(looks)
         if isinstance(found, StorageError):
             raise found
@@ -330,7 +333,7 @@ def test_watching_reads_and_taking_brings_into_use(tmp_path, monkeypatch):
         assert published.take(), "it needs no disk"
         assert not published.take()
         assert len(set(watchers()) - set(others)) == 1
-    assert set(watchers()) <= set(others)
+    wait_until(lambda: set(watchers()) <= set(others))
     assert published.version == 2
 
 

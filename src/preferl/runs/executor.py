@@ -36,6 +36,8 @@ LOGGER = logging.getLogger(__name__)
 UNIT, DONE, LOG = "unit.json", "done.json", "log.txt"
 """Files of a unit's folder: its work and settings, what came of it, and all that it printed."""
 
+UNIT_LOCK: Final = "unit.lock"
+
 SHOWN: Final = 5
 """Last lines of a failed unit's log in messages; a traceback ends with the error."""
 
@@ -148,11 +150,13 @@ def run_units(
 def perform(unit: Unit) -> None:
     """Do a unit in this process, unless it is done.
 
+    The process of an earlier program, which was killed, has `PATIENCE` to end.
+
     Raises:
         ConfigError: work that is not there.
         StorageError: another process is at work on the unit, or its folder cannot be written to.
     """
-    with FolderLock(unit.folder, "unit.lock", "unit"):
+    with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=PATIENCE):
         if (unit.folder / DONE).is_file():
             return
         began, work = time.perf_counter(), named_object(unit.work, f"work of {unit.name}")

@@ -22,9 +22,11 @@ from preferl.reading import parse_json, reading
 LOGGER = logging.getLogger(__name__)
 
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-_TRIES: Final = 5
 _PAUSE: Final = 0.02
-"""Seconds between two tries; somebody who only looks holds a lock for microseconds."""
+"""Seconds between two tries."""
+
+_LOOKING: Final = 10.0
+"""Seconds within which even a busy machine lets go of a lock that somebody only looks at."""
 
 _OPEN: WeakSet[IO[str]] = WeakSet()
 """Locked files, of which forked children close their copies."""
@@ -37,12 +39,14 @@ class FolderLock:
     The lock is the operating system's, so that it ends with its process, however that ends, and
     holds across containers that share a disk. A forked child does not keep it. The file names the
     process, the boot of its machine, when it began and its command; where a disk knows no locks,
-    these decide. Messages call the holder by its `role`.
+    these decide. Messages call the holder by its `role`. Taking it waits for so many seconds of
+    `patience` for another program, which may be about to end.
     """
 
-    def __init__(self, folder: Path, name: str, role: str) -> None:
+    def __init__(self, folder: Path, name: str, role: str, *, patience: float = 0.1) -> None:
         self._path = Path(folder) / name
         self._role = role
+        self._patience = patience
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -93,7 +97,7 @@ class FolderLock:
         for mode in ("r+", "r"):  # a lock may need the right to write, which not everybody has
             with suppress(OSError, ValueError), self._path.open(mode, encoding="utf-8") as file:
                 before = _parsed(file.read())
-                return None if _lock(file, before) else before
+                return None if _lock(file, before, look=True) else before
         return None  # nobody has ever held it, or `take` reports what is wrong with it
 
     def require_free(self) -> None:
@@ -110,8 +114,8 @@ class FolderLock:
 
     def _opened(self) -> IO[str]:
         """The file, locked, read from its beginning, and still the one in the folder."""
-        before: dict[str, Any] = {}
-        for _ in range(_TRIES):
+        began, waited_for = time.monotonic(), dict[str, Any]()
+        while True:
             with reading(self._path, expected="a file that can be written", error=StorageError):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 file = self._path.open("a+", encoding="utf-8")
@@ -121,8 +125,14 @@ class FolderLock:
                 file.seek(0)
                 return file
             file.close()
+            # Who only looks has no name in it.
+            patience = self._patience if before else max(self._patience, _LOOKING)
+            if time.monotonic() - began > patience:
+                raise self._taken(before)
+            if before != waited_for and self._patience > 1.0:
+                waited_for, words = before, "Waits up to %g s for %s to end, which uses %s."
+                LOGGER.warning(words, self._patience, named(before), self._path.parent)
             time.sleep(_PAUSE)
-        raise self._taken(before)
 
     def _is_there(self, file: IO[str]) -> bool:
         """Whether the path still names this file: its last holder may just have removed it."""
@@ -180,8 +190,11 @@ def named(holder: Mapping[str, Any]) -> str:
     return words + (f" (`{command}`)" if command else "") + (f" since {since}" if since else "")
 
 
-def _lock(file: IO[str], before: dict[str, Any]) -> bool:
-    """Lock the file; returns whether it is ours, or, where locks are unknown, its holder gone."""
+def _lock(file: IO[str], before: dict[str, Any], *, look: bool = False) -> bool:
+    """Lock the file; returns whether it is ours, or, where locks are unknown, its holder gone.
+
+    Several programs may `look` at once where the system can tell that from holding it.
+    """
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -191,7 +204,7 @@ def _lock(file: IO[str], before: dict[str, Any]) -> bool:
         else:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if look else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno not in _TAKEN and not _may_run(before)
     return True

@@ -10,7 +10,6 @@ what Ray tries again.
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
-from preferl.runs.executor import PATIENCE, UNIT, OnDone, Unit, begun, ended, run_here
+from preferl.runs.executor import PATIENCE, UNIT, UNIT_LOCK, OnDone, Unit, begun, ended, run_here
 from preferl.runs.lock import FolderLock
 
 LOGGER = logging.getLogger(__name__)
@@ -82,9 +81,8 @@ def _run_on_this_machine(unit: Unit, current: str) -> int:
         fix = "Put it on a disk that they share, under the same path."
         StorageError.check(folder.exists(), f"folder of the {what}, {folder}", expected, got, fix)
     os.chdir(current)  # relative paths in settings begin there
-    lock, until = FolderLock(unit.folder, "unit.lock", "unit"), time.monotonic() + LEASE
-    while lock.holder() is not None and time.monotonic() < until:
-        time.sleep(1.0)  # the machine that had it was lost, and its disk has not noticed yet
+    with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=LEASE):
+        pass  # where its machine was lost, the disk may not have noticed yet
     return run_here(unit)
 
 

@@ -126,7 +126,7 @@ def test_files_that_are_cut_off(tmp_path, array):
             load_pickle(_write(tmp_path / "a.pkl", content[:size]))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(
     place=st.integers(0, 10_000),
     byte=st.sampled_from(sorted(set(range(256)) - set(b"pr"))),  # p and r may ask for much memory

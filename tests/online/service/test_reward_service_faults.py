@@ -140,7 +140,7 @@ def test_a_store_that_is_locked_for_seconds_delays_and_ends_nothing(tmp_path, pr
         world.answer(20)
         wait_until(lambda: store.reports.rewards(world.project.id), "the first version")
         world.answer(5)
-        other = sqlite3.connect(folder / "labels.db", isolation_level=None)
+        other = sqlite3.connect(folder / "labels.db", isolation_level=None, timeout=SECONDS)
         other.execute("BEGIN IMMEDIATE")
         time.sleep(13)  # the lock is what is tested: longer than a transaction waits
         assert service.is_alive()

@@ -2,7 +2,7 @@
 
 import threading
 
-from helpers.waiting import wait_until
+from helpers.waiting import SECONDS, wait_until
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
 from preferl.store.status import Status
@@ -43,4 +43,5 @@ def test_the_service_reports_when_it_learns_next(world, tmp_path):
         wait_until(lambda: status(world).next_at == newest + 10)
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(SECONDS)
+        assert not thread.is_alive()

@@ -109,7 +109,7 @@ def test_a_failed_publication_is_reported_and_made_again_without_another_fit(
     fit = serving.OngoingFit.fit
     monkeypatch.setattr(serving.OngoingFit, "fit", lambda *a, **k: fitted.append(1) or fit(*a, **k))
     with Serving(config, world) as service:
-        wait_until(lambda: state(world) and state(world).state == "failed")
+        wait_until(lambda: state(world).state == "failed")
         assert "No space left" in state(world).problem
         room.set()
         wait_until(lambda: service.versions == [1])
@@ -130,7 +130,7 @@ def test_a_disk_that_is_away_delays_a_version(world, config, monkeypatch):
 
     monkeypatch.setattr(Path, "iterdir", stale)
     with Serving(config, world) as service:
-        wait_until(lambda: state(world) and state(world).state == "waiting")
+        wait_until(lambda: state(world).state == "waiting")
         away.set()
         world.answer(12)
         wait_until(lambda: service.error or state(world).state == "failed")
@@ -193,7 +193,7 @@ def test_a_locked_store_is_waited_for(world, config, monkeypatch):
 
 def test_two_services_never_share_a_folder(world, config):
     with Serving(config, world) as first:
-        wait_until(lambda: state(world) is not None)
+        wait_until(lambda: state(world).state == "waiting")
         with pytest.raises(StorageError, match="only publisher"):
             serve_reward(config, world.store)
         assert state(world).state != "failed", "the first one's signs of life are its own"
@@ -204,7 +204,7 @@ def test_stopping_ends_a_long_fit_at_once_and_loses_nothing(world, config):
     world.ask_and_answer(12)
     long = replace(config, reward=replace(QUICK, epochs=10**6))
     with Serving(long, world) as service:
-        wait_until(lambda: state(world) and state(world).state == "fitting")
+        wait_until(lambda: state(world).state == "fitting")
     assert service.error is None
     assert state(world).state == "stopped"
     assert versions(config.out) == []
@@ -217,7 +217,7 @@ def test_a_fit_that_hangs_is_distinguished_from_one_that_works(world, config, mo
     fit = serving.OngoingFit.fit
     monkeypatch.setattr(serving.OngoingFit, "fit", lambda *a: go_on.wait() and fit(*a))
     with Serving(replace(config, stuck_after=0.2), world) as service:
-        wait_until(lambda: state(world) and state(world).state == "stuck")
+        wait_until(lambda: state(world).state == "stuck")
         go_on.set()
         wait_until(lambda: service.versions == [1])
 

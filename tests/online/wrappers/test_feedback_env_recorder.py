@@ -136,7 +136,7 @@ def small_recorder(venv: VecEnv, **settings: Any) -> Any:
     return recorder
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(scripts())
 def test_any_course_of_events_is_recorded_as_by_hand(script: tuple[np.ndarray, list[str]]) -> None:
     ends, deeds = script

@@ -19,6 +19,7 @@ from preferl.online.wrappers.feedback_config import FeedbackConfig
 from preferl.online.wrappers.query_worker import ExperienceBuffer, QueryWorker
 from preferl.store import database
 from preferl.store.feedback import StoredFeedback
+from preferl.store.status import Status
 from preferl.store.store import Store
 
 
@@ -309,8 +310,8 @@ def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
     assert worker.flush()
 
     def status() -> Any:
-        (agent,) = feedback.store.reports.services(feedback.project.id)
-        return agent.status
+        agents = feedback.store.reports.services(feedback.project.id)
+        return agents[0].status if agents else Status()  # not a word yet
 
     wait_until(lambda: status().state == "failed", "the agent failed")
     assert "segment_length" in status().problem

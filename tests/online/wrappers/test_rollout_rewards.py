@@ -195,6 +195,8 @@ def test_a_newer_reward_counts_from_the_step_of_its_refresh(tmp_path: Any) -> No
         runs.append(trained(when, rewards, does=publish_more(folder)))
     assert [env.reward_version for _, env, _ in runs] == [3, 3]
     require_equal(runs[0][0], runs[1][0])
+    for _, env, _ in runs:
+        env.close()
 
 
 def test_returns_in_place_of_hidden_ones_are_complete_when_they_are_logged() -> None:

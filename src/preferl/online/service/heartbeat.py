@@ -12,6 +12,8 @@ from preferl.store.store import Store
 
 LOGGER = logging.getLogger(__name__)
 
+LAST_SECONDS = 10.0  # for the last heartbeat, after which the program ends anyway
+
 
 @final
 @dataclass
@@ -45,7 +47,7 @@ class Heartbeat:
             self._status = replace(self._status, state="stopped")
         self._ended = True
         self._changed.set()
-        self._thread.join(10)
+        self._thread.join(LAST_SECONDS)
 
     def pulse(self) -> None:
         """Note that the work goes on."""

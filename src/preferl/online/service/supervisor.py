@@ -296,8 +296,8 @@ class Supervisor:
             self._failed(running, f"{running.name} {problem}")
         elif running.is_up:
             if running.problem is not None:
-                self._report(f"{running.name} is up again.")
                 running.problem = None
+                self._report(f"{running.name} is up again.")
             if running.age > self.config.steady_seconds:
                 running.failures = 0
 

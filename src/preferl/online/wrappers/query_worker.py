@@ -394,7 +394,9 @@ class QueryWorker:
             kind="episode",
             detail={"env_steps": self._buffer.steps_in, "reward_version": self._version},
         )
-        self._shown_at, self._latest = time.monotonic(), None
+        self._shown_at = time.monotonic()
+        if self._latest is latest:  # no newer one came meanwhile
+            self._latest = None
 
 
 def build_sampler(
