@@ -195,6 +195,26 @@ def test_a_lost_connection_loses_nothing(study, person):
     page.wait_for_selector("#notice", state="hidden")
 
 
+def test_what_was_asked_while_an_answer_was_on_its_way_is_out_of_date(study, person):
+    study.ask(3)
+    page = person(study.people["ann"][1])
+    watched(page)
+    first, answered, asked = pair(page), [], []
+    page.route("**/api/answer", lambda route: answered.append(route))
+    page.route("**/api/claim", lambda route: asked.append((route, route.fetch())))
+    page.keyboard.press("ArrowLeft")
+    wait_in(page, lambda: answered, "no answer was sent")
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    wait_in(page, lambda: asked, "it did not ask what there is")
+    answered[0].continue_()
+    second = next_pair(page, first)
+    (late, reply), *_ = asked
+    late.fulfill(response=reply)
+    page.evaluate("fetch('/healthz').then(reply => reply.text())")
+    page.wait_for_timeout(200)  # in which it would have shown the answered pair
+    assert pair(page) == second
+
+
 @pytest.mark.slow
 def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
     study.ask(3)

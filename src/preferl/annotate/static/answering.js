@@ -195,6 +195,7 @@ async function answer(kind, strength = null) {
   sessionStorage.setItem(PENDING, JSON.stringify(body));
   try {
     const reply = await deliver(body);
+    turn += 1; // what was asked while the answer was on its way is out of date, too
     if (kind !== 'skip' && reply.new && waited !== null) panel.answered(waited);
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, FLASH - (performance.now() - pressed))));
     announce(`Saved: ${SPOKEN[kind]}.`);
@@ -298,6 +299,7 @@ async function undo() {
     const reply = await send('/api/undo', { key: newKey(), count: AHEAD }, () =>
       notice('Not undone yet – trying again.', 'trouble'),
     );
+    turn += 1;
     busy = false;
     notice('');
     if (!reply.question) return announce('There is nothing to undo.');

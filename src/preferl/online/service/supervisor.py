@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 from preferl.errors import PreferlError, StorageError, require_in
 from preferl.files import write_json
@@ -22,6 +22,9 @@ from preferl.runs.lock import boot_id
 from preferl.store.status import STATUS_FILE, Status, read_status
 
 LOGGER = logging.getLogger(__name__)
+
+KILLED_SECONDS: Final = 10.0
+"""Until a process that was ended by force is gone, or is left to the system."""
 
 OnMessage = Callable[[str], None]
 """Called with one line for people."""
@@ -167,11 +170,11 @@ class RunningProgram:
             fix = "End that one, or use another folder."
             raise StorageError.mismatch(what, expected=expected, got=got, fix=fix)
         number, until = int(process.split()[1]), time.monotonic() + seconds
-        os.kill(number, signal.SIGTERM)
-        while is_running(process):
-            if time.monotonic() >= until:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGTERM)
+        while is_running(process) and (left := until - time.monotonic()) > -KILLED_SECONDS:
+            if left <= 0:
                 _kill(number)
-                break
             time.sleep(0.05)
         return True
 
