@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from preferl.errors import StorageError
 from preferl.online import OnlineConfig
 from preferl.reporting import JsonlSink
 from preferl.runs import find_runs, open_run, read_run
+from preferl.runs.lock import FolderLock
 
 HOLD = """
 import sys
@@ -77,6 +78,19 @@ def test_metrics_tell_how_far_a_run_without_a_result_is(tmp_path):
     assert (run.steps, run.answers, run.score) == (3_000, 60, None)
     assert run.accuracy.mean == pytest.approx(0.8)
     assert run.accuracy.interval is None
+
+
+def test_a_run_that_ends_while_somebody_looks_is_finished(tmp_path, monkeypatch):
+    running, look = ExitStack(), FolderLock.holder
+    folder = running.enter_context(open_run(tmp_path / "run", config=OnlineConfig(), seed=0))
+
+    def once_it_has_ended(lock):
+        folder.result({"env_steps": 7, "comparisons": 3})
+        running.close()
+        return look(lock)
+
+    monkeypatch.setattr(FolderLock, "holder", once_it_has_ended)
+    assert read_run(tmp_path / "run").state == "finished"
 
 
 def test_a_result_may_be_that_of_an_interruption(tmp_path):

@@ -175,8 +175,10 @@ def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
     config, kind = about["config"], about["kind"]
     fix = "A file in it is damaged."
     with reading(path, expected="the folder of a run", fix=fix, error=StorageError):
+        lock = FolderLock(path, LOCK, "run")
+        holder = lock.holder()  # before the result, which is there once the run has let go
         result = read_file(path / "result.json") if (path / "result.json").exists() else {}
-        state, note = _state(path, result)
+        state, note = _state(path, result, holder, lock.left())
         if state not in ("finished", "interrupted"):  # the result is older than what came since
             result = {}
         began = (path / "config.json").stat().st_mtime
@@ -196,7 +198,9 @@ def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
         return record
 
 
-def _state(path: Path, result: Mapping[str, Any]) -> tuple[State, str]:
+def _state(
+    path: Path, result: Mapping[str, Any], holder: Mapping[str, Any] | None, left: Mapping[str, Any]
+) -> tuple[State, str]:
     """The state, and who is at work or why it failed.
 
     A run that was interrupted has a result as well, which says nothing once it is resumed.
@@ -205,10 +209,9 @@ def _state(path: Path, result: Mapping[str, Any]) -> tuple[State, str]:
         return "finished", ""
     if (path / FAILURE).is_file():
         return "failed", str(read_file(path / FAILURE).get("error", ""))
-    lock = FolderLock(path, LOCK, "run")
-    if (holder := lock.holder()) is not None:
+    if holder is not None:
         return "running", named(holder)
-    if left := lock.left():
+    if left:
         return "failed", f"killed: {named(left)}"
     return "interrupted", ""
 
