@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
+from sqlalchemy.orm import Session
 
 from preferl.errors import ConfigError
 from preferl.store.schema import Service
@@ -55,6 +56,26 @@ def test_programs_that_give_no_sign_of_life_are_lost(store):
     store.reports.beat(project.id, "reward", Status("stopped"), every=600.0)
     let_time_pass()
     assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"
+
+
+def test_two_programs_of_one_name_may_give_their_first_sign_of_life_at_once(open_store):
+    one, other = open_store(), open_store()
+    project = one.projects.create("dots")
+    if one.database.is_sqlite:
+        pytest.skip("SQLite lets one program write at a time")
+    states = iter(["waiting"])
+
+    def the_other_first(*_):
+        for state in states:
+            other.reports.beat(project.id, "reward", Status(state))
+
+    event.listen(Session, "before_flush", the_other_first)
+    try:
+        one.reports.beat(project.id, "reward", Status("fitting"))
+    finally:
+        event.remove(Session, "before_flush", the_other_first)
+    (service,) = one.reports.services(project.id)
+    assert service.status.state == "fitting"
 
 
 def test_versions_count_from_one(store):

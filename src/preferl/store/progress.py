@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, final
 
 from sqlalchemy import Select, delete, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from preferl.errors import require_in
 from preferl.store import statements
@@ -161,8 +162,15 @@ class Reports:
         """
         detail = to_json(status)
         about = {"project_id": project_id, "name": name, "state": detail.pop("state")}
-        with self._database.write(durable=False) as session:
-            session.merge(Service(**about, every=every, beat_at=clock(session), detail=detail))
+
+        def record() -> None:
+            with self._database.write(durable=False) as session:
+                session.merge(Service(**about, every=every, beat_at=clock(session), detail=detail))
+
+        try:
+            record()
+        except IntegrityError:  # another program of this name gave its first one just now
+            record()
 
     def require_writable(self) -> None:
         """Wait as a heartbeat has to, and raise `StorageError` where none can be recorded now."""
