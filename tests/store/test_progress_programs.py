@@ -58,11 +58,11 @@ def test_programs_that_give_no_sign_of_life_are_lost(store):
     assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize("open_store", ["postgres"], indirect=True)  # SQLite: one at a time anyway
 def test_two_programs_of_one_name_may_give_their_first_sign_of_life_at_once(open_store):
     one, other = open_store(), open_store()
     project = one.projects.create("dots")
-    if one.database.is_sqlite:
-        pytest.skip("SQLite lets one program write at a time")
     states = iter(["waiting"])
 
     def the_other_first(*_):
