@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers.point_agents import SPACES, mixed_episodes
+from preferl.errors import DataError
 from preferl.evaluation import evaluate_policy
 from preferl.feedback import ScriptedTeacher
 from preferl.feedback.instant import sample_comparisons
@@ -25,6 +26,12 @@ def run(parameters, number, x):
     x = torch.relu(x @ layers[0] + layers[1])
     x = torch.relu(x @ layers[2] + layers[3])
     return (x @ layers[4].T + layers[5][:, 0])[..., 0]
+
+
+def test_segments_of_one_step_imply_nothing_and_are_refused(rng):
+    agents = IPL(*SPACES, SMALL, seeds=[0], steps=5)
+    with pytest.raises(DataError, match="steps of a segment: expected at least 2"):
+        agents.set_answers(make_comparisons(rng, length=1))
 
 
 def test_the_loss_of_the_critics_by_hand(rng):

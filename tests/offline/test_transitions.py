@@ -57,6 +57,14 @@ def test_discrete_actions_are_refused():
         ActionScale.of(spaces.Discrete(3))
 
 
+def test_actions_beyond_a_tanh_are_refused_where_there_are_no_bounds():
+    ends = np.array([np.inf, 2], np.float32)
+    scale = ActionScale.of(spaces.Box(-ends, ends))
+    scale.require_within(torch.tensor([[-1.0, 2.0], [1.0, -2.0]]))
+    with pytest.raises(SpaceError, match=r"bounds, or recorded actions in \[-1, 1\], got 1\.5"):
+        scale.require_within(torch.tensor([[-1.5, 0.0], [1.0, -2.0]]))
+
+
 def test_dictionaries_lie_in_the_order_of_their_keys_however_nested():
     nested = {"b": np.ones((2, 1)), "a": {"y": np.full((2, 1, 2), 2.0), "x": np.zeros((2, 1))}}
     flat = {"a/x": np.zeros((2, 1)), "a/y": np.full((2, 1, 2), 2.0), "b": np.ones((2, 1))}

@@ -1,10 +1,12 @@
 """Inverse preference learning (Hejna and Sadigh 2023): values whose implied rewards fit answers."""
 
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
+from preferl.data.comparisons import Comparisons
+from preferl.errors import DataError
 from preferl.functional.preference import cross_entropy
 from preferl.functional.value import td_target
 from preferl.offline.iql import ImplicitQLearner
@@ -35,6 +37,15 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
 
     _settings = IPLConfig
 
+    def set_answers(self, comparisons: Comparisons, *args: Any, **how: Any) -> None:
+        """As `AnswerLearner.set_answers`; raises `DataError` for segments of one step.
+
+        A step implies a reward by the value of what followed it, which such segments do not hold.
+        """
+        steps = comparisons.segments.length
+        DataError.check(steps > 1, "steps of a segment", "at least 2 for IPL", steps)
+        super().set_answers(comparisons, *args, **how)
+
     def _critic_loss(self, batch: Batch, q_values: Tensor, following: Tensor) -> dict[str, Tensor]:
         config, pairs = self.config, batch.compared
         steps = torch.cat([pairs.states, pairs.actions], -1)  # [S, N, O + A]
@@ -46,7 +57,7 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
         logits = implied.sum(-1)  # [2, S, B, 2]
         logits = logits[..., 0] - logits[..., 1]
         fit = (cross_entropy(logits, pairs.preference) * pairs.weight).mean(-1)  # [2, S]
-        squares = implied.square().sum((2, 3, 4)) / pairs.followed.sum((1, 2, 3))
+        squares = implied.square().sum((2, 3, 4)) / pairs.followed.sum((1, 2, 3)).clamp(min=1)
         size = (rewards.square().mean(-1) + squares) / 2
         with torch.no_grad():
             right = (logits.mean(0) > 0) == (pairs.preference > 0.5)

@@ -341,7 +341,8 @@ class TokenShape:
 class DTConfig(LearnerConfig):
     """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.
 
-    They are those of appendix A of Chen et al. 2021.
+    They are those of appendix A of Chen et al. 2021, but for the schedule: after its warm-up the
+    learning rate falls to 0 (the paper's stays), and biases and norms do not decay.
 
     Attributes:
         context: `H`, steps of history the transformer sees.
@@ -349,7 +350,7 @@ class DTConfig(LearnerConfig):
         layers: of the transformer.
         heads: of each layer's attention; they share the width.
         dropout: share of embeddings, attention and residuals dropped in training, in [0, 1).
-        discount: of returns-to-go, in [0, 1]; the paper's 1 makes them sums.
+        discount: of returns-to-go, in (0, 1]; the paper's 1 makes them sums.
         scale: that returns are divided by. None takes the largest recorded one; the paper takes
             1000 for locomotion.
         horizon: timesteps with embeddings of their own; later ones count as the last.
@@ -404,7 +405,7 @@ class DTConfig(LearnerConfig):
         sizes = ("context", "width", "layers", "heads", "horizon", "batch_size")
         positive = ("scale", "learning_rate", "max_grad_norm")
         ranges = dict.fromkeys(sizes, (1, inf)) | dict.fromkeys(positive, (1e-12, inf))
-        require_ranges(self, **ranges, discount=(0, 1), weight_decay=(0, inf))
+        require_ranges(self, **ranges, discount=(1e-12, 1), weight_decay=(0, inf))
         expected = f"a multiple of {self.heads} heads"
         ConfigError.check(self.width % self.heads == 0, "width", expected, self.width)
         expected = "at least 2 for the regulariser: critics learn a step from what follows it"

@@ -121,6 +121,8 @@ def observation_size(space: spaces.Space[Any]) -> int:
 class ActionScale:
     """A box of actions to and from [-1, 1], the range of a tanh; unbounded ones stay.
 
+    Learners refuse unbounded actions that go beyond [-1, 1].
+
     >>> scale = ActionScale.of(spaces.Box(0, 4, (1,)))
     >>> scale.inward(torch.tensor([[4.0]])).tolist(), scale.outward(torch.tensor([[-1.0]])).tolist()
     ([[1.0]], [[0.0]])
@@ -128,6 +130,7 @@ class ActionScale:
 
     centre: Tensor  # `[A]`
     half: Tensor  # `[A]` half the width of the box
+    bounded: Tensor  # `[A]` whether the box has bounds there
 
     @classmethod
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
@@ -140,7 +143,16 @@ class ActionScale:
         high = np.where(bounded, space.high, 1).ravel().astype(np.float64)
         centre, half = (high + low) / 2, (high - low) / 2
         half[half == 0] = 1  # an action that cannot change
-        return cls(*(torch.tensor(a, dtype=torch.float32, device=device) for a in (centre, half)))
+        ends = (torch.tensor(a, dtype=torch.float32, device=device) for a in (centre, half))
+        return cls(*ends, torch.tensor(bounded.ravel(), device=device))
+
+    def require_within(self, actions: Tensor) -> None:
+        """Raise `SpaceError` if `[..., A]` go where the tanh of a policy cannot."""
+        beyond = actions[..., ~self.bounded].abs()
+        widest = beyond.max().item() if beyond.numel() else 0.0
+        expected = "bounds, or recorded actions in [-1, 1]"
+        fix = "Evaluate in the environment that was recorded: it has them. Or scale the actions."
+        SpaceError.check(widest <= 1, "actions without bounds", expected, f"{widest:g}", fix)
 
     def inward(self, actions: Tensor) -> Tensor:
         """`[..., A]` of the space to [-1, 1]."""

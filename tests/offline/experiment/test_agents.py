@@ -66,18 +66,46 @@ def test_what_was_stopped_goes_on(data, tmp_path):
     runs = runs_of(data, tmp_path)
 
     def stop(doing, done, _):
-        if doing == "training 10 agents by iql" and done > 20:
+        if doing == "training 10 agents" and done > 20:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         train_together(runs, tmp_path / "states", on_progress=stop, checkpoint_every=20)
-    assert [file.name for file in (tmp_path / "states").iterdir()] == ["0-iql.safetensors"]
+    assert len([*(tmp_path / "states").iterdir()]) == 1
     train_together(runs, tmp_path / "states")
     weights = sorted(tmp_path.glob("together/*/policies/*/*.safetensors"))
     assert len(weights) == 12
     before = [file.stat().st_mtime_ns for file in weights]
     train_together(runs, tmp_path / "states")  # nothing is left to train
     assert before == [file.stat().st_mtime_ns for file in weights]
+
+
+def stop_late(doing, done, _):
+    if "agents" in doing and done > 20:
+        raise KeyboardInterrupt
+
+
+def test_runs_that_join_later_go_on_beside_those_that_have_their_policies(data, tmp_path):
+    runs, states = runs_of(data, tmp_path), tmp_path / "states"
+    train_together(dict([*runs.items()][:1]), states)
+    with pytest.raises(KeyboardInterrupt):
+        train_together(runs, states, on_progress=stop_late, checkpoint_every=20)
+    (state,) = states.iterdir()
+    train_together(runs, states)
+    assert not state.exists()
+    assert len([*tmp_path.glob("together/*/policies/*/*.safetensors")]) == 12
+
+
+def test_training_does_not_go_on_from_that_of_other_runs(data, tmp_path):
+    runs, states = runs_of(data, tmp_path), tmp_path / "states"
+    first, second = ({folder: one} for folder, one in runs.items())
+    with pytest.raises(KeyboardInterrupt):
+        train_together(first, states, on_progress=stop_late, checkpoint_every=20)
+    (state,) = states.iterdir()
+    train_together(second, states)
+    assert [*states.iterdir()] == [state]
+    train_together(first, states)
+    assert not state.exists()
 
 
 def test_runs_that_cannot_learn_together_are_refused(data, tmp_path):

@@ -59,14 +59,22 @@ def test_success_is_the_score_wherever_scores_are_shown(tmp_path):
     }
     page = page_of(tmp_path, scores, seeds=[4, 7, 9], verdict={"text": "Worse."})
     heads = re.findall(r"<th[^>]*>([^<]+)</th>", page)
-    assert heads[:5] == ["reward", "success in %", "return", "interquartile mean", "by seed"]
+    assert heads[:4] == ["reward", "success in %", "return", "by seed"]
     assert "50.0, 75.0, 100.0" in page
-    assert "75.0 (50.0 to 100.0)" in page
     assert "Means: learned reward 75.0, no reward 33.3." in page
     assert "Learned reward minus each control, seed by seed: success in %" in page
     assert "41.7" in page  # differences of 25, 50 and 50, which deviate by 14.4
     assert "5.8 to 77.5" in page
     assert "The comparison in words is of returns." in page
+
+
+def test_five_seeds_have_an_interquartile_mean(tmp_path):
+    page = page_of(tmp_path, {"cloning": score(-9.0, 2.0, 3.0, 4.0, 90.0)}, seeds=[*range(5)])
+    heads = re.findall(r"<th[^>]*>([^<]+)</th>", page)
+    assert heads[:4] == ["reward", "return", "interquartile mean", "by seed"]
+    assert "3.0 (" in page
+    page = page_of(tmp_path, {"cloning": score(1.0, 2.0, 3.0, 4.0)}, seeds=[*range(4)])
+    assert "interquartile" not in page, "of four, a resample often leaves out nothing but copies"
 
 
 def test_one_seed_has_no_deviation_and_no_success_is_no_number(tmp_path):

@@ -109,7 +109,7 @@ class LabelReport:
         """Count the answers `[P]` to pairs of segments of `length` steps."""
         decided = (preference > 0.5, preference < 0.5, preference == 0.5)
         first, second, ties = (int(rows.sum()) for rows in decided)
-        return cls(len(preference), first, second, ties, crossing, dropped, length)
+        return cls(first + second + ties, first, second, ties, crossing, dropped, length)
 
     @classmethod
     def of_comparisons(cls, comparisons: Comparisons, *, dropped: int = 0) -> "LabelReport":

@@ -70,8 +70,8 @@ returns-to-go divided by `scale`, timesteps at most `horizon - 1`, and actions s
 where the space has bounds.{more}
 
 ```python
-mean = np.{about.mean!r}
-deviation = np.{about.deviation!r}
+mean = np.array({mean})
+deviation = np.array({deviation})
 scale, horizon = {about.scale!r}, {about.horizon}
 ```
 
@@ -138,21 +138,22 @@ def model_card(
     if about.quantiles:
         low, *_, high = about.quantiles
         returns = f"{low:g} to {high:g}, median {about.target_return('q0.5'):g}"
-    with np.printoptions(threshold=64, linewidth=88, precision=6):
-        card = CARD.format(
-            title=name.rpartition("/")[2],
-            name=name,
-            preferl=version("preferl"),
-            policy=policy,
-            about=about,
-            spending=SPENDING[policy.spending],
-            parameters=sum(tensor.numel() for tensor in policy.parameters.values()),
-            more=more if parts else "",
-            data=data or "The owner has not described the episodes.",
-            returns=returns,
-            scores=_scores(env, report),
-            licence=licence or "No licence was chosen. Ask the owner before you use it.",
-        )
+    card = CARD.format(
+        title=name.rpartition("/")[2],
+        name=name,
+        preferl=version("preferl"),
+        policy=policy,
+        about=about,
+        mean=about.mean.tolist(),
+        deviation=about.deviation.tolist(),
+        spending=SPENDING[policy.spending],
+        parameters=sum(tensor.numel() for tensor in policy.parameters.values()),
+        more=more if parts else "",
+        data=data or "The owner has not described the episodes.",
+        returns=returns,
+        scores=_scores(env, report),
+        licence=licence or "No licence was chosen. Ask the owner before you use it.",
+    )
     return f"---\n{_metadata(name, env, report, licence)}\n---\n\n{card}"
 
 

@@ -1,5 +1,6 @@
 """The agents of an offline run, and their training, beside those of other runs if need be."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,6 @@ import numpy as np
 
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons, concatenate
-from preferl.errors import DataError
 from preferl.feedback.step_rewards import Reward
 from preferl.models.folder import OFFLINE_POLICY
 from preferl.offline.experiment.config import OfflineConfig
@@ -131,8 +131,6 @@ def train(
 
     `state` is the file that training resumes from; it goes once all policies are in their folders.
     """
-    if not state.exists():
-        groups = [group for group in groups if not group.trained]
     if all(group.trained for group in groups):
         return
     first = groups[0]
@@ -194,8 +192,10 @@ def _answers(groups: Sequence[Agents]) -> Iterator[Comparisons]:
             yield group.inputs.comparisons
 
 
-def require_same_episodes(inputs: Sequence[Inputs]) -> None:
-    """Raise `DataError` unless all runs learn from the same episodes."""
-    ids = {one.about["id"] for one in inputs}
-    expected = "the same ones, so that their agents can learn side by side"
-    DataError.check(len(ids) == 1, "episodes of the runs", expected, sorted(ids))
+def shared_state(groups: Sequence[Agents]) -> str:
+    """Name of the file that training of several runs' agents resumes from, by what they learn."""
+    about = [
+        [group.kind, to_json(group.config), group.seeds, group.inputs.about] for group in groups
+    ]
+    digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=8)
+    return f"{digest.hexdigest()}.safetensors"

@@ -1,7 +1,8 @@
 """What an offline run starts from: data, checked against each other, and the learned reward."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -12,7 +13,7 @@ from preferl.data.arrays import content_id, load_arrays, load_comparisons, save_
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
-from preferl.errors import CheckpointError, SpaceError, StorageError
+from preferl.errors import CheckpointError, DataError, SpaceError, StorageError
 from preferl.evaluation.policies import shape_of
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
 from preferl.evaluation.rollout import make_task_env
@@ -49,7 +50,7 @@ class Inputs:
     labels: LabelReport | None
     reward: RewardFunction | None
 
-    @property
+    @cached_property
     def about(self) -> dict[str, Any]:
         """Counts, and an id of the content, which differs for other data."""
         episodes = self.episodes
@@ -115,6 +116,24 @@ def load_inputs(config: OfflineConfig) -> Inputs:
         counts = LabelReport.of_comparisons(comparisons)
     found_spaces = env_spaces or infer_spaces(episodes.observations, episodes.actions)
     return Inputs(episodes, *found_spaces, comparisons, counts, reward)
+
+
+def load_sharing(configs: Iterable[OfflineConfig]) -> list[Inputs]:
+    """Those of several runs, which hold the same episodes once.
+
+    Raises:
+        DataError: runs on different episodes.
+    """
+    found: list[Inputs] = []
+    for config in configs:
+        one = load_inputs(config)
+        if found:
+            ids = found[0].about["id"], one.about["id"]
+            expected = "the same ones, so that their agents can learn side by side"
+            DataError.check(ids[0] == ids[1], "episodes of the runs", expected, ids)
+            one = replace(one, episodes=found[0].episodes)
+        found.append(one)
+    return found
 
 
 @final

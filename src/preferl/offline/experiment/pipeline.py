@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +23,7 @@ from preferl.models.spaces import infer_spaces
 from preferl.offline.experiment.agents import (
     Agents,
     build_learner,
-    require_same_episodes,
+    shared_state,
     train,
 )
 from preferl.offline.experiment.conditions import (
@@ -46,10 +46,13 @@ from preferl.offline.experiment.inputs import (
     OnProgress,
     learn_reward,
     load_inputs,
+    load_sharing,
     read_json,
 )
+from preferl.offline.transitions import ActionScale
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
+from preferl.training.batches import to_tensor
 from preferl.training.configs import require_device
 
 OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
@@ -156,9 +159,7 @@ def train_together(
     alone = [run.config.policy for run in runs.values() if not run.config.kind.together]
     fix, expected = "Train them by `run_offline`.", "learners of several agents at once"
     ConfigError.check(not alone, "policies", expected, alone, fix)
-    inputs = [load_inputs(run.config) for run in runs.values()]
-    require_same_episodes(inputs)
-    shared = [replace(one, episodes=inputs[0].episodes) for one in inputs]
+    inputs = load_sharing([run.config for run in runs.values()])
     make_folder(Path(states))
     alike: dict[str, list[Agents]] = {}
     with ExitStack() as stack:
@@ -166,13 +167,16 @@ def train_together(
             on_stage("fitting rewards", number, len(runs))
             resume = (folder / "config.json").is_file()
             how: dict[str, Any] = {"resume": resume, "report_to": ("jsonl",)}
-            stages = stack.enter_context(_opened(run, folder, shared[number], **how))
+            stages = stack.enter_context(_opened(run, folder, inputs[number], **how))
             for group in stages.agents():
                 alike.setdefault(group.kind, []).append(group)
-        for number, groups in enumerate(alike.values()):
+        for groups in alike.values():
+            state = Path(states) / shared_state(groups)
+            if not state.exists():  # nothing of all of them: those that are left learn together
+                groups = [group for group in groups if not group.trained]
+                state = Path(states) / shared_state(groups)
             count = sum(len(group.names) for group in groups)
-            on_update = partial(on_stage, f"training {count} agents by {groups[0].policy}")
-            state = Path(states) / f"{number}-{groups[0].policy}.safetensors"
+            on_update = partial(on_stage, f"training {count} agents")
             train(
                 groups, state, device=device, checkpoint_every=checkpoint_every, on_update=on_update
             )
@@ -212,6 +216,9 @@ def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
         seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
         build_reward_model(preset.model, *seen, seed=0)
     build_learner(config, inputs, config.policy, seeds=(0,))
+    if config.kind.together or (config.controls and inputs.clonable):
+        scale, actions = ActionScale.of(inputs.action_space), inputs.episodes.actions
+        scale.require_within(to_tensor(actions, "cpu").flatten(1))
 
 
 def _of_all(on_update: OnProgress, number: int, count: int, step: int, steps: int) -> None:

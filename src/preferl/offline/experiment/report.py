@@ -54,6 +54,7 @@ from preferl.statistics import (
     wilson_interval,
 )
 
+ENOUGH: Final = 5  # seeds for an interquartile mean and a bootstrap interval that mean something
 COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = {
     "accuracy": lambda report: percent(report.accuracy, 1),
     "log loss": lambda report: decimal(report.log_loss),
@@ -147,7 +148,7 @@ def _returns(
         cells["return"] = lambda one: _spread(one.returns)
     if unit == "normalised score" and any(one.success is not None for one in scores.values()):
         cells["success"] = lambda one: percent(None if one.success is None else one.success.mean())
-    several = len(next(iter(scores.values())).shown) > 2
+    several = len(next(iter(scores.values())).shown) >= ENOUGH
     if several:
         cells["interquartile mean"] = lambda one: _middle(one.shown)
     cells["by seed"] = lambda one: _list(_number(value) for value in one.shown)
