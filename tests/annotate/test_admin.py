@@ -44,6 +44,14 @@ def test_the_admin_invites_and_changes(study, owner, visitor):
         assert words in text
 
 
+def test_who_failed_qualification_can_be_let_in(study, owner):
+    assert "Let ann answer" not in owner.get("/admin").text
+    study.store.projects.update(study.project.id, qualification=3)
+    assert "Let ann answer" in owner.get("/admin").text
+    owner.post(f"/admin/people/{study.people['ann'][0].id}", data=form(owner, act="qualify"))
+    assert "Let ann answer" not in owner.get("/admin").text
+
+
 @pytest.mark.parametrize("act", ["role", "end", "restore", "qualify"])
 def test_the_same_change_sent_twice_is_one_event(study, owner, act):
     person = study.people["ann"][0].id

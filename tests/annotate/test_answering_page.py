@@ -1,6 +1,7 @@
 """People in a browser: keys, reloads, lost connections, several at once."""
 
 import time
+from urllib.parse import urljoin
 
 import pytest
 
@@ -297,6 +298,8 @@ def test_done_paused_and_signed_out(study, person):
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("#signed-out:visible")
     assert len(rows(study)) == 2
+    page.goto(urljoin(page.url, f"/join/{study.people['ann'][1]}"))
+    until_answers(study, page, 3)  # the answer that was on its way
 
 
 @pytest.mark.slow

@@ -315,6 +315,28 @@ def test_repeats_come_later_to_the_same_person_half_of_them_swapped(store):
     assert store.queue.claim(project.id, bob, 1).state == "waiting"
 
 
+@pytest.mark.parametrize("undrawn", [False, True])
+def test_what_has_no_videos_is_not_repeated_to_people(store, undrawn):
+    pairs = [(i, j) for i in range(6) for j in range(6) if i != j]
+    project, asked = project_with(store, pairs)
+    ann = person(store, project)
+    with store.database.write() as session:
+        session.execute(update(Query).values(ready=False))
+    for number in range(20):  # as imported answers have none
+        (question,) = store.queue.claim(project.id, ann, 1, undrawn=True).questions
+        store.queue.answer(ann, question.token, key(number), "left")
+    with store.database.write() as session:
+        session.execute(update(Query).where(Query.needed > 0).values(ready=True))
+    store.projects.update(project.id, repeat_share=0.5)
+    given = []
+    while questions := store.queue.claim(project.id, ann, 1, undrawn=undrawn).questions:
+        given.append(questions[0].query_id)
+        store.queue.answer(ann, questions[0].token, key(100 + len(given)), "left")
+    votes = store.questions.votes(project.id)
+    repeated = votes.repeat_of[np.isin(votes.query, given) & (votes.repeat_of >= 0)]
+    assert bool(set(repeated.tolist()) & set(asked[:20])) == undrawn
+
+
 @pytest.mark.parametrize(("right", "state"), [(4, "ready"), (2, "unqualified")])
 def test_qualification_by_known_pairs(store, right, state):
     project, asked = project_with(store, qualification=4, pass_share=0.75)
@@ -335,6 +357,8 @@ def test_qualification_by_known_pairs(store, right, state):
     claim = store.queue.claim(project.id, ann, 2)
     assert claim.state == state
     assert [q.query_id for q in claim.questions] == (asked[:2] if state == "ready" else [])
+    undone = store.queue.undo(ann, key(9))
+    assert (undone is None) == (state == "unqualified"), "who failed cannot try again"
     admin = store.people.owner(project.id).annotator.id
     assert store.queue.claim(project.id, admin, 1).questions[0].query_id in asked
 

@@ -5,11 +5,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
 
 from preferl.data.segments import Segments
 from preferl.errors import FeedbackError
-from preferl.store.schema import Answer, Lease, Query
+from preferl.store.schema import Answer, Clip, Lease, Query
 
 AT_ONCE = 6
 ROUNDS = 8
@@ -198,3 +199,71 @@ def test_two_people_cannot_share_a_key(open_store, kind):
         "RecordedAnswer",
     ]
     assert len(answers(store)) == 1
+
+
+def test_a_pair_can_be_shown_though_its_videos_end_at_once(open_store):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], pairs=2 * ROUNDS)
+    with stores[0].database.write() as session:
+        session.execute(update(Clip).values(video="none"))
+        session.execute(update(Query).values(ready=False))
+    for _, *pair in stores[0].questions.asked(project):
+        ends = [
+            partial(store.clips.video_ready, project, [clip])
+            for store, clip in zip(stores, pair, strict=True)
+        ]
+        assert at_once(*ends) == [None, None]
+    with stores[0].database.read() as session:
+        assert all(session.scalars(select(Query.ready)))
+
+
+def test_two_people_do_not_share_a_question_that_ran_out(open_store):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], pairs=ROUNDS)
+    ann, bob = (stores[0].people.invite(project, name).annotator.id for name in ("Ann", "Bob"))
+    for _ in range(ROUNDS):
+        stores[0].queue.claim(project, ann, 8)
+        with stores[0].database.write() as session:
+            session.execute(update(Lease).values(expires_at=0.0))
+        claims = at_once(
+            *(
+                partial(store.queue.claim, project, person, 8)
+                for store, person in zip(stores, (ann, bob), strict=True)
+            )
+        )
+        held = [question.query_id for claim in claims for question in claim.questions]
+        assert len(set(held)) == len(held)
+        with stores[0].database.write() as session:
+            session.execute(delete(Lease))
+
+
+def test_one_name_is_one_person_though_invited_at_once(open_store):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], pairs=1)
+    for number in range(ROUNDS):
+        found = at_once(
+            *(partial(store.people.invite, project, f"Ann {number}") for store in stores)
+        )
+        assert found[0].annotator.id == found[1].annotator.id
+
+
+def test_votes_have_names_though_answers_are_imported_meanwhile(open_store, monkeypatch):
+    store, other = open_store(), open_store()
+    project = asked(store, pairs=2)
+    ann = store.people.invite(project, "Ann").annotator.id
+    (question,) = store.queue.claim(project, ann, 1).questions
+    store.queue.answer(ann, question.token, "key-00000", "left")
+    rows = Session.execute
+
+    def with_another(session, statement, *args, **more):
+        monkeypatch.undo()  # once
+        found = rows(session, statement, *args, **more)
+        bob = other.people.invite(project, "Bob").annotator.id
+        (question,) = other.queue.claim(project, bob, 1).questions
+        other.queue.answer(bob, question.token, "key-00001", "left")
+        return found
+
+    monkeypatch.setattr(Session, "execute", with_another)
+    votes = store.questions.votes(project)
+    assert [votes.names[row] for row in votes.annotator] == ["Ann"]
+    assert len(store.questions.votes(project).query) == 2

@@ -104,7 +104,6 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
     detail = {"shown": body.shown.model_dump()}
     store = store_of(request)
     recorded = store.queue.answer(person.id, **given, detail=detail)
-    store.ranked.extend(person.project_id)
     known = {"recorded": recorded.answer_id, "new": recorded.new}
     return known | _held(request, person, body.count)
 

@@ -257,6 +257,7 @@ class ClipStore:
         )
         ready = update(Query).where(*queries).values(ready=True)
         with self._database.write() as session:
+            locked_project(session, project_id)  # two that end a pair together see each other's
             session.execute(update(Clip).where(*these).values(video="ready", video_error=None))
             session.execute(ready.execution_options(synchronize_session=False))
 

@@ -121,6 +121,10 @@ class StoredFeedback:
         """Number, first and second clip of all queries of this program, oldest first."""
         return self.store.questions.asked(self.project.id, self.agent)
 
+    def count_asked(self, *, all_agents: bool = False) -> int:
+        """How many queries this program has asked, or all programs of the project."""
+        return self.store.questions.count(self.project.id, None if all_agents else self.agent)
+
     def ask(self, segments: Segments, pairs: IntArray) -> None:
         """Put questions into the queue; their clips are on disk before.
 

@@ -286,18 +286,26 @@ class People:
             expected = f"1 to {LONGEST_NAME} letters"
             raise ConfigError.mismatch("name", expected=expected, got=repr(name[:100]))
         require_one_of("role", role, Role)
-        with self._database.write() as session:
-            if session.get(Project, project_id) is None:
-                raise ConfigError.mismatch("project", expected="one that exists", got=project_id)
-            annotator, at = session.scalar(_named(project_id, name)), clock(session)
-            if annotator is None:
-                annotator = Annotator(project_id=project_id, name=name, created_at=at)
-                session.add(annotator)
-            annotator.role, annotator.disabled_at, annotator.link_uses = role, None, uses
-            annotator.link_expires_at = None if hours is None else at + 3600 * hours
-            _change_link(session, annotator, secret)
-            session.flush()
-        return Invitation(annotator, secret)
+
+        def admit() -> Annotator:
+            with self._database.write() as session:
+                if session.get(Project, project_id) is None:
+                    expected = "one that exists"
+                    raise ConfigError.mismatch("project", expected=expected, got=project_id)
+                annotator, at = session.scalar(_named(project_id, name)), clock(session)
+                if annotator is None:
+                    annotator = Annotator(project_id=project_id, name=name, created_at=at)
+                    session.add(annotator)
+                annotator.role, annotator.disabled_at, annotator.link_uses = role, None, uses
+                annotator.link_expires_at = None if hours is None else at + 3600 * hours
+                _change_link(session, annotator, secret)
+                session.flush()
+            return annotator
+
+        try:
+            return Invitation(admit(), secret)
+        except IntegrityError:  # another program added this person just now
+            return Invitation(admit(), secret)
 
 
 def _opens(secret: str) -> ColumnElement[bool]:

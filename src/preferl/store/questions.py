@@ -115,6 +115,14 @@ class Questions:
             asked = asked.where(Query.agent == agent)
         return [(number, first, second) for number, first, second in self._database.rows(asked)]
 
+    def count(self, project_id: int, agent: str | None = None) -> int:
+        """How many queries `asked` returns."""
+        asked = select(func.count(Query.id))
+        asked = asked.where(Query.project_id == project_id, Query.purpose == "ask")
+        if agent is not None:
+            asked = asked.where(Query.agent == agent)
+        return int(self._database.first(asked) or 0)
+
     def votes(
         self, project_id: int, *, purposes: Sequence[Purpose] = ("ask", "known", "repeat")
     ) -> Votes:
@@ -124,8 +132,9 @@ class Questions:
         """
         people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
         with self._database.read() as session:
-            names = {row.id: row.name for row in session.execute(people.order_by(Annotator.id))}
             rows = session.execute(_counted(project_id, purposes)).all()
+            # Afterwards, so that whoever answered is among them.
+            names = {row.id: row.name for row in session.execute(people.order_by(Annotator.id))}
             fps = session.get_one(Project, project_id).fps
         place = {number: row for row, number in enumerate(names)}
         columns = list(zip(*rows, strict=True)) if rows else [()] * 9

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from preferl.errors import FeedbackError
 from preferl.store import schema, statements
 from preferl.store.database import SLACK_SECONDS, Database, clock
+from preferl.store.questions import RankedQueries
 from preferl.store.schema import Annotator, Answer, Lease, Project, Query
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
@@ -63,10 +64,10 @@ class RecordedAnswer(NamedTuple):
 
 @final
 class Queue:
-    """Leases and answers of a store."""
+    """Leases and answers of a store; answers make way for the next queries of its lists."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, ranked: RankedQueries) -> None:
+        self._database, self._ranked = database, ranked
 
     def claim(
         self, project_id: int, annotator_id: int, count: int = 2, *, undrawn: bool = False
@@ -127,30 +128,30 @@ class Queue:
             if not good:
                 raise FeedbackError.mismatch(what, expected=expected, got=got)
         with self._recording(annotator_id, key) as (session, known):
-            if known is not None:
-                return RecordedAnswer(known.id, False)
-            whose = {"token": token, "annotator_id": annotator_id}
-            lease = session.scalar(statements.BY_TOKEN, whose)
-            if lease is None:
-                raise FeedbackError.mismatch(
-                    "question",
-                    expected="one that is with you",
-                    got="one that you have answered already, or somebody else's",
-                    fix="Go on with the next.",
-                )
-            query = session.get_one(Query, lease.query_id, with_for_update=True)
-            session.delete(lease)
-            given = {"kind": kind, "strength": strength, "response_ms": response_ms}
-            preference, at = schema.preference_of(kind, lease.swapped), clock(session)
-            about = {"key": key, "preference": preference, "answered_at": at, "detail": detail}
-            answer = record_answer(session, query, lease, **given, **about)
-        return RecordedAnswer(answer.id, True)
+            if (answer := known) is None:
+                whose = {"token": token, "annotator_id": annotator_id}
+                lease = session.scalar(statements.BY_TOKEN, whose)
+                if lease is None:
+                    raise FeedbackError.mismatch(
+                        "question",
+                        expected="one that is with you",
+                        got="one that you have answered already, or somebody else's",
+                        fix="Go on with the next.",
+                    )
+                query = session.get_one(Query, lease.query_id, with_for_update=True)
+                session.delete(lease)
+                given = {"kind": kind, "strength": strength, "response_ms": response_ms}
+                preference, at = schema.preference_of(kind, lease.swapped), clock(session)
+                about = {"key": key, "preference": preference, "answered_at": at, "detail": detail}
+                answer = record_answer(session, query, lease, **given, **about)
+        self._ranked.extend(answer.project_id)  # again if sent again: the first may have died here
+        return RecordedAnswer(answer.id, known is None)
 
     def undo(self, annotator_id: int, key: str) -> Question | None:
         """Undo this person's latest answer that counts and give them the question again.
 
         Answers before it can be undone one by one. Sending the same `key` again returns the same
-        question; None where there is nothing to undo.
+        question; None where there is nothing to undo, and for who did not qualify.
         """
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:
@@ -158,7 +159,7 @@ class Queue:
                 query = session.get_one(Query, known.query_id)
                 return None if lease is None else _question(lease, query)
             latest = session.scalar(statements.LAST_ANSWER, {"annotator_id": annotator_id})
-            if latest is None:
+            if latest is None or not _Choice(session, latest.project_id, annotator_id).qualified():
                 return None
             query = session.get_one(Query, latest.query_id, with_for_update=True)
             at = clock(session)
@@ -244,7 +245,8 @@ class _Choice:
         """What the person holds, oldest first; what ran out goes on unless others need it."""
         held = []
         for lease, query in self.session.execute(statements.HOLDING, self._about).all():
-            free = active_at(lease, self.at) or query.purpose != "ask" or self._room(query)
+            free = active_at(lease, self.at) or query.purpose != "ask"
+            free = free or (self._count(statements.LOCKED, query_id=query.id) and self._room(query))
             if query.cancelled_at is not None or not free:
                 self.session.delete(lease)
                 continue
@@ -287,7 +289,7 @@ class _Choice:
             )
             if query is None or self._spent:
                 return None
-            query = self._instead() or query
+            query = self._instead(undrawn=undrawn) or query
             if query.purpose != "ask" or self._room(query):
                 return self._lease(query)
         return None
@@ -319,7 +321,7 @@ class _Choice:
         """Whether others leave room in a query; counted again once its row is locked."""
         return query.needed > self._count(statements.OUT, query_id=query.id)
 
-    def _instead(self) -> Query | None:
+    def _instead(self, *, undrawn: bool) -> Query | None:
         """At times a pair whose answer is known, or an earlier question of theirs."""
         known, repeats = self.project.known_share, self.project.repeat_share
         if not known + repeats:
@@ -328,11 +330,11 @@ class _Choice:
         drawn = draw(*mark, "why")
         if drawn < known:
             return self._query(statements.UNSEEN_KNOWN)
-        return self._repeat(mark) if drawn < known + repeats else None
+        return self._repeat(mark, undrawn) if drawn < known + repeats else None
 
-    def _repeat(self, mark: tuple[object, ...]) -> Query | None:
+    def _repeat(self, mark: tuple[object, ...], undrawn: bool) -> Query | None:
         """An earlier question of theirs, as a query of its own, at times with sides swapped."""
-        about = self._about | {"limit": REPEAT_AFTER}
+        about = self._about | {"limit": REPEAT_AFTER, "undrawn": undrawn}
         earlier = self.session.execute(statements.REPEATABLE, about).all()
         if not earlier:
             return None

@@ -7,12 +7,15 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BindParameter,
+    Boolean,
     ColumnElement,
     Select,
     bindparam,
     exists,
     func,
+    literal,
     literal_column,
+    or_,
     select,
 )
 from sqlalchemy.orm import aliased
@@ -88,6 +91,8 @@ OPEN_SKIPPED: Final = _open(_answered("skip"), Query.ready.is_(True), order=(_la
 """The pairs skipped longest ago come first, so that all come round."""
 OPEN_UNDRAWN: Final = _open(~_answered("skip", *COUNTED))
 """With or without videos, for programs that answer by the numbers."""
+LOCKED: Final = select(literal(1)).where(Query.id == QUERY).with_for_update(skip_locked=True)
+"""1 once a query's row is locked, nothing while somebody else is choosing or answering it."""
 OUT: Final = select(func.count()).where(
     Lease.query_id == QUERY, Lease.annotator_id != PERSON, *ACTIVE
 )
@@ -128,6 +133,7 @@ REPEATABLE: Final = (
     .join(Query, Query.id == Answer.query_id)
     .where(Answer.annotator_id == PERSON, Answer.project_id == PROJECT)
     .where(Query.purpose == "ask", *_DECIDES)
+    .where(or_(Query.ready, bindparam("undrawn", type_=Boolean())))
     .where(~exists().where(_again.repeat_of == Answer.query_id, _again.for_annotator == PERSON))
     .order_by(Answer.id.desc())
     .offset(LIMIT)
@@ -211,4 +217,4 @@ LAST_ANSWER: Final = (
 )
 """What a person can undo: their latest answer to what the queue gave them.
 
-Corrections and imported answers are none; the page of answers changes those."""
+Corrections are none, nor answers imported as comparisons; the page of answers changes those."""

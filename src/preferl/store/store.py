@@ -58,7 +58,7 @@ class Store:
         self.clips = ClipStore(database, files)  # what is shown
         self.questions = Questions(database, self.clips)  # queries and their answers
         self.ranked = RankedQueries(database, self.clips)  # queries that sort clips into lists
-        self.queue = Queue(database)  # leases of queries to people
+        self.queue = Queue(database, self.ranked)  # leases of queries to people
         self.answers = GivenAnswers(database)  # answers to look through and to mend
         self.reports = Reports(database)  # progress, heartbeats, reward versions, events
         self.progress = self.reports.progress  # how far a project is, and a person in it
@@ -185,15 +185,18 @@ def upgrade(database: Database) -> None:
             got=found,
             fix="Open it with the version that wrote it, or a newer one.",
         )
-    if found is not None and database.is_sqlite:
-        file = Path(str(database.url.database))
-        kept = file.with_name(f"{file.name}.before-{found}")
-        keep_private(kept)
-        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(kept)) as target:
-            source.backup(target)  # with what its write-ahead log holds
     with database.write() as session:
         connection = session.connection()
         if not database.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": PG_LOCK})
+        found = MigrationContext.configure(connection).get_current_revision()
+        if found == newest:  # another was first
+            return
+        if found is not None and database.is_sqlite:
+            file = Path(str(database.url.database))
+            kept = file.with_name(f"{file.name}.before-{found}")
+            keep_private(kept)
+            with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(kept)) as target:
+                source.backup(target)  # with what its write-ahead log holds
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")  # from what is there now: another may have been first
+        command.upgrade(config, "head")

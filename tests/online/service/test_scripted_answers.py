@@ -52,6 +52,18 @@ def test_queries_need_no_videos(world):
     assert script(world, ScriptedTeacher.oracle()).answer() == 2
 
 
+def test_scripts_of_two_agents_leave_each_other_what_is_left(world):
+    first, second = (script(world, ScriptedTeacher.oracle()) for _ in range(2))
+    world.ask(8)
+
+    def slow(shown, rng):
+        second.answer()  # holds the same questions: both are the person "script"
+        return ScriptedTeacher.oracle()(shown, rng)
+
+    first.teacher = slow
+    assert (first.answer(), second.given) == (0, 8)
+
+
 def test_the_budget_of_the_project_ends_a_script(world):
     world.store.projects.update(world.project.id, budget=8)
     world.ask(20)

@@ -19,7 +19,7 @@ from preferl.errors import ConfigError, DataError, StorageError
 from preferl.shapes import Array
 from preferl.store import Store
 from preferl.store.clips import clip_ids
-from preferl.store.rendering.videos import RenderWorker, pictures_of, serve_rendering, write_video
+from preferl.store.rendering.videos import RenderWorker, pictures_of, serve_rendering
 
 PENDULUM = {"kind": "env", "env_id": "Pendulum-v1"}
 
@@ -209,7 +209,7 @@ def test_stopping_leaves_a_clip_as_it_was(store: Store) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_there_is_one_picture_per_step(count: int, tmp_path: Path) -> None:
+def test_there_is_one_picture_per_step(count: int) -> None:
     segments = pendulums(1, steps=3)  # two real steps
 
     def source(*_: object) -> Array:
@@ -217,12 +217,7 @@ def test_there_is_one_picture_per_step(count: int, tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=rf"2, its steps, got {count}"):
         list(pictures_of(source, segments, 0))
-    path = tmp_path / "clip.mp4"
-    with pytest.raises(DataError):
-        write_video(source, segments, 0, path, 10)
-    assert not list(tmp_path.iterdir())
-    write_video(black, segments, 0, path, 10)
-    assert frames_in(path) == 2
+    assert len([*pictures_of(black, segments, 0)]) == 2
 
 
 def test_a_full_disk_is_no_fault_of_the_clip(store: Store) -> None:

@@ -5,6 +5,7 @@ import { Dialogs } from './dialogs.js';
 import { listen } from './news.js';
 import { Panel } from './panel.js';
 import { Player } from './player.js';
+import { visit } from './storage.js';
 import { transport } from './transport.js';
 import { Refused, farewell, send, whisper } from './wire.js';
 
@@ -192,7 +193,7 @@ async function answer(kind, strength = null) {
   };
   chosen(kind);
   controls();
-  sessionStorage.setItem(PENDING, JSON.stringify(body));
+  visit.set(PENDING, JSON.stringify(body));
   try {
     const reply = await deliver(body);
     turn += 1; // what was asked while the answer was on its way is out of date, too
@@ -214,7 +215,7 @@ async function deliver(body) {
     if (tries === 1) announce('Not saved yet. Trying again.');
     notice('Not saved yet – trying again. You need not do anything.', 'trouble');
   });
-  sessionStorage.removeItem(PENDING);
+  visit.remove(PENDING);
   notice('');
   return reply;
 }
@@ -244,7 +245,8 @@ function take(reply) {
 
 function refused(error, again = true) {
   if (!(error instanceof Refused)) throw error;
-  sessionStorage.removeItem(PENDING);
+  // Who is signed out or opened their link anew sends it when the page begins again.
+  if (![401, 403].includes(error.status)) visit.remove(PENDING);
   if (error.status === 401) {
     hush();
     back();
@@ -422,7 +424,7 @@ setInterval(() => {
 }, 15_000);
 
 async function begin() {
-  const pending = sessionStorage.getItem(PENDING);
+  const pending = visit.get(PENDING);
   if (pending) await deliver(JSON.parse(pending)).catch(refused);
   const reading = dialogs.read();
   await claim();

@@ -1,5 +1,7 @@
 /** Keys of the list of answers, and two clips that play together. */
 
+import { kept } from './storage.js';
+
 const films = [...document.querySelectorAll('.sides video')];
 const play = document.querySelector('#play');
 
@@ -26,13 +28,7 @@ if (play) {
 const follow = (id) => document.querySelector(id)?.click();
 
 /** Whether keys that are a single letter act: the answering page's help has the switch. */
-function singleKeys() {
-  try {
-    return localStorage.getItem('preferl-single-keys') !== 'off';
-  } catch {
-    return true; // storage is switched off
-  }
-}
+const singleKeys = () => kept.get('preferl-single-keys') !== 'off';
 
 const keys = { j: () => follow('#after'), k: () => follow('#before'), p: toggle, b: again };
 

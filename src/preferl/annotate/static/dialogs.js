@@ -1,26 +1,10 @@
 /** Instructions and help; single-key shortcuts that can be switched off. */
 
+import { kept } from './storage.js';
+
 const byId = (id) => document.getElementById(id);
 
-const kept = {
-  get: (name) => {
-    try {
-      return localStorage.getItem(name);
-    } catch {
-      return null; // storage is switched off; the page works, only forgets
-    }
-  },
-  set: (name, value) => {
-    try {
-      localStorage.setItem(name, value);
-    } catch {
-      // as above
-    }
-  },
-};
-
 export class Dialogs {
-  /** `onFirst` is called once the instructions were read, at once if they were before. */
   constructor() {
     this.instructions = byId('instructions');
     this.help = byId('help');

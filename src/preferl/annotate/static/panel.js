@@ -1,5 +1,7 @@
 /** What the person sees of the work: progress, their own pace, a break in time, the model. */
 
+import { visit } from './storage.js';
+
 const byId = (id) => document.getElementById(id);
 const BREAK = 25 * 60_000; // milliseconds of work after which a break is proposed
 const GAP = 5 * 60_000; // a pause as long as this was a break already
@@ -10,7 +12,7 @@ const plural = (count, word) => `${count.toLocaleString()} ${word}${count === 1 
 /** Answers of this visit, kept through reloads of this tab. */
 class Visit {
   constructor() {
-    const kept = JSON.parse(sessionStorage.getItem('preferl-visit') ?? 'null');
+    const kept = JSON.parse(visit.get('preferl-visit') ?? 'null');
     Object.assign(this, kept ?? { began: Date.now(), last: Date.now(), times: [] });
   }
 
@@ -34,7 +36,7 @@ class Visit {
 
   keep() {
     const { began, last, times } = this;
-    sessionStorage.setItem('preferl-visit', JSON.stringify({ began, last, times }));
+    visit.set('preferl-visit', JSON.stringify({ began, last, times }));
   }
 
   get median() {

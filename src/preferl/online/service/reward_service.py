@@ -57,9 +57,8 @@ def serve_reward(
     folder of the rewards; their step counts answers.
 
     Raises:
-        ConfigError: another place to report to.
+        ConfigError: another place to report to, or no such project.
         StorageError: another service publishes into the folder, or it cannot be written to.
-        FeedbackError: no such project.
     """
     require_places(report_to)
     feedback = StoredFeedback(store, project, combine=config.combine)

@@ -188,7 +188,7 @@ class QueryWorker:
         self._asked_in_all: int | None = None  # of the project, when a run that goes on was saved
         self._counted = False
         with suppress(StorageError):  # the first round counts
-            self._asked_before = len(self._feedback.asked())
+            self._asked_before = self._feedback.count_asked()
         self._wake, self._stopping = threading.Condition(), False
         self._rounds = self._hurry = 0
         self._steps_seen = 0  # by the latest round
@@ -325,7 +325,7 @@ class QueryWorker:
         """Ask and answer what there is; returns why nothing can be asked though all went well."""
         lack = None
         if not self._counted:
-            in_all = len(self._feedback.asked())
+            in_all = self._feedback.count_asked()
             if self._asked_in_all is not None:
                 self._asked += max(in_all - self._asked_in_all, 0)
             self._asked_before, self._counted = in_all - self._asked, True
@@ -337,9 +337,6 @@ class QueryWorker:
             self._script.answer()
         return lack
 
-    def _count_all(self) -> int:
-        return len(self._feedback.store.questions.asked(self._feedback.project.id))
-
     @property
     def _version(self) -> int:
         return 0 if self.core is None else self.core.version
@@ -350,7 +347,7 @@ class QueryWorker:
         affordable = self._buffer.steps_in // (config.ask_every or 2 * config.segment_length)
         wanted = affordable - self._asked
         if wanted > 0 and config.max_questions is not None:  # other programs may have asked since
-            wanted = min(wanted, config.max_questions - self._count_all())
+            wanted = min(wanted, config.max_questions - self._feedback.count_asked(all_agents=True))
         return wanted if wanted <= 0 else min(wanted, config.max_pending - self._feedback.pending)
 
     def _ask(self, count: int) -> str | None:

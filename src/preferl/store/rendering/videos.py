@@ -8,13 +8,11 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple, Self, final
 
 from preferl.data.columns import check
 from preferl.data.segments import Segments
 from preferl.errors import PreferlError, StorageError
-from preferl.files import writing
 from preferl.remote import Location
 from preferl.shapes import Array
 from preferl.store.clips import DRAWING_SECONDS
@@ -226,12 +224,6 @@ def serve_rendering(
             if not done:
                 worker.wait(poll_seconds)
         return worker.rendered
-
-
-def write_video(source: FrameSource, segments: Segments, row: int, path: Path, fps: int) -> None:
-    """Draw one segment to an MP4 that is either whole or not there; raises as `pictures_of`."""
-    with writing(path, durable=True) as draft:
-        draft.write_bytes(encode(pictures_of(source, segments, row), fps))
 
 
 def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[Array]:
