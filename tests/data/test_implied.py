@@ -98,6 +98,22 @@ def test_declined_answers_go_and_weights_and_annotators_stay():
     assert places.tolist() == [0, 0, 2, 0]
 
 
+def test_what_one_annotator_implies_is_theirs():
+    chain = [[0, 1], [1, 2], [3, 4], [4, 5]]
+    whose = np.array([1, 1, 1, 2])
+    found, _ = with_implied(comparisons(chain, np.ones(4), weight=np.ones(4), annotator=whose))
+    assert found.pairs[4:].tolist() == [[0, 2], [3, 5]]
+    assert found.annotator[4:].tolist() == [1, -1]
+
+
+def test_answers_of_no_weight_imply_nothing():
+    chain, weight = [[0, 1], [1, 2], [2, 3], [3, 4]], np.array([1.0, 0, 1, 1])
+    found, places = with_implied(comparisons(chain, np.ones(4), weight=weight))
+    assert found.pairs[4:].tolist() == [[2, 4]]
+    np.testing.assert_allclose(found.weight, [1, 0, 2 / 3, 2 / 3, 2 / 3])
+    assert places[2:].tolist() == [2, 2, 2]
+
+
 def test_separate_pairs_are_left_as_they_are():
     of = comparisons([[0, 1], [2, 3]], np.array([1.0, 0.5]))
     found, places = with_implied(of)

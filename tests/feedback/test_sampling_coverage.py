@@ -1,11 +1,13 @@
 """Pairs that cover what was seen."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from preferl.data import Comparisons, Segments
+from preferl.data.arrays import load_segments, save_segments
 from preferl.errors import ConfigError, FeedbackError
 from preferl.feedback import (
     CoveringPairs,
@@ -52,6 +54,16 @@ def test_pixels_are_averaged_without_overflow() -> None:
     pixels = np.full((4, 2, 2), 200, np.uint8)
     segments = Segments(pixels, np.zeros(4), np.zeros(4), np.array([0]), np.array([4]), 4)
     np.testing.assert_allclose(mean_observation(segments), np.full((1, 4), 200.0))
+
+
+def test_pictures_on_disk_are_averaged_as_those_in_memory(tmp_path: Path) -> None:
+    pictures = np.random.default_rng(0).integers(0, 255, (9, 40, 40), np.uint8)
+    blocks = pictures, np.zeros((9, 1)), np.zeros(9)
+    segments = Segments(*blocks, np.array([0, 3, 6]), np.array([3, 3, 2]), 3)
+    save_segments(tmp_path / "clips", segments)
+    on_disk = load_segments(tmp_path / "clips").select(np.array([2, 0]))
+    assert not isinstance(on_disk.observations, np.ndarray)
+    np.testing.assert_allclose(mean_observation(on_disk), mean_observation(segments)[[2, 0]])
 
 
 def test_each_pair_taken_is_the_farthest_from_those_before() -> None:

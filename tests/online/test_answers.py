@@ -166,6 +166,22 @@ def test_fixed_comparisons_have_numbers_of_no_query(rng):
     assert len(comparisons) == 5
 
 
+def test_people_of_other_answers_are_not_those_of_a_store(tmp_path, rng):
+    known = replace(make_comparisons(rng, pairs=3), annotator=np.array([0, 1, 0]))
+    with Store.open(tmp_path) as store:
+        Answering(store).ask(1)
+        learning = LearningSet(StoredFeedback(store, combine="each"), 0.0)
+        learning.fixed = known
+        assert learning.answered().comparisons.annotator is None
+    learning = LearningSet(Collected(known), 0.0)
+    learning.fixed = known
+    assert learning.given.comparisons.annotator.tolist() == [0, 1, 0]
+    assert fixed(known).comparisons.annotator.tolist() == [0, 1, 0]
+    save_comparisons(tmp_path / "others", known)
+    both = fixed(known, comparisons=(tmp_path / "others",)).comparisons
+    assert both.annotator is None, "row 0 of one is not row 0 of the other"
+
+
 def test_without_a_share_all_are_trained_on(rng):
     comparisons = make_comparisons(rng, pairs=5)
     assert (LearningSet(Collected(comparisons), 0.0).split(comparisons) == [TRAIN] * 5).all()

@@ -76,7 +76,10 @@ def test_settings_of_a_run_out_of_range(field):
 
 
 def test_comparisons_and_shares_out_of_range():
-    for wrong in ({"comparisons": -1}, {"validation": 1.0}, {"validation": -0.1}):
+    for wrong in (
+        *({"comparisons": -1}, {"validation": 1.0}, {"validation": -0.1}, {"eval_every": -1}),
+        *({"initial_epochs": 0}, {"reward_deviation": 0.0}, {"pessimism": float("nan")}),
+    ):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             OnlineConfig(**wrong)
 

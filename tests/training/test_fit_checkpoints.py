@@ -12,7 +12,9 @@ from safetensors.torch import load_file
 from helpers.killable_fit import CONFIGS, fit, main, parts
 from helpers.programs import status_of
 from preferl.errors import CheckpointError, ConfigError
+from preferl.models import MLPReward, MLPRewardConfig
 from preferl.runs.versioned import is_left, names_in, versions
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
 from preferl.training.reward_function import RewardFunction
 
@@ -75,7 +77,7 @@ def test_checkpoints_are_as_far_apart_as_was_asked(tmp_path):
         FitCheckpoints(tmp_path, seconds=-1)
 
 
-@pytest.mark.parametrize("change", ["answers", "noise", "epochs"])
+@pytest.mark.parametrize("change", ["answers", "noise", "epochs", "seed", "model"])
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path, change):
     stopped("ensemble", tmp_path / "it", 4)
     model, train, _ = parts("ensemble")
@@ -84,9 +86,12 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, change):
         train = replace(train, preference=1 - train.preference)
     elif change == "noise":
         config = replace(config, noise=0.2)
+    elif change == "model":
+        model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((5,), members=3), seed=0)
     before = next(model.parameters()).detach().clone()
-    trainer = RewardTrainer(model, config, seed=3)
-    with pytest.raises(CheckpointError, match="answers of" if change == "answers" else "fit of"):
+    trainer = RewardTrainer(model, config, seed=4 if change == "seed" else 3)
+    what = change if change in ("answers", "model") else "fit"
+    with pytest.raises(CheckpointError, match=f"{what} of"):
         trainer.fit(
             train,
             epochs=50 if change == "epochs" else None,

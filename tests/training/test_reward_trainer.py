@@ -451,6 +451,17 @@ def test_a_restarted_fit_remembers_nothing(comparisons):
     assert penalties == [1.2, 1.2]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_restarted_fit_forgets_the_fitted_noise(comparisons, restart):
+    config, found = replace(FEW, epochs=1, restart=restart, noise="fitted"), []
+    for before in (0.05, 0.4):
+        trainer = RewardTrainer(mlp(), config, seed=0)
+        trainer.set_noise(before)  # as an earlier fit may have
+        trainer.fit(comparisons)
+        found.append(trainer.noise)
+    assert (abs(found[0] - found[1]) < 1e-3) == restart
+
+
 def test_without_restart_the_penalty_goes_on(comparisons):
     config = replace(FEW, epochs=1, penalty=AdaptivePenalty(1.0, band=(0.0, 1e-6)))
     trainer = RewardTrainer(mlp(), config, seed=0)

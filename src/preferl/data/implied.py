@@ -16,7 +16,8 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     Clips are linked where they were compared. All answers of linked clips together, given or
     implied, weigh as much as the given ones did: sorting by comparisons gives no information but
     that of its answers. Answers that contradict each other, in a circle, imply nothing about the
-    clips of the circle.
+    clips of the circle, and answers of weight 0 nothing at all. What follows from the answers of
+    one annotator is theirs; what follows from those of several is nobody's.
 
     Returns:
         The comparisons, and `[P]` the row of the first answer about clips that are linked with
@@ -34,22 +35,29 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], [0, 0, 0, 0, 0, 0])
     """
     given = comparisons[comparisons.answered]
-    group = linked(given.pairs, len(given.segments))
-    pairs, preference = _implied(given, group)
+    counts = given.weight > 0
+    group = linked(given.pairs[counts], len(given.segments))
+    pairs, preference = _implied(given[counts], group)
     of, of_implied = group[given.pairs[:, 0]], group[pairs[:, 0]]
     count = len(given.segments)
-    answers, more = np.bincount(of, minlength=count), np.bincount(of_implied, minlength=count)
+    answers, more = (np.bincount(rows, minlength=count) for rows in (of[counts], of_implied))
     weight, all_of = np.bincount(of, given.weight, minlength=count), np.maximum(answers + more, 1)
     first = np.full(count, len(given))
     np.minimum.at(first, of, np.arange(len(given)))
     annotator = given.annotator
+    if annotator is not None:
+        lowest, highest = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+        np.minimum.at(lowest, of[counts], annotator[counts])
+        np.maximum.at(highest, of[counts], annotator[counts])
+        whose = np.where(lowest == highest, lowest, -1)
+        annotator = np.concatenate([annotator, whose[of_implied]])
     return (
         Comparisons(
             given.segments,
             np.concatenate([given.pairs, pairs]),
             np.concatenate([given.preference, preference]),
             np.concatenate([given.weight * (answers / all_of)[of], (weight / all_of)[of_implied]]),
-            None if annotator is None else np.concatenate([annotator, np.full(len(pairs), -1)]),
+            annotator,
         ),
         first[np.concatenate([of, of_implied])],
     )

@@ -187,10 +187,9 @@ def mean_observation(segments: Segments) -> FloatArray:
     rows, mask = segments.rows(), segments.mask()
     features = []
     for leaf in leaves(segments.observations):
-        flat = leaf.reshape(len(leaf), -1)  # [T, *obs] to [T, F]
-        total = np.zeros((len(segments), flat.shape[1]))
-        for step in range(segments.length):  # never [N, L, F] at once: it may be pixels
-            total += flat[rows[:, step]] * mask[:, step, None]
+        total = np.zeros((len(segments), int(np.prod(leaf.shape[1:]))))
+        for step in range(segments.length):  # never [N, L, F] at once: it may be pixels, on disk
+            total += leaf[rows[:, step]].reshape(len(segments), -1) * mask[:, step, None]
         features.append(total / segments.real[:, None])
     return np.concatenate(features, axis=1)
 

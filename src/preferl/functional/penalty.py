@@ -1,12 +1,9 @@
 """What a weight penalty measures: one number for all parameters of a model, 0 where all are 0."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-
-WeightMeasure = Callable[[Iterable[Tensor]], Tensor]
-"""Parameters to their size, a number with a gradient."""
 
 
 def power_sum(parameters: Iterable[Tensor], norm: float = 2) -> Tensor:

@@ -143,8 +143,8 @@ class ActionScale:
         high = np.where(bounded, space.high, 1).ravel().astype(np.float64)
         centre, half = (high + low) / 2, (high - low) / 2
         half[half == 0] = 1  # an action that cannot change
-        ends = (torch.tensor(a, dtype=torch.float32, device=device) for a in (centre, half))
-        return cls(*ends, torch.tensor(bounded.ravel(), device=device))
+        columns = (centre.astype(np.float32), half.astype(np.float32), bounded.ravel())
+        return cls(*(torch.tensor(column, device=device) for column in columns))
 
     def require_within(self, actions: Tensor) -> None:
         """Raise `SpaceError` if `[..., A]` go where the tanh of a policy cannot."""

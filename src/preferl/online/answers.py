@@ -51,6 +51,8 @@ def load_fixed(
         parts.append(load_labels(start.labels, load_source(start.demonstrations)).comparisons)
     parts += [] if comparisons is None else [comparisons]
     parts = [part[part.answered] for part in parts if part.answered.any()]
+    if len(parts) > 1:  # row 0 of one is not row 0 of another
+        parts = [replace(part, annotator=None) for part in parts]
     known = [] if start.episodes is None else [load_source(start.episodes)]
     known += [] if episodes is None else [episodes]
     found = concatenate(parts).compact() if parts else None
@@ -120,8 +122,16 @@ class LearningSet:
 
     @property
     def given(self) -> Answered | None:
-        """The fixed ones. Their numbers are below 0, since those of queries are not."""
-        return None if self.fixed is None else Answered(-1 - np.arange(len(self.fixed)), self.fixed)
+        """The fixed ones. Their numbers are below 0, since those of queries are not.
+
+        Beside a store, whose people are others, nobody knows who gave them.
+        """
+        if (fixed := self.fixed) is None:
+            return None
+        fixed = (
+            replace(fixed, annotator=None) if isinstance(self._feedback, StoredFeedback) else fixed
+        )
+        return Answered(-1 - np.arange(len(fixed)), fixed)
 
     def comparisons(self) -> Comparisons | None:
         """All of them so far; None without any."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Final, Literal, cast, final, get_args
 
@@ -172,9 +172,10 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         QueryConfig.__post_init__(self)
         require_one_of("vec_env", self.vec_env, VecEnvKind)
         _require(self, ("environments", "iterations", "eval_episodes"), 1)
-        _require(self, ("comparisons",), 0)
-        if self.eval_every is not None:
-            _require(self, ("eval_every",), 0)
+        _require(self, ("initial_epochs",), 1)
+        _require(self, ("comparisons", "eval_every"), 0)
+        _require(self, ("reward_deviation",), 1e-12)
+        ConfigError.check(isfinite(self.pessimism), "pessimism", "a number", self.pessimism)
         self._require_budget()
         require_share("validation", self.validation)
         require_one_of("reference", self.reference, Reference)
@@ -318,8 +319,7 @@ class DatasetConfig(EnvConfig):
         require_seed(self.seed)
         require_one_of("vec_env", self.vec_env, VecEnvKind)
         _require(self, ("train_steps", "checkpoint_every", "judge_episodes", "environments"), 1)
-        if self.training_environments is not None:
-            _require(self, ("training_environments",), 1)
+        _require(self, ("training_environments",), 1)
         for tier, amount in self.amounts.items():
             require_in(f"mix, {tier}", amount, 1, inf)
         if self.policy is not None:

@@ -18,6 +18,7 @@ from typing import Any, Final, final
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.data.arrays import content_id, load_episodes, save_episodes
@@ -44,6 +45,7 @@ from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require
 from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.shapes import IntArray, leaves
 from preferl.training.checkpoint_folder import has_run, require_own
+from preferl.training.generators import generators_left_alone
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, in a few words, how much of it is done, and how much there is."""
@@ -214,7 +216,9 @@ class _Recording:
             for name in ("random", "expert")
             if name in self._policies
         }
-        about = {"env": config.env_name, "seed": config.seed, "references": references}
+        about: dict[str, Any] = {"env": config.env_name, "seed": config.seed}
+        about["references"] = references
+        about["algorithm"] = type(self._algorithm).__name__ if self._trains else None
         about["tiers"] = self._about(tiers)
         self._report("writing", 0, 1)
         episodes = join(list(tiers.values()))
@@ -222,8 +226,8 @@ class _Recording:
         beside = about | {"versions": versions()}
         save_episodes(folder.path("episodes"), episodes, about=beside)
         if minari is not None:
-            algorithm = None if config.policy else type(self._algorithm).__name__
-            save_minari(episodes, minari, env=task_env(config)(), algorithm=algorithm, about=beside)
+            env, algorithm = task_env(config)(), about["algorithm"]
+            save_minari(episodes, minari, env=env, algorithm=algorithm, about=beside)
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
         folder.result(result)
@@ -336,7 +340,11 @@ class _Recording:
     def _acted(self, tier: Tier) -> Episodes:
         config, amount = self._config, self._config.amounts[tier]
         seed, states = config.seed + SEEDS[tier], self._states
-        with closing(self._environments(config.environments, seed, states=states)) as venv:
+        with (
+            generators_left_alone(),
+            closing(self._environments(config.environments, seed, states=states)) as venv,
+        ):
+            set_random_seed(seed)  # policies of stable-baselines3 draw from torch's generator
             return act(
                 self._policies[tier],
                 venv,
@@ -367,13 +375,16 @@ class _Recording:
     def _mean_return(self, name: str) -> float:
         """Of a policy whose tier is not recorded, or not yet."""
         self._report(f"evaluating {name}", 0, 1)
-        return evaluate_policy(
-            self._policies[name],
-            task_env(self._config),
-            episodes=20,
-            seed=self._config.seed + SEEDS["references"],
-            deterministic=self._config.deterministic,
-        ).mean
+        seed = self._config.seed + SEEDS["references"]
+        with generators_left_alone():
+            set_random_seed(seed)
+            return evaluate_policy(
+                self._policies[name],
+                task_env(self._config),
+                episodes=20,
+                seed=seed,
+                deterministic=self._config.deterministic,
+            ).mean
 
     def _about(self, tiers: dict[str, Episodes]) -> list[dict[str, Any]]:
         """A row per tier, in their order."""

@@ -150,6 +150,6 @@ def _joined(
     beside = about | {"versions": versions()}
     save_episodes(folder.path("episodes"), episodes, about=beside)
     if minari is not None:
-        algorithm = None if run.config.algorithm is None else type(run.config.algorithm).__name__
-        save_minari(episodes, minari, env=task_env(run.config)(), algorithm=algorithm, about=beside)
+        env, algorithm = task_env(run.config)(), results[0]["algorithm"]
+        save_minari(episodes, minari, env=env, algorithm=algorithm, about=beside)
     return about | {"minari": minari}

@@ -339,8 +339,11 @@ class PreferenceLoop:
         act = self.learner.learn if number else self.learner.explore
         episodes = self.timed("acting", act, planned.steps)
         self._remember(episodes)
-        cut = episodes.truncated[episodes.ends - 1]  # by a time limit, or while under way
-        whole = ~cut | (episodes.lengths >= self.longest)
+        if isinstance(self.learner, SB3Learner):
+            whole = self.learner.env.core.recording.whole
+        else:  # of a learner of one's own, those that a time limit or we have cut look the same
+            cut = episodes.truncated[episodes.ends - 1]
+            whole = ~cut | (episodes.lengths >= self.longest)
         self.rounds.see(episodes, whole)
         self.evaluations.offer(over=number == len(self.plan) - 1)
         if planned.queries:
@@ -435,15 +438,15 @@ class PreferenceLoop:
 
     def _remember(self, episodes: Episodes) -> None:
         """Take in episodes: of a learner of your own whole ones, except for the last one."""
-        if not len(episodes):
-            return
-        self.longest = max(self.longest, int(episodes.lengths.max()))
-        ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1])].tolist()
+        self.longest = max(self.longest, int(episodes.lengths.max(initial=0)))
+        ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1:].sum())].tolist()
         self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
         learner, limit = self.learner, self.config.segment_length
         of = learner.env.core.recording if isinstance(learner, SB3Learner) else self
         more = f" {(episodes.lengths < limit).sum()} of {len(episodes)} episodes "
         more += f"are shorter than a clip ({self.config.short!r})."
-        self.guard.check(of.shortest, of.longest, more)
+        self.guard.check(of.shortest, of.longest, more)  # also after a run went on without steps
+        if not len(episodes):
+            return
         known = episodes if self.experience is None else join([self.experience, episodes])
         self.experience = latest(known, self.config.buffer_steps)

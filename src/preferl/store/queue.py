@@ -245,9 +245,8 @@ class _Choice:
         """What the person holds, oldest first; what ran out goes on unless others need it."""
         held = []
         for lease, query in self.session.execute(statements.HOLDING, self._about).all():
-            free = active_at(lease, self.at) or query.purpose != "ask"
-            free = free or (self._count(statements.LOCKED, query_id=query.id) and self._room(query))
-            if query.cancelled_at is not None or not free:
+            mine = active_at(lease, self.at) or query.purpose != "ask" or self._again(query)
+            if query.cancelled_at is not None or not mine:
                 self.session.delete(lease)
                 continue
             lease.renewed_at, lease.expires_at = self.at, self.at + self.project.lease_seconds
@@ -320,6 +319,10 @@ class _Choice:
     def _room(self, query: Query) -> bool:
         """Whether others leave room in a query; counted again once its row is locked."""
         return query.needed > self._count(statements.OUT, query_id=query.id)
+
+    def _again(self, query: Query) -> bool:
+        """Whether a query can go on with a person whose lease ran out."""
+        return bool(self._count(statements.LOCKED, query_id=query.id)) and self._room(query)
 
     def _instead(self, *, undrawn: bool) -> Query | None:
         """At times a pair whose answer is known, or an earlier question of theirs."""

@@ -183,8 +183,9 @@ class Fit:
 
     def identity(self) -> dict[str, Any]:
         """What has to be the same for a checkpoint to be one of this fit, as JSON."""
-        settings = to_json(self._config) | {"epochs": self._epochs}
-        return {"fit": settings, "answers": self._digest}
+        settings = to_json(self._config) | {"epochs": self._epochs, "seed": self._trainer._seed}
+        shapes = {name: list(part.shape) for name, part in self._model.state_dict().items()}
+        return {"fit": settings, "model": shapes, "answers": self._digest}
 
     def snapshot(self) -> dict[str, Any]:
         """All that later epochs depend on, between two of them."""
@@ -343,6 +344,7 @@ def _digest(*parts: Comparisons | None) -> str:
     for part in parts:
         if part is not None:
             by = () if part.annotator is None else (part.annotator,)
-            for column in (part.pairs, part.preference, part.weight, part.segments.start, *by):
+            cut = part.segments.start, part.segments.real
+            for column in (part.pairs, part.preference, part.weight, *cut, *by):
                 found.update(np.ascontiguousarray(column).tobytes())
     return found.hexdigest()

@@ -99,9 +99,12 @@ class RewardPreset:
         Whole epochs are made, one at least. `answers` are those for `fit`, held-out ones included.
 
         Raises:
-            ConfigError: a budget below one update.
+            ConfigError: a budget below one update, or one for a fit that also learns from what
+                answers imply, whose number is not known before.
         """
         require_in("budget", updates, 1, float("inf"))
+        fix = "Set the epochs instead."
+        ConfigError.check(not self.trainer.implied, "budget", "none with implied", updates, fix)
         trained = max(1, answers - round(self.held_out * answers))
         epochs = max(1, round(updates / -(-trained // self.trainer.batch_size)))
         return replace(self, trainer=replace(self.trainer, epochs=epochs))

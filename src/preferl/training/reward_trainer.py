@@ -84,8 +84,7 @@ class RewardTrainer:
         self._optimiser = self._fresh_optimiser()
         self.trust = AnnotatorTrust(self.model.device)
         self._penalty = self.config.penalty
-        fitted = self.config.noise == "fitted"
-        self.set_noise(UNKNOWN_NOISE if fitted else float(self.config.noise))
+        self._forget_noise()
         self._loss = torch.compile(self._batch_loss) if self.config.compile else self._batch_loss
 
     def fit(
@@ -141,6 +140,7 @@ class RewardTrainer:
             self._optimiser = self._fresh_optimiser()
             self.trust = AnnotatorTrust(self.model.device)
             self._penalty = self.config.penalty
+            self._forget_noise()
         # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
         device = self.model.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -183,6 +183,10 @@ class RewardTrainer:
             return np.ones((members, pairs))
         rng = np.random.default_rng([self._seed, 0xB007])
         return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
+
+    def _forget_noise(self) -> None:
+        fitted = self.config.noise == "fitted"
+        self.set_noise(UNKNOWN_NOISE if fitted else float(self.config.noise))
 
     def set_noise(self, noise: float) -> None:
         """Take this share of answers to be random from now on."""

@@ -32,6 +32,52 @@ def test_an_environment_whose_episode_is_over_is_not_recorded() -> None:
     assert recording.steps == 6
 
 
+def test_whole_episodes_are_those_that_nothing_cut() -> None:
+    recording = Recording(SPACE, ACTIONS, 2)
+    recording.begin(column(0, 10))
+
+    def step(*ended: int) -> None:
+        recording.act(np.array([1, 1]))
+        recording.advance(column(1, 11), np.zeros(2))
+        if ended:
+            recording.end(np.array(ended), np.zeros(len(ended), bool), column(*[1] * len(ended)))
+            recording.begin(which=np.isin([0, 1], ended))
+
+    step()
+    step(1)
+    step()
+    recording.take(unfinished="cut")
+    assert recording.whole.tolist() == [True, False, False]
+    step(0, 1)
+    step(0)
+    other = Recording(SPACE, ACTIONS, 2)
+    other.restore(recording.snapshot())
+    for one in (recording, other):
+        one.take()
+        assert one.whole.tolist() == [False, False, True], "the rest of one that was cut is a piece"
+    recording.take()
+    assert not len(recording.whole)
+
+
+def test_no_step_has_the_success_of_one_that_was_there_before() -> None:
+    recording = Recording(SPACE, ACTIONS, 1, capacity=8)
+    recording.begin(column(0))
+    found = []
+    for number in range(1, 41):
+        recording.act(np.array([1]))
+        over = number % 4 == 0
+        # As environments do that tell only with an episode's last step.
+        recording.advance(column(1), np.zeros(1), success=np.array([number == 4]) if over else None)
+        if over:
+            recording.end(np.array([0]), np.array([False]), column(1))
+            recording.begin()
+        if number % 8 == 0:
+            episodes = recording.take()
+            assert episodes is not None
+            found += episodes.success.tolist()  # type: ignore[union-attr]
+    assert np.flatnonzero(found).tolist() == [3]
+
+
 def test_nothing_is_recorded_while_paused() -> None:
     recording = Recording(SPACE, ACTIONS, 1)
     recording.begin(column(0))

@@ -54,6 +54,8 @@ class QueryRounds:
     def see(self, episodes: Episodes, whole: BoolArray) -> None:
         """Take in what the policy did, `[K]` episodes of which some are whole."""
         config = self._config
+        if not (whole.any() or self._returns):  # a piece tells more than nothing
+            whole = np.ones_like(whole)
         self._returns = [*self._returns, *episodes.returns[whole].tolist()][-EPISODES:]
         self._lengths = [*self._lengths, *episodes.lengths[whole].tolist()][-EPISODES:]
         returns = window_returns(episodes, config.segment_length, config.short)

@@ -9,6 +9,7 @@ import torch
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
+from preferl.data.implied import with_implied
 from preferl.errors import DataError
 from preferl.feedback.preparations import FitContext
 from preferl.online.configs import OnlineConfig
@@ -57,7 +58,10 @@ class PreparedAnswers:
         places = self._places(queries[answers.answered])
         if not config.prepare or not len(given):
             return given, places
-        votes = self._trainer.bootstrap(len(self._places))[:, places] == 0
+        trained = places
+        if self._trainer.config.implied:  # members leave out all answers of linked clips, or none
+            trained = places[with_implied(given)[1][: len(given)]]
+        votes = self._trainer.bootstrap(len(self._places))[:, trained] == 0
         votes |= places >= known  # nobody has been trained on new ones
         votes |= ~votes.any(0)
         context = FitContext(

@@ -63,7 +63,8 @@ def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
 
     Weights of the critic are drawn anew, its target is a copy, and its optimiser begins again. Then
     `updates` train it, while the actor stays as it is: it would follow values that are noise.
-    PEBBLE trains the actor as well. Relabel the buffer first; an empty one trains nothing.
+    A temperature that is learned is trained, too. PEBBLE trains the actor as well. Relabel the
+    buffer first; an empty one trains nothing.
 
     Raises:
         ConfigError: an algorithm that is not off-policy, or has no critic beside an actor.

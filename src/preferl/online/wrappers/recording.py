@@ -44,6 +44,7 @@ class _Closed(NamedTuple):
     end: IntArray
     terminated: BoolArray
     final_observations: Observations
+    whole: BoolArray
 
 
 @final
@@ -64,6 +65,7 @@ class Recording:
         shortest: steps of the shortest episode that ended; None before the first. An episode that a
             reset gave up has not ended.
         longest: steps of the longest episode, running and given up ones included.
+        whole: `[K]` which episodes that were taken last are not pieces: nothing cut them.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape.
@@ -96,6 +98,7 @@ class Recording:
         self.pinned: int | None = None
         self.shortest: int | None = None
         self.longest = 0
+        self.whole = np.zeros(0, bool)
 
     @property
     def present(self) -> Observations:
@@ -154,6 +157,8 @@ class Recording:
         self._arrays["rewards"][self._row] = rewards
         if success is not None:
             self._column("success", success)[self._row] = success
+        elif "success" in self._arrays:
+            self._arrays["success"][self._row] = False  # not what was in this row before
         if self._row + 1 == self.capacity:
             self._drop()
         if self._row + 1 == self.capacity:
@@ -170,7 +175,7 @@ class Recording:
         """End episodes of environments `ended [K]` by their rules, if `terminated`, or by time."""
         shortest = int((self.time - self._begun[ended]).min())
         self.shortest = min(shortest, self.shortest or shortest)
-        self._close(ended, terminated, final)
+        self._close(ended, terminated, final, self._open[ended] == self._begun[ended])
         self.idle[ended] = True
 
     def cut(self, which: BoolArray | None = None) -> None:
@@ -178,7 +183,8 @@ class Recording:
         ended = np.flatnonzero((self.pending > 0) & (True if which is None else which))
         if len(ended):
             present = take(self._arrays["observations"], (self._row, ended))
-            self._close(ended, np.zeros(len(ended), bool), present)
+            no = np.zeros(len(ended), bool)
+            self._close(ended, no, present, no)
 
     def pause(self) -> None:
         """Stop collecting; running episodes are cut."""
@@ -231,10 +237,12 @@ class Recording:
         if unfinished == "cut":
             self.cut()
         if not self._closed:
+            self.whole = self.whole[:0]
             return None
         parts = zip(*self._closed, strict=True)
         joined = (map_observations(lambda *a: np.concatenate(a), *part) for part in parts)
         closed, self._closed = _Closed(*joined), []
+        self.whole = closed.whole
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
         before = closed.start - self._first - (ends - lengths)
@@ -276,7 +284,8 @@ class Recording:
         self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
         self.idle[:] = snapshot["idle"]
-        self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
+        # Older ones do not say which episodes are whole: at least those that terminated.
+        self._closed = [_Closed(*[*closed, closed[3]][:6]) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.
         time = np.arange(self._row + 1)[:, None]
         steps = {name: snapshot[name] for name in STEPS if snapshot.get(name) is not None}
@@ -325,10 +334,12 @@ class Recording:
         for name, array in self._arrays.items():
             self._arrays[name] = map_observations(doubled, array)
 
-    def _close(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
+    def _close(
+        self, ended: IntArray, terminated: BoolArray, final: Observations, whole: BoolArray
+    ) -> None:
         if self.collecting:
             end = np.full(len(ended), self.time)
-            self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
+            self._closed.append(_Closed(ended, self._open[ended], end, terminated, final, whole))
         self._open[ended] = self.time
 
     def _drop(self, at_least: float = 0.5) -> None:
