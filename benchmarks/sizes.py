@@ -29,7 +29,6 @@ from preferl.training import RewardTrainer, RewardTrainerConfig
 
 RESULTS = Path(__file__).parent / "results" / "sizes.json"
 STEPS, SEEN, ACTION = 50, 17, 6
-CLIPS_PER_ANSWER = 2
 AT_ONCE = 2_000  # clips that are put into the store together
 
 

@@ -54,13 +54,14 @@ def work(results: Path, threads: int) -> None:
     share = (world.seconds - exchanged) / (time.perf_counter() - began)
     began = time.perf_counter()
     relabelled = np.asarray(relabel(episodes, reward, world=world).rewards)
+    seconds = time.perf_counter() - began
     transfer = exchange(world, trainer)
     if not world.is_first:
         return
     found = {
         "epoch_seconds": round(median(np.diff(ends)[1:]), 3),
         "exchanges_of_fit": round(share, 3),
-        "relabelled_steps_per_second": round(episodes.steps / (time.perf_counter() - began)),
+        "relabelled_steps_per_second": round(episodes.steps / seconds),
         "exchange_milliseconds": round(1000 * transfer, 2),
         "train_loss": report.train_loss.tolist(),
         "rewards": hashlib.sha256(relabelled.tobytes()).hexdigest(),

@@ -136,9 +136,10 @@ def main() -> None:
     settings = RewardSettings(epochs=1 if options.smoke else None)
     config = FitConfig(DOOR, labels, out=TABLE, reward=settings)
     trained = settings.preset(length=pairs.segments.length, answers=len(pairs)).trainer.noise
+    keep = options.keep / "smoke" if options.smoke else options.keep
     found: dict[Part, dict[str, np.ndarray]] = {}
     for part in parts(episodes, pairs, whole, *((1, 1) if options.smoke else (3, DRAWS))):
-        found[part] = predicted(part, config, episodes, options.keep)
+        found[part] = predicted(part, config, episodes, keep)
         print(part.split, part.seed, part.number, *found[part]["fitted"].round(3), flush=True)
     rows = list(rows_of(found, trained))
     for one in rows:

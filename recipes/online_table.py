@@ -146,8 +146,8 @@ def by_true_reward(
     """The same algorithm on the environment's own reward, for as many steps."""
     make, checkpoints = env_factory(config), folder / "checkpoints"
     env = make_environments(make, config.environments, seed=config.seed, vec_env=config.vec_env)
-    env = normalised(env) if config.normalise_observations else env
     env = env if wrap is None else wrap(env)
+    env = normalised(env) if config.normalise_observations else env  # outermost: it acts on these
     with closing(env):
         chosen = algorithm_of(config, env)
         agent = build_algorithm(chosen, env, seed=config.seed, device=config.device)

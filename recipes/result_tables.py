@@ -70,7 +70,7 @@ def run_table(
 
 
 def iqm_interval(values: np.ndarray) -> tuple[float, float]:
-    """95 % bootstrap interval of the interquartile mean; of a single value, twice that value."""
+    """95 % bootstrap interval of the interquartile mean; both ends are a single value."""
     drawn = np.random.default_rng(0)
     return bootstrap_interval(values, drawn, statistic=interquartile_mean)
 

@@ -15,6 +15,7 @@ from preferl.online import DatasetConfig, SACConfig, dataset_seeds, record_datas
 from preferl.online.dataset import data_id
 from preferl.online.dataset_seeds import record_seeds
 from preferl.presets import load_preset, preset_names
+from preferl.runs import read_run
 
 SMALL = DatasetConfig(
     "Pendulum-v1",
@@ -56,6 +57,15 @@ def test_every_seed_is_recorded_as_it_would_be_alone(recorded, tmp_path):
     assert load_arrays(out / "episodes")[1]["about"]["id"] == result["id"]
     assert progress[0] == ("recording seeds", 0, 2)
     assert progress[-1] == ("recording seeds", 2, 2)
+
+
+def test_a_data_set_of_several_seeds_is_a_run_that_can_be_read(recorded):
+    out, result, _ = recorded
+    record = read_run(out)
+    assert (record.kind, record.state, record.subject) == ("data", "finished", "Pendulum-v1")
+    assert record.steps == 2_400
+    assert {"random, seed 3", "replay, seed 5"} <= record.beside.keys()
+    assert record.beside["random"].mean == result["references"]["random"]
 
 
 def test_what_is_finished_is_not_resumed(recorded):

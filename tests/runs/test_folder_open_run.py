@@ -15,6 +15,7 @@ import pytest
 
 from helpers.waiting import SECONDS
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
+from preferl.runs import folder as folders
 from preferl.runs import open_run, require_openable
 from preferl.runs.folder import LOCK
 
@@ -98,6 +99,24 @@ def test_a_second_run_is_refused_and_the_first_is_named(tmp_path, holder, resume
         name: kept for name, kept in before.items() if name.startswith(str(tmp_path / "run"))
     }
     assert names(tmp_path) == ["run"]
+
+
+def test_a_run_is_not_at_work_in_the_folder_of_another_that_began_just_after(tmp_path, monkeypatch):
+    begin = folders._begin
+
+    def twice(*arguments):
+        first = begin(*arguments)
+        monkeypatch.setattr(folders, "_begin", begin)
+        with open_run(tmp_path / "run", config=Fit(), seed=2):
+            pass
+        return first
+
+    monkeypatch.setattr(folders, "_begin", twice)
+    with (
+        pytest.raises(StorageError, match="to be its only run"),
+        open_run(tmp_path / "run", config=Fit(), seed=1),
+    ):
+        raise AssertionError("this is the folder of another run")
 
 
 def test_a_second_run_in_the_same_program_is_refused(tmp_path):

@@ -106,6 +106,10 @@ def test_what_names_no_module_needs_no_trust():
     require_trusted({"options": options, "runs": runs}, FILE)
 
 
+def test_amounts_of_tiers_and_names_of_data_sets_name_no_module():
+    require_trusted({"mix": "random:8,medium:4", "dataset": "minari:D4RL/door"}, FILE)
+
+
 def test_aliases_that_grow_are_refused():
     tens = [f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
     settings = {"options": {"note": f"[&a0 '9x:a', {', '.join(tens)}]"}}
@@ -132,3 +136,13 @@ def test_seeds_are_put_together(tmp_path):
         for name, score in scores.items()
     }
     assert over_seeds(sweep, records | {"seed=0,steps=6": None}) == {"steps=5": [-1.0, -3.0]}
+
+
+def test_settings_that_look_alike_as_names_stay_apart(tmp_path):
+    kinds = [{"kind": "scripted", "error_rate": 0.1}, {"kind": "scripted", "skip_below": 0.1}]
+    sweep = made(options={"env": "A-v1"}, grid={"teacher": kinds, "seed": [0, 1]})
+    records = {
+        name: read_run(written_runs.online(tmp_path / name, float(score)))
+        for score, name in enumerate(sweep.by_name())
+    }
+    assert sorted(over_seeds(sweep, records).values()) == [[0.0, 1.0], [2.0, 3.0]]

@@ -117,7 +117,7 @@ def reward_fit(config: FitConfig) -> None:
     if not world.is_first:
         fit_reward(config, episodes, comparisons, checkpoints=checkpoints, world=world)
         return
-    may_differ = ("resume", "checkpoint_seconds", "report_to", "trust")
+    may_differ = ("out", "resume", "checkpoint_seconds", "report_to", "trust")
     options: dict[str, Any] = {"resume": config.resume, "may_differ": may_differ}
     with open_run(config.out, config=config, seed=config.seed, **options) as folder:
         _echo_labels(labels)

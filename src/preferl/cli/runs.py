@@ -27,6 +27,7 @@ CONFIGS: Final = {
     "OfflineRun": "preferl.offline.experiment.config",
     "FitConfig": "preferl.cli.reward",
     "DatasetConfig": "preferl.online.configs",
+    "DatasetSeeds": "preferl.online.dataset_seeds",
 }
 """Where the dataclass of a run's settings is, for its defaults."""
 

@@ -3,7 +3,7 @@
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -80,8 +80,12 @@ def sweep(config: SweepConfig) -> None:
     with FolderLock(out, "sweep.lock", "sweep"):
         about = {"file": f"{config.file}", "command": plan.command, "options": plan.options}
         write_json(out / "sweep.json", {**about, "runs": plan.runs, "versions": versions()})
-        failed = _do(units, execute, partial(_keep_results, out, plan, units), config)
-    _print_results(out, plan, units, failed)
+        records = {unit.name: _record(unit) for unit in units}
+        keep = partial(write_results, out / "results.csv", plan, records)
+        failed = _do(units, execute, records, keep, config)
+        records |= {unit.name: _record(unit) for unit in units if unit.name in failed}
+        keep()
+    _print_results(out, plan, records, failed)
 
 
 def run_command(settings: Mapping[str, Any], folder: Path) -> None:
@@ -98,8 +102,14 @@ def run_command(settings: Mapping[str, Any], folder: Path) -> None:
             raise
 
 
-def _do(units: Sequence[Unit], execute: Any, keep: Any, config: SweepConfig) -> dict[str, str]:
-    """Do the units with a live line; the failed ones."""
+def _do(
+    units: Sequence[Unit],
+    execute: Any,
+    records: dict[str, RunRecord | None],
+    keep: Callable[[], None],
+    config: SweepConfig,
+) -> dict[str, str]:
+    """Do the units with a live line; the failed ones. Records of the others are kept."""
     where = "here" if config.cluster == LOCAL else f"on {config.cluster}"
     note(f"{len(units)} runs of {config.file} {where}. After Ctrl-C the same command goes on.")
     line, began, done = ProgressLine("running"), time.perf_counter(), 0
@@ -108,7 +118,8 @@ def _do(units: Sequence[Unit], execute: Any, keep: Any, config: SweepConfig) -> 
         nonlocal done
         done += 1
         line("running", done, len(units), unit.name)
-        score = _score(_record(unit))
+        records[unit.name] = _record(unit)
+        score = _score(records[unit.name])
         seconds = time.perf_counter() - began
         note(f"{done:>4} of {len(units)} · {seconds:5.0f} s · {unit.name} · {score}")
         keep()
@@ -118,9 +129,9 @@ def _do(units: Sequence[Unit], execute: Any, keep: Any, config: SweepConfig) -> 
             line("running", 0, len(units))
             failed: dict[str, str] = execute(units, show)
     except KeyboardInterrupt:
+        records |= {unit.name: _record(unit) for unit in units}
         keep()
         interrupt(f"Stopped with {done} of {len(units)} runs done. The same command goes on.")
-    keep()
     return failed
 
 
@@ -129,23 +140,18 @@ def _record(unit: Unit) -> RunRecord | None:
     return read_run(unit.folder / RUN) if there else None
 
 
-def _keep_results(out: Path, plan: Sweep, units: Sequence[Unit]) -> None:
-    write_results(out / "results.csv", plan, {unit.name: _record(unit) for unit in units})
-
-
 def _print_results(
-    out: Path, plan: Sweep, units: Sequence[Unit], failed: Mapping[str, str]
+    out: Path, plan: Sweep, records: Mapping[str, RunRecord | None], failed: Mapping[str, str]
 ) -> None:
     """Print tables, write the page that compares the runs, and exit with 1 if one failed."""
     from preferl.evaluation.report import write_report
     from preferl.evaluation.run_comparison import comparison_report
 
-    records = {unit.name: _record(unit) for unit in units}
     rows = [
         (name, "failed" if name in failed else "done", _score(record))
         for name, record in records.items()
     ]
-    print_table(f"{len(units)} runs", rows, ("run", "state", "score"))
+    print_table(f"{len(records)} runs", rows, ("run", "state", "score"))
     if groups := over_seeds(plan, records):
         cells = [(name, str(len(scores)), _mean(scores)) for name, scores in groups.items()]
         print_table("Means over seeds, with 95 % intervals", cells, ("runs", "seeds", "score"))

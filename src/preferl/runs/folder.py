@@ -105,9 +105,8 @@ def open_run(
     """
     path = Path(path)
     require_openable(path, resume=resume)
-    if not resume:
-        _begin(path, config, seed, data)
-    made, folder = path.stat(), RunFolder(path)
+    made = path.stat() if resume else _begin(path, config, seed, data)
+    folder = RunFolder(path)
     with FolderLock(path, LOCK, "run"):
         same = os.path.samestat(made, path.stat())
         StorageError.check(same, path, "to be its only run", "a newer one")
@@ -146,8 +145,11 @@ def require_openable(path: Path | str, *, resume: bool, held: bool = False) -> N
         FolderLock(path, LOCK, "run").require_free()
 
 
-def _begin(path: Path, config: object, seed: int, data: Mapping[str, Any] | None) -> None:
-    """Make a fresh folder with the configuration of a run and the versions it runs on."""
+def _begin(path: Path, config: object, seed: int, data: Mapping[str, Any] | None) -> os.stat_result:
+    """Make a fresh folder with the configuration of a run and the versions it runs on.
+
+    What is returned tells it from a folder that another program puts in its place.
+    """
     about = {"kind": type(config).__name__, "seed": seed, "config": to_json(config)}
     with writing(path) as draft:
         draft.mkdir()
@@ -157,6 +159,7 @@ def _begin(path: Path, config: object, seed: int, data: Mapping[str, Any] | None
             write_json(draft / DATA, dict(data))
         if path.exists() and any(path.iterdir()):
             _move_aside(path)
+        return draft.stat()
 
 
 def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collection[str]) -> None:

@@ -218,11 +218,19 @@ def _data(_path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
     }
 
 
+def _data_seeds(path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
+    tiers = [
+        {**tier, "name": f"{tier['name']}, seed {tier['seed']}"} for tier in result.get("tiers", ())
+    ]
+    return _data(path, config["config"], {**result, "tiers": tiers}, metrics)
+
+
 KINDS: Final[Mapping[str, tuple[str, Callable[[Path, Json, Json, Metrics], Found]]]] = {
     "OnlineConfig": ("online", _online),
     "OfflineRun": ("offline", _offline),
     "FitConfig": ("reward", _fit),
     "DatasetConfig": ("data", _data),
+    "DatasetSeeds": ("data", _data_seeds),
 }
 """By the dataclass of its settings: the kind of a run, and how its result is read."""
 

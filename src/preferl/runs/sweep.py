@@ -32,9 +32,9 @@ OF_THE_SWEEP: Final = ("out", "resume", "trust", "ask", "help")
 terminal, and trust comes from the command line alone."""
 
 NO_MODULES: Final = frozenset(
-    {"device", "store", "demonstrations", "labels", "comparisons", "files"}
+    {"device", "store", "demonstrations", "labels", "comparisons", "files", "dataset", "mix"}
 )
-"""Options that hold a device, a path or a URL, in which a colon follows no module."""
+"""Options that hold a device, a path, a URL, or amounts by name: a colon follows no module."""
 
 ANY: Final = "anything"
 """Stands for what a text names in a module: the module alone decides."""
@@ -175,13 +175,18 @@ def write_results(path: Path, sweep: Sweep, records: Mapping[str, RunRecord | No
 
 def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[str, list[float]]:
     """Scores of runs that differ in the seed alone, by what else they vary; none of one seed."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, tuple[dict[str, Any], list[float]]] = {}
     for name, run in zip(sweep.by_name(), sweep.runs, strict=True):
         record = records.get(name)
         if record is not None and record.score is not None:
             others = {option: value for option, value in run.items() if option != "seed"}
-            found.setdefault(_name(others), []).append(record.score.mean)
-    return {name: scores for name, scores in found.items() if len(scores) > 1}
+            found.setdefault(_digest(others), (others, []))[1].append(record.score.mean)
+    groups: dict[str, list[float]] = {}
+    for others, scores in found.values():
+        if len(scores) > 1:
+            name = _name(others)
+            groups[f"{name}-{_digest(others)}" if name in groups else name] = scores
+    return groups
 
 
 def _results(record: RunRecord) -> Iterator[object]:
