@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from stable_baselines3 import SAC
 
 from preferl.data import Episodes, load_episodes
 from preferl.data.arrays import load_arrays
@@ -109,6 +111,19 @@ def test_the_same_seed_gives_the_same_episodes(tmp_path):
     a, b, c = (load_episodes(tmp_path / name / "episodes") for name in "abc")
     np.testing.assert_array_equal(a.observations, b.observations)
     assert not np.array_equal(a.observations, c.observations)
+
+
+@pytest.mark.filterwarnings("ignore:Opening .* runs what its maker put into it")
+def test_the_seed_decides_what_a_saved_policy_draws(tmp_path):
+    SAC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}).save(tmp_path / "policy.zip")
+    config = replace(
+        SMALL, mix="expert:2", policy=tmp_path / "policy.zip", algorithm=None, trust_pickle=True
+    )
+    found = []
+    for other in (1, 2):  # what the program drew before
+        torch.manual_seed(other)
+        found.append(record_dataset(config, tmp_path / f"{other}")["id"])
+    assert found[0] == found[1]
 
 
 def test_a_training_that_was_stopped_goes_on_from_its_last_checkpoint(tmp_path, rising):

@@ -144,9 +144,8 @@ class RewardTrainerConfig:
             calibration does not depend on it.
         noise: share of answers the likelihood takes to be random while weights are fitted, in
             [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
-            model strongly. So much as 0.5 loses nothing where all answers are right, and most
-            where a third is wrong. "fitted" estimates it after each epoch from answers that
-            members have not seen.
+            model strongly; so much as 0.5 keeps members from memorising wrong ones. "fitted"
+            estimates it after each epoch from answers that members have not seen.
         calibrate: whether the noise and scale of probabilities are fitted, after the weights, to
             out-of-bag answers, or else to held-out ones. Without either, and if not,
             probabilities are those of `noise`, but of 0.1 at most: a larger one makes fits robust,
