@@ -57,12 +57,12 @@ def test_discrete_actions_are_refused():
         ActionScale.of(spaces.Discrete(3))
 
 
-def test_actions_beyond_a_tanh_are_refused_where_there_are_no_bounds():
+def test_actions_beyond_a_tanh_are_noticed_where_there_are_no_bounds():
     ends = np.array([np.inf, 2], np.float32)
     scale = ActionScale.of(spaces.Box(-ends, ends))
-    scale.require_within(torch.tensor([[-1.0, 2.0], [1.0, -2.0]]))
-    with pytest.raises(SpaceError, match=r"bounds, or recorded actions in \[-1, 1\], got 1\.5"):
-        scale.require_within(torch.tensor([[-1.5, 0.0], [1.0, -2.0]]))
+    assert scale.beyond(torch.tensor([[-1.0, 2.0], [1.0, -2.0]])) == 0
+    assert scale.beyond(torch.tensor([[-1.5, 0.0], [1.0, -2.0]])) == 1.5
+    assert ActionScale.of(spaces.Box(-2, 2, (2,))).beyond(torch.full((1, 2), 1.5)) == 0
 
 
 def test_dictionaries_lie_in_the_order_of_their_keys_however_nested():

@@ -5,6 +5,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from preferl.errors import FeedbackError
+from preferl.store.database import clock
 from preferl.store.schema import Answer, Lease, Query
 from preferl.testing.feedback_contracts import example_segments
 
@@ -152,6 +153,14 @@ def test_a_clock_set_back_frees_what_was_leased_in_the_future(store):
         later = {"renewed_at": Lease.renewed_at + 3600, "expires_at": Lease.expires_at + 3600}
         session.execute(update(Lease).values(later))
     assert store.queue.claim(project.id, bob, 1).state == "ready"
+
+
+def test_who_waited_long_for_others_takes_no_lease_that_they_have_since(store, monkeypatch):
+    project, _ = project_with(store, [(0, 1)])
+    ann, bob = person(store, project), person(store, project, "Bob")
+    store.queue.claim(project.id, ann, 1)
+    monkeypatch.setattr("preferl.store.queue.clock", lambda session: clock(session) - 9)
+    assert store.queue.claim(project.id, bob, 1).state == "waiting"
 
 
 def test_undo_takes_back_one_after_the_other_and_asks_again_with_the_same_sides(store):

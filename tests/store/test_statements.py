@@ -10,7 +10,7 @@ from preferl.store.schema import Answer, Query
 from preferl.testing.feedback_contracts import example_segments
 
 SELECTS = sorted(name for name, each in vars(statements).items() if isinstance(each, Select))
-EVERY = {"limit": 5, "key": "none", "token": "none", "query_id": 1}
+EVERY = {"limit": 5, "key": "none", "token": "none", "query_id": 1, "undrawn": False}
 EVERY |= {"agent": "none", "priority": 0.0}
 
 

@@ -211,7 +211,6 @@ def test_transformers_take_the_fast_precision_by_default(precision, monkeypatch)
         (RewardSettings("cnn", normalise=True), "normalise: expected only with"),
         (RewardSettings("pt", epochs=2, budget=3), "either epochs or a budget"),
         (RewardSettings("pt", budget=0), "budget: expected at least 1"),
-        (RewardSettings("pt", budget=9, implied=True), "budget: expected none with implied"),
         (RewardSettings("mr", noise=2.0), "noise"),
         (RewardSettings("gpt"), "model: expected one of"),  # type: ignore[arg-type]
     ],

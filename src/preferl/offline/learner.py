@@ -287,7 +287,6 @@ class OfflineLearner(ABC, Generic[Settings]):
         rows = len(data.rewards) if data.rewards.ndim == 2 else 1
         expected = f"one for each of {len(self.seeds)} agents"
         DataError.check(rows in (1, len(self.seeds)), "rows of rewards", expected, rows)
-        self._scale.require_within(data.actions)
         fine = data.observations.device.type == self.device.type
         DataError.check(fine, "device of transitions", self.device, data.rewards.device)
 

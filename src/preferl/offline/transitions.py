@@ -121,8 +121,6 @@ def observation_size(space: spaces.Space[Any]) -> int:
 class ActionScale:
     """A box of actions to and from [-1, 1], the range of a tanh; unbounded ones stay.
 
-    Learners refuse unbounded actions that go beyond [-1, 1].
-
     >>> scale = ActionScale.of(spaces.Box(0, 4, (1,)))
     >>> scale.inward(torch.tensor([[4.0]])).tolist(), scale.outward(torch.tensor([[-1.0]])).tolist()
     ([[1.0]], [[0.0]])
@@ -146,13 +144,11 @@ class ActionScale:
         columns = (centre.astype(np.float32), half.astype(np.float32), bounded.ravel())
         return cls(*(torch.tensor(column, device=device) for column in columns))
 
-    def require_within(self, actions: Tensor) -> None:
-        """Raise `SpaceError` if `[..., A]` go where the tanh of a policy cannot."""
-        beyond = actions[..., ~self.bounded].abs()
-        widest = beyond.max().item() if beyond.numel() else 0.0
-        expected = "bounds, or recorded actions in [-1, 1]"
-        fix = "Evaluate in the environment that was recorded: it has them. Or scale the actions."
-        SpaceError.check(widest <= 1, "actions without bounds", expected, f"{widest:g}", fix)
+    def beyond(self, actions: Tensor) -> float:
+        """How far `[..., A]` go from 0 where there are no bounds, if beyond a tanh; else 0."""
+        sizes = actions[..., ~self.bounded].abs()
+        widest = sizes.max().item() if sizes.numel() else 0.0
+        return widest if widest > 1 else 0.0
 
     def inward(self, actions: Tensor) -> Tensor:
         """`[..., A]` of the space to [-1, 1]."""

@@ -342,8 +342,7 @@ class PreferenceLoop:
         if isinstance(self.learner, SB3Learner):
             whole = self.learner.env.core.recording.whole
         else:  # of a learner of one's own, those that a time limit or we have cut look the same
-            cut = episodes.truncated[episodes.ends - 1]
-            whole = ~cut | (episodes.lengths >= self.longest)
+            whole = ~episodes.truncated[episodes.ends - 1] | (episodes.lengths >= self.longest)
         self.rounds.see(episodes, whole)
         self.evaluations.offer(over=number == len(self.plan) - 1)
         if planned.queries:
@@ -446,7 +445,6 @@ class PreferenceLoop:
         more = f" {(episodes.lengths < limit).sum()} of {len(episodes)} episodes "
         more += f"are shorter than a clip ({self.config.short!r})."
         self.guard.check(of.shortest, of.longest, more)  # also after a run went on without steps
-        if not len(episodes):
-            return
-        known = episodes if self.experience is None else join([self.experience, episodes])
-        self.experience = latest(known, self.config.buffer_steps)
+        if len(episodes):
+            known = episodes if self.experience is None else join([self.experience, episodes])
+            self.experience = latest(known, self.config.buffer_steps)

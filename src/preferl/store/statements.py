@@ -1,6 +1,7 @@
 """What the queue asks of the database; each statement is built once, not for each answer.
 
-Parameters: `project_id`, `annotator_id`, `query_id`, and `at`, the time by the database.
+Parameters: `project_id`, `annotator_id`, `query_id`, and `at`, the time by the database; `undrawn`,
+whether queries without videos count.
 """
 
 from typing import Any, Final

@@ -97,14 +97,12 @@ class RewardPreset:
         """The same in about so many optimiser updates, its schedule shortened to fit them.
 
         Whole epochs are made, one at least. `answers` are those for `fit`, held-out ones included.
+        What they imply (`implied`) is not counted: it adds to the updates of each epoch.
 
         Raises:
-            ConfigError: a budget below one update, or one for a fit that also learns from what
-                answers imply, whose number is not known before.
+            ConfigError: a budget below one update.
         """
         require_in("budget", updates, 1, float("inf"))
-        fix = "Set the epochs instead."
-        ConfigError.check(not self.trainer.implied, "budget", "none with implied", updates, fix)
         trained = max(1, answers - round(self.held_out * answers))
         epochs = max(1, round(updates / -(-trained // self.trainer.batch_size)))
         return replace(self, trainer=replace(self.trainer, epochs=epochs))

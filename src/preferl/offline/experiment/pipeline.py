@@ -1,5 +1,6 @@
 """A whole offline run in a folder: fit a reward, relabel episodes, learn, evaluate, report."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,6 +55,8 @@ from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require
 from preferl.runs import RunFolder, open_run, require_openable
 from preferl.training.batches import to_tensor
 from preferl.training.configs import require_device
+
+LOGGER = logging.getLogger(__name__)
 
 OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
 FIRST_EPISODE: Final = 10_000  # seed of evaluations, the same for all policies
@@ -218,7 +221,10 @@ def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
     build_learner(config, inputs, config.policy, seeds=(0,))
     if config.kind.together or (config.controls and inputs.clonable):
         scale, actions = ActionScale.of(inputs.action_space), inputs.episodes.actions
-        scale.require_within(to_tensor(actions, "cpu").flatten(1))
+        if widest := scale.beyond(to_tensor(actions, "cpu").flatten(1)):
+            words = "Recorded actions go to %g, and without the bounds of an environment policies "
+            words += "end at 1. Evaluate them in their environment, which has bounds."
+            LOGGER.warning(words, widest)
 
 
 def _of_all(on_update: OnProgress, number: int, count: int, step: int, steps: int) -> None:
