@@ -81,6 +81,11 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "disagreement": {"sampler": "disagreement"},
     "entropy": {"sampler": "entropy"},
     "k_center": {"sampler": "k_center"},
+    "equal_sessions": {
+        "sampler": "disagreement",
+        "schedule": "constant",
+        "initial_fraction": 0.1,
+    },
     "errors_plain_fit": {
         "teacher": {"error_rate": 0.3},
         "trainer": {"epochs": 50, "patience": None, "noise": 0.0},
