@@ -12,12 +12,12 @@ The experience is that of open-loop gaits, made here in half a minute, or the cl
 """
 
 import argparse
-import csv
 from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
 import numpy as np
+from result_tables import write
 
 from preferl.data import Comparisons, Episodes
 from preferl.data.arrays import load_comparisons
@@ -130,7 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     use_threads(1)
     if options.smoke:
-        options.draws, options.out = 1, Path("/dev/null")
+        options.draws = 1
     episodes = halves(options, np.random.default_rng(17))
     counts = (5, 20) if options.smoke else (EACH, UNSEEN)
     rows = []
@@ -140,10 +140,8 @@ def main() -> None:
     for condition in CONDITIONS:
         found = np.array([one["accuracy"] for one in rows if one["condition"] == condition])
         print(f"{condition}: mean {found.mean():.3f}, {found.min():.3f} to {found.max():.3f}")
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    if not options.smoke:
+        write(options.out, rows)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def ours(task: str, model: str, options: argparse.Namespace) -> dict[str, str]:
     )
     result = run_offline(config, options.out / f"{task}-{model}", seeds=options.seeds)
     scores = {
-        condition: result["arms"].get(condition, {}).get("normalised_score")
+        condition: result["conditions"].get(condition, {}).get("normalised_score")
         for condition in ("learned", "true")
     }
     return {

@@ -8,12 +8,12 @@ from the first 25, 50, ... of the rest: the same held-out answers evaluate all o
 """
 
 import argparse
-import csv
 import os
 from pathlib import Path
 
 import numpy as np
 import torch
+from result_tables import write
 
 from preferl.cli.reward import FitConfig, fit_reward
 from preferl.data import split
@@ -56,10 +56,7 @@ def main() -> None:
         row |= {"low": low, "high": high, "least": accuracy.min(), "most": accuracy.max()}
         rows.append({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
     if not smoke:
-        with RESULTS.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write(RESULTS, rows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ calibration has ten bins. Fits that `--keep` holds are not made again.
 """
 
 import argparse
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from door_human_reward import DOOR, HELD_OUT, RESULTS
+from result_tables import write
 
 from preferl.cli.reward import FitConfig, fit_reward
 from preferl.data import Comparisons, Episodes, folds, split_off_episodes
@@ -146,10 +146,7 @@ def main() -> None:
         if one["part"] == "pooled":
             print(one)
     if not options.smoke:
-        with TABLE.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write(TABLE, rows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ no step in them and tested on pairs wholly in them; labels shuffled; a linear re
 """
 
 import argparse
-import csv
 import os
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from result_tables import write
 
 from preferl.cli.reward import FitConfig, fit_reward
 from preferl.data import Comparisons, Episodes, folds, split_off_episodes
@@ -130,11 +130,7 @@ def main() -> None:
     rows.append(row("mlp x 3, labels shuffled", "pair", results, time.perf_counter() - began))
     print(rows[-1])
     if not smoke:
-        RESULTS.parent.mkdir(exist_ok=True)
-        with RESULTS.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write(RESULTS, rows)
 
 
 if __name__ == "__main__":

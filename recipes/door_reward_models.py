@@ -8,7 +8,6 @@ random, and a short budget of updates. The same folds and draws of demonstration
 """
 
 import argparse
-import csv
 import os
 import time
 from dataclasses import replace
@@ -17,6 +16,7 @@ from itertools import islice
 import torch
 from door_human_reward import DOOR, RESULTS, by_demonstration, by_pair, row
 from pt_door_human import REWARDS
+from result_tables import keep
 
 from preferl.cli.reward import FitConfig
 from preferl.data.sources import load_demonstrations, load_labels
@@ -53,20 +53,7 @@ def main() -> None:
             rows.append(row(f"{name} x 3", split, list(results), time.perf_counter() - began))
             print(rows[-1], flush=True)
             if not options.smoke:
-                write(rows)
-
-
-def write(rows: list[dict[str, object]]) -> None:
-    """These rows, beside those of other models that the table has."""
-    others: list[dict[str, object]] = []
-    measured = {(r["reward"], r["split"]) for r in rows}
-    if TABLE.exists():
-        with TABLE.open(newline="") as file:
-            others = [r for r in csv.DictReader(file) if (r["reward"], r["split"]) not in measured]
-    with TABLE.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(sorted([*others, *rows], key=lambda r: (r["reward"], r["split"])))
+                keep(TABLE, rows[-1:], ("reward", "split"))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ turned round, one with answers drawn at random, and one that learns from the tru
 """
 
 import argparse
-import csv
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from result_tables import write
 
 from preferl.configs import from_json
 from preferl.evaluation import PolicyReport, evaluate_policy
@@ -67,7 +67,7 @@ def main() -> None:
     if options.smoke:
         config = replace(config, steps=1_200, initial_steps=900, iterations=1, comparisons=10)
         episodes = 2
-        options.seeds, options.out = options.seeds[:1], Path("/dev/null")
+        options.seeds = options.seeds[:1]
     rows = []
     for name in options.teachers:
         for seed in options.seeds:
@@ -75,10 +75,8 @@ def main() -> None:
             print(rows[-1], flush=True)
         means = np.array([r["mean"] for r in rows if r["teacher"] == name])
         print(f"{name}: median {np.median(means):.0f}, worst {means.min():.0f}", flush=True)
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    if not options.smoke:
+        write(options.out, rows)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pt_door_human import DEMONSTRATIONS, ENV, EPISODES, ON, TASK, fit_reward, write
+from pt_door_human import DEMONSTRATIONS, ENV, EPISODES, ON, TASK, fit_reward, row_of
+from result_tables import installed, write
 
 from preferl.data import normalised_score
 from preferl.data.sources import load_demonstrations
@@ -124,19 +125,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="a few updates and episodes")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
+    parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
     parser.add_argument("--work", type=Path, default=Path("runs/dt_door_human"))
     options = parser.parse_args()
     smoke, work = options.smoke, options.work / "smoke" if options.smoke else options.work
     seeds = options.seeds[:1] if smoke else options.seeds
     work.mkdir(parents=True, exist_ok=True)
     rows: list[tuple] = []
+    on = installed(*ON, "transformers")
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(evaluate, a, seed, work, smoke) for a in options.arms for seed in seeds]
+        jobs = [
+            pool.submit(evaluate, a, seed, work, smoke)
+            for a in options.conditions
+            for seed in seeds
+        ]
         for job in as_completed(jobs):
             rows = sorted([*rows, job.result()], key=lambda row: (CONDITIONS.index(row[0]), row[1]))
             if not smoke:
-                write(RESULTS, rows, (*ON, "transformers"))
+                write(RESULTS, [row_of(*row) | {"on": on} for row in rows])
     for kind in KINDS if len(seeds) > 1 else ():
         returns: dict[str, list] = {}
         for condition, _, _, earned, *_ in rows:

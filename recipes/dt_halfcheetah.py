@@ -19,11 +19,12 @@ Where other programs work beside it, OMP_NUM_THREADS=1 is several times faster t
 """
 
 import argparse
-import csv
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from result_tables import installed, write
 
 from preferl.data import Episodes
 from preferl.data.sources import load_source
@@ -38,7 +39,6 @@ from preferl.offline import (
     Transitions,
 )
 from preferl.online import DatasetConfig, record_dataset
-from preferl.runs import versions
 from preferl.statistics import spearman
 from preferl.training import scale_by_return_range
 from preferl.training.configs import fast_precision
@@ -142,7 +142,7 @@ def main() -> None:
     earned = evaluate(env, policies, options)
     summarise(earned, best, options.seeds)
     if not options.smoke:
-        write(earned, best, options)
+        write(RESULTS, [*rows_of(earned, best, options)])
 
 
 def summarise(earned: dict, best: float, seeds: list[int]) -> None:
@@ -160,21 +160,16 @@ def by_seed(earned: dict, kind: str, seed: int) -> np.ndarray:
     return np.array([value for name, value in earned.items() if name.startswith(f"{kind}/{seed}/")])
 
 
-def write(earned: dict, best: float, options: argparse.Namespace) -> None:
+def rows_of(earned: dict, best: float, options: argparse.Namespace) -> Iterator[dict[str, object]]:
     """One row per agent and target, with the packages that decide the returns."""
-    installed = versions()["packages"]
-    on = " ".join(f"{name} {installed.get(name)}" for name in ON)
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            ["policy", "seed", "asked", "return", "of_best_decile", "updates", "episodes", "on"]
+    on = installed(*ON)
+    for name, value in earned.items():
+        row: dict[str, object] = dict(
+            zip(("policy", "seed", "asked"), name.split("/"), strict=True)
         )
-        for name, value in earned.items():
-            kind, seed, asked = name.split("/")
-            updates = options.steps if kind == "dt" else options.updates
-            numbers = round(value, 1), round(value / best, 4), updates, options.episodes
-            writer.writerow([kind, seed, asked, *numbers, on])
+        row |= {"return": round(value, 1), "of_best_decile": round(value / best, 4)}
+        row["updates"] = options.steps if row["policy"] == "dt" else options.updates
+        yield row | {"episodes": options.episodes, "on": on}
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ answers while the fit goes on for far too long.
 """
 
 import argparse
-import csv
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+from result_tables import Row, read, write, write_svg
 
 from preferl.configs import from_json
 from preferl.evaluation.plots import Curve, condition_scores, learning_curves
@@ -50,47 +50,41 @@ def rows_of(name: str, config: OnlineConfig) -> list[dict[str, object]]:
     return rows
 
 
-def columns(rows: list[dict[str, str]], run: str, *names: str) -> list[np.ndarray]:
+def columns(rows: list[Row], run: str, *names: str) -> list[np.ndarray]:
     """Numbers of a run by iteration, without those that have none."""
     kept = [row for row in rows if row["run"] == run and all(row[name] for name in names)]
     return [np.array([float(row[name]) for row in kept]) for name in names]
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file."""
-    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+def picture(name: str) -> Path:
+    return PICTURES / f"is-it-working-{name}.svg"
 
 
-def write(name: str, svg: str) -> None:
-    """Write a chart as a file of its own, on white paper."""
-    head, _, rest = svg.partition(">")
-    paper = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    (PICTURES / f"is-it-working-{name}.svg").write_text(f"{head}>{paper}{rest}\n", "utf-8")
-
-
-def draw(rows: list[dict[str, str]]) -> None:
+def draw(rows: list[Row]) -> None:
     """All pictures of the page."""
     curves = [Curve(run, *columns(rows, run, "comparisons", "validation_accuracy")) for run in RUNS]
     labels = {"x_label": "answers", "y_label": "accuracy, out-of-bag answers"}
-    write("accuracy", learning_curves(curves, references={"guessing": 0.5}, **labels))
+    write_svg(picture("accuracy"), learning_curves(curves, references={"guessing": 0.5}, **labels))
     curves = [
         Curve(f"{short}: {kind}", *columns(rows, run, "comparisons", f"{metric}_loss"))
         for run, short in (("right", "right"), ("errs, long fits", "errs"))
         for kind, metric in (("training", "train"), ("out-of-bag", "validation"))
     ]
     labels = {"x_label": "answers", "y_label": "loss, nats per answer"}
-    write("loss", learning_curves(curves, references={"guessing": 0.693}, **labels))
+    write_svg(picture("loss"), learning_curves(curves, references={"guessing": 0.693}, **labels))
     curves = [Curve(run, *columns(rows, run, "env_steps", "true_return")) for run in RUNS]
-    write("return", learning_curves(curves, y_label="return by the true reward"))
+    write_svg(picture("return"), learning_curves(curves, y_label="return by the true reward"))
     for name, file, score, label in (
         ("pendulum", "drlhp_pendulum.csv", ("teacher", "mean"), "return by the true reward"),
-        ("door", "pt_door_human.csv", ("arm", "score"), "score on D4RL's scale"),
+        ("door", "pt_door_human.csv", ("condition", "score"), "score on D4RL's scale"),
     ):
         stored: dict[str, list[float]] = {}
         for row in read(RESULTS / file):
             stored.setdefault(row[score[0]], []).append(float(row[score[1]]))
         scores = {condition: np.array(each) for condition, each in stored.items()}
-        write(name, condition_scores(scores, emphasis=next(iter(scores)), x_label=label))
+        write_svg(
+            picture(name), condition_scores(scores, emphasis=next(iter(scores)), x_label=label)
+        )
 
 
 def main() -> None:
@@ -107,12 +101,8 @@ def main() -> None:
             rows_of("right", replace(config, **few, initial_epochs=2))
             return
         rows = [row for name in RUNS for row in rows_of(name, config)]
-        with (RESULTS / "is_it_working.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write(RESULTS / "is_it_working.csv", rows)
     draw(read(RESULTS / "is_it_working.csv"))
-    print(f"pictures: {PICTURES}")
 
 
 if __name__ == "__main__":

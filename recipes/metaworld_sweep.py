@@ -13,7 +13,6 @@ once, after the last. The simulator is installed beside the rest:
 """
 
 import argparse
-import csv
 import os
 import warnings
 from functools import partial
@@ -22,6 +21,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import torch
+from result_tables import installed, write
 
 from preferl.data import Comparisons, Episodes, sample_segments
 from preferl.data.sources import load_stacked
@@ -30,7 +30,6 @@ from preferl.feedback import ScriptedTeacher, UniformPairs
 from preferl.models import infer_spaces
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
 from preferl.offline.experiment.conditions import agent_name, build_conditions
-from preferl.runs import versions
 from preferl.statistics import spearman
 from preferl.training import RewardFunction, RewardSettings, relabel
 
@@ -147,7 +146,12 @@ def main() -> None:
     print(f"Spearman of held-out returns by fold: {np.round(ranks, 3)}", flush=True)
     policies = train(episodes, seeds, 5 if options.smoke else STEPS, epochs)
     places = np.unique(np.round(episodes.observations[episodes.starts, 4:6], 4), axis=0)
-    rows = []
+    fixed = {
+        "updates": STEPS,
+        "ranks": " ".join(f"{rank:.3f}" for rank in ranks),
+        "on": installed("metaworld", "gymnasium", "mujoco", "torch"),
+    }
+    rows: list[dict[str, object]] = []
     compared = {k: v for k, v in policies.items() if k.split("-")[0] in COMPARED}
     for where, env, tested in (
         ("drawn", make_env, policies),
@@ -157,10 +161,12 @@ def main() -> None:
         def keep(name: str, report: PolicyReport, where: str = where) -> None:
             """Write each result as soon as it is there: judging takes longer than training."""
             condition, seed = name.rsplit("-", 1)
-            rows.append((condition, seed, where, report.success_rate, round(report.mean, 1)))
-            print(*rows[-1], flush=True)
+            row: dict[str, object] = {"condition": condition, "seed": seed, "puck": where}
+            row |= {"success": report.success_rate, "return": round(report.mean, 1)}
+            print(*row.values(), flush=True)
+            rows.append(row | fixed)
             if not options.smoke:
-                write(rows, ranks)
+                write(RESULTS, rows)
 
         episodes_each = 2 if options.smoke else EPISODES
         evaluate_policies(
@@ -172,20 +178,6 @@ def main() -> None:
             processes=1 if options.smoke else 2,
             on_report=keep,
         )
-
-
-def write(rows: list[tuple], ranks: list[float]) -> None:
-    """One row per policy and place, with what decides the numbers."""
-    installed = versions()["packages"]
-    named = ("metaworld", "gymnasium", "mujoco", "torch")
-    on = " ".join(f"{name} {installed.get(name)}" for name in named)
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["arm", "seed", "puck", "success", "return", "updates", "ranks", "on"])
-        joined = " ".join(f"{rank:.3f}" for rank in ranks)
-        for row in rows:
-            writer.writerow([*row, STEPS, joined, on])
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ algorithm with no reward, with the true reward, and actions at random.
 """
 
 import argparse
-import csv
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from result_tables import write
 
 from preferl.configs import from_json
 from preferl.evaluation import RandomPolicy
@@ -93,17 +93,15 @@ def main() -> None:
     if options.smoke:
         shorter = {"steps": 1_800, "initial_steps": 800, "iterations": 1, "comparisons": 8}
         config = replace(config, **shorter, initial_epochs=1)
-        options.seeds, options.out = options.seeds[:1], Path("/dev/null")
+        options.seeds = options.seeds[:1]
         steps = 400
     rows = []
     for name in options.agents:
         for seed in options.seeds:
             rows.append(row(name, replace(config, seed=seed), steps))
             print(rows[-1], flush=True)
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    if not options.smoke:
+        write(options.out, rows)
 
 
 if __name__ == "__main__":

@@ -234,7 +234,7 @@ def agent_scores(settings: Mapping[str, Any], folder: Path) -> dict[str, float]:
             raise KeyboardInterrupt
     scores = {}
     for own, condition in group.rows.items():
-        of = result["arms"][own]
+        of = result["conditions"][own]
         rate = of["success_rate"]
         scores[condition] = (of["return"] if rate is None else rate)["mean"]
     return scores

@@ -13,17 +13,16 @@ keeps the dot in the middle if it is at most 0.10 of the picture's width.
 """
 
 import argparse
-import csv
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from result_tables import keep
 
 from preferl.configs import from_json
 from preferl.evaluation import evaluate_policy
-from preferl.files import writing
 from preferl.online import (
     FeedbackCallback,
     FeedbackVecEnv,
@@ -42,8 +41,6 @@ RESULTS = Path(__file__).parent / "results" / "presets_through_services.csv"
 PRESETS = ("moving_dot", "pendulum-ppo")
 LONGER: dict[str, dict[str, int]] = {"moving_dot": {"steps": 210_000, "buffer_steps": 210_000}}
 """What differs from the preset; the buffer still keeps all experience."""
-Rows = dict[tuple[str, str, str], dict[str, object]]
-"""By preset, way and seed."""
 SETTLED = 50
 """Steps after which a dot that is moved to the middle has arrived from anywhere."""
 
@@ -161,23 +158,6 @@ def row(
     }
 
 
-def kept(out: Path) -> Rows:
-    """Rows of earlier runs, which stay unless they are made again."""
-    if not out.is_file():
-        return {}
-    with out.open(newline="") as file:
-        return {(r["preset"], r["way"], r["seed"]): dict(r) for r in csv.DictReader(file)}
-
-
-def write(out: Path, rows: Rows) -> None:
-    """All rows in order, whole or not at all."""
-    with writing(out) as draft, draft.open("w", newline="") as file:
-        writer = csv.DictWriter(file, next(iter(rows.values())), lineterminator="\n")
-        writer.writeheader()
-        in_order = sorted(rows, key=lambda key: (*key[:2], int(key[2])))
-        writer.writerows(rows[key] for key in in_order)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
@@ -192,7 +172,6 @@ def main() -> None:
     evaluated = (4, 400) if options.smoke else (100, 4_800)
     if options.smoke:
         options.seeds = options.seeds[:1]
-    rows = {} if options.smoke else kept(options.out)
     for preset in options.presets:
         config = from_json(OnlineConfig, load_preset(preset) | LONGER.get(preset, {}))
         if options.smoke:
@@ -201,9 +180,8 @@ def main() -> None:
             for seed in options.seeds:
                 made = row(preset, way, replace(config, seed=seed), *evaluated)
                 print(made, flush=True)
-                rows[preset, way, str(seed)] = made
                 if not options.smoke:
-                    write(options.out, rows)
+                    keep(options.out, [made], ("preset", "way", "seed"))
 
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ sign of its reach term corrected.
 """
 
 import argparse
-import csv
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from result_tables import installed, write
 
 from preferl.data import Episodes, find_task
 from preferl.data.sources import load_demonstrations, load_labels
@@ -35,7 +35,6 @@ from preferl.offline.experiment.conditions import (
     build_conditions,
     compare,
 )
-from preferl.runs import versions
 from preferl.training import RewardFunction, RewardSettings, relabel
 
 SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))
@@ -143,27 +142,26 @@ def main() -> None:
         if len(seeds) > 1:
             print(f"{learned}: {compare(held_against).text}")
     if not options.smoke:
-        write(RESULTS, rows_of(scores, seeds), ON)
+        on = installed(*ON)
+        write(RESULTS, [row | {"on": on} for row in rows_of(scores, seeds)])
 
 
-def write(path: Path, rows: Iterable, packages: tuple[str, ...]) -> None:
-    """Rows of condition, seed, score, return, success and updates, and what decides the scores."""
-    installed = versions()["packages"]
-    on = " ".join(f"{name} {installed.get(name)}" for name in packages)
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["arm", "seed", "score", "return", "success", "updates", "episodes", "on"])
-        for condition, seed, *numbers, updates in rows:
-            rounded = (round(float(number), 3) for number in numbers)
-            writer.writerow([condition, seed, *rounded, updates, EPISODES, on])
-
-
-def rows_of(scores: dict[str, ConditionScore], seeds: list[int]) -> Iterator:
+def rows_of(scores: dict[str, ConditionScore], seeds: list[int]) -> Iterator[dict[str, object]]:
     """One row per condition and seed."""
     for condition, score in scores.items():
         for k, seed in enumerate(seeds):
-            yield condition, seed, score.scores[k], score.returns[k], score.success[k], STEPS
+            earned = score.scores[k], score.returns[k], score.success[k]
+            yield row_of(condition, seed, *earned, STEPS)
+
+
+def row_of(
+    condition: str, seed: int, score: float, mean: float, success: float, updates: int
+) -> dict[str, object]:
+    """An agent of a table."""
+    earned = {"score": score, "return": mean, "success": success}
+    rounded = {name: round(float(value), 3) for name, value in earned.items()}
+    about = {"condition": condition, "seed": seed}
+    return about | rounded | {"updates": updates, "episodes": EPISODES}
 
 
 if __name__ == "__main__":

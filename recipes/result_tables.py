@@ -3,12 +3,13 @@
 import argparse
 import csv
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from preferl.files import writing
+from preferl.runs import versions
 from preferl.runs.executor import LOCAL, Unit, executor_of
 from preferl.statistics import bootstrap_interval, interquartile_mean
 
@@ -23,15 +24,27 @@ def read(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def keep(path: Path, rows: Iterable[Row], key: tuple[str, ...]) -> None:
+def keep(path: Path, rows: Iterable[Mapping[str, object]], key: tuple[str, ...]) -> None:
     """Add rows to a CSV file, whole or not at all, in place of those of the same key."""
-    known = {tuple(row[name] for name in key): row for row in [*read(path), *rows]}
-    if not known:
+    known = {tuple(str(row[name]) for name in key): row for row in [*read(path), *rows]}
+    write(path, [known[one] for one in sorted(known, key=_ranked)])
+
+
+def write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write a CSV file with these rows, whole or not at all; nothing without rows."""
+    if not rows:
         return
+    path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, next(iter(known.values())), lineterminator="\n")
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(known[one] for one in sorted(known, key=_ranked))
+        writer.writerows(rows)
+
+
+def installed(*packages: str) -> str:
+    """Names and versions of packages that decide the numbers of a table."""
+    found = versions()["packages"]
+    return " ".join(f"{name} {found.get(name)}" for name in packages)
 
 
 def _ranked(values: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,6 @@ Rows are added as they come, and those that are there are not computed again.
 """
 
 import argparse
-import csv
 import tempfile
 from dataclasses import replace
 from itertools import product
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from annotators_trust import gaits
+from result_tables import Row, keep, read
 
 from preferl.data import Comparisons
 from preferl.data.arrays import load_comparisons
@@ -102,26 +102,7 @@ def rows_of(
     return [{**setting, "epochs": epoch, "accuracy": each} for epoch, each in known.items()]
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def add(path: Path, rows: list[dict[str, object]]) -> list[dict[str, str]]:
-    """Append rows to the file; they come back as it has them."""
-    texts = [{name: str(row[name]) for name in COLUMNS} for row in rows]
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if fresh:
-            writer.writeheader()
-        writer.writerows(texts)
-    return texts
-
-
-def table(rows: list[dict[str, str]]) -> None:
+def table(rows: list[Row]) -> None:
     """Print, for each share of wrong answers, the defaults beside the best fixed setting."""
     for wrong in sorted({float(row["wrong"]) for row in rows}):
         found: dict[tuple[str, ...], list[float]] = {}
@@ -154,10 +135,9 @@ def main() -> None:
         options.out, options.seeds = Path(tempfile.mkdtemp(), RESULTS.name), [0]
     if not (options.table or options.smoke or options.run.is_dir()):
         parser.error(f"no run at {options.run}; the first command above makes it")
-    rows = read(options.out)
     if not options.table:
         right, unseen = answers_of(options)
-        known = {tuple(row[name] for name in COLUMNS[:-2]) for row in rows}
+        known = {tuple(row[name] for name in COLUMNS[:-2]) for row in read(options.out)}
         known |= {(*key[:3], "", "", "") for key in known if key[2] == DEFAULT}
         for seed, wrong in product(options.seeds, options.wrong):
             train, about = with_errors(right, wrong, seed), {"wrong": wrong, "seed": seed}
@@ -165,9 +145,10 @@ def main() -> None:
                 key = {name: str((about | setting).get(name, "")) for name in COLUMNS[:-2]}
                 if tuple(key.values()) not in known:
                     found = rows_of(train, unseen, setting, seed)
-                    rows += add(options.out, [about | row for row in found])
+                    made = [{name: (about | row)[name] for name in COLUMNS} for row in found]
+                    keep(options.out, made, COLUMNS[:-1])
             print(f"{wrong:.0%} wrong, seed {seed}: done", flush=True)
-    table(rows)
+    table(read(options.out))
 
 
 if __name__ == "__main__":

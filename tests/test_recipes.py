@@ -57,6 +57,18 @@ def test_there_are_recipes():
     assert RECIPES
 
 
+def test_rows_of_a_table_replace_those_of_the_same_key(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "recipes")
+    from result_tables import keep, read
+
+    table = tmp_path / "new/table.csv"
+    keep(table, [], ("name", "seed"))
+    assert not table.exists()
+    keep(table, [{"name": "a", "seed": seed, "score": 0.5} for seed in (10, 9)], ("name", "seed"))
+    keep(table, [{"name": "a", "seed": 10, "score": 2}], ("name", "seed"))
+    assert [(row["seed"], row["score"]) for row in read(table)] == [("9", "0.5"), ("10", "2")]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_runs(recipe, request, tmp_path):

@@ -65,7 +65,7 @@ def test_the_list_as_json_agrees_with_the_results(runs, capsys):
     assert found["online"]["score"]["mean"] == result["policies"]["taught"]["mean"]
     assert found["online"]["answers"] == 6
     result = json.loads((runs / "offline/result.json").read_text())
-    assert found["offline"]["score"]["mean"] == result["arms"]["learned"]["return"]["mean"]
+    assert found["offline"]["score"]["mean"] == result["conditions"]["learned"]["return"]["mean"]
     fit = json.loads((runs / "reward/result.json").read_text())["fit"]
     best = fit["validation_accuracy"][fit["best_epoch"] - 1]
     assert found["reward"]["accuracy"]["mean"] == best

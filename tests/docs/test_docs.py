@@ -263,7 +263,7 @@ def conditions_table(path, score, wanted=lambda _: True):
     conditions: dict[str, list[dict[str, str]]] = {}
     for row in csv.DictReader(path.read_text("utf-8").splitlines()):
         if wanted(row):
-            conditions.setdefault(row["arm"], []).append(row)
+            conditions.setdefault(row["condition"], []).append(row)
     for condition, rows in conditions.items():
         scores = [float(row[score]) for row in rows]
         success = f"{np.mean([float(row['success']) for row in rows]):.0%}".replace("%", " %")
@@ -276,7 +276,7 @@ def sweep_table():
     conditions: dict[tuple[str, str], list[dict[str, str]]] = {}
     path = ROOT / "recipes/results/metaworld_sweep.csv"
     for row in csv.DictReader(path.read_text("utf-8").splitlines()):
-        conditions.setdefault((row["puck"], row["arm"]), []).append(row)
+        conditions.setdefault((row["puck"], row["condition"]), []).append(row)
     for (puck, condition), rows in conditions.items():
         rates = [float(row["success"]) for row in rows]
         mean, *seeds = (f"{r:.0%}".replace("%", " %") for r in (np.mean(rates), *rates))

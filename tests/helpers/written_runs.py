@@ -72,7 +72,7 @@ def offline(path: Path, seeds: dict[int, float], *, policy_name: str = "iql") ->
         "env": "Reacher-v5",
         "policy": policy_name,
         "steps": 1_000,
-        "arms": {"learned": condition},
+        "conditions": {"learned": condition},
     }
     result |= {"reward": {"fit": fit, "spearman": 0.5, "on_labels": {}}, "labels": {"pairs": 300}}
     result |= {"seeds": list(seeds), "seconds": 9.0, "interrupted": False}

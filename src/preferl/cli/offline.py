@@ -67,7 +67,7 @@ def offline_run(config: OfflineRunConfig) -> None:
             on_evaluation=show_evaluation,
         )
     require_done(result, config.out)
-    if result["arms"]:
+    if result["conditions"]:
         _print_conditions(result)
     if result["verdict"]:
         echo(result["verdict"]["text"], style="" if result["verdict"]["passed"] else "bold")
@@ -80,7 +80,7 @@ def offline_run(config: OfflineRunConfig) -> None:
 
 
 def _print_conditions(result: dict[str, Any]) -> None:
-    conditions = result["arms"]
+    conditions = result["conditions"]
     heads = {"normalised_score": "score", "return": "return", "success_rate": "success"}
     first = next(iter(conditions.values()))
     heads = {name: head for name, head in heads.items() if first[name] is not None}

@@ -51,13 +51,13 @@ def test_the_result_holds_every_condition_by_seed(finished):
     assert json.loads((out / "result.json").read_text()) == json.loads(
         json.dumps(result).replace("NaN", "null")
     )
-    assert list(result["arms"]) == ["learned", "true", "zero", "negated", "random", "cloning"]
+    assert list(result["conditions"]) == ["learned", "true", "zero", "negated", "random", "cloning"]
     policy = OfflinePolicy.load(out / "policies/negated-1")
     alone = evaluate_policy(
         policy, lambda: make_task_env(ENV), episodes=3, seed=10_000, parallel=20
     )
-    assert result["arms"]["negated"]["return"]["seeds"][1] == alone.mean
-    assert result["arms"]["learned"]["normalised_score"] is None
+    assert result["conditions"]["negated"]["return"]["seeds"][1] == alone.mean
+    assert result["conditions"]["learned"]["normalised_score"] is None
     assert result["simulators"]["gymnasium"]
     assert set(result["verdict"]) >= {"beaten", "unclear", "lost_to", "passed", "text"}
 
@@ -75,20 +75,20 @@ def test_the_reward_can_be_used_again(finished, data, tmp_path):
         tmp_path / "again",
         report_to=(),
     )
-    assert list(again["arms"]) == ["learned"]
-    first = finished[1]["arms"]["learned"]["return"]["seeds"]
-    assert again["arms"]["learned"]["return"]["seeds"] == pytest.approx(first, rel=1e-4)
+    assert list(again["conditions"]) == ["learned"]
+    first = finished[1]["conditions"]["learned"]["return"]["seeds"]
+    assert again["conditions"]["learned"]["return"]["seeds"] == pytest.approx(first, rel=1e-4)
     assert again["verdict"] is None
     assert again["reward"]["fit"] is None
 
 
 def test_chosen_controls_come_to_what_they_come_to_beside_the_others(finished, data, tmp_path):
     config = config_of(data, only_controls=("random",), eval_every=0)
-    arms = run(config, tmp_path / "chosen", report_to=())["arms"]
-    assert list(arms) == ["learned", "random"]
-    every = finished[1]["arms"]
-    for name, arm in arms.items():
-        seeds = arm["return"]["seeds"]
+    conditions = run(config, tmp_path / "chosen", report_to=())["conditions"]
+    assert list(conditions) == ["learned", "random"]
+    every = finished[1]["conditions"]
+    for name, condition in conditions.items():
+        seeds = condition["return"]["seeds"]
         assert seeds == pytest.approx(every[name]["return"]["seeds"], rel=1e-3)
 
 
@@ -158,7 +158,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path, st
     assert not (out / "result.json").exists()
     progress = []
     result = run(config, out, resume=True, on_progress=lambda *now: progress.append(now))
-    assert result["arms"] == finished[1]["arms"]
+    assert result["conditions"] == finished[1]["conditions"]
     assert not [now for now in progress if now[0] == "fitting the reward" and now[1]]
     for policy in sorted((out / "policies").iterdir()):
         file = f"policies/{policy.name}/policy.safetensors"
@@ -188,7 +188,7 @@ def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path, ev
         tmp_path / "run",
         on_evaluation=lambda *now: seen.append(now),
     )
-    assert result["arms"] == finished[1]["arms"]
+    assert result["conditions"] == finished[1]["conditions"]
     steps = [one.step for _, one in seen]
     assert steps == ([] if every == 0 else [4, 8, 12, 16, 20, 24, 28, 30])
     assert {name for name, _ in seen} <= {"learned"}
@@ -218,7 +218,7 @@ def test_what_is_evaluated_already_is_not_evaluated_again(finished, killed, data
     _, result, _ = finished
     progress = []
     again = run(config_of(data), killed, resume=True, on_progress=lambda *now: progress.append(now))
-    assert again["arms"] == result["arms"]
+    assert again["conditions"] == result["conditions"]
     assert [now for now in progress if now[1]] == []
 
 
@@ -303,7 +303,7 @@ def test_nothing_is_resumed_where_there_is_nothing_and_other_runs_move_aside(dat
     with pytest.raises(ResumeError, match="there is no run here"):
         run(config, tmp_path / "run", resume=True)
     assert not list(tmp_path.iterdir())
-    assert run(config, tmp_path / "run")["arms"] == {}
+    assert run(config, tmp_path / "run")["conditions"] == {}
     run(config, tmp_path / "run")
     assert (tmp_path / "run.1/result.json").is_file()
     assert "The learned reward of each step" in (tmp_path / "run/report.html").read_text()
@@ -311,8 +311,8 @@ def test_nothing_is_resumed_where_there_is_nothing_and_other_runs_move_aside(dat
 
 def test_cloning_alone_needs_no_labels(data, tmp_path):
     result = run(config_of(data, policy="bc", labels=None), tmp_path / "run")
-    assert list(result["arms"]) == list({k.partition("-")[0] for k in result["evaluations"]})
-    assert list(result["arms"]) == ["cloning"]
+    assert list(result["conditions"]) == list({k.partition("-")[0] for k in result["evaluations"]})
+    assert list(result["conditions"]) == ["cloning"]
     assert result["reward"] is None
     assert "cloned" in (tmp_path / "run/report.html").read_text()
 
@@ -358,7 +358,7 @@ def test_a_learner_of_ones_own_takes_part(data, tmp_path, monkeypatch):
         result = run(config, tmp_path / "run", seeds=(0,))
     finally:
         OFFLINE_LEARNERS.remove("careful")
-    assert (result["policy"], list(result["arms"])) == ("careful", ["learned"])
+    assert (result["policy"], list(result["conditions"])) == ("careful", ["learned"])
     built = sys.modules.pop("careful_learner").BUILT
     assert built == [(0.5, (0,))] * 2  # before there is a folder, and to learn
     assert "careful Q-learning" in (tmp_path / "run" / "report.html").read_text()
@@ -429,7 +429,7 @@ def test_what_people_prefer_is_learned_and_meaningless_rewards_are_not(data, tmp
     # What a random reward teaches differs much from seed to seed.
     result = run(config, tmp_path / "run", seeds=range(8), checkpoint_every=5_000)
     assert result["verdict"]["passed"], result["verdict"]["text"]
-    means = {condition: values["return"]["mean"] for condition, values in result["arms"].items()}
+    means = {name: values["return"]["mean"] for name, values in result["conditions"].items()}
     assert means["learned"] > 0.7 * means["true"] + 0.3 * means["zero"]
     assert means["negated"] < means["zero"]
 
@@ -438,7 +438,7 @@ def test_agents_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
     config = config_of(data, labels=None, reward="true")
     stages = []
     result = run(config, tmp_path / "run", on_progress=lambda *now: stages.append(now[0]))
-    assert list(result["arms"]) == ["true", "zero", "negated", "random", "cloning"]
+    assert list(result["conditions"]) == ["true", "zero", "negated", "random", "cloning"]
     assert stages[0] == "training 8 agents"
     assert (result["reward"], result["labels"]) == (None, None)
     assert "The true reward" in result["verdict"]["text"]
@@ -447,7 +447,7 @@ def test_agents_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
     assert "learned from the true reward" in page
     assert not (tmp_path / "run/reward").exists()
     read = read_run(tmp_path / "run")
-    assert read.score.mean == pytest.approx(result["arms"]["true"]["return"]["mean"])
+    assert read.score.mean == pytest.approx(result["conditions"]["true"]["return"]["mean"])
     assert "Evaluated return while learning" in [curve.title for curve in read.curves]
 
 
@@ -455,7 +455,7 @@ def test_a_reward_folder_called_true_is_reached_by_its_path(finished, data, tmp_
     shutil.copytree(finished[0] / "reward", tmp_path / "true")
     monkeypatch.chdir(tmp_path)
     config = config_of(data, labels=None, reward="./true", controls=False)
-    assert list(run(config, tmp_path / "run")["arms"]) == ["learned"]
+    assert list(run(config, tmp_path / "run")["conditions"]) == ["learned"]
 
 
 def test_recorded_rewards_that_nobody_knows_move_no_run(finished, data, tmp_path):

@@ -36,7 +36,7 @@ def answers(data):
 def test_agents_of_answers_have_controls_of_their_own(data, tmp_path, policy):
     config = config_of(data, policy=policy, **AGENTS[policy])
     result = run(config, tmp_path / "run")
-    assert list(result["arms"]) == CONDITIONS
+    assert list(result["conditions"]) == CONDITIONS
     assert result["reward"] is None
     assert result["labels"]["pairs"] == 300
     assert not (tmp_path / "run/reward").exists()
@@ -57,7 +57,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(data, answers, tmp_path):
 
     whole = run(config, tmp_path / "whole")
     assert run(config, tmp_path / "run", on_progress=stop)["interrupted"]
-    assert run(config, tmp_path / "run", resume=True)["arms"] == whole["arms"]
+    assert run(config, tmp_path / "run", resume=True)["conditions"] == whole["conditions"]
 
 
 def test_comparisons_take_the_place_of_labels(data, answers, tmp_path):
@@ -74,10 +74,10 @@ def test_comparisons_take_the_place_of_labels(data, answers, tmp_path):
 def test_policies_learn_from_what_answers_imply(data, answers, tmp_path):
     how = {"labels": None, "comparisons": answers, "policy": "cpl", "controls": False}
     config = config_of(data, **how, **AGENTS["cpl"])
-    returns = [
-        run(replace(config, implied=implied), tmp_path / f"{implied}")["arms"]["answers"]["return"]
-        for implied in (None, True)
+    results = [
+        run(replace(config, implied=implied), tmp_path / f"{implied}") for implied in (None, True)
     ]
+    returns = [result["conditions"]["answers"]["return"] for result in results]
     assert returns[0] != returns[1]
 
 

@@ -89,7 +89,7 @@ def finished(data, tmp_path_factory):
 
 def test_all_conditions_are_there_and_what_was_asked(finished) -> None:
     out, result = finished
-    assert list(result["arms"]) == ["learned", "true", "zero", "negated", "random", "cloning"]
+    assert list(result["conditions"]) == ["learned", "true", "zero", "negated", "random", "cloning"]
     assert result["policy"] == "dt"
     following = result["following"]
     assert following["targets"] == ["q0", "q0.25", "q0.5", "q0.75", "q0.95"]
@@ -139,7 +139,8 @@ def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
         seed=10_000,
         parallel=20,
     )
-    assert report.mean == pytest.approx(result["arms"]["learned"]["return"]["seeds"][1], rel=1e-5)
+    earned = result["conditions"]["learned"]["return"]["seeds"]
+    assert report.mean == pytest.approx(earned[1], rel=1e-5)
 
 
 def test_each_condition_goes_by_the_reward_it_learned_from(finished, rng) -> None:
@@ -162,7 +163,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path) ->
 
     assert run(config, out, on_progress=stop)["interrupted"]
     result = run(config, out, resume=True)
-    assert result["arms"] == finished[1]["arms"]
+    assert result["conditions"] == finished[1]["conditions"]
     assert result["following"] == finished[1]["following"]
 
 
@@ -187,7 +188,7 @@ def test_pictures_and_choices_by_a_reward_that_was_fitted_before(tmp_path) -> No
         result = run(config, tmp_path / "run", seeds=(0,))
     finally:
         del gymnasium.registry[name]
-    assert list(result["arms"]) == ["learned", "true", "zero", "negated", "random"]
+    assert list(result["conditions"]) == ["learned", "true", "zero", "negated", "random"]
     assert "video/mp4" in (tmp_path / "run/report.html").read_text()
 
 
@@ -226,7 +227,7 @@ def test_a_sweep_knows_when_it_cannot_tell() -> None:
 def test_transformers_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
     config = replace(config_of(data), labels=None, reward="true")
     result = run(config, tmp_path / "run", seeds=(0,))
-    assert list(result["arms"]) == ["true", "zero", "random", "cloning"]
+    assert list(result["conditions"]) == ["true", "zero", "random", "cloning"]
     assert len(result["following"]["asked"]) == 5
     seen = np.ones((3, 1, 2)), np.ones((3, 1, 2)), np.ones((3, 1), bool)
     np.testing.assert_array_equal(reward_of_condition("zero", 0, None)(*seen), 0)

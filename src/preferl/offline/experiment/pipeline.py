@@ -281,7 +281,7 @@ class _Stages:
             "steps": config.updates,
             "episodes": config.episodes,
             "simulators": {name: installed[name] for name in SIMULATORS if name in installed},
-            "arms": {name: score.to_json() for name, score in scores.items()},
+            "conditions": {name: score.to_json() for name, score in scores.items()},
             "verdict": None if comparison is None else comparison.to_json(),
             "evaluations": self.curves.to_json(),
             "reward": None if learned is None else learned.to_json(),
