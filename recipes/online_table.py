@@ -86,6 +86,11 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
         "schedule": "constant",
         "initial_fraction": 0.1,
     },
+    "recent_answers": {
+        "max_comparisons": 300,
+        "model": {"members": 7},
+        "trainer": {"noise": 0.1},
+    },
     "errors_plain_fit": {
         "teacher": {"error_rate": 0.3},
         "trainer": {"epochs": 50, "patience": None, "noise": 0.0},
