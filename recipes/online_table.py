@@ -383,8 +383,13 @@ def parsed() -> argparse.Namespace:
 
 
 def table(options: argparse.Namespace) -> int:
-    """Run all that is not done; 1 if something failed."""
-    return run_table(units_of(options), partial(collect, out=options.out), options)
+    """Run all that is not done; 1 if something failed, 2 if settings are wrong."""
+    try:
+        units = units_of(options)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return run_table(units, partial(collect, out=options.out), options)
 
 
 def main() -> int:
