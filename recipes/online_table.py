@@ -349,8 +349,9 @@ def draw(rows: list[Row], folder: Path) -> None:
         found = curves_of(rows, task)
         acted = [mean for each in found.pop("random", {}).values() for mean in each]
         random = {"random": float(np.mean(acted))} if acted else {}
-        curves = []
-        for condition, by_step in found.items():
+        curves, last = [], len(FIRST)
+        ranks = {condition: rank for rank, condition in enumerate(FIRST)}
+        for condition, by_step in sorted(found.items(), key=lambda one: ranks.get(one[0], last)):
             seeds = max(map(len, by_step.values()))
             steps = sorted(step for step, each in by_step.items() if len(each) == seeds)
             values = np.array([by_step[step] for step in steps])  # [n, S]

@@ -190,3 +190,10 @@ def test_a_single_point_is_seen_and_has_whole_numbers_beside_it() -> None:
     assert drawn.count("<use") > learning_curves(
         [Curve("one", np.array([99, 100, 101]), np.full((2, 3), 0.5))]
     ).count("<use")
+
+
+def test_a_seventh_curve_is_told_from_the_first() -> None:
+    svg = learning_curves([Curve(str(n), STEPS, np.arange(len(STEPS)) + n) for n in range(7)])
+    styles = re.findall(r'style="(fill: none;[^"]+stroke-width: 2.25[^"]*)"', svg)
+    assert len(styles) == 14  # lines, and their legend
+    assert len(set(styles)) == 7

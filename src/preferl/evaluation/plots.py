@@ -29,7 +29,7 @@ from preferl.statistics import bootstrap_interval, wilson_interval
 
 INK, MUTED, GRID = "#24292f", "#667080", "#e3e6ea"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Blue, vermilion, green, pink, sky blue, orange; a seventh series begins again."""
+"""Blue, vermilion, green, pink, sky blue, orange; a seventh series begins again, dotted."""
 
 VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
     colour: f"series-{number}" for number, colour in enumerate(SERIES, start=1)
@@ -41,6 +41,8 @@ WIDE, HALF = 620, 400
 DASHED: Final[Mapping[str, Any]] = {
     "color": MUTED, "linewidth": 1.25, "linestyle": (0, (4, 4)),
 }  # fmt: skip
+
+DOTTED: Final[tuple[float, tuple[float, float]]] = (0, (1.2, 1.2))
 
 STYLE: Any = {
     "font.family": "sans-serif", "font.size": 13, "text.color": INK,
@@ -92,7 +94,8 @@ def learning_curves(
     _require_some("curves", curves)
     with _canvas(WIDE, 300, x_label, y_label) as axes:
         for number, curve in enumerate(curves):
-            _draw_curve(axes, curve, SERIES[number % len(SERIES)])
+            again, colour = divmod(number, len(SERIES))
+            _draw_curve(axes, curve, SERIES[colour], DOTTED if again else "-")
         axes.margins(x=0.01)
         if any(curve.interval is not None for curve in curves):
             seen = np.concatenate([*map(_in_view, curves), [*(references or {}).values()]])
@@ -260,7 +263,7 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
         return _svg(axes)
 
 
-def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
+def _draw_curve(axes: Axes, curve: Curve, colour: str, line: Any) -> None:
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
     count, expected = runs.shape[1], f"{len(curve.steps)} values, one per step"
     check(count == len(curve.steps), f"curve {curve.label!r}", expected, count)
@@ -271,7 +274,8 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
         before = axes.dataLim.frozen()
         axes.fill_between(curve.steps, *curve.interval, color=colour, alpha=0.18, linewidth=0)
         axes.dataLim.set(before)  # `_in_view` has how much of the band is to be seen
-    axes.plot(curve.steps, runs.mean(0), color=colour, label=curve.label, marker=mark)
+    mean = runs.mean(0)
+    axes.plot(curve.steps, mean, color=colour, linestyle=line, label=curve.label, marker=mark)
 
 
 def _in_view(curve: Curve) -> FloatArray:
