@@ -76,6 +76,7 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "short_clips": {"segment_length": 25},
     "long_clips": {"segment_length": 100},
     "early_answers": {"initial_fraction": 0.5},
+    "more_fits": {"iterations": 40},
     "uniform": {"sampler": "uniform"},
     "informative": {"sampler": "informative"},
     "disagreement": {"sampler": "disagreement"},
