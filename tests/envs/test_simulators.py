@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from ctypes.util import find_library
 
 import pytest
 
@@ -41,6 +42,21 @@ def test_the_control_suite_names_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "dm_control", None)
     with pytest.raises(MissingExtraError, match=r"preferl\[dmc\]"):
         make_registered("shimmy:dm_control/walker-walk-v0")
+
+
+@pytest.mark.skipif(find_library("EGL") is None, reason="needs libegl1, which draws off screen")
+def test_the_control_suite_draws_without_a_display():
+    pytest.importorskip("dm_control")
+    pytest.importorskip("shimmy")
+    code = "from preferl.envs import simulators\nfrom preferl.evaluation.filming import film\n"
+    code += "from preferl.evaluation.policies import RandomPolicy\n"
+    code += "env = 'shimmy:dm_control/walker-walk-v0'\n"
+    code += "space = simulators.make_registered(env).action_space\n"
+    code += "print(film(RandomPolicy(space, 0), env, seed=0, steps=1).shape)"
+    chosen = {"DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"}
+    env = {name: value for name, value in os.environ.items() if name not in chosen}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert "3)" in done.stdout, done.stderr
 
 
 def test_importing_the_package_prints_nothing():

@@ -125,7 +125,7 @@ def _unknown(env_id: str, error: Exception) -> ConfigError:
 def draw_off_screen() -> None:
     """Let MuJoCo and pygame draw without a display where there is none, unless variables are set.
 
-    MuJoCo reads the variable when it is first imported.
+    MuJoCo and dm_control read the variable when they are first imported.
     """
     if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
         os.environ.setdefault("MUJOCO_GL", "egl")
@@ -151,6 +151,7 @@ def _register(env_id: str) -> None:
     """Let the package of an id, or else gymnasium-robotics where it is installed, register."""
     register_worlds()
     if env_id.startswith("shimmy:dm_control/"):
+        draw_off_screen()  # dm_control chooses how to draw when it is imported
         require("dm_control", extra="dmc")  # without it, shimmy registers none of these
         require("shimmy", extra="dmc")
     known = env_id in gymnasium.registry or ":" in env_id
