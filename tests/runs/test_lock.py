@@ -150,7 +150,9 @@ def test_who_only_looks_is_waited_for(tmp_path):
 def test_a_holder_is_waited_for_with_patience(tmp_path, caplog):
     with lock_of(tmp_path) as first:
         patient = FolderLock(tmp_path, LOCK, "run", patience=SECONDS)
-        end = threading.Timer(0.5, first.release)
+        nameless = threading.Timer(0.5, (tmp_path / LOCK).write_text, [""])  # as it is for a moment
+        end = threading.Timer(1.0, first.release)
+        nameless.start()
         end.start()
         with patient:
             pass

@@ -129,7 +129,7 @@ class FolderLock:
             patience = self._patience if before else max(self._patience, _LOOKING)
             if time.monotonic() - began > patience:
                 raise self._taken(before)
-            if before != waited_for and self._patience > 1.0:
+            if before and before != waited_for and self._patience > 1.0:
                 waited_for, words = before, "Waits up to %g s for %s to end, which uses %s."
                 LOGGER.warning(words, self._patience, named(before), self._path.parent)
             time.sleep(_PAUSE)
