@@ -153,16 +153,22 @@ def address(app, serving):
 
 @pytest.fixture
 def person(chromium, address):
-    """Opens the page for a person; afterwards nothing may have gone wrong in any of them."""
+    """Opens the page for a person; afterwards nothing may have gone wrong in any of them.
+
+    `routes` are in force before the page is: a browser told to intercept while it runs may let one
+    more request pass.
+    """
     contexts, trouble = [], []
 
-    def opened(secret, *, read=True, expected=(), init=None, path="/", **options):
+    def opened(secret, *, read=True, expected=(), init=None, path="/", routes=None, **options):
         context = chromium.new_context(viewport=options.pop("viewport", DESKTOP), **options)
         context.set_default_timeout(1000 * SECONDS)  # a busy machine holds a browser up for seconds
         contexts.append(context)
         if init:
             context.add_init_script(init)
         page = context.new_page()
+        for pattern, handle in (routes or {}).items():
+            page.route(pattern, handle)
 
         def note(message):
             text = message if isinstance(message, str) else message.text

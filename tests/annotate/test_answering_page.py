@@ -96,9 +96,9 @@ def test_undo_with_nothing_to_undo(study, person):
 @pytest.mark.slow
 def test_a_double_click_is_one_answer(study, person):
     study.ask(3)
-    page = person(study.people["ann"][1])
-    held = []
-    page.route("**/api/answer", lambda route: held.append(route))  # no reply before both clicks
+    held = []  # no reply before both clicks
+    hold = {"**/api/answer": lambda route: held.append(route)}
+    page = person(study.people["ann"][1], routes=hold)
     watched(page)
     first = pair(page)
     page.get_by_role("button", name="B is better").dblclick()
@@ -198,10 +198,11 @@ def test_a_lost_connection_loses_nothing(study, person):
 
 def test_what_was_asked_while_an_answer_was_on_its_way_is_out_of_date(study, person):
     study.ask(3)
-    page = person(study.people["ann"][1])
+    answered, asked = [], []
+    hold = {"**/api/answer": lambda route: answered.append(route)}
+    page = person(study.people["ann"][1], routes=hold)
     watched(page)
-    first, answered, asked = pair(page), [], []
-    page.route("**/api/answer", lambda route: answered.append(route))
+    first = pair(page)
     page.route("**/api/claim", lambda route: asked.append((route, route.fetch())))
     page.keyboard.press("ArrowLeft")
     wait_in(page, lambda: answered, "no answer was sent")
@@ -219,7 +220,6 @@ def test_what_was_asked_while_an_answer_was_on_its_way_is_out_of_date(study, per
 @pytest.mark.slow
 def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
     study.ask(3)
-    page = person(study.people["ann"][1], expected=LOST)
     lost = []
 
     def lose(route):
@@ -230,7 +230,7 @@ def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
         else:
             route.fulfill(response=reply)
 
-    page.route("**/api/answer", lose)  # some time before: a browser may be slow to heed it
+    page = person(study.people["ann"][1], expected=LOST, routes={"**/api/answer": lose})
     watched(page)
     first = pair(page)
     page.keyboard.press("ArrowLeft")
@@ -246,8 +246,8 @@ def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
 @pytest.mark.slow
 def test_an_answer_that_was_not_sent_survives_a_reload(study, person):
     study.ask(3)
-    page = person(study.people["ann"][1], expected=LOST)
-    page.route("**/api/answer", lambda route: route.abort())
+    cut = {"**/api/answer": lambda route: route.abort()}
+    page = person(study.people["ann"][1], expected=LOST, routes=cut)
     watched(page)
     first = pair(page)
     page.keyboard.press("ArrowUp")

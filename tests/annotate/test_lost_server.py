@@ -104,13 +104,16 @@ def test_an_ended_session_is_reported_instead(study, person):
 
 
 def test_silence_is_not_taken_for_a_server_that_has_nothing_to_say(study, person):
-    page = person(study.people["ann"][1], expected=EXPECTED, init=SILENT)
+    cut = threading.Event()
+    claims = lambda route: route.abort() if cut.is_set() else route.continue_()  # noqa: E731
+    routes = {"**/api/claim": claims}
+    page = person(study.people["ann"][1], expected=EXPECTED, init=SILENT, routes=routes)
     page.wait_for_selector("#waiting:visible")
     page.wait_for_function("() => window.made.length === 1")
     page.evaluate("window.ahead += 10_000")
     page.wait_for_timeout(1500)
     assert page.evaluate("window.made.length") == 1
-    page.route("**/api/claim", lambda route: route.abort())
+    cut.set()
     page.evaluate("window.ahead += 10_000")
     gone(page).wait_for()
     assert page.evaluate("window.made.length") == 2, "it connects anew"
