@@ -5,7 +5,10 @@ task is a preset, or the id of an environment, which then has the default settin
 "learned" learns from the preset's comparisons; "true" is the same algorithm on the true reward for
 as many steps, "true_scaled" on that reward as learned ones are, of mean 0 and deviation 1; "random"
 never learns. Of "random_answers" every answer is a guess, and of "negated"
-every answer is turned round. Further conditions change settings, see `CONDITIONS` and `--more`.
+every answer is turned round. "last_reward" is a new agent on the reward that "learned" of its seed
+ended with, and "regressed" one on a reward that was fitted to the true reward of each step of the
+compared clips; "learned" has to be done before. Further conditions change settings, see
+`CONDITIONS` and `--more`.
 After a kill, the same command goes on: agents from their last checkpoints. It leaves out agents
 whose last evaluation `results/online_table.csv` has, also on another machine.
 
@@ -28,19 +31,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 from result_tables import Row, add_executor_options, iqm_interval, keep, read, run_table, write_svg
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from preferl.configs import from_json, to_json
+from preferl.data import Segments, load_comparisons
 from preferl.envs.factory import env_factory
 from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_policy
 from preferl.evaluation.curve import Evaluation, Evaluator, often
 from preferl.evaluation.plots import Curve, learning_curves
 from preferl.evaluation.policies import RandomPolicy
+from preferl.models import build_reward_model
 from preferl.online import (
+    FeedbackVecEnv,
     OnlineConfig,
     SaveRunCallback,
     make_environments,
@@ -57,7 +64,8 @@ from preferl.reporting import read_jsonl, series
 from preferl.runs import RunFolder
 from preferl.runs.executor import DONE, Unit
 from preferl.statistics import interquartile_mean
-from preferl.training import has_run
+from preferl.training import RewardFunction, has_run, load_reward, save_reward
+from preferl.training.batches import to_tensor, to_tensors
 
 RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs/images"
@@ -67,6 +75,8 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "learned": {},
     "true": {},
     "true_scaled": {},
+    "last_reward": {},
+    "regressed": {},
     "random": {},
     "random_answers": {"teacher": {"guess_rate": 1.0}},
     "negated": {"teacher": {"error_rate": 1.0}},
@@ -198,6 +208,50 @@ class Evaluates(BaseCallback):
         return True
 
 
+def by_last_reward(config: OnlineConfig, folder: Path, add: Add) -> None:
+    """The same algorithm on the reward that the agent of `learned` ended with, from the start."""
+    last = load_reward(learned_run(folder) / "reward")
+    by_true_reward(config, folder, add, wrap=partial(FeedbackVecEnv, rewards=last))
+
+
+def by_regression(config: OnlineConfig, folder: Path, add: Add) -> None:
+    """As `by_last_reward`, on a reward of the same steps that knows the true reward of each."""
+    run, fitted = learned_run(folder), folder / "reward"
+    if not fitted.is_dir():
+        segments = load_comparisons(run / "comparisons").segments
+        save_reward(fitted, regressed(load_reward(run / "reward"), segments, seed=config.seed))
+    by_true_reward(config, folder, add, wrap=partial(FeedbackVecEnv, rewards=load_reward(fitted)))
+
+
+def learned_run(folder: Path) -> Path:
+    """The run of the agent of `learned` that has the task and the seed of a unit's folder."""
+    run = folder.parents[1] / "learned" / folder.name / "run"
+    done, fix = RunFolder(run).finished, "Run the condition `learned` with the same --runs first."
+    ConfigError.check(done, "learned", f"a finished run in {run}", "none", fix)
+    return run
+
+
+def regressed(
+    like: RewardFunction, segments: Segments, *, seed: int, updates: int = 3_000, batch: int = 256
+) -> RewardFunction:
+    """Fit a reward of the same kind to the true reward of each step, at mean 0 and deviation 1."""
+    spaces = like.observation_space, like.action_space
+    model = build_reward_model(like.model.config, *spaces, seed=seed)
+    steps = to_tensors(segments.observations, "cpu"), to_tensor(segments.actions, "cpu")
+    model.encoder.observe(*steps)
+    features, rewards = model.encoder(*steps)[:, None], to_tensor(segments.rewards, "cpu")
+    targets = (rewards - rewards.mean()) / rewards.std()
+    drawn, mask = torch.Generator().manual_seed(seed), torch.ones(batch, 1, dtype=torch.bool)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(updates):
+        rows = torch.randint(len(targets), (batch,), generator=drawn)
+        found = model.judge(features[rows], mask).rewards[..., 0]  # [E, B]
+        optimiser.zero_grad()
+        (found - targets[rows]).square().mean().backward()
+        optimiser.step()
+    return RewardFunction(model)
+
+
 def at_random(config: OnlineConfig, _: Path, add: Add) -> None:
     """A policy that acts at random."""
     make, seed = env_factory(config), config.seed + FIRST_EPISODE
@@ -220,7 +274,13 @@ def work(settings: Mapping[str, Any], folder: Path) -> None:
 
     config = from_json(OnlineConfig, settings["config"])
     scaled = partial(by_true_reward, wrap=UnitRewards)
-    others = {"true": by_true_reward, "true_scaled": scaled, "random": at_random}
+    others: dict[str, Callable[[OnlineConfig, Path, Add], None]] = {
+        "true": by_true_reward,
+        "true_scaled": scaled,
+        "last_reward": by_last_reward,
+        "regressed": by_regression,
+        "random": at_random,
+    }
     others.get(settings["condition"], by_comparisons)(config, folder, add)
 
 

@@ -9,9 +9,14 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from helpers.waiting import wait_until
+from preferl.data import Segments
+from preferl.models import MLPReward, MLPRewardConfig
+from preferl.training import RewardFunction
 
 ROOT = Path(__file__).parents[1]
 NIGHTLY = {
@@ -158,6 +163,36 @@ def offline(folder: Path, *options: str) -> str:
     command = [sys.executable, str(ROOT / "recipes/offline_table.py"), *options]
     command += ["--out", str(folder / "table.csv"), "--runs", str(folder / "runs")]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_agents_of_rewards_that_stay_learn_from_those_of_the_learned_agent(tmp_path):
+    stay = ["--conditions", "last_reward", "regressed", "--steps", "1000", "--comparisons", "10"]
+    early = subprocess.run([*table(tmp_path), *stay], capture_output=True, text=True, check=False)
+    assert early.returncode == 1
+    assert "Run the condition `learned` with the same --runs first" in early.stderr
+    first = ["--conditions", "learned", *stay[3:]]
+    for options in (first, stay):
+        subprocess.run([*table(tmp_path), *options], capture_output=True, check=True)
+    rows = [*csv.DictReader(lines(tmp_path / "table.csv"))]
+    assert {row["condition"] for row in rows} == {"learned", "last_reward", "regressed"}
+    assert all(int(row["answers"]) == 0 for row in rows if row["condition"] != "learned")
+    assert (tmp_path / "runs/pendulum/regressed/1/reward").is_dir()
+
+
+def test_a_regressed_reward_is_the_true_one_up_to_its_scale(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "recipes")
+    from online_table import regressed
+
+    rng, box = np.random.default_rng(0), Box(-np.inf, np.inf, (3,))
+    model = MLPReward(box, Box(-1, 1, (1,)), MLPRewardConfig(hidden=(32,), members=2), seed=0)
+    states, actions = rng.normal(size=(2_000, 3)), rng.uniform(-1, 1, (2_000, 1))
+    true = 5 + 3 * np.abs(states[:, 0]) - 2 * actions[:, 0]  # a sum over a clip would hide a step
+    steps = Segments(states, actions, true, np.arange(0, 2_000, 50), np.full(40, 50), 50)
+    reward = regressed(RewardFunction(model), steps, seed=1, updates=1_000)
+    given = reward(states[:, None], actions[:, None], np.ones((2_000, 1), bool))
+    np.testing.assert_allclose(given, (true - true.mean()) / true.std(), atol=0.5)
+    assert np.corrcoef(given, true)[0, 1] > 0.99
 
 
 @pytest.mark.slow
