@@ -5,6 +5,7 @@ import subprocess
 import sys
 from ctypes.util import find_library
 
+import numpy as np
 import pytest
 
 from preferl.envs.simulators import draw_off_screen, draw_plainly, is_mujoco, make_registered
@@ -94,6 +95,23 @@ def test_shadows_and_mirrors_are_left_out():
     assert not model.light_castshadow.any()
     assert not model.mat_reflectance.any()
     assert model.vis.quality.offsamples == 0
+
+
+def test_what_is_drawn_changes_nothing_that_happens():
+    pytest.importorskip("mujoco")
+    plain, usual = (make_registered("HalfCheetah-v5") for _ in range(2))
+    draw_plainly(plain)
+    draw_plainly(plain)  # twice is as once
+    rng = np.random.default_rng(0)
+    for env in (plain, usual):
+        env.reset(seed=0)
+        env.unwrapped.data.qpos[0] = 39.9  # the floor of the model ends at 40
+    for action in rng.uniform(-1, 1, (200, 6)):
+        here, there = plain.step(action), usual.step(action)
+        np.testing.assert_array_equal(here[0], there[0])
+        assert here[1] == there[1]
+    floor = usual.unwrapped.model.mat_texrepeat[0] / usual.unwrapped.model.geom_size[0, :2]
+    np.testing.assert_allclose(plain.unwrapped.model.mat_texrepeat[0], floor)
 
 
 def test_classes_and_functions_of_a_module_need_no_registration():

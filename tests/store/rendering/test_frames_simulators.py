@@ -127,17 +127,24 @@ def graphics() -> None:
 
 
 @pytest.mark.usefixtures("graphics")
-def test_mujoco_is_drawn_as_its_environment_draws_it() -> None:
-    env = make_registered("HalfCheetah-v5", render_mode="rgb_array", width=96, height=96)
+@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Hopper-v5"])
+def test_mujoco_is_drawn_as_its_environment_draws_it(env_id: str) -> None:
+    env = make_registered(env_id, render_mode="rgb_array", width=96, height=96)
     draw_plainly(env)
     segments, pictures = rollout(env, 3, settle=True)
-    source = EnvFrames("HalfCheetah-v5", size=96, camera=where_it_looks(env))
+    source = EnvFrames(env_id, size=96)
     env.close()
     np.testing.assert_allclose(drawn(source, segments), pictures, atol=2)
     assert segments.states is not None
     later = np.concatenate([np.ones((3, 1)), segments.states], axis=1)
     timed = one_segment(segments.observations, segments.actions, later)  # type: ignore[arg-type]
     np.testing.assert_allclose(drawn(source, timed), pictures, atol=2)  # opens again
+
+
+def animal(pictures: Array) -> Array:
+    """How many pixels of each picture show it: the one thing that is not grey or green."""
+    red, green = pictures[..., 0].astype(int), pictures[..., 1].astype(int)
+    return np.asarray((red - green > 20).sum((1, 2)))
 
 
 @pytest.mark.usefixtures("graphics")
@@ -150,13 +157,30 @@ def test_walkers_stay_in_the_picture() -> None:
     left = drawn(EnvFrames("HalfCheetah-v5", size=64, camera={}), segments)
     kept = drawn(EnvFrames("HalfCheetah-v5", size=64), segments)
 
-    def animal(pictures: Array) -> Array:  # it is the one thing that is not grey or green
-        red, green = pictures[..., 0].astype(int), pictures[..., 1].astype(int)
-        return (red - green > 20).sum((1, 2))
-
     assert animal(left)[0] > 20
     assert animal(left)[1] == 0
     assert animal(kept).min() > 20
+
+
+@pytest.mark.usefixtures("graphics")
+@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Ant-v5", "Hopper-v5"])
+def test_runners_stay_in_sight_over_a_floor_that_goes_on(env_id: str) -> None:
+    env = make_registered(env_id, render_mode="rgb_array", width=96, height=96)
+    draw_plainly(env)
+    env.reset(seed=0)
+    stage: Any = env.unwrapped
+    mujoco = pytest.importorskip("mujoco")
+    tile = 2 / stage.model.mat_texrepeat[0, 0]  # metres after which the floor looks the same
+    pictures = []
+    for x in (0, round(60 / tile) * tile):
+        stage.data.qpos[0] = x
+        mujoco.mj_forward(stage.model, stage.data)
+        pictures.append(np.asarray(env.render(), int))
+    env.close()
+    here, far = pictures
+    assert animal(np.stack(pictures)).min() > 0.8 * animal(here[None])[0] > 20
+    assert (np.abs(here - far).max(-1) > 40).mean() < 0.05, "another picture"
+    assert len(np.unique(here[-20:], axis=None)) > 20, "no floor"
 
 
 @pytest.mark.usefixtures("graphics")
