@@ -53,6 +53,7 @@ from preferl.online import (
     make_environments,
     resume_run,
     run_online,
+    save_policy,
     use_threads,
 )
 from preferl.online.algorithms import algorithm_of, build_algorithm, normalised
@@ -164,7 +165,7 @@ class UnitRewards(VecNormalize):
 def by_true_reward(
     config: OnlineConfig, folder: Path, add: Add, *, wrap: Callable[[VecEnv], VecEnv] | None = None
 ) -> None:
-    """The same algorithm on the environment's own reward, for as many steps."""
+    """The same algorithm on the environment's own reward, for as many steps; keeps its policy."""
     make, checkpoints = env_factory(config), folder / "checkpoints"
     env = make_environments(make, config.environments, seed=config.seed, vec_env=config.vec_env)
     env = env if wrap is None else wrap(env)
@@ -179,6 +180,7 @@ def by_true_reward(
         saves = SaveRunCallback(checkpoints, every=max(1, config.steps // 10))
         learn_within(agent, config.steps - agent.num_timesteps, callback=[saves, evaluates])
         evaluates.offer(over=True)
+        save_policy(folder / "policy", agent, chosen)
 
 
 class Evaluates(BaseCallback):

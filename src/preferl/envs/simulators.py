@@ -148,7 +148,7 @@ def draw_plainly(env: Environment) -> None:
     model.light_castshadow[:] = 0
     model.mat_reflectance[:] = 0
     model.vis.quality.offsamples = 0
-    model.vis.map.haze = 1  # none: an endless floor has a white edge otherwise
+    model.vis.rgba.haze[:3] = 0.4  # grey: an endless floor has a white edge otherwise
     mujoco = require("mujoco", extra="mujoco")
     plane = mujoco.mjtGeom.mjGEOM_PLANE
     for floor in np.flatnonzero((model.geom_type == plane) & (model.geom_matid >= 0)):
