@@ -113,7 +113,8 @@ print(f"correlation of learned and true rewards: {correlation:.2f}")
 # ## A new agent on the finished reward
 #
 # `FeedbackVecEnv` gives each step its learned reward. A thousand steps show that all parts fit
-# together. A proficient agent needs 100,000.
+# together. A proficient agent needs 100,000. On harder tasks, let the new agent ask as well: the
+# answers were about what another agent did.
 
 # %%
 rewarded = FeedbackVecEnv(make_environments("Pendulum-v1", 8, seed=0))
