@@ -299,10 +299,11 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
                 config = settings | {"seed": seed}
                 from_json(OnlineConfig, config)
                 steps = 0 if condition == "random" else config["steps"]
-                if (
-                    last.get((task, condition, str(seed)), -math.inf)
-                    > steps - config["environments"]
-                ):
+                stored = last.get((task, condition, str(seed)), -math.inf)
+                expected, fix = f"agents of {steps:,} steps", "Name another table with --out."
+                same = stored <= steps / NEARLY
+                ConfigError.check(same, f"{options.out}", expected, f"{stored:,} steps", fix)
+                if stored > steps - config["environments"]:
                     continue
                 about = {"task": task, "condition": condition, "config": config}
                 name, folder = f"{task}, {condition}, seed {seed}", Path(task, condition, str(seed))

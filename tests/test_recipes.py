@@ -156,6 +156,11 @@ def test_online_agents_that_are_stored_are_left_out(tmp_path):
     command = [*table(tmp_path), "--conditions", "learned", "true", "random"]
     subprocess.run(command, check=True, capture_output=True)
     assert not (tmp_path / "runs").exists()
+    command += ["--steps", "1000"]
+    other = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert other.returncode == 2
+    assert "expected agents of 1,000 steps, got 2,000 steps. Name another table" in other.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def offline(folder: Path, *options: str) -> str:
