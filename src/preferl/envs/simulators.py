@@ -133,11 +133,15 @@ def draw_off_screen() -> None:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
+RUNWAY = 10.0
+"""Metres from the middle to the edge of a floor to run on, at least; smaller ones are a scene's."""
+
+
 def draw_plainly(env: Environment) -> None:
     """Draw MuJoCo's environments fast, and so that a runner stays over its floor and in sight.
 
-    Shadows and mirrors, nine tenths of the time without a GPU, are left out. Floors that end after
-    forty metres, in seconds of an episode, go on, since a body over nothing seems not to move. The
+    Shadows and mirrors, nine tenths of the time without a GPU, are left out. Floors to run on end
+    after seconds of an episode: they go on, since a body over nothing seems not to move. The
     environment's own pictures follow the body where it or its model says how: gymnasium 1.4 takes
     a camera that stays instead.
     """
@@ -150,22 +154,30 @@ def draw_plainly(env: Environment) -> None:
     model.vis.quality.offsamples = 0
     model.vis.rgba.haze[:3] = 0.4  # grey: an endless floor has a white edge otherwise
     mujoco = require("mujoco", extra="mujoco")
-    plane = mujoco.mjtGeom.mjGEOM_PLANE
-    for floor in np.flatnonzero((model.geom_type == plane) & (model.geom_matid >= 0)):
+    planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+    wide = (model.geom_size[:, :2] >= RUNWAY).all(axis=1)
+    for floor in np.flatnonzero(planes & wide & (model.geom_matid >= 0)):
         material, size = model.geom_matid[floor], model.geom_size[floor, :2]
-        if size.all() and not model.mat_texuniform[material]:  # tiles keep their size
+        if not model.mat_texuniform[material]:  # tiles keep their size
             model.mat_texrepeat[material] /= size
             model.mat_texuniform[material] = 1
         size[:] = 0  # no end, as it has none for bodies
     renderer: Any = getattr(stage, "mujoco_renderer", None)
     if getattr(renderer, "camera_id", None) == -1:
-        config = renderer.default_cam_config or {}
-        names = [model.camera(number).name for number in range(model.ncam)]
-        if "trackbodyid" in config:
-            renderer.default_cam_config = config | {"type": mujoco.mjtCamera.mjCAMERA_TRACKING}
+        if followed_body(env) is not None:
+            tracking = {"type": mujoco.mjtCamera.mjCAMERA_TRACKING}
+            renderer.default_cam_config = renderer.default_cam_config | tracking
             renderer.camera_id = None  # -1 would make it stay again
-        elif "track" in names:
+        elif "track" in (names := [model.camera(number).name for number in range(model.ncam)]):
             renderer.camera_id = names.index("track")
+
+
+def followed_body(env: Environment) -> int | None:
+    """The body that a MuJoCo environment's own camera is to follow; None for none or the world."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    config = getattr(renderer, "default_cam_config", None) or {}
+    body = int(config.get("trackbodyid", -1))  # gymnasium's Pusher has -1, its Reacher 0
+    return body if body > 0 else None
 
 
 def is_mujoco(env: Environment) -> bool:

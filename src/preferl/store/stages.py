@@ -16,7 +16,13 @@ import gymnasium
 import numpy as np
 
 from preferl._optional import require
-from preferl.envs.simulators import Environment, draw_off_screen, draw_plainly, is_mujoco
+from preferl.envs.simulators import (
+    Environment,
+    draw_off_screen,
+    draw_plainly,
+    followed_body,
+    is_mujoco,
+)
 from preferl.errors import ConfigError
 from preferl.shapes import Array, FloatArray, IntArray
 from preferl.video import decode_picture, encode_picture
@@ -44,15 +50,15 @@ def view(env: Environment, camera: Camera | None) -> Any:
     It is named as in the model, or given by what differs from the environment's own view, `{}` for
     that view. None is ours where `CAMERAS` has one, otherwise one that follows the body where the
     environment has it, so that walkers do not leave the picture. Raises `ConfigError` for a camera
-    that the model does not have, and for an unknown setting.
+    or body that the model does not have, and for an unknown setting.
     """
     stage: Any = env.unwrapped
     names = [stage.model.camera(number).name for number in range(stage.model.ncam)]
     own = getattr(getattr(stage, "mujoco_renderer", None), "default_cam_config", None) or {}
     if camera is None:
         camera = CAMERAS.get(env.spec.id if env.spec else "")
-    if camera is None and "trackbodyid" in own:
-        camera = {"trackbodyid": own["trackbodyid"]}
+    if camera is None and (body := followed_body(env)) is not None:
+        camera = {"trackbodyid": body}
     elif camera is None:
         camera = "track" if "track" in names else {}
     if isinstance(camera, str):
@@ -61,6 +67,8 @@ def view(env: Environment, camera: Camera | None) -> Any:
         return camera
     if unknown := set(camera) - set(FREE):
         raise ConfigError.mismatch("camera", expected=f"some of {FREE}", got=sorted(unknown))
+    body, bodies = camera.get("trackbodyid", 0), range(stage.model.nbody)  # MuJoCo would exit
+    ConfigError.check(body in bodies, "camera's trackbodyid", f"0 to {bodies[-1]}", body)
     mujoco = require("mujoco", extra="mujoco")
     free, kinds = mujoco.MjvCamera(), mujoco.mjtCamera
     free.type = kinds.mjCAMERA_TRACKING if "trackbodyid" in camera else kinds.mjCAMERA_FREE

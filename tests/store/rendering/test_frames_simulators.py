@@ -127,12 +127,15 @@ def graphics() -> None:
 
 
 @pytest.mark.usefixtures("graphics")
-@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Hopper-v5"])
-def test_mujoco_is_drawn_as_its_environment_draws_it(env_id: str) -> None:
+@pytest.mark.parametrize(
+    ("env_id", "follows"),
+    [("HalfCheetah-v5", True), ("Hopper-v5", True), ("Pusher-v5", False), ("Reacher-v5", False)],
+)
+def test_mujoco_is_drawn_as_its_environment_draws_it(env_id: str, follows: bool) -> None:
     env = make_registered(env_id, render_mode="rgb_array", width=96, height=96)
     draw_plainly(env)
     segments, pictures = rollout(env, 3, settle=True)
-    source = EnvFrames(env_id, size=96)
+    source = EnvFrames(env_id, size=96, camera=None if follows else where_it_looks(env))
     env.close()
     np.testing.assert_allclose(drawn(source, segments), pictures, atol=2)
     assert segments.states is not None
@@ -184,9 +187,19 @@ def test_runners_stay_in_sight_over_a_floor_that_goes_on(env_id: str) -> None:
 
 
 @pytest.mark.usefixtures("graphics")
+@pytest.mark.parametrize(("env_id", "actions"), [("Pusher-v5", 7), ("Reacher-v5", 2)])
+def test_cameras_that_follow_nothing_stay(env_id: str, actions: int) -> None:
+    env = make_registered(env_id)
+    env.reset(seed=0)
+    state = StateReader(env)()[None]
+    clip = one_segment(np.zeros((1, 1)), np.zeros((1, actions)), state)
+    assert len(np.unique(drawn(EnvFrames(env_id, size=64), clip))) > 20
+
+
+@pytest.mark.usefixtures("graphics")
 def test_cameras_that_are_not_there() -> None:
     block = np.zeros((1, 18))
-    for wrong in ("moon", {"zoom": 3}):
+    for wrong in ("moon", {"zoom": 3}, {"trackbodyid": -1}, {"trackbodyid": 99}):
         with pytest.raises(ConfigError, match="camera"):
             drawn(EnvFrames("HalfCheetah-v5", camera=wrong), one_segment(block, block, block))
 
