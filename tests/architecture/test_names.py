@@ -74,10 +74,3 @@ def test_public_classes_have_names_of_their_own():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 files[node.name].append(str(file.relative_to(ROOT)))
     assert {name: where for name, where in files.items() if len(where) > 1} == {}
-
-
-def test_folders_hold_few_modules():
-    modules = defaultdict(int)
-    for file in TREES:
-        modules[file.parent] += file.name != "__init__.py"
-    assert {folder: count for folder, count in modules.items() if count > 15} == {}
