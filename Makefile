@@ -23,7 +23,7 @@ marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 PROPERTIES = $(sort $(shell grep -rl --include='*.py' 'import given' tests))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow browser newest lock check lint format types imports docs nightly \
+.PHONY: help install demo test slow browser newest lock check lint format types imports docs site nightly \
   wheel interop rllib bench clean
 
 help: ## show this list
@@ -86,6 +86,9 @@ imports: $(DEV) ## imports point one way
 
 docs: $(DEV) ## the site in docs/_build/html; every link, name and code block
 	PREFERL_NOTEBOOKS=1 $(BIN)/python -m pytest tests/docs -m "slow or not slow" -q
+
+site: $(DEV) ## the site in docs/_build/html, without tests and with notebooks as they are
+	$(BIN)/python -m sphinx -q -D nb_execution_mode=off -d docs/_build/doctrees docs docs/_build/html
 
 nightly: $(DEV) ## the longest tests, damaged files, other random examples, fuzzed requests, the wheel
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(PROPERTIES) -n 2
