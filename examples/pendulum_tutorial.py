@@ -126,6 +126,11 @@ learner = agent(rewarded).learn(1_000)  # 100_000 for a proficient agent
 #
 # stable-baselines3 adds up what its `Monitor` sees. The monitor is next to the environment, so the
 # sums are returns by the environment's own reward. A random policy returns about −1,200.
+#
+# The agent has to act in its own environment, which normalises what it sees. In another one,
+# `agent.policy` or the agent would act on observations that it does not know.
+# `preferl.evaluate_policy(learner, "Pendulum-v1", seed=1)` makes environments of its own and
+# normalises by itself. It refuses `learner.policy`, which does not have the statistics.
 
 # %%
 evaluation = learner.get_env()

@@ -2,13 +2,14 @@
 
 import json
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from stable_baselines3 import SAC
+from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import (
     DummyVecEnv,
@@ -19,6 +20,7 @@ from stable_baselines3.common.vec_env import (
 from helpers.normalised_cartpole import CONFIG, MEAN, VAR, balancing, taught
 from preferl.errors import CheckpointError, ConfigError, SpaceError
 from preferl.evaluation import evaluate_policies, evaluate_policy, film, on_raw_observations
+from preferl.evaluation.policies import NormalisedPolicy
 from preferl.online import (
     DatasetConfig,
     PPOConfig,
@@ -42,10 +44,57 @@ def mean_return(policy: Any) -> float:
     return evaluate_policy(policy, CARTPOLE, episodes=8, seed=10_000, parallel=8).mean
 
 
+def without_statistics(agent: Any) -> Any:
+    """The agent's network, which acts on observations as they are."""
+    return SimpleNamespace(predict=agent.policy.predict)
+
+
 def test_evaluation_uses_the_statistics():
     agent = balancing()
     assert mean_return(agent) == 500
-    assert mean_return(agent.policy) < 20  # the same network without them
+    assert mean_return(NormalisedPolicy(agent.policy, agent.get_vec_normalize_env())) == 500
+    assert mean_return(without_statistics(agent)) < 20
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [
+        mean_return,
+        lambda network: record(network, CARTPOLE, 8, seed=0),
+        lambda network: record_dataset(
+            DatasetConfig(CARTPOLE, mix="expert:2"), "nowhere", policy=network
+        ),
+    ],
+)
+def test_networks_without_their_algorithm_are_refused(tmp_path, monkeypatch, acts):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpaceError, match=r"`agent\.policy` \(ActorCriticPolicy\).*Pass `agent`"):
+        acts(balancing().policy)
+
+
+def test_networks_of_off_policy_agents_are_refused():
+    agent = SAC("MlpPolicy", make_environments("Pendulum-v1", 1, seed=0), learning_starts=4)
+    for network in (agent.policy, agent.actor):
+        with pytest.raises(SpaceError, match="Pass `agent`"):
+            on_raw_observations(network)
+
+
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
+def test_agents_loaded_without_their_statistics_are_refused(tmp_path):
+    agent = balancing()
+    path = saved_zip(tmp_path, agent)
+    with pytest.raises(SpaceError, match=r"loaded .* without it.*VecNormalize\.load"):
+        mean_return(PPO.load(path))
+    env = make_environments(CARTPOLE, 1, seed=0)
+    statistics = VecNormalize.load(str(tmp_path / "vecnormalize.pkl"), env)
+    assert mean_return(PPO.load(path, env=statistics)) == mean_return(agent) > 400
+
+
+def test_agents_loaded_that_had_no_statistics_act(tmp_path):
+    agent = build_algorithm(CONFIG, make_environments(CARTPOLE, 1, seed=0), seed=0)
+    agent.learn(8)
+    agent.save(tmp_path / "agent.zip")
+    assert mean_return(PPO.load(tmp_path / "agent.zip")) == mean_return(agent)
 
 
 def test_evaluation_leaves_the_statistics_alone():
@@ -109,7 +158,7 @@ def test_filming_uses_the_statistics(monkeypatch):
 
     agent = balancing()
     assert episodes(agent) == 1
-    assert episodes(agent.policy) > 3
+    assert episodes(without_statistics(agent)) > 3
 
 
 def test_recordings_use_the_statistics_and_hold_raw_observations():
@@ -317,4 +366,4 @@ def test_an_agent_that_learned_is_as_good_wherever_it_acts(tmp_path):
     assert mean_return(again) == mean_return(agent)
     venv = task_environments(CARTPOLE, 4, seed=0, states=False)
     assert act(again, venv, episodes=8, deterministic=True).lengths.mean() > 475
-    assert mean_return(agent.policy) < 250
+    assert mean_return(without_statistics(agent)) < 250

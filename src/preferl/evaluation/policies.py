@@ -47,6 +47,22 @@ class HasNormaliser(Policy, Protocol):
         """The `VecNormalize` of its environment, or None."""
 
 
+@runtime_checkable
+class NetworkPolicy(Policy, Protocol):
+    """The network of an SB3 algorithm, which does not know how its observations were normalised."""
+
+    def obs_to_tensor(self, observation: Any) -> Any:
+        """What the network gets for an observation."""
+
+
+@runtime_checkable
+class KeepsOriginal(HasNormaliser, Protocol):
+    """An on-policy algorithm of SB3: beside a `VecNormalize` it keeps an original observation."""
+
+    rollout_buffer: Any
+    _last_original_obs: Any
+
+
 @final
 class RandomPolicy:
     """Acts at random, whatever it sees: the floor every policy should leave.
@@ -96,18 +112,48 @@ def on_raw_observations(policy: Policy) -> Policy:
 
     Raises:
         SpaceError: statistics of other observations than the policy's, since something between
-            the two changes their shape.
+            the two changes their shape; or statistics that may be needed and are not there: the
+            network of an algorithm without the algorithm, or an algorithm that learned in a
+            `VecNormalize` and was loaded without it.
     """
+    if isinstance(policy, NetworkPolicy):
+        raise SpaceError(
+            "policy: expected a stable-baselines3 algorithm, such as `agent`, got its network, "
+            f"`agent.policy` ({type(policy).__name__}), which does not know whether it learned "
+            "from observations that VecNormalize had normalised. Pass `agent`. Of a network "
+            "without an algorithm, pass `preferl.evaluation.policies.NormalisedPolicy(network, "
+            "normaliser)`, or, if it saw observations as they are, an object with its `predict`: "
+            "`types.SimpleNamespace(predict=network.predict)`."
+        )
     if not isinstance(policy, HasNormaliser):
         return policy
     normaliser = policy.get_vec_normalize_env()
+    if normaliser is None and learned_normalised(policy):
+        raise SpaceError(
+            "policy: expected an algorithm with the VecNormalize that it learned in, got one that "
+            "was loaded or set up without it. Load it with its statistics: "
+            '`PPO.load(path, env=VecNormalize.load("vecnormalize.pkl", venv))`.'
+        )
     if normaliser is None or not normaliser.norm_obs:
         return policy
-    seen, normalised = map(shape_of, (policy.observation_space, normaliser.observation_space))
-    expected = f"those that VecNormalize has statistics of, {normalised}"
-    fix = "Put VecNormalize outermost, around VecFrameStack, and train again."
-    SpaceError.check(seen == normalised, "observations of the policy", expected, seen, fix)
+    seen = shape_of(policy.observation_space)
+    normalised = shape_of(normaliser.observation_space)
+    if seen != normalised:
+        raise SpaceError(
+            "observations of the policy: expected those that VecNormalize has statistics of, "
+            f"{normalised}, got {seen}. Put VecNormalize outermost, around VecFrameStack, and "
+            "train again."
+        )
     return NormalisedPolicy(policy, normaliser)
+
+
+def learned_normalised(policy: Policy) -> bool:
+    """Whether an algorithm of stable-baselines3 is known to have learned in a `VecNormalize`.
+
+    Of on-policy algorithms alone: they keep an observation as it was before it was normalised if
+    there was a `VecNormalize`, and save it. Off-policy algorithms always keep one.
+    """
+    return isinstance(policy, KeepsOriginal) and policy._last_original_obs is not None
 
 
 def shape_of(space: spaces.Space[Any]) -> Any:

@@ -117,6 +117,7 @@ def evaluate_policy(
     Args:
         policy: anything with stable-baselines3's `predict`, for `[V, *obs]` observations; they are
             normalised for an algorithm with a `VecNormalize`, whose statistics stay as they are.
+            Pass `agent`, not `agent.policy`, which does not have the statistics and is refused.
         env: the id of an environment, or a function without arguments that makes one.
         episodes: `K`.
         seed: of the first episode; choose one that training did not use.
@@ -127,7 +128,8 @@ def evaluate_policy(
 
     Raises:
         ConfigError: less than one episode, environment or step.
-        SpaceError: statistics of other observations than the policy's.
+        SpaceError: statistics of other observations than the policy's, or the network of an
+            algorithm without its algorithm; see `on_raw_observations`.
     """
     settings = {"episodes": episodes, "parallel": parallel, "max_steps": max_steps or 1}
     for name, value in settings.items():

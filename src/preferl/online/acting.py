@@ -11,14 +11,18 @@ from typing import Any, Final
 import numpy as np
 import stable_baselines3
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.data.episodes import Episodes, join
 from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
 from preferl.envs.simulators import Environment, is_mujoco
 from preferl.errors import CheckpointError, ConfigError
-from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
+from preferl.evaluation.policies import (
+    NormalisedPolicy,
+    Policy,
+    learned_normalised,
+    on_raw_observations,
+)
 from preferl.evaluation.rollout import rollout, task_env
 from preferl.online.algorithms import make_environments
 from preferl.online.checkpoints.policy_folder import load_policy, read_vecnormalize, spaces_alone
@@ -160,8 +164,7 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
     beside = [path.with_name(name) for name in BESIDE if path.with_name(name).is_file()]
     file = Path(statistics) if statistics is not None else next(iter(beside), None)
     if file is None:
-        # SB3 keeps what was seen before it was normalised, if that was done, for these alone.
-        if isinstance(actor, OnPolicyAlgorithm) and actor._last_original_obs is not None:
+        if learned_normalised(actor):
             what = f"statistics of observations for {path}"
             expected = f"a file {BESIDE[0]} beside it, since it learned in a VecNormalize"
             fix = "Name what VecNormalize.save wrote: --vecnormalize (vecnormalize=)."
@@ -171,8 +174,7 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
     fix = "Name another file with --vecnormalize (vecnormalize=)."
     with reading(f"statistics {file}", expected=expected, fix=fix):
         env = spaces_alone(actor.observation_space, actor.action_space)
-        normaliser = read_vecnormalize(file, env)
-        return actor if normaliser is None else NormalisedPolicy(actor, normaliser)
+        return NormalisedPolicy(actor, read_vecnormalize(file, env))
 
 
 def _algorithm(path: Path) -> Any:

@@ -107,10 +107,12 @@ def test_statistics_of_a_file_of_stable_baselines3_are_read(tmp_path):
     assert (read.clip_obs, read.training, read.norm_reward) == (8.0, False, False)
 
 
-def test_a_file_that_normalises_rewards_alone_has_no_statistics(tmp_path):
+def test_a_file_that_normalises_rewards_alone_changes_no_observations(tmp_path):
     env = VecNormalize(make_environments(CARTPOLE, 1, seed=0), norm_obs=False)
     env.save(str(tmp_path / "it.pkl"))
-    assert read_vecnormalize(tmp_path / "it.pkl", env.venv) is None
+    read = read_vecnormalize(tmp_path / "it.pkl", env.venv)
+    assert not read.norm_obs
+    np.testing.assert_array_equal(read.normalize_obs(np.full((1, 4), 3.0)), np.full((1, 4), 3.0))
     (tmp_path / "it.pkl").write_bytes(b"\x80\x04K\x03.")  # the number 3
     with pytest.raises(DataError, match=r"what VecNormalize\.save wrote"):
         read_vecnormalize(tmp_path / "it.pkl", env.venv)

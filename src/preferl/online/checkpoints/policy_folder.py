@@ -83,11 +83,11 @@ def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, Running
     return [("", statistics)] if keys is None else [(f"{key}/", statistics[key]) for key in keys]
 
 
-def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize | None:
-    """Wrap an environment as `VecNormalize.save` wrote it; None if it normalises rewards alone.
+def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize:
+    """Wrap an environment as `VecNormalize.save` wrote it; rewards are not normalised.
 
-    Numbers are read, and nothing that could run. Something else, or a file that asks to run
-    something, is a `DataError`.
+    If the file normalises rewards alone, the wrapper changes nothing. Numbers are read, and nothing
+    that could run. Something else, or a file that asks to run something, is a `DataError`.
     """
     saved = load_pickle(path, objects=("VecNormalize", "RunningMeanStd"), left_out=UNUSED)
     with reading(path, expected="what VecNormalize.save wrote", error=DataError):
@@ -97,8 +97,10 @@ def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize | None:
         running = vars(saved).get("obs_rms")
         keys = list(running) if isinstance(running, dict) else None
         vars(saved).setdefault("norm_obs_keys", keys)
-        found = _normalisation(saved) if vars(saved)["norm_obs"] else None
-    return None if found is None else _normalised(env, *found, training=False)
+        if not vars(saved)["norm_obs"]:
+            return VecNormalize(env, training=False, norm_obs=False, norm_reward=False)
+        settings, statistics = _normalisation(saved)
+    return _normalised(env, settings, statistics, training=False)
 
 
 def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmConfig | None) -> None:
