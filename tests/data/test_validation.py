@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preferl.data import Comparisons, Episodes, cut, folds, sample_segments, split
+from preferl.data import Comparisons, Episodes, Segments, cut, folds, sample_segments, split
 from preferl.data.validation import split_off_episodes
 from preferl.errors import ConfigError, DataError
 
@@ -64,6 +64,48 @@ def test_split_finds_equal_windows_under_different_numbers(rng):
         Comparisons(segments, pairs, np.ones(4), np.ones(4)), rng, validation=0.5, by="pair"
     )
     assert sorted([len(train), len(held)]) == [1, 3]
+
+
+def _small_world(segments: int, length: int = 6) -> Segments:
+    """Windows that begin and end with the same step and differ between, each stored twice."""
+    middle = np.arange(segments)[:, None] // 2 ** np.arange(length - 2) % 2
+    ends = np.zeros((segments, 1), int)
+    steps = np.concatenate([ends, middle, ends], axis=1).ravel()  # [N, L] to [N * L]
+    start = np.tile(np.arange(segments) * length, 2)
+    nothing = np.zeros(len(steps))
+    whole = np.full(len(start), length)
+    return Segments(steps, np.zeros((len(steps), 1)), nothing, start, whole, length)
+
+
+def _small_world_pairs(by_twos: bool) -> Comparisons:
+    """8 pairs of 16 different windows and, after them, the same 8 the other way round."""
+    segments = _small_world(16)
+    first = np.arange(0, 16, 2)
+    pairs = np.stack([first, first + 1], axis=1)
+    pairs = np.concatenate([pairs, pairs[:, ::-1] + 16]) if by_twos else pairs
+    return Comparisons(segments, pairs, np.ones(len(pairs)), np.ones(len(pairs)))
+
+
+@pytest.mark.parametrize("by", ["pair", "clip"])
+def test_split_counts_windows_that_differ_between_their_ends_as_different(rng, by):
+    comparisons = _small_world_pairs(by_twos=False)
+    train, held = split(comparisons, rng, validation=0.5, by=by)
+    assert (len(train), len(held)) == (4, 4)
+
+
+@pytest.mark.parametrize("by", ["pair", "clip"])
+def test_split_keeps_pairs_of_clips_together_that_are_stored_twice(rng, by):
+    comparisons = _small_world_pairs(by_twos=True)
+    train, held = split(comparisons, rng, validation=0.5, by=by)
+    assert (len(train), len(held)) == (8, 8)
+    assert {row % 8 for row in train.pairs[:, 0] // 2}.isdisjoint(held.pairs[:, 0] // 2 % 8)
+
+
+def test_folds_count_windows_that_differ_between_their_ends_as_different(rng):
+    comparisons = _small_world_pairs(by_twos=True)
+    number = folds(comparisons, 8, rng)
+    np.testing.assert_array_equal(number[:8], number[8:])
+    assert sorted(number[:8]) == list(range(8))
 
 
 def test_split_repeats_with_its_generator():

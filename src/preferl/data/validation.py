@@ -11,9 +11,10 @@ import numpy as np
 
 from preferl.data.columns import check
 from preferl.data.comparisons import Comparisons
+from preferl.data.content import compared_ids, pair_ids
 from preferl.data.implied import linked
 from preferl.errors import ConfigError, DataError
-from preferl.shapes import Array, BoolArray, IntArray, leaves
+from preferl.shapes import BoolArray, IntArray
 
 TRAIN, VALIDATION, UNUSED = 0, 1, -1
 
@@ -67,29 +68,20 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
 
 
 def _linked_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
-    """`[P]` a number for each set of pairs that a chain of clips links; and how many there are."""
-    link = linked(comparisons.pairs, len(comparisons.segments))[comparisons.pairs[:, 0]]
-    different, group = np.unique(link, return_inverse=True)
-    return group, len(different)
+    """`[P]` a number for each set of pairs that a chain of clips links; and how many there are.
+
+    The same clip, asked about in two rounds, is stored twice, and links all the same.
+    """
+    different, clip = np.unique(compared_ids(comparisons), return_inverse=True)
+    pairs = clip.reshape(comparisons.pairs.shape)
+    group = linked(pairs, len(different))[pairs[:, 0]]
+    return group, int(group.max(initial=-1)) + 1
 
 
 def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
-    """`[P]` a number for each pair of windows, the same for either order; and how many there are.
-
-    The same clip, asked about in two rounds, is stored twice.
-    """
-
-    def content(rows: Array) -> Array:  # [N, ...] numbers to [N, bytes]
-        return np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
-
-    segments = comparisons.segments
-    ends = np.stack([segments.start, segments.start + segments.real - 1], axis=1)
-    held = [content(column[ends]) for column in [*leaves(segments.observations), segments.actions]]
-    key = np.concatenate([*held, content(segments.real[:, None])], axis=1)
-    window = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-    pairs = np.sort(window[comparisons.pairs], axis=1)
-    different, group = np.unique(pairs, axis=0, return_inverse=True)
-    return group.reshape(-1), len(different)
+    """`[P]` a number for each pair by its content, in either order; and how many there are."""
+    different, group = np.unique(pair_ids(comparisons), return_inverse=True)
+    return group, len(different)
 
 
 def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Comparisons, Comparisons]:

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
-from preferl.data.arrays import content_id
 from preferl.data.comparisons import Comparisons
+from preferl.data.content import segment_ids
 from preferl.data.segments import Segments
 from preferl.shapes import Array, FloatArray, IntArray, leaves
 from preferl.statistics import share_in_words, wilson_interval
@@ -149,8 +149,7 @@ def _clip_numbers(segments: Segments) -> IntArray:
 
 def _numbered(segments: Segments, *columns: Array) -> tuple[IntArray, IntArray]:
     """`[N]` a number for what each clip holds of columns, and how many clips have each number."""
-    windows = zip(segments.start, segments.start + segments.real, strict=True)
-    names = [content_id(*(column[start:end] for column in columns)) for start, end in windows]
+    names = segment_ids(segments, columns)
     return np.unique(names, return_inverse=True, return_counts=True)[1:]
 
 

@@ -29,6 +29,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from preferl.data.arrays import content_id, load_segments, save_segments
 from preferl.data.columns import check
+from preferl.data.content import segment_ids
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError, StorageError
 from preferl.remote import SyncedFolder
@@ -339,11 +340,7 @@ def clip_ids(segments: Segments) -> list[str]:
     columns = [*leaves(segments.observations), segments.actions, segments.rewards]
     if segments.states is not None:
         columns.append(segments.states)
-    ends = segments.start + segments.real
-    return [
-        content_id(*(column[start:end] for column in columns))
-        for start, end in zip(segments.start, ends, strict=True)
-    ]
+    return [str(name) for name in segment_ids(segments, columns)]
 
 
 def distinct_clips(segments: Segments) -> Segments:

@@ -1,0 +1,62 @@
+"""Names of clips and pairs by the steps that they hold, wherever these are stored."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from preferl.data.arrays import content_id
+from preferl.data.comparisons import Comparisons
+from preferl.data.segments import Segments
+from preferl.shapes import Array, IntArray
+
+
+def segment_ids(segments: Segments, columns: Iterable[Array]) -> NDArray[np.str_]:
+    """`[N]` the content id of each segment: of its real steps, in all of these columns `[T, ...]`.
+
+    Padding and the place where a segment was cut do not count.
+    """
+    columns = list(columns)
+    ends = segments.start + segments.real
+    names = [
+        content_id(*(column[start:end] for column in columns))
+        for start, end in zip(segments.start, ends, strict=True)
+    ]
+    return np.array(names, np.str_)
+
+
+def pair_ids(comparisons: Comparisons) -> NDArray[np.str_]:
+    """`[P]` the content id of each pair, the same whichever of its two clips comes first.
+
+    Two pairs have the same id if their clips hold the same observations and actions, which is all
+    that a reward sees of them. Ids are equal in every process and on every machine, so that pairs
+    of several files can be compared: `np.isin(pair_ids(these), pair_ids(those))`.
+
+    >>> block = np.array([[1.0], [2.0], [3.0], [1.0], [2.0]])
+    >>> segments = Segments(block, block, np.zeros(5), np.array([0, 1, 3]), np.array([2, 2, 2]), 2)
+    >>> pairs = np.array([[0, 1], [1, 2], [0, 2]])
+    >>> ids = pair_ids(Comparisons.of(segments, pairs, np.ones(3)))
+    >>> bool(ids[0] == ids[1]), bool(ids[0] == ids[2])
+    (True, False)
+    """
+    ids = np.sort(compared_ids(comparisons), axis=1)
+    return np.asarray(np.char.add(ids[:, 0], ids[:, 1]))
+
+
+def compared_ids(comparisons: Comparisons) -> NDArray[np.str_]:
+    """`[P, 2]` the content ids of both clips of each pair, by observations and actions."""
+    used, place = np.unique(comparisons.pairs, return_inverse=True)
+    segments = _windows(comparisons.segments, used)
+    observations = segments.observations
+    if isinstance(observations, Mapping):  # whose keys another file may list in another order
+        seen = [observations[key] for key in sorted(observations)]
+    else:
+        seen = [observations]
+    ids = segment_ids(segments, [*seen, segments.actions])
+    return ids[place].reshape(comparisons.pairs.shape)
+
+
+def _windows(segments: Segments, rows: IntArray) -> Segments:
+    """Some of the segments, over the same block of steps, none of which is copied."""
+    return replace(segments, start=segments.start[rows], real=segments.real[rows], origin=None)
