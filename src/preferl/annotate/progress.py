@@ -38,7 +38,8 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
     services = store.reports.services(project_id)
     service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)
     asking = any(service.status.state != "stopped" for service in services)
-    goal = store.projects.get(project_id).budget or (None if asking else progress.wanted or None)
+    budget = store.projects.get(project_id).budget
+    goal = (progress.wanted or None) if budget or not asking else None
     rewards = store.reports.rewards(project_id)
     until, newest, share = None, None, min(progress.answered / goal, 1.0) if goal else None
     if service is not None and rewards:

@@ -26,7 +26,7 @@ class Progress:
     """How far a project is, for one person or for none in particular."""
 
     answered: int  # answers that count, of everybody, to what a reward learns from
-    wanted: int  # the budget, or all answers that the queries so far need
+    wanted: int  # the budget, or all answers that the queries so far need; and imported ones
     open: int  # queries that still need answers, with or without videos
     pairs_undrawn: int  # pairs that cannot be shown yet, since a video of theirs is missing
     clips_failed: int  # clips that could not be drawn
@@ -60,9 +60,11 @@ class Reports:
                 return int(session.scalar(statement, about) or 0)
 
             given, asked, unanswered = session.execute(statements.TOTALS, about).one()
+            budget = session.get_one(Project, project_id).budget
+            imported = count(statements.IMPORTED)  # beyond what people are asked for here
             everybody = Progress(
-                answered=int(given),
-                wanted=session.get_one(Project, project_id).budget or int(asked),
+                answered=int(given) + imported,
+                wanted=(budget or int(asked)) + imported,
                 open=int(unanswered),
                 pairs_undrawn=count(statements.UNDRAWN),
                 clips_failed=count(statements.FAILED),

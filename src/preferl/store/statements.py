@@ -163,6 +163,13 @@ DECIDED: Final = (
 UNDRAWN: Final = select(func.count(Query.id)).where(
     Query.project_id == PROJECT, Query.ready.is_(False), _NOT_CANCELLED
 )
+IMPORTED: Final = (
+    select(func.count(Answer.id))
+    .join(Query, Query.id == Answer.query_id)
+    .where(*_ASKED, Query.quorum == 0, *_COUNTS)
+)
+"""Answers that were imported with their queries, which needed none."""
+
 FAILED: Final = select(func.count()).where(Clip.project_id == PROJECT, Clip.video == "failed")
 ACTIVE_PEOPLE: Final = (
     select(func.count(func.distinct(Lease.annotator_id)))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
+from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
+from preferl.data.segments import cut
 from preferl.data.sources import load_labels, load_source
 from preferl.errors import DataError
 from preferl.store.exchange.exports import export_answers
@@ -14,10 +16,10 @@ from preferl.store.exchange.imports import (
     import_comparisons,
     import_labels,
     import_table,
-    occurrence,
 )
 from preferl.store.exchange.tables import writing_table
 from preferl.store.feedback import StoredFeedback
+from preferl.store.quality.agreement import agreement_report
 from preferl.store.schema import Answer, Query
 from preferl.store.store import Store
 
@@ -159,9 +161,6 @@ def test_shares_are_no_answers_of_people(one, shared_comparisons):
 
 @pytest.fixture
 def shared_comparisons(episodes):
-    from preferl.data.comparisons import Comparisons
-    from preferl.data.segments import cut
-
     segments = cut(episodes, np.array([0, 4]), 4)
     return Comparisons.of(segments, np.array([[0, 1]]), np.array([0.7]))
 
@@ -178,6 +177,71 @@ def test_csv_cells_are_text(one, episodes, tmp_path):
     assert sorted(store.questions.votes(project).preference)[0] in (0.0, 0.5)
 
 
-def test_occurrences_are_counted_by_row():
-    rows = np.array([[5, 1], [5, 1], [2, 2], [5, 1], [1, 5]])
-    assert occurrence(rows).tolist() == [0, 1, 0, 2, 0]
+def pairs_of_starts(count, **more):
+    """Rows about `count` pairs; the first episode's clip is the chosen one."""
+    return [{"chosen": ref(0, n), "rejected": ref(1, n % 5)} | more for n in range(count)]
+
+
+def test_people_meet_on_the_pairs_of_their_own_files(one, episodes, tmp_path):
+    store, project = one
+    ann = jsonl(tmp_path / "ann.jsonl", *pairs_of_starts(8))
+    turned = [{"chosen": row["rejected"], "rejected": row["chosen"]} for row in pairs_of_starts(8)]
+    bob = jsonl(tmp_path / "second.jsonl", *turned[:3], *pairs_of_starts(8)[3:])
+    for path, name in ((ann, "Ann"), (bob, "Bob")):
+        assert import_table(store, project, path, episodes, name=name, length=4).new == 8
+    votes = store.questions.votes(project)
+    agreement = agreement_report(votes, np.random.default_rng(0))
+    assert (agreement.queries, agreement.raw) == (8, 5 / 8)
+    progress = store.progress(project)
+    assert (progress.answered, progress.wanted, progress.open) == (16, 16, 0)
+
+
+def test_people_of_label_folders_meet_whichever_clip_is_listed_first(one, episodes):
+    store, project = one
+    segments = cut(episodes, np.array([0, 4, 12]), 4)
+    pairs = np.array([[0, 1], [1, 2]])
+    for name, order, preference in (("Ann", [0, 1], 1.0), ("Bob", [1, 0], 0.0)):
+        given = Comparisons.of(segments, pairs[:, order], np.full(2, preference))
+        import_comparisons(store, project, given, [name] * 2, source=name)
+    votes = store.questions.votes(project)
+    assert len(np.unique(votes.query)) == 2
+    assert votes.preference.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("named", ["by a column", "by the import", "not at all"])
+def test_a_copy_of_a_file_does_not_count_twice(one, episodes, tmp_path, caplog, named):
+    store, project = one
+    rows = pairs_of_starts(6, **({"annotator": "Ann"} if named == "by a column" else {}))
+    name = "Ann" if named == "by the import" else None
+    first = jsonl(tmp_path / "answers.jsonl", *rows)
+    assert import_table(store, project, first, episodes, name=name, length=4).new == 6
+    with writing_table(tmp_path / "copy.csv", dict.fromkeys(rows[0], "text")) as write:
+        texts = (
+            {k: v if isinstance(v, str) else json.dumps(v) for k, v in r.items()} for r in rows
+        )
+        write([[*row.values()] for row in list(texts)[::-1]])
+    copied = import_table(store, project, tmp_path / "copy.csv", episodes, name=name, length=4)
+    assert (copied.new, copied.known) == (0, 6)
+    assert store.progress(project).answered == 6
+    assert ("name who did" in caplog.text) == (named == "not at all")
+
+
+def test_a_longer_file_of_a_person_adds_what_is_new(one, episodes, tmp_path):
+    store, project = one
+    few, more = pairs_of_starts(2), pairs_of_starts(4)
+    again = [*few, more[0], {"chosen": more[1]["rejected"], "rejected": more[1]["chosen"]}]
+    for name, rows, new in (("a", few, 2), ("b", more, 2), ("c", again, 2)):
+        path = jsonl(tmp_path / f"{name}.jsonl", *rows)
+        assert import_table(store, project, path, episodes, name="Ann", length=4).new == new
+    assert len(np.unique(store.questions.votes(project).query)) == 6, "all answers of Ann count"
+
+
+def test_imported_answers_meet_the_queries_of_the_page(one, episodes):
+    store, project = one
+    segments = cut(episodes, np.array([0, 4]), 4)
+    (number,) = store.questions.ask(project, segments, np.array([[0, 1]]))
+    given = Comparisons.of(segments, np.array([[1, 0]]), np.array([1.0]))
+    import_comparisons(store, project, given, ["Ann"], source="pilot")
+    votes = store.questions.votes(project)
+    assert (votes.query.tolist(), votes.preference.tolist()) == ([number], [0.0])
+    assert (store.progress(project).answered, store.progress(project).wanted) == (1, 3)

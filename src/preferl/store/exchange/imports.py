@@ -4,12 +4,16 @@ They are answers like any other then: people may continue where others ended, se
 agree, and learn from all of it.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from preferl.data.columns import check
 from preferl.data.comparisons import Comparisons
@@ -18,23 +22,58 @@ from preferl.data.segments import Segments, cut
 from preferl.data.sources.drlhp import load_drlhp_preferences
 from preferl.data.sources.labels import Crossing, load_labels
 from preferl.errors import DataError
-from preferl.shapes import Array, FloatArray, IntArray
+from preferl.shapes import Array, FloatArray
 from preferl.store.clips import CLIPS_AT_ONCE, clip_ids, known_clips
-from preferl.store.database import clock
+from preferl.store.database import clock, rows_among
 from preferl.store.exchange.answer_table import (
     ImportReport,
     add_answers,
     add_queries,
     known_answers,
     people_named,
+    recount,
 )
 from preferl.store.exchange.tables import cell, cell_of, read_table, wrong_cell
 from preferl.store.people import require_name
-from preferl.store.schema import PREFERENCE
+from preferl.store.schema import PREFERENCE, Annotator, Answer, Query
 from preferl.store.store import Store
 
 KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENCE.items()}
 """Kinds of answers by the preference that they come to."""
+
+LOGGER = logging.getLogger(__name__)
+
+
+class PairAnswer(NamedTuple):
+    """The preference for the first of two clips by their names; None if somebody could not tell."""
+
+    first_clip: str
+    second_clip: str
+    preference: float | None
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Both clips in an order that is independent of how they were listed."""
+        return min(self[:2]), max(self[:2])
+
+    def preference_for(self, clip: str) -> float | None:
+        """The preference for this one of the two clips."""
+        if self.preference is None or clip == self.first_clip:
+            return self.preference
+        return 1 - self.preference
+
+
+class PairQuery(NamedTuple):
+    """A query about two clips; those that are not in the store yet have numbers below 0."""
+
+    number: int
+    first_clip: str
+    second_clip: str
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Both clips in an order that is independent of how they are shown."""
+        return min(self[1:]), max(self[1:])
 
 
 def import_labels(
@@ -55,7 +94,7 @@ def import_labels(
     """
     folder = Path(folder)
     found = load_labels(folder, episodes, length=length, crossing=crossing).comparisons
-    people = [name or folder.name] * len(found)
+    people = [name] * len(found)
     return import_comparisons(store, project_id, found, people, source=folder.name)
 
 
@@ -79,8 +118,10 @@ def import_table(
     """
     path = Path(path)
     comparisons, named = read_chosen(path, episodes, length=length)
-    people = [person or name or path.stem for person in named]
-    return import_comparisons(store, project_id, comparisons, people, source=path.name)
+    people = [person or name for person in named]
+    return import_comparisons(
+        store, project_id, comparisons, people, source=path.name, unnamed=path.stem
+    )
 
 
 def import_drlhp(
@@ -94,89 +135,184 @@ def import_drlhp(
     """
     path = Path(path)
     comparisons = load_drlhp_preferences(path)
-    people = [name or path.name.removesuffix(".pkl.gz")] * len(comparisons)
-    return import_comparisons(store, project_id, comparisons, people, source=path.name)
+    people = [name] * len(comparisons)
+    stem = path.name.removesuffix(".pkl.gz")
+    return import_comparisons(
+        store, project_id, comparisons, people, source=path.name, unnamed=stem
+    )
 
 
 def import_comparisons(
     store: Store,
     project_id: int,
     comparisons: Comparisons,
-    annotators: Sequence[str],
+    annotators: Sequence[str | None],
     *,
     source: str,
+    unnamed: str | None = None,
 ) -> ImportReport:
     """Import comparisons as answers of their annotators, with the `source` in their detail.
 
-    Preferences are 1, 0, 0.5, or NaN where somebody could not tell. Several answers of one person
-    to one pair of clips go to queries of their own, so that all of them count; those of several
-    people about it are answers to one query. An import that is repeated adds nothing.
+    Preferences are 1, 0, 0.5, or NaN where somebody could not tell. Whoever has no name is
+    called `unnamed`, or else as the source.
+
+    Answers about one pair of clips, in either order, are answers to one query, whatever they came
+    from: another import, or the page. Several answers of one person to one pair go to queries of
+    their own, so that all of them count. An answer is the same if its person, its pair and what it
+    says are: an import that is repeated adds nothing, also from a copy of the file. Where a copy
+    names nobody, its answers are those of whom the first one was imported for.
 
     Raises:
         ConfigError: no such project.
         DataError: other preferences, a clip beside itself, or a name that is empty or the owner's.
         StorageError: the store cannot be written to.
     """
-    project, segments = store.projects.get(project_id), comparisons.segments
-    names = clip_ids(segments)
-    clips = np.asarray(names, np.str_)[comparisons.pairs]  # [P, 2]
-    _check(comparisons.preference, clips, annotators)
+    store.projects.get(project_id)
+    segments = comparisons.segments
+    clip_names = clip_ids(segments)
+    clips = np.asarray(clip_names, np.str_)[comparisons.pairs]  # [P, 2]
+    names = [(unnamed or source) if name is None else name for name in annotators]
+    _check(comparisons.preference, clips, names)
     if not len(comparisons):
         return ImportReport(0, 0, 0, ())
+    answers = [
+        PairAnswer(first, second, None if preference != preference else preference)
+        for (first, second), preference in zip(
+            clips.tolist(), comparisons.preference.tolist(), strict=True
+        )
+    ]
+    if all(name is None for name in annotators):
+        with store.database.read() as session:
+            earlier = _who_gave_the_same(session, project_id, answers, names[0])
+        if earlier is not None:
+            LOGGER.warning(
+                "%s names nobody, and %s gave the same %d answers: they are not added again. If "
+                "somebody else gave these, name who did.",
+                source,
+                earlier,
+                len(answers),
+            )
+            names = [earlier] * len(answers)
     for start in range(0, len(segments), CLIPS_AT_ONCE):
         store.clips.put(project_id, segments.select(slice(start, start + CLIPS_AT_ONCE)))
-    people, person = np.unique(np.asarray(annotators, np.str_), return_inverse=True)
-    again = occurrence(np.column_stack([comparisons.pairs, person]))
-    identity = [
-        _digest(project.id, source, *pair, count)
-        for pair, count in zip(clips.tolist(), again.tolist(), strict=True)
-    ]
-    given = comparisons.preference.tolist()
-    keys = list(map(_digest, identity, people[person].tolist(), given))
-    preferences = [None if p != p else p for p in given]  # no NaN in SQL
+    keys = _keys(project_id, answers, names)
+    people = tuple(sorted(set(names)))
     with store.database.write() as session:
         at = clock(session)
         held = known_answers(session, keys)
-        rows = np.flatnonzero([key not in held for key in keys])
-        videos = known_clips(session, project_id, names)
-        numbers = people_named(session, project_id, people.tolist())
-        _, first, query = np.unique(
-            np.asarray(identity)[rows], return_index=True, return_inverse=True
-        )
-        in_order = np.argsort(first)  # queries are numbered as the source lists them
-        # They are answered: nobody is asked about them, and their clips need no videos.
-        settled = {
+        rows = [row for row, key in enumerate(keys) if key not in held]
+        numbers = people_named(session, project_id, people)
+        new_answers = [answers[row] for row in rows]
+        whose = [numbers[names[row]] for row in rows]
+        queries = _queries_for(session, project_id, new_answers, whose, source=source, at=at)
+        recorded = []
+        for row, annotator_id, query in zip(rows, whose, queries, strict=True):
+            preference = answers[row].preference_for(query.first_clip)
+            recorded.append(
+                {
+                    "project_id": project_id,
+                    "query_id": query.number,
+                    "annotator_id": annotator_id,
+                    "key": keys[row],
+                    "kind": KINDS[preference],
+                    "preference": preference,
+                    "swapped": False,
+                    "answered_at": at,
+                    "detail": {"imported": source, "row": row},
+                }
+            )
+        add_answers(session, recorded)
+        recount(session, {query.number for query in queries})
+    return ImportReport(len(rows), len(keys) - len(rows), len(set(clip_names)), people)
+
+
+def _keys(project_id: int, answers: Sequence[PairAnswer], names: Sequence[str]) -> list[str]:
+    """The key of each answer by whose it is, its pair, what it says, and how often that was said.
+
+    It follows from nothing else, so that neither the file nor the order of its rows matters.
+    """
+    said = Counter[tuple[object, ...]]()
+    keys = []
+    for answer, name in zip(answers, names, strict=True):
+        pair = answer.pair
+        content = (*pair, answer.preference_for(pair[0]), name)
+        keys.append(_digest(project_id, *content, said[content]))
+        said[content] += 1
+    return keys
+
+
+def _who_gave_the_same(
+    session: Session, project_id: int, answers: Sequence[PairAnswer], name: str
+) -> str | None:
+    """Whose answers of earlier imports these are; None for `name`'s own, and for new ones."""
+    if known_answers(session, _keys(project_id, answers[:1], [name])):
+        return None
+    people = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))
+    for person in people:
+        if known_answers(session, _keys(project_id, answers[:1], [person])):
+            keys = _keys(project_id, answers, [person] * len(answers))
+            if len(known_answers(session, keys)) == len(keys):
+                return person
+    return None
+
+
+def _queries_for(
+    session: Session,
+    project_id: int,
+    answers: Sequence[PairAnswer],
+    whose: Sequence[int],
+    *,
+    source: str,
+    at: float,
+) -> list[PairQuery]:
+    """The query of each answer: the first about its pair that its person has not answered.
+
+    Those that are missing are added in the order of the answers. As they have their answers,
+    nobody is asked about them, and their clips need no videos.
+    """
+    clips = sorted({clip for answer in answers for clip in answer.pair})
+    asked = select(Query.id, Query.first_clip, Query.second_clip).order_by(Query.id)
+    asked = asked.where(Query.project_id == project_id, Query.purpose == "ask")
+    queries = [PairQuery(*row) for row in rows_among(session, asked, Query.first_clip, clips)]
+    of_pair: dict[tuple[str, str], list[PairQuery]] = {}
+    for query in sorted(queries):
+        of_pair.setdefault(query.pair, []).append(query)
+    given = select(Answer.query_id, Answer.annotator_id).distinct()
+    numbers = [query.number for query in queries]
+    answered = {tuple(row) for row in rows_among(session, given, Answer.query_id, numbers)}
+    tried = Counter[tuple[tuple[str, str], int]]()  # queries of a pair that a person has answered
+    added: list[PairQuery] = []
+    chosen: list[PairQuery] = []
+    for answer, person in zip(answers, whose, strict=True):
+        candidates = of_pair.setdefault(answer.pair, [])
+        place = tried[answer.pair, person]
+        while place < len(candidates) and (candidates[place].number, person) in answered:
+            place += 1
+        if place == len(candidates):
+            query = PairQuery(-1 - len(added), answer.first_clip, answer.second_clip)
+            candidates.append(query)
+            added.append(query)
+        tried[answer.pair, person] = place + 1
+        chosen.append(candidates[place])
+    videos = known_clips(session, project_id, clips)
+    new_rows = [
+        {
             "project_id": project_id,
+            "first_clip": query.first_clip,
+            "second_clip": query.second_clip,
             "purpose": "ask",
             "asked_at": at,
             "cancelled_at": at,
+            "ready": videos[query.first_clip] and videos[query.second_clip],
             "detail": {"imported": source},
         }
-        queries = [
-            settled | {"first_clip": a, "second_clip": b, "ready": videos[a] and videos[b]}
-            for a, b in clips[rows[first[in_order]]].tolist()
-        ]
-        ids = np.empty(len(first), np.int64)
-        ids[in_order] = add_queries(session, queries)
-        alike = {"project_id": project_id, "swapped": False, "answered_at": at}
-        answers = [
-            alike
-            | {"query_id": number, "annotator_id": numbers[annotators[n]], "key": keys[n]}
-            | {"kind": KINDS[preferences[n]], "preference": preferences[n]}
-            | {"detail": {"imported": source, "row": n}}
-            for n, number in zip(rows.tolist(), ids[query].tolist(), strict=True)
-        ]
-        add_answers(session, answers)
-    return ImportReport(len(rows), len(keys) - len(rows), len(set(names)), tuple(people.tolist()))
-
-
-def occurrence(rows: IntArray) -> IntArray:
-    """`[R]` how often each row of `[R, C]` was there before."""
-    group = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
-    order = np.argsort(group, kind="stable")
-    count = np.empty(len(rows), np.int64)
-    count[order] = np.arange(len(rows)) - np.searchsorted(group[order], group[order])
-    return count
+        for query in added
+    ]
+    added_numbers = add_queries(session, new_rows)
+    return [
+        query if query.number > 0 else query._replace(number=added_numbers[-1 - query.number])
+        for query in chosen
+    ]
 
 
 def _digest(*about: object) -> str:
