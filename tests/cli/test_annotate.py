@@ -138,6 +138,33 @@ def test_a_table_of_choices(labels, recorded, tmp_path, capsys):
     assert "1 answers by Pilot" in capsys.readouterr().out
 
 
+def test_a_table_of_other_columns_is_told_which_are_read(labels, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("Winner;Loser\n1;2\n")
+    assert run("annotate", "import", tmp_path / "a.csv", *labels) == 1
+    error = capsys.readouterr().err
+    assert "chosen_episode, chosen_start" in error
+    assert "got winner, loser" in error
+
+
+@pytest.mark.parametrize("place", ["new", "labels"])
+def test_an_import_that_fails_leaves_no_new_project(labels, recorded, tmp_path, capsys, place):
+    wrong = {"chosen": {"episode": 0, "start": 2}, "rejected": {"episode": 9, "start": 3}}
+    table = tmp_path / "a.jsonl"
+    table.write_text(json.dumps(wrong) + "\n")
+    where = ("--store", tmp_path / place, "--project", "pilot", "--new")
+    options = (*where, "--demonstrations", recorded / "episodes", "--length", 10)
+    assert run("annotate", "import", table, *options) == 1
+    assert run("annotate", "export", tmp_path / "b.jsonl", *labels) == 0, "there is one project"
+    assert run("annotate", "import", tmp_path / "none.jsonl", *options) == 1
+    assert (tmp_path / "new").exists() is False
+    table.write_text(json.dumps(wrong | {"rejected": {"episode": 1, "start": 3}}) + "\n")
+    assert run("annotate", "import", table, *options) == 0
+    assert run("annotate", "import", table, *options) == 1
+    assert "pilot, which exists" in capsys.readouterr().err
+    assert run("annotate", "report", *where[:-1]) == 0, "a project that exists stays"
+    assert "1 of 1 wanted" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -107,3 +107,13 @@ def test_what_was_asked_keeps_its_quorum(store):
     assert store.reports.progress(project.id).wanted == 1
     store.questions.ask(project.id, example_segments(0), np.array([[2, 3]]))
     assert store.reports.progress(project.id).wanted == 4
+
+
+def test_only_a_project_that_nobody_uses_is_removed(store):
+    new = store.projects.create("new")
+    store.clips.put(new.id, example_segments(np.random.default_rng(0)))
+    used = store.projects.create("used")
+    store.people.invite(used.id, "Ann")
+    for project in (new, used):
+        store.projects.remove_unused(project.id)
+    assert [project.slug for project in store.projects.all()] == ["used"]

@@ -12,7 +12,7 @@ import tyro
 from preferl.cli.console import echo, note
 from preferl.cli.options import FOLDER, Crossing, Labels, StoreConfig, Trust, opened, require_store
 from preferl.data import sources
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, DataError
 from preferl.trust import trust_options, typed
 
 PORT = 8765
@@ -114,8 +114,8 @@ class ImportConfig:
     """
 
     # what `preferl annotate export` wrote; a folder of Uni-RLHF or Preference Transformer labels; a
-    # table with the columns `chosen` and `rejected`; or a `train.pkl.gz` or `val.pkl.gz` of
-    # learning-from-human-preferences.
+    # table with the columns `chosen` and `rejected`, or `chosen_episode`, `chosen_start` and so on;
+    # or a `train.pkl.gz` or `val.pkl.gz` of learning-from-human-preferences.
     path: Annotated[Path, tyro.conf.Positional]
     labels: Labels = field(default_factory=StoreConfig)  # where to.
     new: bool = False  # make the project, and the store if there is none.
@@ -270,5 +270,15 @@ def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
         return "folder"
     if path.name.endswith(".pkl.gz"):
         return "drlhp"
-    columns = next(iter(read_table(path)), {}).keys()
-    return "table" if {"chosen", "rejected"} & columns else "export"
+    columns = next(iter(read_table(path)), {"query": None}).keys()
+    if "query" in columns:
+        return "export"
+    if {"chosen", "chosen_episode"} & columns:
+        return "table"
+    raise DataError.mismatch(
+        f"{path}, columns",
+        expected="chosen and rejected, or those that `preferl annotate export` writes",
+        got=", ".join(columns)[:200],
+        fix="For clips by their place, name columns chosen_episode, chosen_start, rejected_episode "
+        "and rejected_start.",
+    )

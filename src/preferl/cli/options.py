@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import tyro
@@ -58,18 +59,36 @@ def opened(config: StoreConfig, *, new: bool = False) -> "Iterator[tuple[Store, 
     """Open a store and the project that a config names, or its only one.
 
     With `new` the project is made, called `labels` by default, and the store if it is not there.
+    If the block fails, neither stays, so that the same command can be given again.
     """
     from preferl.store import Store
 
     place = FOLDER if config.store is None else config.store
-    if not new:
-        require_store(place)
+    if new:
+        with _new_folder_only_if_whole(place), Store.open(place, config.files) as store:
+            project = store.projects.create(config.project or NAME)
+            try:
+                yield store, project
+            except BaseException:
+                store.projects.remove_unused(project.id)
+                raise
+        return
+    require_store(place)
     with Store.open(place, config.files) as store:
-        projects, name = store.projects, config.project
-        if new:
-            yield store, projects.create(name or NAME)
-        else:
-            yield store, projects.only() if name is None else projects.get(name)
+        name = config.project
+        yield store, store.projects.only() if name is None else store.projects.get(name)
+
+
+@contextmanager
+def _new_folder_only_if_whole(store: str) -> "Iterator[None]":
+    """Remove the folder of a store that the block makes, if the block fails."""
+    is_new = "://" not in store and not Path(store).exists()
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            rmtree(store, ignore_errors=True)
+        raise
 
 
 def require_store(store: str) -> None:

@@ -1,16 +1,17 @@
 """Projects: one question about one kind of clip, and the rules for asking it."""
 
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from math import inf
 from typing import Any, final
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 
 from preferl.errors import ConfigError, require_in
 from preferl.store.database import Database, clock
-from preferl.store.schema import Project
+from preferl.store.schema import Clip, Project
 
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -136,6 +137,12 @@ class Projects:
                 setattr(project, name, value)
             ProjectSettings(**{name: getattr(project, name) for name in known})  # or raise
         return project
+
+    def remove_unused(self, project_id: int) -> None:
+        """Remove a new project and the rows of its clips; one with people or queries stays."""
+        with suppress(IntegrityError), self._database.write() as session:
+            session.execute(delete(Clip).where(Clip.project_id == project_id))
+            session.execute(delete(Project).where(Project.id == project_id))
 
     def _unknown(self, got: str, fix: str = "") -> ConfigError:
         slugs = ", ".join(project.slug for project in self.all())

@@ -177,6 +177,24 @@ def test_csv_cells_are_text(one, episodes, tmp_path):
     assert sorted(store.questions.votes(project).preference)[0] in (0.0, 0.5)
 
 
+@pytest.mark.parametrize("lengths", [False, True])
+def test_places_of_clips_may_have_columns_of_their_own(one, episodes, tmp_path, lengths):
+    store, project = one
+    heads = ["Chosen episode", "Chosen start", "rejected_episode", "rejected_start", "Annotator"]
+    row = [0, 2, 1, 3, "Ann"]
+    if lengths:
+        heads += ["chosen_length", "rejected_length"]
+        row += [4, 4]
+    path = tmp_path / "a.csv"
+    path.write_text(";".join(heads) + "\n" + ";".join(map(str, row)) + "\n")
+    import_table(store, project, path, episodes, length=None if lengths else 4)
+    again = jsonl(tmp_path / "a.jsonl", {"chosen": ref(0, 2), "rejected": ref(1, 3)})
+    assert import_table(store, project, again, episodes, name="Ann", length=4).known == 1
+    path.write_text("chosen_episode,chosen_start,rejected_episode\n0,2,1\n")
+    with pytest.raises(DataError, match="row 1, column rejected: expected 4 steps inside the 8"):
+        import_table(store, project, path, episodes, length=4)
+
+
 def pairs_of_starts(count, **more):
     """Rows about `count` pairs; the first episode's clip is the chosen one."""
     return [{"chosen": ref(0, n), "rejected": ref(1, n % 5)} | more for n in range(count)]

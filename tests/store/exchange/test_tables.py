@@ -14,7 +14,7 @@ COLUMNS = {"name": "text", "count": "whole", "share": "number", "new": "flag", "
 ROWS = [
     ('Zoë, "so"\n', 2**53 - 1, 1 / 3, True, {"b": [1, 2.5], "a": None}),
     ("=1+1", -7, 1e-300, False, {}),
-    (None, None, None, None, None),
+    (None, None, None, None, {"": ""}),
 ]
 FORMATS = ["jsonl", "csv", "parquet"]
 
@@ -67,12 +67,31 @@ def test_empty_lines_and_byte_order_marks_are_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        'Name,count,SHARE,"New",more\n"A; b",7,0.5,TRUE,"{""b"": 1}"\n,,,,\n',
+        'name;Count;share;NEW;more\r\n"A; b";7;0,5;True;"{""b"": 1}"\r\n;;;;\r\n',
+        'name\tcount\tshare\tnew\tmore\nA; b\t7.0\t5e-1\ttrue\t"{""b"": 1}"\n',
+        'sep=;\n Name ;count;share;new;more\n"A; b";7;0.5;TRUE;{"b": 1}\n',
+        ',name,count,share,new,more\n0,A; b,7,0.5,True,"{""b"": 1}"\n',
+    ],
+    ids=["capitals", "semicolons", "tabs", "a hint", "an index"],
+)
+def test_what_spreadsheets_save_is_read(tmp_path, content):
+    (tmp_path / "a.csv").write_bytes(content.encode("utf-8-sig"))
+    (tmp_path / "a.tsv").write_bytes(content.encode())
+    for path in (tmp_path / "a.csv", tmp_path / "a.tsv"):
+        assert cells(path) == [("A; b", 7, 0.5, True, {"b": 1})]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("a.jsonl", b'{"a": 1}\n\n[2]\n', r"a\.jsonl, row 3: expected an object of JSON, got list"),
         ("a.csv", b"a,b\n1,2\n1,2,3\n", r"a\.csv, row 2: expected 2 cells, got more or fewer"),
-        ("b.csv", b'a,b\n1,"2\n', r"b\.csv, row 1"),
-        ("c.csv", b"a\n\xff\n", "text in UTF-8"),
+        ("b.csv", b'a,b\n1,"2\n', r"b\.csv, row 1: expected a row of CSV"),
+        ("d.csv", b"a,b,A\n1,2,3\n", r"heads: expected a name of its own .*'a'"),
+        ("c.csv", b"a\n\xff\n", "text in UTF-8.*CSV UTF-8"),
         ("a.parquet", b"PAR1", "expected a Parquet file"),
     ],
 )

@@ -28,6 +28,7 @@ def test_no_text_is_a_formula_of_a_spreadsheet(tmp_path, text):
     ("kind", "value", "expected"),
     [
         ("whole", "7", 7), ("whole", 7.0, 7), ("number", "1e3", 1000.0), ("flag", "false", False),
+        ("flag", "FALSE", False), ("flag", "True", True),
         ("json", '{"a": 1}', {"a": 1}), ("text", "7", "7"), ("text", "", ""), ("whole", None, None),
     ],
 )  # fmt: skip

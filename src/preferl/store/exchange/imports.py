@@ -111,9 +111,11 @@ def import_table(
 
     Both hold either the steps of a clip, `{"observations": [[...], ...], "actions": [[...], ...]}`
     with `rewards` if they are known, or where it lies in `episodes`: `{"episode": 3, "start": 20}`,
-    with `length` if it is not that of the import. CSV has such objects as text. Further columns
-    may be `equal`, true where neither was better, and `annotator`, otherwise `name` or else the
-    file's. Its name decides between JSON lines, CSV and Parquet. The errors of `read_chosen` and
+    with `length` if it is not that of the import. CSV has such objects as text. In place of such
+    objects, the columns `chosen_episode`, `chosen_start`, `rejected_episode` and `rejected_start`
+    may hold their numbers, and `chosen_length` and `rejected_length`. Further columns may be
+    `equal`, true where neither was better, and `annotator`, otherwise `name` or else the file's.
+    Its name decides between JSON lines, CSV and Parquet. The errors of `read_chosen` and
     `import_comparisons` are raised.
     """
     path = Path(path)
@@ -227,17 +229,17 @@ def import_comparisons(
 
 
 def _keys(project_id: int, answers: Sequence[PairAnswer], names: Sequence[str]) -> list[str]:
-    """The key of each answer by whose it is, its pair, what it says, and how often that was said.
+    """The key of each answer: by its person, its pair, what it says and how many such came before.
 
     It follows from nothing else, so that neither the file nor the order of its rows matters.
     """
-    said = Counter[tuple[object, ...]]()
+    earlier = Counter[tuple[object, ...]]()
     keys = []
     for answer, name in zip(answers, names, strict=True):
         pair = answer.pair
         content = (*pair, answer.preference_for(pair[0]), name)
-        keys.append(_digest(project_id, *content, said[content]))
-        said[content] += 1
+        keys.append(_digest(project_id, *content, earlier[content]))
+        earlier[content] += 1
     return keys
 
 
@@ -367,13 +369,17 @@ def _clip(
     raw: Mapping[str, Any], side: str, episodes: Episodes | None, length: int | None, where: str
 ) -> tuple[int, int] | tuple[Array, ...]:
     """Row and length of a clip that a cell refers to, or the three columns of its steps."""
-    value = cell_of(raw, side, "json", where) or {}
+    if f"{side}_episode" in raw:
+        value = {name: raw.get(f"{side}_{name}") for name in ("episode", "start", "length")}
+    else:
+        value = cell_of(raw, side, "json", where) or {}
     if value.get("episode") is not None:
         return _reference(value, side, episodes, length, where)
     if value.get("observations") is not None:
         return _steps(value, side, where)
     expected = "an object with observations and actions, or with episode and start"
-    raise wrong_cell(where, side, expected, repr(value)[:100])
+    fix = f"Columns {side}_episode and {side}_start may hold the numbers instead."
+    raise wrong_cell(where, side, expected, repr(value)[:100], fix)
 
 
 def _reference(

@@ -3,8 +3,11 @@
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from sys import float_info
 from typing import Any, Final, Literal, cast, get_args
@@ -26,6 +29,12 @@ BATCH: Final = 5_000
 
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
 """How a text begins that a spreadsheet would run; in CSV an apostrophe goes before it."""
+
+_SEPARATOR_HINT: Final = re.compile(r"sep=(.)", re.IGNORECASE)
+"""A first line by which spreadsheets tell each other what is between cells."""
+
+_DECIMAL_COMMA: Final = re.compile(r"^(-?[0-9]+),([0-9]+(?:[eE][+-]?[0-9]+)?)$")
+"""A number as it stands in the cells of semicolon-separated tables."""
 
 _CELLS: Final[Mapping[Cell, tuple[str, str, float]]] = {
     "text": ("string", "text", 0),
@@ -62,6 +71,9 @@ def writing_table(path: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
 def read_table(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a file as dictionaries; cells of CSV are text, and None where empty.
 
+    Names of columns are in small letters, with `_` for spaces, however a spreadsheet shows them.
+    CSV may have semicolons or tabs between its cells. Rows without any value are passed over.
+
     Raises:
         ConfigError: an unknown format.
         DataError: a malformed row; the message names file and row.
@@ -70,14 +82,23 @@ def read_table(path: Path) -> Iterator[dict[str, Any]]:
     """
     path = Path(path)
     reader = {"jsonl": _read_json_lines, "csv": _read_csv, "parquet": _read_parquet}
-    rows = reader[table_format(path)](path)
+    tabs = path.suffix.lower() == ".tsv"
+    rows = reader["csv" if tabs else table_format(path)](path)
     try:
-        yield from rows
+        for row in rows:
+            if any(value is not None for value in row.values()):
+                yield {_column_name(name): value for name, value in row.items()}
     except UnicodeDecodeError as error:
-        raise DataError.mismatch(f"{path}", expected="text in UTF-8", got=error) from error
+        fix = "Save it again, as CSV UTF-8 in a spreadsheet."
+        raise DataError.mismatch(f"{path}", expected="text in UTF-8", got=error, fix=fix) from error
     except OSError as error:
         expected = "a file that can be read"
         raise StorageError.mismatch(f"{path}", expected=expected, got=error) from error
+
+
+@lru_cache(maxsize=1024)
+def _column_name(head: str) -> str:
+    return "_".join(head.lower().split())
 
 
 def cell(kind: Cell, value: Any) -> Any:
@@ -86,7 +107,7 @@ def cell(kind: Cell, value: Any) -> Any:
     Raises:
         ValueError: something else than this kind.
 
-    >>> cell("flag", "true"), cell("whole", "7"), cell("number", 1), cell("text", None)
+    >>> cell("flag", "TRUE"), cell("whole", "7"), cell("number", 1), cell("text", None)
     (True, 7, 1.0, None)
     """
     if value is None:
@@ -97,6 +118,8 @@ def cell(kind: Cell, value: Any) -> Any:
             if kind == "text":
                 value.encode("utf-8")  # fails on halves of letters, which JSON may escape
                 return value
+            if kind == "flag":
+                value = value.lower()  # spreadsheets write TRUE, Python True
             value = parse_json(value)
     if isinstance(value, {"json": dict, "flag": bool}.get(kind, ())):
         return value
@@ -193,17 +216,43 @@ def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(2**31 - 1)  # lists of steps are long cells
+    number = 0
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        number = 0
         try:
+            heads = file.readline()
+            hint = _SEPARATOR_HINT.fullmatch(heads.strip("\r\n"))
+            if hint:
+                heads = file.readline()
+            delimiter = hint[1] if hint else _delimiter(heads)
+            reader = csv.DictReader(chain([heads], file), delimiter=delimiter, strict=True)
+            _require_different_heads(path, reader.fieldnames or ())
             for number, row in enumerate(reader, 1):
                 if None in row or None in row.values():
                     expected = f"{len(reader.fieldnames or ())} cells"
                     raise _wrong_row(path, number, "more or fewer", expected)
+                if delimiter == ";":
+                    row = {name: _DECIMAL_COMMA.sub(r"\1.\2", text) for name, text in row.items()}
                 yield {name: _unescaped(text) if text else None for name, text in row.items()}
         except csv.Error as error:
-            raise _wrong_row(path, number + 1, error) from error
+            raise _wrong_row(path, number + 1, error, "a row of CSV") from error
+
+
+def _delimiter(heads: str) -> str:
+    """What divides the heads of a table into most columns."""
+
+    def columns(delimiter: str) -> int:
+        return len(next(csv.reader([heads], delimiter=delimiter), []))
+
+    return max(",;\t", key=columns)
+
+
+def _require_different_heads(path: Path, heads: Sequence[str]) -> None:
+    names = Counter(_column_name(head) for head in heads if head.strip())
+    repeated = [name for name, count in names.items() if count > 1]
+    if repeated:
+        raise DataError.mismatch(
+            f"{path}, heads", expected="a name of its own for each column", got=repeated
+        )
 
 
 def _unescaped(text: str) -> str:
