@@ -230,7 +230,8 @@ def test_answers_without_weight_leave_gradients_to_the_others(comparisons):
     assert torch.equal(weights(models[0]), weights(models[1]))
 
 
-def test_soft_answers_are_learned_as_probabilities(rng):
+@pytest.mark.parametrize("noise", [0.0, 0.5, "fitted"])
+def test_soft_answers_are_learned_as_probabilities(rng, noise):
     episodes = make_episodes(rng, [10])
     segments = Segments(
         episodes.observations, episodes.actions, episodes.rewards,
@@ -238,13 +239,67 @@ def test_soft_answers_are_learned_as_probabilities(rng):
     )  # fmt: skip
     comparisons = Comparisons.of(segments, np.array([[0, 1]]), np.array([0.8]))
     model = mlp()
-    fit(model, comparisons, epochs=200, weight_decay=0.0)
+    report = fit(model, comparisons, epochs=200, weight_decay=0.0, noise=noise)
+    assert report.likelihood.noise == 0
     scores = model(
         torch.from_numpy(segments[:].observations),
         torch.from_numpy(segments[:].actions),
         torch.ones(2, 5, dtype=torch.bool),
     ).scores[0]
     assert torch.sigmoid(scores[0] - scores[1]).item() == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("preference", "weight", "exact"),
+    [
+        ([0.7, 0.7], [1.0, 1.0], True),
+        ([0.75, 0.25], [1.0, 1.0], True),  # of one answer, so no share of several
+        ([0.3, 0.95], [7.0, 10.5], True),
+        ([2 / 3, 5 / 6], [3.0, 3.0], False),  # votes of three, and two with a tie
+        ([np.float32(2 / 3), 0.2], [3.0, 5.0], False),
+        ([1.0, 0.5], [1.0, 4.0], False),
+        ([1.0, NAN], [1.0, 1.0], False),
+    ],
+)
+def test_noise_is_left_out_for_soft_answers_alone(comparisons, preference, weight, exact):
+    """Training losses of a first epoch whose steps change nothing."""
+    few = replace(answered(comparisons[:2], preference), weight=np.asarray(weight, np.float64))
+    still = {"epochs": 1, "learning_rate": 1e-12, "weight_decay": 0.0, "bootstrap": False}
+    losses = [fit(mlp(), few, noise=noise, **still).train_loss[0] for noise in (0.0, 0.5)]
+    assert (losses[0] == losses[1]) == exact
+
+
+def test_votes_stay_votes_where_answers_are_implied(comparisons):
+    """Implied answers change weights; they are hard, as the votes that imply them."""
+    chain = Comparisons.of(
+        comparisons.segments,
+        np.array([[0, 1], [1, 2]]),
+        np.array([2 / 3, 2 / 3]),
+        np.array([3.0, 3.0]),
+    )
+    still = {"epochs": 1, "learning_rate": 1e-12, "weight_decay": 0.0, "implied": True}
+    losses = [fit(mlp(members=1), chain, noise=noise, **still).train_loss[0] for noise in (0, 0.5)]
+    assert losses[0] != losses[1]
+
+
+def test_hard_answers_keep_their_noise_beside_soft_ones(comparisons):
+    """The loss of both together is that of each by itself."""
+    soft = answered(comparisons, np.where(np.arange(20) < 10, 0.7, comparisons.preference))
+    still = {"epochs": 1, "learning_rate": 1e-12, "weight_decay": 0.0, "bootstrap": False}
+    config = replace(SMALL, normalise=False)
+    parts = [
+        fit(mlp(config=config), part, noise=noise, **still).train_loss[0]
+        for part, noise in ((soft[:10], 0.0), (soft[10:], 0.5))
+    ]
+    both = fit(mlp(config=config), soft, noise=0.5, **still).train_loss[0]
+    assert both == pytest.approx(sum(parts) / 2, rel=1e-6)
+
+
+def test_soft_answers_say_nothing_about_how_many_are_random(comparisons):
+    soft = answered(comparisons, np.where(np.arange(20) < 10, 0.7, NAN))
+    trainer = RewardTrainer(mlp(members=3), replace(FEW, noise="fitted"), seed=0)
+    trainer.fit(soft)
+    assert trainer.noise == pytest.approx(0.05)  # what it began with
 
 
 def test_windows_with_padding_are_trained_on_real_steps_only(comparisons, rng):

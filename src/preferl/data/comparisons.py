@@ -89,6 +89,26 @@ class Comparisons:
         """`[P]` true where there is an answer, ties included."""
         return ~np.isnan(self.preference)
 
+    @property
+    def soft(self) -> BoolArray:
+        """`[P]` true where the preference is a soft label: a probability that says how sure it is.
+
+        Neither 0, 0.5 and 1 are soft, nor is the average of several answers, each 0, 0.5 or 1,
+        whose number is the weight.
+
+        >>> from preferl.data import Segments
+        >>> steps = np.zeros((2, 1))
+        >>> segments = Segments(steps, steps, np.zeros(2), np.arange(2), np.ones(2, int), 1)
+        >>> pairs, weight = np.array([[0, 1]] * 4), np.array([1.0, 3.0, 3.0, 1.0])
+        >>> Comparisons.of(segments, pairs, np.array([1.0, 2 / 3, 0.7, 0.7]), weight).soft.tolist()
+        [False, False, True, True]
+        """
+        sure = np.isin(self.preference, (0, 0.5, 1))
+        halves = 2 * self.weight * self.preference  # of so many answers a tie counts half
+        counted = (self.weight > 1) & (self.weight % 1 == 0)
+        average = counted & (np.abs(halves - np.rint(halves)) < 1e-5)  # float32 has seven digits
+        return np.asarray(self.answered & ~sure & ~average)
+
     def __iter__(self) -> Iterator[Self]:
         """Each comparison by itself, as a table of one."""
         return (self[row : row + 1] for row in range(len(self)))

@@ -13,7 +13,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.models.base import RewardModel
 from preferl.models.spaces import check_spaces
-from preferl.shapes import Array, Observations, leaves, map_observations
+from preferl.shapes import Array, BoolArray, Observations, leaves, map_observations
 
 
 def to_tensor(array: Array, device: torch.device | str) -> Tensor:
@@ -151,23 +151,36 @@ class Answers:
     """Pairs `[P, 2]`, preferences `[P]` and weights `[E, P]` on a device.
 
     Weights are those of the answers times each member's bootstrap counts. Annotators are `[P]` rows
-    of a table of people, or None where they are unknown.
+    of a table of people, or None where they are unknown. Soft labels, `[P]`, are fitted without
+    noise (`Comparisons.soft`); None where there are none.
     """
 
     pairs: Tensor
     preference: Tensor
     weight: Tensor
     annotator: Tensor | None = None
+    soft: Tensor | None = None
 
     @classmethod
-    def of(cls, comparisons: Comparisons, bootstrap: Array, device: torch.device | str) -> Self:
-        """Make those of comparisons, with bootstrap counts `[E, P]`."""
+    def of(
+        cls,
+        comparisons: Comparisons,
+        bootstrap: Array,
+        device: torch.device | str,
+        soft: BoolArray | None = None,
+    ) -> Self:
+        """Make those of comparisons, with bootstrap counts `[E, P]`.
+
+        `soft`, by default that of the comparisons, is given where weights have been changed.
+        """
         by = comparisons.annotator
+        soft = comparisons.soft if soft is None else soft
         return cls(
             to_tensor(comparisons.pairs, device),
             to_tensor(comparisons.preference, device),
             to_tensor(bootstrap * comparisons.weight, device),
             None if by is None else to_tensor(np.asarray(by, np.int64), device),
+            to_tensor(soft, device) if soft.any() else None,
         )
 
     def __len__(self) -> int:
@@ -175,13 +188,16 @@ class Answers:
 
     def __getitem__(self, rows: Tensor | slice) -> Self:
         annotator = None if self.annotator is None else self.annotator[rows]
-        return type(self)(self.pairs[rows], self.preference[rows], self.weight[:, rows], annotator)
+        soft = None if self.soft is None else self.soft[rows]
+        preference, weight = self.preference[rows], self.weight[:, rows]
+        return type(self)(self.pairs[rows], preference, weight, annotator, soft)
 
     def split(self, size: int) -> Iterator[Self]:
         """Parts of at most `size` answers, one after another, without copies."""
         parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))
         by = repeat(None) if self.annotator is None else self.annotator.split(size)
-        return (type(self)(*part) for part in zip(*parts, by, strict=False))
+        soft = repeat(None) if self.soft is None else self.soft.split(size)
+        return (type(self)(*part) for part in zip(*parts, by, soft, strict=False))
 
 
 def held_out(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:

@@ -70,7 +70,8 @@ def expected_noise(logits: Tensor, answers: Answers, *, noise: float) -> float:
 
     This is a step of expectation maximisation (Dempster, Laird and Rubin 1977): a decided answer is
     random with the probability that noise, not the model, gave it. Which logits `[E, P]` count, see
-    `fit_likelihood`. A weak prior is around `UNKNOWN_NOISE`.
+    `fit_likelihood`; soft labels do not, since none is given at random. A weak prior is around
+    `UNKNOWN_NOISE`.
 
     >>> sure = torch.full((1, 90), 9.0)  # and 9 of 90 answers contradict it
     >>> given = torch.cat([torch.ones(81), torch.zeros(9)])
@@ -81,6 +82,8 @@ def expected_noise(logits: Tensor, answers: Answers, *, noise: float) -> float:
     >>> round(noise, 2)
     0.17
     """
+    if answers.soft is not None:
+        logits, answers = logits[:, ~answers.soft], answers[~answers.soft]
     logits, target, weight, votes = _decided(logits, answers)
     first = (votes * torch.sigmoid(logits)).sum(0) / votes.sum(0)
     given = target * first + (1 - target) * (1 - first)

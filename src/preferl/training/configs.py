@@ -145,7 +145,8 @@ class RewardTrainerConfig:
         noise: share of answers the likelihood takes to be random while weights are fitted, in
             [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
             model strongly; so much as 0.5 keeps members from memorising wrong ones. "fitted"
-            estimates it after each epoch from answers that members have not seen.
+            estimates it after each epoch from answers that members have not seen. It does not apply
+            to soft labels, such as 0.8 by one teacher (`Comparisons.soft`).
         calibrate: whether the noise and scale of probabilities are fitted, after the weights, to
             out-of-bag answers, or else to held-out ones. Without either, and if not,
             probabilities are those of `noise`, but of 0.1 at most: a larger one makes fits robust,

@@ -21,7 +21,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
-from preferl.shapes import IntArray
+from preferl.shapes import BoolArray, IntArray
 from preferl.training.batches import (
     Answers,
     AnyWindows,
@@ -100,6 +100,7 @@ class Fit:
         epochs: int,
         places: IntArray | None,
         asked: int,
+        soft: BoolArray,
     ) -> None:
         self._trainer, self._model, self._config = trainer, trainer.model, trainer.config
         self.world, self._epochs = trainer.world, epochs
@@ -113,8 +114,9 @@ class Fit:
         self._mean_weight = float(train.weight.mean())
         self._given = torch.from_numpy(places >= 0).to(device)
         self._windows = gather_windows(self._model, train.segments, observe=True)
-        self._answers = Answers.of(train, bootstrap, device)
-        out_of_bag = Answers.of(train, bootstrap == 0, device)
+        self._answers = Answers.of(train, bootstrap, device, soft)
+        self._all_soft = bool(soft[train.decided].all() and train.decided.any())
+        out_of_bag = Answers.of(train, bootstrap == 0, device, soft)
         self._bag = (self._windows, out_of_bag) if bool(out_of_bag.weight.any()) else None
         self._held_out = None if validation is None else held_out(self._model, validation)
         self._unseen = self._held_out or self._bag  # clips and answers that validate
@@ -252,7 +254,9 @@ class Fit:
             if len(own):
                 features, mask = self._windows(own.pairs.flatten(), crop)
                 trust = trainer.trust.of(own.annotator)
-                loss, found = trainer._loss(features, mask, own.preference, own.weight, trust)
+                loss, found = trainer._loss(
+                    features, mask, own.preference, own.weight, trust, own.soft
+                )
                 share = len(own) / len(batch)
                 (loss.sum() * share).backward()
                 total = total + loss.detach() * share
@@ -312,7 +316,8 @@ class Fit:
 
     def _likelihood(self) -> Likelihood:
         """Noise and scale by out-of-bag answers, or else by held-out ones."""
-        part, noise = self._bag or self._held_out, min(self._trainer.noise, MOST_EXPECTED)
+        part = self._bag or self._held_out
+        noise = 0.0 if self._all_soft else min(self._trainer.noise, MOST_EXPECTED)
         if not self._config.calibrate or part is None:
             return Likelihood(noise)
         return fit_likelihood(self._logits(*part), part[1], noise=noise)

@@ -123,10 +123,12 @@ class RewardTrainer:
         places = None if places is None else places[train.answered]
         train = _answered("comparisons to train on", train)
         asked = len(train) if places is None else int((places >= 0).sum())
+        soft = train.soft
         if self.config.implied:
             given = np.arange(len(train)) if places is None else places
             train, first = with_implied(train)
             places = given[first]
+            soft = np.append(soft, np.zeros(len(train) - len(soft), bool))
         if validation is not None:
             validation = _answered("validation comparisons", validation)
         length = max(part.segments.length for part in (train, validation) if part is not None)
@@ -146,7 +148,16 @@ class RewardTrainer:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             seed = int(torch.randint(2**31, (), generator=self._order))
             dropout_stream(device).manual_seed(seed)
-            return Fit(self, train, validation, epochs, places, asked).run(on_epoch, checkpoints)
+            fit = Fit(
+                self,
+                train=train,
+                validation=validation,
+                epochs=epochs,
+                places=places,
+                asked=asked,
+                soft=soft,
+            )
+            return fit.run(on_epoch, checkpoints)
 
     def evaluate(
         self, comparisons: Comparisons, likelihood: Likelihood | None = None
@@ -192,6 +203,7 @@ class RewardTrainer:
         """Take this share of answers to be random from now on."""
         self.noise = noise
         self._answer_loss = LOSSES.bound(str(self.config.loss), noise=noise)
+        self._loss_without_noise = LOSSES.bound(str(self.config.loss), noise=0.0)
 
     def snapshot(self) -> dict[str, Any]:
         """State that the next fit depends on beside the model, for `restore`."""
@@ -213,7 +225,13 @@ class RewardTrainer:
         self.set_noise(float(snapshot.get("noise", self.noise)))  # older ones have none
 
     def _batch_loss(
-        self, features: Any, mask: Tensor, preference: Tensor, weight: Tensor, trust: Tensor | None
+        self,
+        features: Any,
+        mask: Tensor,
+        preference: Tensor,
+        weight: Tensor,
+        trust: Tensor | None,
+        soft: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Each member's loss `[E]` and logits `[E, B]` of one minibatch of pairs."""
         halved = self.config.precision == "bfloat16"
@@ -221,11 +239,24 @@ class RewardTrainer:
             scores = self.model.judge(features, mask).scores.float()
         logits = preference_logits(scores.unflatten(1, (-1, 2)))  # [E, B * 2] to [E, B, 2]
         logits = logits if trust is None else logits * trust
-        return self._mean_loss(logits, preference, weight), logits
+        return self._mean_loss(logits, preference, weight, soft), logits
 
-    def _mean_loss(self, logits: Tensor, preference: Tensor, weight: Tensor) -> Tensor:
-        """The configured loss of `[E, P]` logits over weighted answers, `[E]`."""
-        return preference_loss(logits, preference, weight, loss=self._answer_loss)
+    def _mean_loss(
+        self, logits: Tensor, preference: Tensor, weight: Tensor, soft: Tensor | None
+    ) -> Tensor:
+        """The configured loss of `[E, P]` logits over weighted answers, `[E]`.
+
+        Soft labels say themselves how sure they are. Under a noise of 0.5, no model could give one
+        of 0.8, since no probability exceeds 0.75.
+        """
+
+        def without_noise_if_soft(logits: Tensor, target: Tensor) -> Tensor:
+            loss: Tensor = self._answer_loss(logits, target)
+            if soft is None:
+                return loss
+            return torch.where(soft, self._loss_without_noise(logits, target), loss)
+
+        return preference_loss(logits, preference, weight, loss=without_noise_if_soft)
 
     def _evaluate(
         self, logits: Tensor, answers: Answers, likelihood: Likelihood | None = None
@@ -233,7 +264,7 @@ class RewardTrainer:
         """Loss and accuracy of members on answers, each on those that have a weight for it."""
         given = answers.preference, answers.weight
         if likelihood is None:
-            loss = self._mean_loss(logits, *given)
+            loss = self._mean_loss(logits, *given, answers.soft)
         else:
             logits = likelihood.scale * logits
             loss = preference_loss(logits, *given, noise=likelihood.noise)

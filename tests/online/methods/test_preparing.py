@@ -138,9 +138,9 @@ def test_every_member_trains_on_pseudo_labels_and_bootstraps_stay(answers):
     places = np.array([0, 1, -1])
     seen = []
 
-    def judge(features, mask, preference, weight, trust):
+    def judge(features, mask, preference, weight, trust, soft):
         seen.append(weight)
-        return kept(features, mask, preference, weight, trust)
+        return kept(features, mask, preference, weight, trust, soft)
 
     kept, trainer._loss = trainer._loss, judge
     report = trainer.fit(concatenate([few, few[:1]]), places=places)
