@@ -6,7 +6,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from preferl import aliases
 from preferl.errors import MissingExtraError
 
 
@@ -44,13 +43,9 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     }
 
     def find(name: str) -> Any:
-        if present := aliases.present(package, name):
-            module, name = present
-        elif name in home:
-            module = home[name]
-        else:
+        if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(module), name)
+        return getattr(import_module(home[name]), name)
 
     names = sorted(home)
     return find, lambda: names, names

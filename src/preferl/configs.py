@@ -1,7 +1,6 @@
 """Configurations as JSON and back: dataclasses, checked field by field."""
 
 import collections.abc
-import functools
 import inspect
 import math
 import re
@@ -18,40 +17,6 @@ from preferl.registry import Registry, config_beside, things_of
 from preferl.trust import resolve
 
 Config = TypeVar("Config")
-
-
-RENAMED: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Any], Any] | None]]]] = {
-    "DTConfig": {"sight": ("pixel_encoder", None)},
-    "FeedbackConfig": {
-        "sampling": ("sampler", lambda word: {"disagreement": "informative"}.get(word, word)),
-        "candidates": ("oversampling", lambda segments: max(segments / 2, 1.0)),  # now in pairs
-    },
-    "OnlineConfig": {"turns": ("iterations", None), "memory": ("buffer_steps", None)},
-    "ServiceConfig": {
-        "first_epochs": ("initial_epochs", None),
-        "deviation": ("reward_deviation", None),
-    },
-}
-"""Fields of configurations by the names that they once had: what they are now, and the present
-value of a former one where that is another."""
-
-
-def current_names(cls: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a configuration's class under the names that its fields have now.
-
-    Raises:
-        ConfigError: a setting under both of its names.
-
-    >>> current_names("OnlineConfig", {"memory": 5_000, "steps": 10})
-    {'buffer_steps': 5000, 'steps': 10}
-    """
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        name, converted = RENAMED.get(cls, {}).get(key, (key, None))
-        if name in found or (name != key and name in values):
-            raise ConfigError.mismatch(name, expected="one of its names", got=f"{key} beside it")
-        found[name] = value if converted is None else converted(value)
-    return found
 
 
 def without_password(text: str) -> str:
@@ -72,21 +37,6 @@ def without_password(text: str) -> str:
 _PASSWORD: Final = re.compile(
     r"(?<=://)(?P<user>[^:/?#@\s]*):(?:[^/?#\s]*|[^@\s]*)@|(?P<option>[?&]\w*password=)[^&#\s]*"
 )
-
-
-def takes_old_names(cls: type[Config]) -> type[Config]:
-    """Let a dataclass of `RENAMED` be made with the names that its fields once had."""
-    made: Any = cls.__init__
-
-    @functools.wraps(made)
-    def init(self: Any, *given: Any, **settings: Any) -> None:
-        old = RENAMED[cls.__name__].keys() & settings.keys()
-        for name in old:  # beside them, `replace` passes what is there under the present names
-            settings.pop(RENAMED[cls.__name__][name][0], None)
-        made(self, *given, **current_names(cls.__name__, settings))
-
-    cls.__init__ = init  # type: ignore[method-assign]  # the dataclass's own, with other keywords
-    return cls
 
 
 def to_json(config: object) -> dict[str, Any]:
@@ -154,7 +104,7 @@ def changed(
     """
     hints, found = get_type_hints(cls), dict[str, Any]()
     usual = _defaults(cls, hints) if usual is None else usual
-    for name, value in current_names(cls.__name__, values).items():
+    for name, value in values.items():
         default = usual.get(name, inspect.Parameter.empty)
         if value == default:
             continue
@@ -265,7 +215,7 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
     name = getattr(make, "__name__", type(make).__name__)
     if not isinstance(data, Mapping):
         raise _wrong(where or name, f"the fields of {name}", data)
-    data, keys = current_names(name, data), f"keys of {where or name}"
+    keys = f"keys of {where or name}"
     known = inspect.signature(make).parameters
     if unknown := sorted(map(str, set(data) - set(known))):
         near = " ".join(filter(None, (nearest(key, known) for key in unknown)))

@@ -12,8 +12,7 @@ OF_NO_PACKAGE = {"architecture", "docs", "golden", "helpers", "hostile", "intero
 """Folders of tests of the whole library, and of what tests share."""
 
 OF_NO_MODULE = {
-    ".": {"invariants", "io_errors", "killed_runs", "learning", "old_folders", "old_names"}
-    | {"power_loss", "recipes"},
+    ".": {"invariants", "io_errors", "killed_runs", "learning"} | {"power_loss", "recipes"},
     "annotate": {"accessibility", "answering_page", "fuzz", "learning_page", "lost_server"}
     | {"other_addresses", "overview_page", "playing_page", "refusals", "small_screens"},
     "cli": {"foreign_folders", "held_folders", "trusted_models", "wrong_data", "wrong_input"},

@@ -10,7 +10,6 @@ import preferl
 
 ROOT = Path(preferl.__file__).parent
 TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in ROOT.rglob("*.py")}
-EXEMPT = {"aliases.py"}  # former names
 NOT_OURS = {
     *(
         "arm",
@@ -54,7 +53,6 @@ def test_identifiers_are_words_of_the_field():
     found = {
         f"{file.relative_to(ROOT)}: {name}"
         for file, tree in TREES.items()
-        if file.name not in EXEMPT
         for name in [*identifiers(tree), file.stem]
         if words(name) & NOT_OURS
     }

@@ -72,7 +72,8 @@ def test_the_pixel_encoder_has_an_old_name(capsys, monkeypatch):
 
     monkeypatch.setattr("preferl.offline.run_offline", refuse)
     usual = ("--demonstrations", "a", "--policy", "bc", "--env", "E")
-    assert run(*usual, "--dt.sight.filters", "3") == run(*usual, "--dt.sight.filters=3") == 1
+    assert run(*usual, "--dt.pixel_encoder.filters", "3") == 1
+    assert run(*usual, "--dt.pixel-encoder.filters=3") == 1
     assert capsys.readouterr().err.count("with 3 filters") == 2
 
 

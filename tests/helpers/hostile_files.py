@@ -381,10 +381,13 @@ BOMBS: Final[dict[str, Case]] = {
     "transformer, horizon": (_transformer({"conditions": {"horizon": 10**9}}), act),
     "transformer, critics": (_transformer({"regulariser": {"hidden": [16_000, 16_000]}}), act),
     "transformer, pictures": (
-        _transformer({"sight": {"filters": 10**3, "size": 10**6}}, pictures=True),
+        _transformer({"pixel_encoder": {"filters": 10**3, "size": 10**6}}, pictures=True),
         act,
     ),
-    "transformer, kernels": (_transformer({"sight": {"kernels": [9_000]}}, pictures=True), act),
+    "transformer, kernels": (
+        _transformer({"pixel_encoder": {"kernels": [9_000]}}, pictures=True),
+        act,
+    ),
     "parquet": (_parquet, load_hub_dataset),
     "parquet, words": (
         lambda path: _words(

@@ -208,7 +208,7 @@ def decision_transformer(
     generator = torch.Generator().manual_seed(0)
     parts: dict[str, torch.nn.Module] = {}
     if pictures:
-        parts["sight"] = PixelEncoder(observations, pixel_config, generator)
+        parts["pixel_encoder"] = PixelEncoder(observations, pixel_config, generator)
     if regulariser is not None:
         parts["critics"] = Critics(seen + 2, regulariser, generator=generator)
     for part, module in parts.items():

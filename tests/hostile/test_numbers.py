@@ -16,7 +16,7 @@ WEIGHTS = {
     "training state": ("", "critic.values"),
     "decision transformer": ("model.safetensors", "embed_state.weight"),
     "decision transformer with critics": ("policy.safetensors", "critics.live.weights.0"),
-    "decision transformer of pictures": ("policy.safetensors", "sight.dense.weight"),
+    "decision transformer of pictures": ("policy.safetensors", "pixel_encoder.dense.weight"),
 }
 
 

@@ -299,12 +299,12 @@ def test_without_a_checkpoint_before_the_expert_nobody_is_medium():
 
 
 def test_evaluations_are_read_in_the_order_of_training(tmp_path):
-    (tmp_path / "judged").mkdir()
+    (tmp_path / "evaluations").mkdir()
     for step, value in (("000000200", 2.0), ("000000100", 1.0), ("000001000", 3.0)):
         report = {"returns": [value, value + 1], "lengths": [5, 5], "success": None}
-        (tmp_path / "judged" / f"{step}.json").write_text(json.dumps(report))
+        (tmp_path / "evaluations" / f"{step}.json").write_text(json.dumps(report))
     found = evaluated(tmp_path)
     assert list(found.items()) == [(100, 1.5), (200, 2.5), (1000, 3.5)]
-    (tmp_path / "judged" / "000000100.json").write_text("{")
+    (tmp_path / "evaluations" / "000000100.json").write_text("{")
     with pytest.raises(StorageError, match="evaluation of a checkpoint"):
         evaluated(tmp_path)

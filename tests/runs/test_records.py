@@ -203,16 +203,6 @@ def test_settings_that_were_written_with_a_password_are_shown_without(tmp_path):
     assert "secret" not in json.dumps(run.to_json())
 
 
-def test_former_names_of_settings_are_read(tmp_path):
-    path = written_runs.online(tmp_path / "run")
-    about = json.loads((path / "config.json").read_text())
-    about["config"]["turns"] = about["config"].pop("iterations")
-    (path / "config.json").write_text(json.dumps(about))
-    run = read_run(path)
-    assert run.settings["iterations"] == OnlineConfig().iterations
-    assert "turns" not in run.settings
-
-
 @pytest.mark.parametrize("content", [None, "{}", '{"model": {}, "observation_space": {}}', "[1]"])
 def test_what_is_no_run_is_named(tmp_path, content):
     if content is not None:

@@ -129,12 +129,3 @@ def test_policies_have_their_success_where_it_is_known(tmp_path):
     run = read_run(path)
     assert (run.score.success, run.beside["random"].success) == (0.75, None)
     assert run.to_json()["score"]["success"] == 0.75
-
-
-def test_conditions_may_have_their_former_name(tmp_path):
-    path = written_runs.offline(tmp_path / "run", {0: 1.0, 1: 2.0})
-    score = read_run(path).score
-    file = path / "result.json"
-    file.write_text(file.read_text().replace('"conditions"', '"arms"'))
-    assert score.mean == 1.5
-    assert read_run(path).score == score

@@ -338,10 +338,10 @@ def test_an_older_sqlite_file_is_copied_before_it_is_changed(tmp_path, monkeypat
     with Store.open(tmp_path) as store:
         store.projects.create("dots")
     known = "SELECT version_num FROM alembic_version"
-    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0007")
+    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0002")
     Store.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "labels.db.before-0006")) as kept:
-        assert kept.execute(known).fetchone() == ("0006",)
+    with closing(sqlite3.connect(tmp_path / "labels.db.before-0001")) as kept:
+        assert kept.execute(known).fetchone() == ("0001",)
         assert kept.execute("SELECT slug FROM project").fetchall() == [("dots",)]
 
 

@@ -1,21 +1,13 @@
 """Links and sessions in the store, on every database."""
 
-import sqlite3
 import threading
-from contextlib import closing
-from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import select, text
 
 from preferl.errors import ConfigError
-from preferl.store import store as whole_store
-from preferl.store.database import Database
 from preferl.store.people import KEPT, looks_like_owner
 from preferl.store.schema import SignIn
-from preferl.store.store import Store
 
 
 @pytest.fixture
@@ -115,30 +107,3 @@ def test_nobody_is_invited_as_the_owner(store, project):
     with pytest.raises(ConfigError, match="somebody here"):
         store.people.revoke(project, "nobody")
     assert store.people.by_secret(owner.secret).name == "owner"
-
-
-def test_a_store_of_before_is_brought_along_with_its_people(tmp_path):
-    (tmp_path / "labels.db").touch()
-    old = Database(f"sqlite:///{tmp_path}/labels.db")
-    config = Config()
-    migrations = Path(whole_store.__file__).with_name("migrations")
-    config.set_main_option("script_location", str(migrations))
-    with old.write() as session:
-        config.attributes["connection"] = session.connection()
-        command.upgrade(config, "0001")
-        session.execute(
-            text(
-                "INSERT INTO project VALUES (1, 'dots', 'Dots', '?', '', 15, 1, 0, 0, 0, 0, 0, 1, "
-                "60, NULL, NULL, 0, 0)"
-            )
-        )
-        session.execute(
-            text("INSERT INTO annotator VALUES (1, 1, 'ann', 'annotator', 'hash', 0, NULL, NULL)")
-        )
-    old.close()
-    with Store.open(tmp_path) as store:
-        (ann,) = store.people.all(1)
-        assert (ann.name, ann.link_expires_at, ann.link_uses) == ("ann", None, None)
-        assert store.people.sign_in(store.people.invite(1, "ann").secret) is not None
-    with closing(sqlite3.connect(tmp_path / "labels.db.before-0001")) as kept:
-        assert kept.execute("SELECT name FROM annotator").fetchall() == [("ann",)]

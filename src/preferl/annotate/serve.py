@@ -17,7 +17,6 @@ from typing import Final, final
 import uvicorn
 from fastapi import FastAPI
 
-from preferl.aliases import accepts_former_names
 from preferl.annotate.app import AnnotateSettings, create_app
 from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_protocol
 from preferl.annotate.news import HELD
@@ -38,7 +37,6 @@ REST_SECONDS: Final = 2.0  # before a program that died is started again: it may
 PER_MINUTE: Final = 30  # messages that are logged; those of an attack are mostly the same
 
 
-@accepts_former_names
 def serve(
     store: Store,
     project: Project,

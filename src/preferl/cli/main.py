@@ -45,8 +45,8 @@ COMMANDS: Final = {
 
 `annotate export` is the function `annotate_export` of a module here, `annotate`. The options are
 those of the dataclass with which its argument `config` is annotated. The module may have
-`OLD_NAMES_OF`, a config whose former names options may contain, and `starting_point`, which makes
-of the arguments the config that they change; `annotate_export_start` would be that of one command.
+`starting_point`, which makes of the arguments the config that they change;
+`annotate_export_start` would be that of one command.
 """
 
 TOGETHER: Final = ("reward fit",)
@@ -153,7 +153,6 @@ class Command(NamedTuple):
     run: Callable[[Any], None]
     config: type[Any]  # whose fields are its options
     start: Callable[[Sequence[str]], Any]  # the config that its options change; None for defaults
-    old_names: str  # a config whose former names options may contain
 
     @classmethod
     def of(cls, command: str) -> "Command":
@@ -165,7 +164,7 @@ class Command(NamedTuple):
         starts = (getattr(module, name, None) for name in (f"{function}_start", "starting_point"))
         start = next(filter(None, starts), lambda _: None)
         config = inspect.signature(run).parameters["config"].annotation
-        return cls(run, config, start, getattr(module, "OLD_NAMES_OF", ""))
+        return cls(run, config, start)
 
 
 def _run(command: str, arguments: Sequence[str]) -> None:
@@ -181,11 +180,9 @@ def command_parsed(command: str, arguments: Sequence[str]) -> Any:
         SystemExit: `--help` among them, once all options are printed.
     """
     from preferl.cli.parsing.parser import parse
-    from preferl.configs import RENAMED
 
     found = Command.of(command)
-    current = {old: new for old, (new, _) in RENAMED.get(found.old_names, {}).items()}
-    arguments = [_as_shown(word, current) if word[:2] == "--" else word for word in arguments]
+    arguments = [_as_shown(word) if word[:2] == "--" else word for word in arguments]
     default = found.start(arguments)
     try:
         return parse(found.config, arguments, prog=f"preferl {command}", default=default)
@@ -195,11 +192,10 @@ def command_parsed(command: str, arguments: Sequence[str]) -> Any:
         raise
 
 
-def _as_shown(option: str, current: Mapping[str, str]) -> str:
-    """An option as help shows it: `--old_name.part=7` with hyphens, and under its present name."""
-    name, equals, value = option.removeprefix("--").partition("=")
-    parts = (current.get(part, part) for part in name.replace("-", "_").split("."))
-    return f"--{'.'.join(parts).replace('_', '-')}{equals}{value}"
+def _as_shown(option: str) -> str:
+    """An option as help shows it: `--name_of.a_part=7` with hyphens."""
+    name, equals, value = option.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}"
 
 
 def _help(words: Sequence[str]) -> int:

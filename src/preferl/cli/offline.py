@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from preferl.evaluation.curve import Evaluation
 
 starting_point = import_trusted
-OLD_NAMES_OF = "DTConfig"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from preferl.online.reports import IterationReport
 
 MOST_SETTINGS = 2**16  # bytes of a file of settings, which takes some 40 of them for each
-OLD_NAMES_OF = "OnlineConfig"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import tyro
 from preferl.cli.options import Labels, ReportTo, StoreConfig, Trust, import_trusted, opened
 from preferl.online.service.service_config import ServiceConfig
 
-OLD_NAMES_OF = "ServiceConfig"
 starting_point = import_trusted
 
 

@@ -14,7 +14,6 @@ from typing import Final, Literal, final
 
 import numpy as np
 
-from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.protocols import PairSampler
 from preferl.feedback.sampling import MOST_OVERSAMPLING, segments_wanted
@@ -73,7 +72,6 @@ class PlannedIteration:
     candidates: int
 
 
-@accepts_former_names
 def plan(
     *,
     steps: int,

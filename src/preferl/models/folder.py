@@ -46,7 +46,7 @@ class NetworkFolder:
     what: str  # its name in errors
     weights: str  # its file of tensors, by which such a folder is known
     config: str  # its file of JSON
-    format: int | None = None  # version of the layout that files name; older ones do not
+    format: int | None = None  # version of the layout that files name
 
     @contextmanager
     def saving(

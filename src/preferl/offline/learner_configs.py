@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf, isfinite, nan
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
-from preferl.configs import require_words, takes_old_names
+from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.spaces import Channels
@@ -336,7 +336,6 @@ class TokenShape:
         require_share("dropout", self.dropout)
 
 
-@takes_old_names
 @dataclass(frozen=True)
 class DTConfig(LearnerConfig):
     """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.

@@ -16,7 +16,6 @@ from stable_baselines3.common.vec_env import (
     unwrap_vec_wrapper,
 )
 
-from preferl.aliases import accepts_former_names
 from preferl.errors import CheckpointError, ConfigError, StorageError, require_in, require_one_of
 from preferl.online.checkpoints.run_checkpoint import save_run
 from preferl.online.methods.pretraining import has_critic, reset_critic
@@ -37,7 +36,6 @@ from preferl.training.checkpoint_folder import require_own
 LOGGER = logging.getLogger(__name__)
 
 
-@accepts_former_names
 @final
 class FeedbackCallback(BaseCallback):
     """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.

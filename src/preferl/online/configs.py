@@ -6,7 +6,6 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Final, Literal, cast, final, get_args
 
-from preferl.configs import takes_old_names
 from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
 from preferl.errors import ConfigError, require_in, require_one_of, require_seed, require_share
 from preferl.feedback.preparations import Preparation
@@ -65,7 +64,6 @@ class WarmStartConfig:
         return bool(self.comparisons) or self.labels is not None
 
 
-@takes_old_names
 @dataclass(frozen=True)
 class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come first
     """A whole run of learning from preferences while acting.

@@ -141,7 +141,7 @@ def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> E
 def evaluated(folder: Path) -> dict[int, float]:
     """Mean returns of a run's checkpoints, by their steps, in their order."""
     means = {}
-    for file in sorted((folder / "judged").glob("*.json")):
+    for file in sorted((folder / "evaluations").glob("*.json")):
         with reading(file, expected="the evaluation of a checkpoint", error=StorageError):
             means[int(file.stem)] = PolicyReport.from_json(read_object(file)).mean
     return means
@@ -304,7 +304,7 @@ class _Recording:
     def _evaluate(self, agent: BaseAlgorithm, sink: MetricSink) -> None:
         """Keep and evaluate the present policy, unless that is done."""
         config, step = self._config, agent.num_timesteps
-        file = self._folder.path(f"judged/{step:09d}.json")
+        file = self._folder.path(f"evaluations/{step:09d}.json")
         if file.is_file():
             return
         save_policy(self._folder.path(f"checkpoints/{step:09d}"), agent, self._algorithm)

@@ -21,7 +21,6 @@ from stable_baselines3.common.vec_env import (
     is_vecenv_wrapped,
 )
 
-from preferl.aliases import accepts_former_names
 from preferl.data.episodes import Episodes
 from preferl.envs.checks import require_usable
 from preferl.envs.factory import draws, env_factory
@@ -74,7 +73,6 @@ class PolicyLearner(Protocol):
         """Learn on `reward` from now on, from past experience that it still learns from as well."""
 
 
-@accepts_former_names
 @final
 class SB3Learner:
     """A stable-baselines3 algorithm that improves on a learned reward.

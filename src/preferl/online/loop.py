@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from preferl.aliases import accepts_former_names, present_method
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
@@ -60,8 +59,8 @@ from preferl.training.scaling import RewardScaler
 
 LOGGER = logging.getLogger(__name__)
 
-FORMAT: Final = 8
-"""Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
+FORMAT: Final = 1
+"""Version of what the loop's checkpoints hold; checkpoints of another one are refused."""
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
@@ -70,7 +69,6 @@ OnAnswers = Callable[[Comparisons], None]
 """Called with all answers whenever there are new ones, before they are learned from."""
 
 
-@accepts_former_names
 def learn_from_preferences(
     config: OnlineConfig,
     *,
@@ -221,7 +219,7 @@ class PreferenceLoop:
         if has_run(folder):
             newest = version_folder(folder, versions(folder)[-1])
             with reading(newest, expected="a whole checkpoint", fix=RESTORE):
-                found = read_object(newest / ABOUT)["run"].get("format", 1)
+                found = read_object(newest / ABOUT)["run"].get("format")
             what = f"format of the run in {folder}"
             fix = "Go on with the version of preferl that began it, or begin another run."
             CheckpointError.check(found == FORMAT, what, FORMAT, found, fix)
@@ -282,7 +280,7 @@ class PreferenceLoop:
             return
         feedback, scaler = self.feedback, self.reward.scaler if self.reward else None
         state = {
-            "turns": self.iterations,
+            "iterations": self.iterations,
             "evaluations": self.evaluations.made,
             "answers": self.answers,
             "clips": self.learning.of_clip,
@@ -309,7 +307,7 @@ class PreferenceLoop:
         self.journal.next_iteration(len(self.iterations))
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.iterations, self.guard.warned = list(state["turns"]), bool(state["warned"])
+        self.iterations, self.guard.warned = list(state["iterations"]), bool(state["warned"])
         self.evaluations.made = list(state["evaluations"])
         self.shortest, self.longest = (state["lengths"][k] for k in ("shortest", "longest"))
         self.answers, self.seconds = int(state["answers"]), float(state["seconds"])
@@ -424,7 +422,7 @@ class PreferenceLoop:
             target=config.reward_deviation,
             centre=not self.guard.differ if config.centre is None else config.centre,
         )
-        self.timed("relabelling", present_method(self.learner, "set_reward"), self.reward)
+        self.timed("relabelling", self.learner.set_reward, self.reward)
         if not config.validation:
             return report, None
         return report, self.trainer.validate(held_out, report.likelihood)

@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, Final, TypeVar, final
 
 import numpy as np
@@ -72,8 +71,6 @@ class IterationReport:
     ties: float = float("nan")
     contradicted: float = float("nan")
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
-
-    turn = property(attrgetter("iteration"), doc="Former name of `iteration`.")
 
     @property
     def accuracy_in_words(self) -> str:
@@ -148,8 +145,6 @@ class OnlineReport:
         It is seldom the last of all, which by default asks nothing.
         """
         return next((one for one in reversed(self.iterations) if one.fit is not None), None)
-
-    turns = property(attrgetter("iterations"), doc="Former name of `iterations`.")
 
     @property
     def part_seconds(self) -> dict[str, float]:

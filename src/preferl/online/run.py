@@ -12,7 +12,6 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import spaces
 
-from preferl.aliases import accepts_former_names
 from preferl.configs import to_json
 from preferl.data.arrays import save_comparisons, save_episodes
 from preferl.data.comparisons import Comparisons
@@ -54,7 +53,6 @@ OnStage = Callable[[str], None]
 """Called with what is about to be done, in a few words."""
 
 
-@accepts_former_names
 def run_online(
     config: OnlineConfig,
     out: Path | str,

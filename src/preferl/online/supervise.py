@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, final
 from urllib.parse import urlsplit
 
-from preferl.aliases import accepts_former_names
 from preferl.errors import StorageError
 from preferl.online.service.supervisor import (
     OnMessage,
@@ -33,7 +32,6 @@ FIT_SLACK: Final = 3.0
 """Times as long as the last fit that the one under way may take, from more answers."""
 
 
-@accepts_former_names
 @contextmanager
 def launch(
     store: Path | str,

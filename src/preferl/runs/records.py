@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
-from preferl.configs import current_names, plain
+from preferl.configs import plain
 from preferl.errors import StorageError
 from preferl.reading import read_object, reading
 from preferl.reporting import read_jsonl
@@ -90,8 +90,8 @@ class RunRecord:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings by dotted name, under the names that they have now."""
-        return flat_settings(plain(current_names(self.config_class, self.config)))
+        """All settings by dotted name."""
+        return flat_settings(plain(self.config))
 
     def to_json(self) -> dict[str, Any]:
         """Everything but curves and single values as numbers, text and lists."""

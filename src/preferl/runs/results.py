@@ -110,7 +110,7 @@ def _while_it_runs(metrics: Metrics) -> Estimate | None:
 
 def _offline(path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
     settings = config["config"]
-    conditions = result.get("conditions", result.get("arms", {}))  # arms, their former name
+    conditions = result["conditions"]
     unit = "normalised_score"
     if any(of.get(unit) is None for of in conditions.values()):
         unit = "return"

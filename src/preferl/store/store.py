@@ -18,7 +18,6 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, text
 
-from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
 from preferl.reading import reading
@@ -41,7 +40,6 @@ PG_LOCK: Final = 0x707265666572
 """Names the lock under which programs that start together upgrade one after the other."""
 
 
-@accepts_former_names
 @final
 class Store:
     """Labels, the clips they are about, and the people who give them.

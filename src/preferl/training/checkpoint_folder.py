@@ -39,8 +39,8 @@ from preferl.training.reward_function import RewardFunction, load_reward, save_r
 
 LOGGER = logging.getLogger(__name__)
 
-FORMAT: Final = 2
-"""Version of what a checkpoint holds, raised when it changes so that older readers refuse it."""
+FORMAT: Final = 1
+"""Version of what a checkpoint holds, raised when it changes, so that other versions refuse it."""
 
 ABOUT: Final = "checkpoint.json"
 STATE: Final = "state.json"

@@ -322,8 +322,7 @@ def load_reward(
         if scale is not None:
             average, deviation = (np.array(scale[name]) for name in ("mean", "deviation"))
             scaler = RewardScaler(average, deviation, scale["target"])
-        # Folders from before likelihoods were saved do not name the one of their fit.
-        likelihood = Likelihood(**about.get("likelihood", {}))
+        likelihood = Likelihood(**about["likelihood"])
         combine = _combine_from_json(about["combine"])
         return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 

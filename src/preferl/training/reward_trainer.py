@@ -221,8 +221,8 @@ class RewardTrainer:
         groups = self._optimiser.state_dict()["param_groups"]
         self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
         self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
-        self.trust.restore(snapshot.get("trust", {}))
-        self.set_noise(float(snapshot.get("noise", self.noise)))  # older ones have none
+        self.trust.restore(snapshot["trust"])
+        self.set_noise(float(snapshot["noise"]))
 
     def _batch_loss(
         self,
@@ -331,7 +331,7 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
         order, trust = tensors.pop(ORDER), tensors.pop(TRUST, torch.ones(0))
         if trust.ndim != 1 or not trust.is_floating_point():
             raise ValueError(f"trust of {trust.dtype} and shape {tuple(trust.shape)}")
-        noise = float(about.get("noise", trainer.noise))  # older files have none
+        noise = float(about["noise"])
         parameters = list(trainer.model.parameters())
         moments: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():

@@ -103,9 +103,6 @@ def test_what_has_to_be_given():
         ("--schedule hyperbollic", "expected one of .*, got 'hyperbollic'. The nearest is hyper"),
         ("--sampler unniform", "--sampler: expected one of .*, k_center_entropy, got "
          "'unniform'. The nearest is uniform."),
-        ("algorithm:sac-config --algorithm.tau 1", "algorithm:sac-config: expected --algorithm "
-         "sac, got the spelling of earlier versions."),
-        ("trainer.schedule:cosine-schedule", "expected options that begin with --trainer.sched"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(words, line):

@@ -102,7 +102,6 @@ def test_keywords_change_a_config_or_the_defaults() -> None:
     assert settings_of(given, {"seed": 4}) == FeedbackConfig(segment_length=7, seed=4)
     assert given.seed == 3
     assert settings_of(None, {}) == FeedbackConfig()
-    assert settings_of(None, {"candidates": 6}).oversampling == 3.0  # by its former name
     with pytest.raises(ConfigError, match=r"settings: .*got \['zoom'\]"):
         settings_of(given, {"zoom": 1, "seed": 5})
     with pytest.raises(ConfigError, match="max_pending"):

@@ -37,7 +37,7 @@ def test_a_wrapper_that_asks_nothing_has_nothing_to_save() -> None:
     assert not env.refresh(wait=True)
     env.pause_collecting()
     env.resume_collecting()
-    assert env.snapshot()["handover"] is None
+    assert env.snapshot()["queries"] is None
 
 
 def test_a_snapshot_restores_what_steps_get() -> None:

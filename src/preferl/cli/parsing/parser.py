@@ -41,7 +41,6 @@ def parse(cls: type[Any], words: Sequence[str], *, prog: str, default: Any = Non
         ConfigError: settings that do not go together.
     """
     start = starting_config(cls, words, default, every_part=bool(HELP & set(words)))
-    _require_no_old_choice(cls, words, start)
     rest = without_choices(words, cls, start)
     refuse = partial(_refuse, cls=cls, words=rest, start=start, prog=prog)
     with _asked_about_mistakes(refuse):
@@ -91,21 +90,6 @@ def _spellings(slot: Slot) -> tuple[str, ...]:
     *_, last = slot.path.split(".")
     opposite = f"--{slot.path.removesuffix(last)}no-{last}"
     return (f"--{slot.path}", opposite) if slot.hint is bool else (f"--{slot.path}",)
-
-
-def _require_no_old_choice(cls: type[Any], words: Sequence[str], start: Any) -> None:
-    """Raise `UsageError` for `algorithm:sac-config`, as earlier versions chose a part."""
-    parts = {slot.path: slot for slot in all_slots(cls, start)}
-    for word in words:
-        path, _, kind = word.partition(":")
-        slot = parts.get(path)
-        for each in slot.kinds if slot is not None else ():
-            if kind.replace("-", "") == each.__name__.lower():
-                things = things_chosen(slot.hint) if slot is not None else None
-                name = None if things is None else things.name_of(each)
-                now = f"--{path} {name}" if name else f"options that begin with --{path}."
-                got = "the spelling of earlier versions"
-                raise UsageError.mismatch(word, expected=now, got=got)
 
 
 def _asked_about_mistakes(refuse: Any) -> AbstractContextManager[Any]:

@@ -116,7 +116,7 @@ def require_fitting(
         ConfigError.check(got == size, f"shape of {name}", size, got, fix)
     needed = {}
     if pictures:
-        needed["sight"] = encoder.network().least_numbers(observation_space, action_space)
+        needed["pixel_encoder"] = encoder.network().least_numbers(observation_space, action_space)
     if regulariser is not None:  # two, and their targets
         needed["critics"] = 4 * dense((states + actions, *regulariser.hidden, 1))
     for part, numbers in needed.items():

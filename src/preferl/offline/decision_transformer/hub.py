@@ -91,7 +91,7 @@ has {about.longest:,} steps.
 {licence}
 """
 
-PARTS: Final = {"sight": "its pixel encoder", "critics": "its critics"}
+PARTS: Final = {"pixel_encoder": "its pixel encoder", "critics": "its critics"}
 SPENDING: Final[Mapping[str, str]] = {
     "paid": "by the rewards it receives",
     "even": "evenly over the steps of the longest recorded episode",

@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl._optional import require
-from preferl.aliases import accepts_former_names
 from preferl.configs import from_json
 from preferl.data.windows import History
 from preferl.errors import SpaceError, StorageError, require_one_of
@@ -43,7 +42,6 @@ KIND: Final = "decision-transformer"
 HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"  # as `from_pretrained` finds them
 
 
-@accepts_former_names
 @final
 class DecisionTransformerPolicy:
     """A policy with stable-baselines3's `predict` whose state is the context of its last steps.
@@ -55,7 +53,8 @@ class DecisionTransformerPolicy:
     Args:
         observation_space: a Box of floats, a Dict of these, or pictures.
         action_space: a Box of floats, or Discrete.
-        parameters: by Hugging Face's names, those beside its model as `sight.` and `critics.`.
+        parameters: by Hugging Face's names; those beside its model begin with `pixel_encoder.`
+            and `critics.`.
         shape: of the transformer.
         statistics: how inputs are made.
         pixel_encoder: its shape; ignored where states are numbers.
@@ -97,7 +96,7 @@ class DecisionTransformerPolicy:
         self._pixels, self._critics = None, None
         if are_pictures(observation_space):
             encoder = PixelEncoder(observation_space, pixel_encoder, generator)
-            self._pixels = _with(encoder, "sight", parameters)
+            self._pixels = _with(encoder, "pixel_encoder", parameters)
         if regulariser is not None:
             critics = Critics(states + self._actions, regulariser, generator=generator)
             self._critics = _with(critics, "critics", parameters)
@@ -225,7 +224,9 @@ class DecisionTransformerPolicy:
         Raises:
             StorageError: the folder cannot be written to, or holds something else.
         """
-        beside = {k: v for k, v in self.parameters.items() if k.startswith(("sight.", "critics."))}
+        beside = {
+            k: v for k, v in self.parameters.items() if k.startswith(("pixel_encoder.", "critics."))
+        }
         model = {k: v for k, v in self.parameters.items() if k not in beside}
         for name in ARRAYS:
             beside[name] = torch.from_numpy(getattr(self.statistics, name))
@@ -236,7 +237,7 @@ class DecisionTransformerPolicy:
             "spending": self.spending,
             "shape": asdict(self._shape),
             "conditions": {k: v for k, v in asdict(self.statistics).items() if k not in ARRAYS},
-            "sight": asdict(self._encoder_config),
+            "pixel_encoder": asdict(self._encoder_config),
             "regulariser": None if self._regulariser is None else asdict(self._regulariser),
         }
         spaces_of = (self.observation_space, self.action_space)
@@ -271,7 +272,7 @@ class DecisionTransformerPolicy:
                 model | beside,
                 from_json(TokenShape, about["shape"]),
                 statistics,
-                pixel_encoder=from_json(PixelEncoderConfig, about["sight"]),
+                pixel_encoder=from_json(PixelEncoderConfig, about["pixel_encoder"]),
                 regulariser=about["regulariser"] and from_json(DTRConfig, about["regulariser"]),
                 hub=read_object(path / HUB_CONFIG),
                 spending=about["spending"],

@@ -189,7 +189,7 @@ class TrainedTransformer(nn.Module):
             encoder = PixelEncoder(observation_space, config.pixel_encoder, generator)
         else:
             size = observation_size(observation_space)
-        self.add_module("sight", encoder)  # as files name its parameters
+        self.add_module("pixel_encoder", encoder)
         self.inputs = observation_space.shape if pictures else (size,)
         bounded = isinstance(action_space, spaces.Box) and action_space.is_bounded()
         self.shape = TokenShape(config.layers, config.heads, bounded, config.dropout)
@@ -229,7 +229,7 @@ class TrainedTransformer(nn.Module):
         terminated: Tensor,
     ) -> dict[str, Tensor]:
         """The mean loss over real steps of a minibatch."""
-        encoder = self._modules["sight"]
+        encoder = self._modules["pixel_encoder"]
         batch = {
             "states": states if encoder is None else encoder(states),
             "actions": actions,

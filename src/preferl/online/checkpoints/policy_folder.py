@@ -161,7 +161,7 @@ def load_policy(
         config = from_json(kind, saved.about["config"])
         require_numbers(dense(getattr(config, "hidden", None) or ()), saved.numbers)
         around: VecEnv = spaces_alone(*saved.spaces) if env is None else env
-        if (normal := saved.about.get("normalisation")) is not None:  # older folders have none
+        if (normal := saved.about["normalisation"]) is not None:
             statistics = safetensors.numpy.load_file(path / STATISTICS)
             around = _normalised(around, normal, statistics, training=env is not None)
         with warnings.catch_warnings():

@@ -183,7 +183,7 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
         for name, value in state["variables"].items():
             recursive_getattr(algorithm, name).data.copy_(value)
         restore_replay(algorithm, state["replay"])
-        noise = state.get("noise", ())  # checkpoints before it was saved have none
+        noise = state["noise"]
         for one, saved in zip(_state_dependent_noise(algorithm), noise, strict=False):
             matrices = (part.to(algorithm.device) for part in saved)
             one.exploration_mat, one.exploration_matrices = matrices

@@ -5,7 +5,6 @@ from math import inf
 from pathlib import Path
 from typing import final
 
-from preferl.configs import takes_old_names
 from preferl.errors import ConfigError, require_in, require_seed, require_share
 from preferl.remote import Location, is_url
 from preferl.store.quality.aggregation import CombineMethod
@@ -14,7 +13,6 @@ from preferl.training.reward_presets import RewardSettings
 
 
 @final
-@takes_old_names
 @dataclass(frozen=True)
 class ServiceConfig:
     """When the reward service fits, what, and what it publishes.

@@ -15,9 +15,6 @@ from preferl.evaluation.rollout import rollout
 from preferl.online.wrappers.replay import end_replay
 from preferl.shapes import Array, BoolArray, Observations, leaves
 
-Predictor = Policy
-"""Its former name here."""
-
 
 def random_actions(space: spaces.Space[Any], count: int, rng: np.random.Generator) -> Array:
     """Random values of an action space, `[count, *act]`, drawn at once.

@@ -8,7 +8,6 @@ from enum import StrEnum
 from math import inf
 from typing import Annotated, Any, Final, Literal, final
 
-from preferl.configs import current_names, takes_old_names
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Short, windows_of
 from preferl.errors import ConfigError, DataError, require_in, require_one_of, require_seed
@@ -92,7 +91,6 @@ class QueryConfig:
         return by_variance or self.sampler in ("disagreement", "k_center_disagreement")
 
 
-@takes_old_names
 @dataclass(frozen=True)
 class FeedbackConfig(QueryConfig):
     """How wrapped environments collect and ask, and the reward of steps before the first.
@@ -142,7 +140,6 @@ class FeedbackConfig(QueryConfig):
 
 def settings_of(config: FeedbackConfig | None, more: Mapping[str, Any]) -> FeedbackConfig:
     """The config with the fields in `more` replaced; keywords that are no fields are refused."""
-    more = current_names("FeedbackConfig", more)
     known = {field.name for field in fields(FeedbackConfig)}
     if not more.keys() <= known:
         raise ConfigError.mismatch("settings", expected=sorted(known), got=sorted({*more} - known))

@@ -113,13 +113,13 @@ class FeedbackControls:
     def snapshot(self) -> dict[str, Any]:
         """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
         queries = None if self.queries is None else self.queries.snapshot()
-        return {"core": self.core.snapshot(), "handover": queries}
+        return {"core": self.core.snapshot(), "queries": queries}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
         self.core.restore(snapshot["core"])
-        if self.queries is not None and snapshot["handover"] is not None:
-            self.queries.restore(snapshot["handover"])
+        if self.queries is not None and snapshot["queries"] is not None:
+            self.queries.restore(snapshot["queries"])
 
     def _warn_if_unrewarded(self) -> None:
         """Warn where nothing asks people, and no reward is there."""

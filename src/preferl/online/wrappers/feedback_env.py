@@ -9,7 +9,6 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
-from preferl.aliases import accepts_former_names
 from preferl.envs.simulators import Environment
 from preferl.errors import DataError
 from preferl.feedback.step_rewards import AnyReward
@@ -32,7 +31,6 @@ from preferl.store.feedback import StoredFeedback
 from preferl.store.stages import StateReader
 
 
-@accepts_former_names
 @final
 class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     """Asks people about what its agent does, and gives the agent what was learned from answers.

@@ -12,7 +12,6 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode
 
-from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.wrappers.feedback_config import FeedbackConfig, settings_of
@@ -67,7 +66,6 @@ GONE: Final = {
 """Arguments and members of the old wrapper that are not here, and what takes their place."""
 
 
-@accepts_former_names
 @final
 class HumanPreferencesEnvWrapper(
     FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
@@ -227,7 +225,6 @@ def _project(
     return name
 
 
-@accepts_former_names
 @final
 class FeedbackVectorEnv(
     FeedbackControls,

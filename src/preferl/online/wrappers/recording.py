@@ -281,11 +281,10 @@ class Recording:
         """Go on from the snapshot of another recording of the same environments."""
         self.time, self._first = int(snapshot["row"]), 0
         self.steps, self.pinned = int(snapshot["steps"]), None
-        self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none
+        self.shortest, self.longest = snapshot["lengths"]
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
         self.idle[:] = snapshot["idle"]
-        # Older ones do not say which episodes are whole: at least those that terminated.
-        self._closed = [_Closed(*[*closed, closed[3]][:6]) for closed in snapshot["closed"]]
+        self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.
         time = np.arange(self._row + 1)[:, None]
         steps = {name: snapshot[name] for name in STEPS if snapshot.get(name) is not None}

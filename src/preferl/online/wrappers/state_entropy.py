@@ -69,11 +69,11 @@ class StateEntropyBonus:
     def snapshot(self) -> dict[str, Any]:
         """The remembered states and the mean distance, for `restore`."""
         ring = None if self._ring is None else self._ring[: min(self._next, self._remembered)]
-        return {"ring": ring, "next": self._next, "total": self._total, "paid": self._count}
+        return {"ring": ring, "next": self._next, "total": self._total, "count": self._count}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Remember what another bonus of the same settings did."""
-        self._next, self._count = int(snapshot["next"]), int(snapshot["paid"])
+        self._next, self._count = int(snapshot["next"]), int(snapshot["count"])
         self._total, ring = float(snapshot["total"]), snapshot["ring"]
         self._ring = None
         if ring is not None:

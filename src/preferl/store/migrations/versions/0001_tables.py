@@ -1,4 +1,4 @@
-"""The first tables: projects, clips, people, queries, leases, answers, rewards, services, events.
+"""All tables of the first version.
 
 The naming convention of `preferl.store.schema.Base` names all constraints and most indexes.
 """
@@ -51,7 +51,7 @@ def upgrade() -> None:
         "annotator",
         *columns(
             "id int, project_id int, name text, role text, secret_hash text, created_at float,"
-            "qualified_at float?, disabled_at float?"
+            "qualified_at float?, disabled_at float?, link_expires_at float?, link_uses int?"
         ),
         sa.PrimaryKeyConstraint("id"),
         refers("project_id", "project"),
@@ -60,10 +60,18 @@ def upgrade() -> None:
         sa.UniqueConstraint("secret_hash"),
     )
     op.create_table(
+        "sign_in",
+        *columns("id int, annotator_id int, token_hash text, began_at float, ended_at float?"),
+        sa.PrimaryKeyConstraint("id"),
+        refers("annotator_id", "annotator"),
+        sa.UniqueConstraint("token_hash"),
+        sa.Index(None, "annotator_id"),
+    )
+    op.create_table(
         "clip",
         *columns(
             "project_id int, id text, kind text, shard text, row int, steps int, video text,"
-            "video_error text?, detail json?, created_at float"
+            "video_error text?, drawing_until float?, detail json?, created_at float"
         ),
         sa.PrimaryKeyConstraint("project_id", "id"),
         refers("project_id", "project"),
@@ -93,7 +101,8 @@ def upgrade() -> None:
         "query",
         *columns(
             "id int, project_id int, first_clip text, second_clip text, purpose text,"
-            "priority float, score float?, model_version int?, known float?, repeat_of int?,"
+            "priority float, agent text?, turn int, score float?, model_version int?, known float?,"
+            "repeat_of int?,"
             "for_annotator int?, swapped bool?, quorum int, needed int, ready bool, asked_at float,"
             "cancelled_at float?, detail json?"
         ),
@@ -109,6 +118,8 @@ def upgrade() -> None:
         sa.Index(None, "project_id", "first_clip"),
         sa.Index(None, "project_id", "second_clip"),
         sa.Index(None, "project_id", "purpose"),
+        sa.Index(None, "project_id", "priority", "turn"),
+        sa.Index(None, "project_id", "agent", "priority", "turn"),
     )
     op.create_table(
         "answer",
@@ -128,6 +139,7 @@ def upgrade() -> None:
             "preference IS NULL OR (preference >= 0 AND preference <= 1)", name="preference"
         ),
         sa.UniqueConstraint("key"),
+        sa.Index(None, "project_id", "id"),
         sa.Index(None, "project_id", "annotator_id"),
         sa.Index(None, "query_id", "annotator_id"),
     )
@@ -144,6 +156,20 @@ def upgrade() -> None:
         sa.Index(None, "annotator_id"),
     )
     op.create_table(
+        "prediction",
+        *columns("query_id int, version int, preference float"),
+        sa.PrimaryKeyConstraint("query_id"),
+        refers("query_id", "query"),
+        sa.CheckConstraint(
+            "preference IS NULL OR (preference >= 0 AND preference <= 1)", name="preference"
+        ),
+    )
+    op.create_table(
+        "allowance",
+        *columns("what text, who text, left float, at float"),
+        sa.PrimaryKeyConstraint("what", "who"),
+    )
+    op.create_table(
         "service",
         *columns("project_id int, name text, state text, beat_at float, every float, detail json?"),
         sa.PrimaryKeyConstraint("project_id", "name"),
@@ -156,7 +182,7 @@ def upgrade() -> None:
         op.create_index(
             f"ix_query_{name}",
             "query",
-            ["project_id", sa.text("priority DESC"), "id"],
+            ["project_id", sa.text("priority DESC"), "turn", "id"],
             sqlite_where=sa.text(f"{sqlite} AND cancelled_at IS NULL"),
             postgresql_where=sa.text(f"{postgresql} AND cancelled_at IS NULL"),
         )
