@@ -2,28 +2,88 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple, final
+
+MOST_WEIGHTS: Final = 1_000_000
+"""Of a small network: an update of so many takes some ten milliseconds on one core."""
 
 
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
+@final
+class _Threads(NamedTuple):
+    """Threads that networks of two sizes take."""
+
+    small: int
+    large: int
+
+
+_THREADS: ContextVar[_Threads | None] = ContextVar("threads", default=None)
+"""Those of the block that the program is in; None outside of all blocks."""
+
+
+@final
+class ThreadBlock:
+    """A block in which torch, if it is loaded, takes so many threads; afterwards as many as before.
+
+    Args:
+        count: of the threads.
+        within: threads of networks in blocks of `threads_for` inside of this one.
+    """
+
+    def __init__(self, count: int, within: _Threads) -> None:
+        self._count = count
+        self._within = within
+        self._before: int | None = None  # torch may be loaded inside the block
+
+    def __enter__(self) -> None:
+        """Take these threads."""
+        self._token = _THREADS.set(self._within)
+        torch: Any = sys.modules.get("torch")
+        if torch is not None:
+            self._before = torch.get_num_threads()
+            torch.set_num_threads(self._count)
+
+    def __exit__(self, *_: object) -> None:
+        """Take as many as before."""
+        _THREADS.reset(self._token)
+        if self._before is not None:
+            sys.modules["torch"].set_num_threads(self._before)
+
+
+def torch_threads(count: int) -> ThreadBlock:
     """Let torch, if it is loaded, use `count` threads, at least 1, inside the block.
+
+    Networks of all sizes use as many there: `threads_for` changes nothing.
+    """
+    return ThreadBlock(count, _Threads(small=count, large=count))
+
+
+def threads_for(*, small: bool) -> ThreadBlock:
+    """Let a network take one thread inside the block if it is small, and all of torch's if not.
 
     Several threads wait for one another at the end of every operation. Where another program
     works on the same cores, that is a hundred times slower than one thread for small networks.
+    All are as many as outside of all blocks, so that a large network inside of the block of a
+    small one has them.
     """
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    threads = _THREADS.get()
+    if threads is None:
+        threads = _Threads(small=1, large=sys.modules["torch"].get_num_threads())
+    return ThreadBlock(threads.small if small else threads.large, threads)
+
+
+def is_small(network: Any, *, context: int = 1) -> bool:
+    """Whether a module of torch is too small for several threads to be any faster.
+
+    Small is one of at most `MOST_WEIGHTS` numbers without convolutions or memory, and that looks
+    at a single step: a `context` above 1, as transformers have, is as much work for each step.
+    """
+    nn: Any = sys.modules["torch"].nn
+    large_parts = (nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
+    if context > 1 or any(isinstance(part, large_parts) for part in network.modules()):
+        return False
+    weights: int = sum(numbers.numel() for numbers in network.parameters())
+    return weights <= MOST_WEIGHTS
 
 
 def usable_cores() -> int:

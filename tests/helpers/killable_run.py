@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -20,7 +21,6 @@ from preferl.online import (
     FeedbackVecEnv,
     SaveRunCallback,
     resume_run,
-    use_threads,
 )
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
@@ -74,7 +74,7 @@ def main(folder: Path, algorithm: str, steps: int, *moment: int) -> None:
     That is from step AT on, when it touches its checkpoints for the TOUCHth time (see
     `die_at_touch`).
     """
-    use_threads(1)
+    torch.set_num_threads(1)
     callbacks: list[BaseCallback] = [FeedbackCallback(wait=True)]
     callbacks.append(SaveRunCallback(folder / "run", every=128))
     if moment:

@@ -10,9 +10,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from preferl.feedback import PromptTeacher
 from preferl.models import MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, run_online, use_threads
+from preferl.online import OnlineConfig, PPOConfig, run_online
 from preferl.online.configs import EvaluationConfig
 from preferl.training import RewardTrainerConfig
 
@@ -42,7 +44,7 @@ def answer_to(name: str) -> str:
 
 def main(folder: Path, until: int | None = None) -> None:
     """Go through the run that is begun in the folder; after so many events the person rests."""
-    use_threads(1)
+    torch.set_num_threads(1)
     stacks = (folder / "stacks").open("w")  # where it is, should it not end
     faulthandler.dump_traceback_later(45, file=stacks)
     file = os.open(folder / "events", os.O_WRONLY | os.O_APPEND | os.O_CREAT)

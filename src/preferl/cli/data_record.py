@@ -57,7 +57,6 @@ def data_record(config: DataRecordConfig) -> None:
     from preferl.online.dataset_seeds import record_seeds  # loads torch
 
     typed(*config.run.modules, trust=config.trust)
-    online.use_threads(1)
     line = ProgressLine()
     how: dict[str, Any] = {"minari": config.minari, "report_to": config.report_to}
     how |= {"resume": config.resume, "on_progress": line}

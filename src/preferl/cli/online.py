@@ -114,7 +114,6 @@ def run_with_progress(
     from preferl.envs.checks import require_usable
     from preferl.envs.factory import env_factory
 
-    online.use_threads(1)
     require_usable(env_factory(run), f"environment {run.env_name}")  # before anything is announced
     who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
     if not (feedback or ask):

@@ -5,7 +5,10 @@ a policy sees anything, and the policy's own `predict` does not. To show such a 
 environment's own observations, normalise them with the same numbers: `on_raw_observations`.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -13,6 +16,7 @@ from gymnasium import spaces
 
 from preferl.errors import SpaceError
 from preferl.shapes import FloatArray, leaves
+from preferl.threads import is_small, threads_for
 
 
 @runtime_checkable
@@ -61,6 +65,24 @@ class KeepsOriginal(HasNormaliser, Protocol):
 
     rollout_buffer: Any
     _last_original_obs: Any
+
+
+@runtime_checkable
+class HasNetwork(Protocol):
+    """An agent around a network, as SB3's algorithms are, or a policy around such an agent."""
+
+    policy: Any
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A module of torch."""
+
+    def modules(self) -> Iterator[Any]:
+        """All of its parts."""
+
+    def parameters(self) -> Iterator[Any]:
+        """Its numbers."""
 
 
 @final
@@ -154,6 +176,21 @@ def learned_normalised(policy: Policy) -> bool:
     there was a `VecNormalize`, and save it. Off-policy algorithms always keep one.
     """
     return isinstance(policy, KeepsOriginal) and policy._last_original_obs is not None
+
+
+def threads_of(policy: Policy) -> Callable[[], AbstractContextManager[None]]:
+    """Makes blocks in which a policy has the processor threads that suit its network.
+
+    Policies without a network of torch, or that keep it to themselves, change nothing.
+    """
+    network: Any = policy
+    if isinstance(network, NormalisedPolicy):
+        network = network.policy
+    if isinstance(network, HasNetwork):
+        network = network.policy
+    if not isinstance(network, Network):
+        return nullcontext
+    return partial(threads_for, small=is_small(network))
 
 
 def shape_of(space: spaces.Space[Any]) -> Any:

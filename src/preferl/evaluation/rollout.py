@@ -22,7 +22,12 @@ from preferl.envs.checks import Environment
 from preferl.envs.config import EnvConfig
 from preferl.envs.factory import EnvFactory, env_factory
 from preferl.errors import require_in
-from preferl.evaluation.policies import Policy, ReturnConditionedPolicy, on_raw_observations
+from preferl.evaluation.policies import (
+    Policy,
+    ReturnConditionedPolicy,
+    on_raw_observations,
+    threads_of,
+)
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations
 
@@ -114,6 +119,7 @@ def rollout(
     ([1.0], [False])
     """
     policy = on_raw_observations(policy)
+    threads = threads_of(policy)
     seen = envs.reset() if observations is None else observations
     count = begun = envs.num_envs
     starts, episodes, state = np.ones(count, bool), np.arange(count), None
@@ -121,7 +127,8 @@ def rollout(
     history = History(1 if learned_reward is None else learned_reward.context, count)
     learned: FloatArray | None = None
     while True:
-        actions, state = policy.predict(seen, state, starts, deterministic)
+        with threads():
+            actions, state = policy.predict(seen, state, starts, deterministic)
         following, rewards, dones, infos = envs.step(actions)
         if learned_reward is not None:
             history.forget(starts)

@@ -32,6 +32,7 @@ from preferl.offline.transitions import (
 )
 from preferl.reading import reading
 from preferl.shapes import FloatArray
+from preferl.threads import MOST_WEIGHTS, threads_for
 
 Settings = TypeVar("Settings", bound=GaussianConfig)
 Metrics = dict[str, FloatArray]  # names to `[S]`, a number for each agent
@@ -103,6 +104,8 @@ class OfflineLearner(ABC, Generic[Settings]):
     ) -> Metrics:
         """Make some updates, going on from the last one; the metrics of the last minibatch.
 
+        Agents that are small, all of them together, take one processor thread.
+
         Args:
             data: on the agents' device; rewards `[T]`, or a row per agent.
             steps: updates to make now.
@@ -119,15 +122,25 @@ class OfflineLearner(ABC, Generic[Settings]):
         minibatches = Minibatches(data, self._scale, self.seeds, self.config.batch_size)
         end = self.step + steps
         metrics: Metrics = {}
-        while self.step < end:
-            self._prepare()
-            measured = self._make_update(self._drawn(minibatches))
-            self.step += 1
-            if self.step % every == 0 or self.step == end:
-                metrics = {k: np.asarray(v.detach().cpu(), np.float64) for k, v in measured.items()}
-                if on_progress is not None:
-                    on_progress(self.step, metrics)
+        with threads_for(small=self._weights <= MOST_WEIGHTS):
+            while self.step < end:
+                self._prepare()
+                measured = self._make_update(self._drawn(minibatches))
+                self.step += 1
+                if self.step % every == 0 or self.step == end:
+                    metrics = {
+                        name: np.asarray(values.detach().cpu(), np.float64)
+                        for name, values in measured.items()
+                    }
+                    if on_progress is not None:
+                        on_progress(self.step, metrics)
         return metrics
+
+    @property
+    def _weights(self) -> int:
+        """Numbers of all networks of all agents."""
+        networks = self._networks.values()
+        return sum(each.numel() for part in networks for each in part.parameters.values())
 
     def learn(
         self,

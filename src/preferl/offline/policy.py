@@ -17,6 +17,7 @@ from preferl.files import writing
 from preferl.models.folder import OFFLINE_POLICY, require_finite
 from preferl.offline.transitions import ActionScale, flat_observations, observation_size
 from preferl.shapes import Array
+from preferl.threads import MOST_WEIGHTS, threads_for
 
 
 @final
@@ -52,6 +53,7 @@ class OfflinePolicy:
         sizes = (observation_size(observation_space), int(np.prod(action_space.shape or ())))
         _require_layers(parameters, *sizes)
         self._actor = _Actor(parameters, ActionScale.of(action_space), sizes[0]).eval()
+        self._small = sum(numbers.numel() for numbers in parameters.values()) <= MOST_WEIGHTS
         log_std = parameters["log_std"].clamp(*log_std_bounds)
         self._deviation = (log_std.exp() * self._actor.scale.half).numpy()
         self._rng = np.random.default_rng(seed)
@@ -77,7 +79,7 @@ class OfflinePolicy:
         if flat.shape[1] != self._actor.inputs:
             expected = f"{self._actor.inputs} numbers, as in {self.observation_space}"
             raise SpaceError.mismatch("observation", expected=expected, got=flat.shape[1])
-        with torch.no_grad():
+        with torch.no_grad(), threads_for(small=self._small):
             actions = self._actor(torch.from_numpy(flat)).numpy()
         if not deterministic:
             actions = actions + self._deviation * self._rng.standard_normal(actions.shape)

@@ -10,7 +10,6 @@ from preferl._optional import lazily
 if TYPE_CHECKING:
     from preferl.online.acting import record as record
     from preferl.online.algorithms import make_environments as make_environments
-    from preferl.online.algorithms import use_threads as use_threads
     from preferl.online.callbacks import FeedbackCallback as FeedbackCallback
     from preferl.online.callbacks import SaveRunCallback as SaveRunCallback
     from preferl.online.checkpoints.policy_folder import load_policy as load_policy

@@ -223,11 +223,6 @@ def normalised(env: VecEnv) -> VecNormalize:
     return VecNormalize(env, norm_reward=False, norm_obs_keys=only)
 
 
-def use_threads(count: int) -> None:
-    """Let torch use `count` processor threads; one is fastest for networks of these sizes."""
-    torch.set_num_threads(count)
-
-
 @final
 class SmallPictures(BaseFeaturesExtractor):
     """Two convolutions and a dense layer, for pictures of 8 to 35 pixels on a side.

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -52,6 +52,7 @@ from preferl.online.wrappers.replay import relabel_replay, replay_of, require_re
 from preferl.online.wrappers.reward_computer import WindowReward
 from preferl.online.wrappers.rollout_rewards import RolloutRewards
 from preferl.reporting import MetricSink
+from preferl.threads import is_small, threads_for
 from preferl.training.reward_trainer import RewardTrainer
 
 LOGGER = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ class SB3Learner:
             something to compare; none if the call made no step.
         """
         before = self.steps
-        with self._asking(steps):
+        with self._asking(steps), self.threads():
             self._explore(self.exploration_fraction * steps)
             self._improve(self._asked - self.steps)
         finished, made = self.env.core.recording.finished_steps, self.steps - before
@@ -180,12 +181,16 @@ class SB3Learner:
         With `before="entropy"` and no learned reward yet, the algorithm learns on the bonus
         instead. All episodes of the call are returned; the last are cut.
         """
-        with self._asking(steps):
+        with self._asking(steps), self.threads():
             if self.before == "entropy" and self.env.learned_reward is None:
                 self._improve(self._asked - self.steps)
             else:
                 self._explore(steps)
         return self._taken(cut=True)
+
+    def threads(self) -> AbstractContextManager[None]:
+        """Let the policy take one processor thread inside a block if it is small."""
+        return threads_for(small=is_small(self.algorithm.policy))
 
     def report_to(self, sink: MetricSink) -> None:
         """Log stable-baselines3's diagnostics to a sink from now on, by environment steps used."""

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
 
@@ -246,6 +247,17 @@ class PreferenceLoop:
 
     def through(self) -> OnlineReport:
         """Go through all iterations that are left, or until Ctrl-C."""
+        with self.threads():
+            return self._through()
+
+    def threads(self) -> AbstractContextManager[None]:
+        """Let the agent take one processor thread inside a block if its policy is small.
+
+        Fits of a large reward model have all threads there.
+        """
+        return self.learner.threads() if isinstance(self.learner, SB3Learner) else nullcontext()
+
+    def _through(self) -> OnlineReport:
         began = time.perf_counter() - self.seconds
         self.learning.fixed, episodes = self.load()
         if not self.iterations:

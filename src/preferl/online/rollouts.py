@@ -15,6 +15,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, TrainFreq, TrainFrequencyUnit
 
 from preferl.online.wrappers.exploration import require_reset
+from preferl.threads import is_small, threads_for
 
 
 def learn_within(
@@ -34,11 +35,18 @@ def learn_within(
     One that learns after whole episodes is stopped within the last of them.
 
     `callback` and `progress_bar` are those of `algorithm.learn`, which is called for the whole
-    rollouts, and again for the shorter one.
+    rollouts, and again for the shorter one. A small policy learns on one processor thread.
 
     Returns:
         False where the callback stopped it, within a rollout; else True.
     """
+    with threads_for(small=is_small(algorithm.policy)):
+        return _learn_within(algorithm, steps, last, callback, progress_bar)
+
+
+def _learn_within(
+    algorithm: BaseAlgorithm, steps: int, last: bool, callback: MaybeCallback, progress_bar: bool
+) -> bool:
     count, length, watch = algorithm.n_envs, _rollout(algorithm), _Watch(listed(callback))
     if length is None:
         if steps >= count:

@@ -110,7 +110,7 @@ def run_online(
     require_places(places)
     require_openable(out, resume=resume)  # before what takes long
     loop = PreferenceLoop(config, teacher, feedback, data=(comparisons, episodes))
-    with closing(loop.learner.algorithm.get_env()):
+    with closing(loop.learner.algorithm.get_env()), loop.threads():
         _require_answers_of_shape(loop)
         if not resume:
             loop.load()  # before a folder is touched, which may be the one to read

@@ -27,6 +27,7 @@ from preferl.models.build import load_reward_model, save_reward_model
 from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
+from preferl.threads import is_small, threads_for
 from preferl.training.batches import to_tensor, to_tensors
 from preferl.training.distributed import ALONE, World
 from preferl.training.scaling import RewardScaler
@@ -87,6 +88,7 @@ class RewardFunction:
         self._model = deepcopy(model).eval().requires_grad_(False)
         self._encoder, self._last = self._model.encoder, self._model.last_rewards()
         self._device = model.device  # once, since finding it costs a tenth of one step's reward
+        self._small = is_small(model, context=model.context)
         self.how, self.scaler, self.likelihood = combine, scaler, likelihood or Likelihood()
         self.context, self.members = model.context, model.members
         self._affine = None if scaler is None else self._affine_of(scaler)
@@ -136,7 +138,8 @@ class RewardFunction:
             last = np.s_[:, -self.context :]
             observations, actions, mask = take(observations, last), actions[last], mask[last]
         # Nothing here asks for gradients; to switch them off costs a tenth of one step's reward.
-        return self._combined(self._last(self._encoded(observations, actions), mask).cpu())
+        with threads_for(small=self._small):
+            return self._combined(self._last(self._encoded(observations, actions), mask).cpu())
 
     @torch.inference_mode()
     def of_tensors(self, observations: Any, actions: Tensor, mask: Tensor) -> Tensor:
@@ -177,9 +180,10 @@ class RewardFunction:
         """
         steps = episodes.observations, episodes.actions
         check_spaces(self.observation_space, self.action_space, *steps)
-        if self.context == 1:
-            return self._step_rewards(*steps, world)
-        return self._history_rewards(episodes, world)
+        with threads_for(small=self._small):
+            if self.context == 1:
+                return self._step_rewards(*steps, world)
+            return self._history_rewards(episodes, world)
 
     def scores(self, segments: Segments) -> FloatArray:
         """`[E, N]` one score per member and segment; differences are preference logits.
@@ -191,11 +195,12 @@ class RewardFunction:
         """
         steps = segments.observations, segments.actions
         check_spaces(self.observation_space, self.action_space, *steps)
-        if self.context == 1:
-            return self._pooled_scores(segments)
-        clips = (segments[rows] for rows in _chunks(len(segments), CHUNK // segments.length))
-        parts = [self._forward(c.observations, c.actions, c.mask)[1] for c in clips]
-        return np.concatenate(parts, axis=1)
+        with threads_for(small=self._small):
+            if self.context == 1:
+                return self._pooled_scores(segments)
+            clips = (segments[rows] for rows in _chunks(len(segments), CHUNK // segments.length))
+            parts = [self._forward(c.observations, c.actions, c.mask)[1] for c in clips]
+            return np.concatenate(parts, axis=1)
 
     def _pooled_scores(self, segments: Segments) -> FloatArray:
         # Where windows can cover only a part of a much larger block, the rest is left alone.

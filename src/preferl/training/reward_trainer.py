@@ -27,6 +27,7 @@ from preferl.models.folder import require_finite
 from preferl.reading import read_object, reading
 from preferl.registry import LOSSES
 from preferl.shapes import FloatArray, IntArray
+from preferl.threads import is_small, threads_for
 from preferl.training.batches import Answers, AnyWindows, held_out
 from preferl.training.calibration import UNKNOWN_NOISE
 from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
@@ -78,6 +79,7 @@ class RewardTrainer:
     ) -> None:
         self.config, self.world = config or RewardTrainerConfig(), world
         self.model = model.to(usable_device(device))
+        self._small = is_small(model, context=model.context)
         self._seed = seed
         self._order = torch.Generator().manual_seed(seed)
         self._initial = deepcopy(model.state_dict()) if self.config.restart else None
@@ -97,7 +99,7 @@ class RewardTrainer:
         on_epoch: OnEpoch | None = None,
         checkpoints: FitCheckpoints | None = None,
     ) -> FitReport:
-        """Train on comparisons.
+        """Train on comparisons; a small model takes one processor thread.
 
         Args:
             train: declined answers in it do not count.
@@ -145,7 +147,8 @@ class RewardTrainer:
             self._forget_noise()
         # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
         device = self.model.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        devices = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices), threads_for(small=self._small):
             seed = int(torch.randint(2**31, (), generator=self._order))
             dropout_stream(device).manual_seed(seed)
             fit = Fit(
@@ -172,8 +175,9 @@ class RewardTrainer:
             SpaceError: steps of another shape than the model was built for.
         """
         comparisons = _answered("comparisons to evaluate on", comparisons)
-        part = held_out(self.model, comparisons)
-        return self._evaluate(self._logits(*part), part[1], likelihood)
+        with threads_for(small=self._small):
+            part = held_out(self.model, comparisons)
+            return self._evaluate(self._logits(*part), part[1], likelihood)
 
     def validate(self, held_out: Comparisons, likelihood: Likelihood) -> Validation:
         """Evaluate on held-out answers, of which there may be none, under a fit's likelihood."""
