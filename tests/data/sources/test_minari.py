@@ -147,9 +147,22 @@ def test_an_environment_that_a_data_set_names_is_not_imported(tmp_path, monkeypa
     assert minari.load_dataset("test/door/human-v0").env_spec.entry_point == "evilmod:X"
     assert len(load_minari("test/door/human-v0")) == 2
     assert "evilmod" not in sys.modules
+
+
+@pytest.mark.parametrize("missing", ["observation_space", "action_space"])
+@pytest.mark.parametrize(
+    "entry_point",
+    ["preferl.files:write_text", "gymnasium.envs.classic_control:PendulumEnv", "Pendulum-v1"],
+)
+def test_a_data_set_without_spaces_calls_nothing(tmp_path, missing, entry_point):
+    """Minari would call what the data set names, to ask it for its spaces."""
+    mark = tmp_path / "called"
+    spec = EnvSpec("X-v0", entry_point=entry_point, kwargs={"path": str(mark), "text": ""})
+    dataset = _create(_boxes(), BOX, BOX)
     metadata = dataset.storage.data_path / "metadata.json"
-    about = json.loads(metadata.read_text())
-    metadata.write_text(json.dumps({k: v for k, v in about.items() if "space" not in k}))
-    with pytest.raises(DataError, match=r"lacks its spaces.*evilmod:"):
+    about = json.loads(metadata.read_text()) | {"env_spec": spec.to_json()}
+    del about[missing]
+    metadata.write_text(json.dumps(about))
+    with pytest.raises(DataError, match=r"expected its observation space and action space in"):
         load_minari("test/door/human-v0")
-    assert "evilmod" not in sys.modules
+    assert not mark.exists()

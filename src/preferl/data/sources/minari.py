@@ -1,6 +1,6 @@
 """Data sets of Minari, the Farama Foundation's collection of offline trajectories."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,9 @@ from preferl._optional import require
 from preferl.data.columns import check, reading_foreign, require_numbers
 from preferl.data.episodes import Episodes, join, one_episode
 from preferl.data.sources.hdf5 import open_hdf5
-from preferl.errors import ConfigError, DataError
-from preferl.reading import parse_json, read_object
+from preferl.errors import DataError
+from preferl.reading import read_object
 from preferl.shapes import Array, Observations, leaves, map_observations
-from preferl.trust import ALLOWED, admitted
 
 
 def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
@@ -29,9 +28,8 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
             may be many gigabytes.
 
     Raises:
-        DataError: an unknown id, no episodes, spaces that arrays of numbers cannot hold, HDF5
-            that points to other files or is far larger in memory, or an environment of a package
-            that preferl does not know.
+        DataError: an unknown id, no episodes, no spaces or spaces that arrays of numbers cannot
+            hold, or HDF5 that points to other files or is far larger in memory.
         MissingExtraError: minari is not installed.
     """
     if isinstance(dataset, str):
@@ -52,37 +50,18 @@ def _open(name: str, download: bool) -> Any:
             minari.download_dataset(name)
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder} is not there")
-        about = read_object(folder / "metadata.json")
-        if not {"observation_space", "action_space"} <= about.keys():  # Minari asks the environment
-            spec = about.get("env_spec")
-            for module in _modules(parse_json(spec) if isinstance(spec, str) else spec):
-                _require_allowed(module, f"{what}, which lacks its spaces")
+        metadata = read_object(folder / "metadata.json")
+        if not {"observation_space", "action_space"} <= metadata.keys():
+            raise DataError(
+                f"{what}: expected its observation space and action space in metadata.json, got "
+                f"{sorted(metadata)}. Without them, Minari calls what the data set names as its "
+                "environment. If you trust its maker, load it with minari.load_dataset and pass "
+                "what it returns."
+            )
         for file in sorted(folder.rglob("*.hdf5")):
             with open_hdf5(file):
                 pass  # checked as it is opened
         return minari.load_dataset(name)
-
-
-def _require_allowed(module: str, what: str) -> None:
-    try:
-        admitted(module, source=what)
-    except ConfigError as error:
-        expected = f"an environment of {', '.join(sorted(ALLOWED))}"
-        fix = "If you trust its code, load it with minari.load_dataset and pass what it returns."
-        raise DataError.mismatch(what, expected=expected, got=module, fix=fix) from error
-
-
-def _modules(spec: Any) -> Iterator[str]:
-    """Modules that an environment's specification would import, those of its wrappers included."""
-    if isinstance(spec, list):
-        for part in spec:
-            yield from _modules(part)
-    elif isinstance(spec, Mapping):
-        for key, value in spec.items():
-            if key.endswith("entry_point") and isinstance(value, str):
-                yield value
-            else:
-                yield from _modules(value)
 
 
 def _episode(data: Any, name: str) -> Episodes:
