@@ -7,6 +7,7 @@ from preferl.reading import (
     MOST_JSON,
     inside,
     parse_json,
+    parse_yaml,
     read_bytes,
     read_json,
     read_object,
@@ -86,3 +87,30 @@ def test_names_stay_inside_of_their_folder(tmp_path):
     for name in ("../run2/x", str(other), "a\0b", "link/x", "link"):
         with pytest.raises(ValueError, match="points out of its folder"):
             inside(folder, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1e-3, 1E5, 1.e3, .5e3, 1.5e3, +1e+3, -1e0]", [1e-3, 1e5, 1e3, 500.0, 1500.0, 1e3, -1.0]),
+        ("['1e-3', 1e, e5, 1e-3s]", ["1e-3", "1e", "e5", "1e-3s"]),
+        ("{a: &a {b: 1}, c: {<<: *a, d: 2}}", {"a": {"b": 1}, "c": {"b": 1, "d": 2}}),
+        ("", None),
+    ],
+)
+def test_yaml_is_read_with_the_numbers_of_json(text, value):
+    assert parse_yaml(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[", "- 1\n--- 2", "!!int ''", "!!bool maybe", "!!timestamp x", "2001-99-99"),
+        *("? [a]\n: 1", "a: {<<: 1}", "!!python/name:os.system ''", '"\\x1b"', "\x1b"),
+        *("0x" + "f" * 3000, "9" * 5000, "1" + ":1" * 9000, "[" * 40 + "]" * 40, "{" * 3000),
+        *("&a [*a]", "&a {b: *a}", "a" * 70_000),
+    ],
+)
+def test_what_is_no_plain_yaml_is_a_value_error(text):
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_yaml(text)

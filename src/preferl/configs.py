@@ -12,12 +12,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from preferl.errors import ConfigError, nearest, require_one_of
+from preferl.errors import ConfigError, closest, nearest, require_one_of
 from preferl.registry import Registry, config_beside, things_of
 from preferl.trust import resolve
 
 Config = TypeVar("Config")
 
+FEW_KEYS: Final = 12
+"""So many names of settings are listed in a message; of more, the nearest is named."""
 
 def without_password(text: str) -> str:
     """A text as people may read it: with `***` for the password of each URL in it.
@@ -217,9 +219,14 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
         raise _wrong(where or name, f"the fields of {name}", data)
     keys = f"keys of {where or name}"
     known = inspect.signature(make).parameters
-    if unknown := sorted(map(str, set(data) - set(known))):
+    unknown = sorted(map(str, set(data) - set(known)))
+    if unknown:
         near = " ".join(filter(None, (nearest(key, known) for key in unknown)))
-        raise ConfigError.mismatch(keys, expected=f"some of {sorted(known)}", got=unknown, fix=near)
+        expected = f"some of {sorted(known)}"
+        if len(known) > FEW_KEYS:
+            expected = f"those that {name} has"
+            near = near or f"The nearest is {closest(unknown[0], known, cutoff=0.0)}."
+        raise ConfigError.mismatch(keys, expected=expected, got=unknown, fix=near)
     required = (key for key, one in known.items() if one.default is one.empty)
     if missing := [key for key in required if key not in data]:
         raise ConfigError.mismatch(keys, expected=missing, got=sorted(data))

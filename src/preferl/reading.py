@@ -6,6 +6,7 @@ fill the memory by thousands.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,8 +16,13 @@ from typing import Any, Final, final
 from safetensors import SafetensorError
 
 from preferl.errors import CheckpointError, DataError, PreferlError, in_words
+from preferl.printing import UNSHOWN
 
 MOST_JSON: Final = 64 * 2**20  # bytes of a file; ours are far smaller, as numbers lie in arrays
+
+MOST_SETTINGS: Final = 2**16  # bytes of settings as YAML, which takes some 40 of them for each
+MOST_LEVELS: Final = 32  # of settings within settings
+MOST_BITS: Final = 1024  # of a whole number; more are beyond any float
 
 DAMAGED: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError,
@@ -76,6 +82,79 @@ def parse_json(content: str | bytes) -> Any:
         return json.loads(content if isinstance(content, str) else content.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("JSON that is nested too deeply") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse settings as YAML, in which `1e-3` is a number as it is in JSON.
+
+    What aliases and merge keys (`<<`) stand for may not be larger than settings without them.
+
+    Raises:
+        ValueError: it is no YAML, or needs more than plain values; it is longer than
+            `MOST_SETTINGS`, nested deeper than `MOST_LEVELS`, holds aliases that multiply, a
+            number without end, or characters that a terminal would obey.
+
+    >>> parse_yaml("{learning_rate: 1e-3, env: Pendulum-v1}")
+    {'learning_rate': 0.001, 'env': 'Pendulum-v1'}
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Reads plain values, and stops at brackets in brackets before it looks for their ends."""
+
+        def fetch_flow_collection_start(self, token_class: Any) -> None:
+            if self.flow_level > MOST_LEVELS:
+                raise ValueError(f"YAML that is nested more than {MOST_LEVELS} levels deep")
+            super().fetch_flow_collection_start(token_class)
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
+    if len(text) > MOST_SETTINGS:
+        raise ValueError(f"more than {MOST_SETTINGS:,} letters")
+    loader = None
+    try:
+        loader = Loader(text)
+        node = loader.get_single_node()
+        letters, levels = (0, 0) if node is None else _extent(node, {})
+        if letters > 2 * MOST_SETTINGS:
+            raise ValueError("aliases that stand for more than all other settings")
+        if levels > MOST_LEVELS:
+            raise ValueError(f"YAML that is nested more than {MOST_LEVELS} levels deep")
+        return None if node is None else loader.construct_document(node)
+    except RecursionError as error:
+        raise ValueError("YAML that is nested too deeply") from error
+    except (yaml.YAMLError, *DAMAGED) as error:
+        raise ValueError(f"{error}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+_EXPONENT: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
+"""Numbers such as `1e-3`, which YAML 1.1 takes for text."""
+
+
+def _extent(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Letters and levels of a node of YAML when each alias is written out.
+
+    They are counted before anything is built of them. `known` are those of nodes by `id`.
+    """
+    if isinstance(node.value, str):
+        if UNSHOWN.search(node.value):
+            raise ValueError(f"characters that a terminal would obey, in {node.value!r:.200}")
+        number = node.tag.endswith(":int") and len(node.value) * 4 > MOST_BITS
+        if number:
+            raise ValueError(f"a whole number of {len(node.value):,} digits")
+        return 1 + len(node.value), 0
+    if id(node) not in known:
+        known[id(node)] = 2 * MOST_SETTINGS, 0  # one that holds itself has no end
+        letters, levels = 1, 0
+        for part in node.value:
+            for inner in part if isinstance(part, tuple) else (part,):
+                inner_letters, inner_levels = _extent(inner, known)
+                letters += inner_letters
+                levels = max(levels, inner_levels)
+        known[id(node)] = letters, levels + 1
+    return known[id(node)]
 
 
 def inside(folder: Path, name: str) -> Path:

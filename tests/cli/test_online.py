@@ -6,10 +6,12 @@ import sys
 import pytest
 
 from helpers.command_line import run
-from preferl.cli.online import MOST_SETTINGS, OnlineRunConfig, read_settings, starting_point
+from preferl.cli.online import OnlineRunConfig, read_settings, starting_point
 from preferl.cli.parsing.parser import parse
+from preferl.envs.config import wrapper_parts
 from preferl.errors import ConfigError
 from preferl.online import OnlineConfig
+from preferl.reading import MOST_SETTINGS
 from preferl.reporting import read_jsonl
 
 
@@ -130,6 +132,27 @@ def test_a_teacher_takes_the_place_of_a_files(tmp_path):
     assert (found.teacher.error_rate, default.run.teacher.error_rate) == (0, 0.1)
 
 
+def test_an_unknown_key_of_a_file_names_the_file_and_the_nearest_key(tmp_path, capsys):
+    file = tmp_path / "it.yaml"
+    file.write_text("env: Pendulum-v1\ncomparsions: 7\n")
+    assert run("online", "run", "--config", file) == 1
+    message = capsys.readouterr().err
+    assert f"{file}: keys of OnlineConfig: expected those" in message
+    assert "got ['comparsions']. The nearest is comparisons." in message
+    assert "segment_length" not in message
+
+
+def test_numbers_with_an_exponent_are_numbers_in_all_settings(tmp_path):
+    (tmp_path / "it.yaml").write_text(
+        "env_kwargs: {dt: 1e-3}\nalgorithm: {kind: sb3, settings: {learning_rate: 1E-4}}\n"
+    )
+    words = ["--config", str(tmp_path / "it.yaml"), "--wrappers", "mine:Shift: {by: -2e3}"]
+    settings = parse(OnlineRunConfig, words, prog="", default=starting_point(words)).run
+    assert settings.env_kwargs == {"dt": 0.001}
+    assert settings.algorithm.settings == {"learning_rate": 0.0001}
+    assert wrapper_parts(settings.wrappers[0]) == ("mine:Shift", {"by": -2000.0})
+
+
 def test_settings_are_yaml_or_json_or_those_of_a_run(tmp_path):
     expected = {"env": "Pendulum-v1", "steps": 500}
     contents = {
@@ -147,8 +170,11 @@ def test_settings_are_yaml_or_json_or_those_of_a_run(tmp_path):
     ("content", "expected"),
     [
         (b"- env\n- steps\n", "expected settings by name, got list"),
-        (b"", "expected settings by name, got NoneType"),
-        (b"config:\n", "expected settings by name, got NoneType"),
+        (b"", r"it.yaml: expected settings by name, got a file without any. Write one a line"),
+        (b"# env: x\n", "expected settings by name, got a file without any"),
+        (b"config:\n", "expected settings by name, got nothing"),
+        (b"env: 1\n---\nenv: 2", "expected a YAML or JSON file of settings"),
+        (b'env: "\\e]0;x"', "characters that a terminal would obey"),
         (b"env: [", "expected a YAML or JSON file of settings"),
         (b"env: \xff", "expected a YAML or JSON file of settings"),
         (b"a: !!python/object/apply:os.getcwd []", "expected a YAML or JSON file of settings"),

@@ -12,7 +12,7 @@ from preferl import online
 from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
 from preferl.cli.options import ReportTo, Trust, import_trusted
 from preferl.cli.parsing.parts import options_of, require_name
-from preferl.configs import from_json
+from preferl.configs import Config, from_json
 from preferl.envs.config import EnvConfig
 from preferl.errors import ConfigError
 from preferl.feedback import Feedback, PromptTeacher
@@ -20,7 +20,7 @@ from preferl.feedback.instant import teacher_in_words
 from preferl.online import OnlineConfig
 from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset, preset_names
-from preferl.reading import read_bytes, reading
+from preferl.reading import MOST_SETTINGS, parse_yaml, read_bytes, reading
 from preferl.reporting import PLACES_BY_DEFAULT
 from preferl.statistics import share_in_words
 from preferl.trust import admitted, typed
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from preferl.evaluation.curve import Evaluation
     from preferl.online.reports import IterationReport
 
-MOST_SETTINGS = 2**16  # bytes of a file of settings, which takes some 40 of them for each
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,21 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     if file:
         untyped = (n for n in ("env", "wrappers") if not options_of(arguments, f"--{n}"))
         named = {name: settings[name] for name in untyped if name in settings}
-        for name in from_json(EnvConfig, named).modules:
+        for name in _of_file(file, EnvConfig, named).modules:
             admitted(name, source=file, trust=options_of(arguments, "--trust"))
     import_trusted(arguments)
     if "--ask" in arguments or options_of(arguments, "--teacher"):  # instead of a function
         settings = {k: v for k, v in settings.items() if k != "teacher" or isinstance(v, Mapping)}
-    return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
+    run = _of_file(file, OnlineConfig, settings) if file else from_json(OnlineConfig, settings)
+    return OnlineRunConfig(run=run, preset=preset)
+
+
+def _of_file(file: str, cls: type[Config], settings: Mapping[str, Any]) -> Config:
+    """The dataclass of settings that a file holds, which messages name."""
+    try:
+        return from_json(cls, settings)
+    except ConfigError as error:
+        raise type(error)(f"{file}: {error}") from error
 
 
 def online_run(config: OnlineRunConfig) -> None:
@@ -200,30 +208,25 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f} %"
 
 
-def _entries(value: Any, known: dict[int, int]) -> int:
-    """Values in nested settings when each alias is written out; what is shared is counted once."""
-    if not isinstance(value, dict | list):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = MOST_SETTINGS  # one that holds itself has no end
-        parts = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_entries(part, known) for part in parts)
-    return known[id(value)]
-
-
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read a YAML or JSON file of settings, such as a run's config.json."""
-    import yaml
+    """Read a YAML or JSON file of settings, such as a run's config.json.
 
+    Raises:
+        ConfigError: it cannot be read, or holds no settings by name.
+    """
     with reading(path, expected="a YAML or JSON file of settings", error=ConfigError):
-        try:
-            data = yaml.safe_load(read_bytes(path, MOST_SETTINGS).decode("utf-8"))  # JSON is YAML
-        except yaml.YAMLError as error:
-            raise ValueError(error) from error
-        if _entries(data, {}) > MOST_SETTINGS:
-            raise ValueError("aliases that stand for more than all other settings")
-    settings = data.get("config", data) if isinstance(data, dict) else data
+        settings = parse_yaml(read_bytes(path, MOST_SETTINGS).decode("utf-8"))  # JSON is YAML
+    if settings is None:
+        raise ConfigError(
+            f"{path}: expected settings by name, got a file without any. "
+            "Write one a line, such as `env: Pendulum-v1`."
+        )
+    if isinstance(settings, dict):
+        settings = settings.get("config", settings)
     if not isinstance(settings, dict):
-        got = type(settings).__name__
-        raise ConfigError.mismatch(f"{path}", expected="settings by name", got=got)
+        got = "nothing" if settings is None else type(settings).__name__
+        raise ConfigError(
+            f"{path}: expected settings by name, got {got}. "
+            "Write one a line, such as `env: Pendulum-v1`."
+        )
     return settings

@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, Final, Literal
 
 from preferl.errors import ConfigError, require_in
+from preferl.reading import parse_yaml, reading
 
 EnvSource = str | Callable[..., Any]
 """The id of an environment, or a class or function that makes one."""
@@ -110,18 +111,16 @@ def wrapper_parts(wrapper: WrapperSource) -> tuple[EnvSource, Mapping[str, Any]]
     """
     if callable(wrapper):
         return wrapper, {}
-    import yaml
-
-    try:
-        read = yaml.safe_load(wrapper) if isinstance(wrapper, str) else wrapper
-    except yaml.YAMLError:
-        read = None
-    pairs = list(read.items()) if isinstance(read, Mapping) else []
-    name, kwargs = pairs[0] if len(pairs) == 1 else (read, {})
-    fine = isinstance(name, str) and ":" in name and isinstance(kwargs, Mapping)
     expected = 'module:Name, or "module:Name: {argument: value}"'
-    ConfigError.check(fine, "wrappers", expected, repr(wrapper))
-    return str(name), kwargs
+    with reading("wrappers", expected=expected, error=ConfigError):
+        named = parse_yaml(wrapper) if isinstance(wrapper, str) else wrapper
+    name = named
+    arguments: Any = {}
+    if isinstance(named, Mapping) and len(named) == 1:
+        ((name, arguments),) = named.items()
+    if not (isinstance(name, str) and ":" in name and isinstance(arguments, Mapping)):
+        raise ConfigError(f"wrappers: expected {expected}, got {wrapper!r:.200}.")
+    return name, arguments
 
 
 def _parts_of(config: EnvConfig) -> dict[str, Any]:

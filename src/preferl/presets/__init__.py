@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Literal
 
-import yaml
-
 from preferl.errors import require_one_of
+from preferl.reading import parse_yaml
 
 Kind = Literal["online", "data"]
 """Of a preset: for an online run, or for recording a data set."""
@@ -36,7 +35,7 @@ def load_preset(name: str, kind: Kind = "online") -> dict[str, Any]:
     """
     require_one_of("preset", name, preset_names(kind))
     text = (_folder(kind) / f"{name}.yaml").read_text(encoding="utf-8")
-    settings: dict[str, Any] = yaml.safe_load(text)
+    settings: dict[str, Any] = parse_yaml(text)
     base = settings.pop("from", None)
     return settings if base is None else with_changes(load_preset(base, kind), settings)
 

@@ -153,7 +153,9 @@ def _wrong_value(event: Any, argument: Any, words: Sequence[str], fix: str) -> U
     given = [event.value] if hasattr(event, "value") else _given(words, name, lowered.nargs)
     got = " ".join(given)
     fix = nearest(got, choices) or fix
-    return UsageError.mismatch(name, expected=expected, got=repr(got) if got else "none", fix=fix)
+    return UsageError.mismatch(
+        name, expected=expected, got=f"{got!r:.200}" if got else "none", fix=fix
+    )
 
 
 def _given(words: Sequence[str], option: str, count: object) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origi
 import tyro
 
 from preferl.errors import UsageError, nearest
+from preferl.reading import parse_yaml
 from preferl.registry import REWARD_MODELS, TEACHERS, Registry, registry_of, things_of
 
 ABSENT: Final = tyro.MISSING_NONPROP
@@ -177,11 +178,9 @@ def name_of(things: Registry, thing: Any) -> str | None:
 
 def settings_in(text: str, path: str) -> Any:
     """What an option was given, as a file would hold it: a name, or settings by name."""
-    import yaml
-
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        return parse_yaml(text)
+    except ValueError as error:
         expected = "a name, or settings as a file has them"
         raise UsageError.mismatch(f"--{path}", expected=expected, got=error) from error
 

@@ -25,6 +25,7 @@ from preferl.cli.parsing.parts import (
     things_chosen,
 )
 from preferl.configs import decoded
+from preferl.reading import parse_yaml
 from preferl.registry import Registry, things_of
 
 
@@ -47,15 +48,10 @@ def mapping_of(words: list[str]) -> dict[str, Any]:
     >>> mapping_of(["{gravity: 3.7, size: [4, 4]}"])
     {'gravity': 3.7, 'size': [4, 4]}
     """
-    import yaml
-
-    try:
-        found = yaml.safe_load(words[0])
-    except yaml.YAMLError:
-        found = None
-    if not (isinstance(found, dict) and all(f"{name}".isidentifier() for name in found)):
+    settings = parse_yaml(words[0])
+    if not (isinstance(settings, dict) and all(f"{name}".isidentifier() for name in settings)):
         raise ValueError(f"{words[0]!r} is none of names and values, such as '{{gravity: 3.7}}'")
-    return found
+    return settings
 
 
 def one_of(things: Registry) -> Any:

@@ -1,0 +1,52 @@
+"""Text from elsewhere as people may print it: terminals show it, and do not obey it.
+
+Names in files, of runs and of people may hold sequences that write to a terminal's clipboard or
+change its title. Errors, log messages and all that commands print pass through here.
+"""
+
+import logging
+import re
+from typing import Final
+
+UNSHOWN: Final = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, with which sequences begin
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # change the direction of the text behind
+    "\u2028\u2029"  # ends of lines
+    "\ud800-\udfff"  # halves of a character, and bytes of a file's name that are no text
+    "]"
+)
+"""Characters that are shown as escapes; tabs and ends of lines are not among them."""
+
+
+def harmless(text: str) -> str:
+    r"""A text with escapes in place of what a terminal would obey or could not show.
+
+    >>> harmless("title: \x1b]0;owned\x07")
+    'title: \\x1b]0;owned\\x07'
+    """
+    return UNSHOWN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def one_line(text: str) -> str:
+    r"""The same on one line, as the cell of a table.
+
+    >>> one_line("two\n words\x1b")
+    'two words\\x1b'
+    """
+    return " ".join(harmless(text).split())
+
+
+def get_logger(name: str) -> logging.Logger:
+    """The logger of a module, whose messages are harmless whatever prints them."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_make_harmless)
+    return logger
+
+
+def _make_harmless(record: logging.LogRecord) -> bool:
+    record.msg = harmless(record.getMessage())
+    record.args = ()
+    if record.exc_info:
+        record.exc_text = harmless(logging.Formatter().formatException(record.exc_info))
+    return True
