@@ -89,3 +89,33 @@ def test_what_is_wrong_is_named_before_anything_runs(
     assert run("sweep", file) == status
     assert re.search(words, capsys.readouterr().err)
     assert not (tmp_path / "runs").exists()
+
+
+EVIL = [
+    {"env": "somebodys:Env-v0"},
+    {"env": "somebodys:0"},  # gymnasium imports the module of each of these
+    {"env": "somebodys://x"},
+    {"wrappers": "somebodys.module:Shift: {by: 2}"},
+    {"wrappers": " somebodys:Shift"},
+    {"wrappers": "'somebodys:Shift'"},
+    {"wrappers": '"somebodys:Shift": {}'},
+    {"wrappers": "# said\n{? somebodys:Shift : {}}"},
+    {"wrappers": "!!str somebodys:Shift"},
+    {"wrappers": ["gymnasium.wrappers:FlattenObservation", "\n somebodys:Shift "]},
+    {"wrappers": [{"somebodys:Shift": {}}]},
+]
+
+
+@pytest.mark.parametrize("options", EVIL)
+def test_a_module_in_a_file_needs_trust_however_it_is_written(file, tmp_path, capsys, options):
+    (tmp_path / "somebodys.py").write_text("open('imported', 'w').close()\n")
+    change(file, options={**SMALL, **options}, grid={})
+    assert run("sweep", file, "--dry-run") == 1
+    assert "small.json names: expected a module that may be imported" in capsys.readouterr().err
+    assert not (tmp_path / "imported").exists()
+
+
+def test_wrappers_of_trusted_modules_are_admitted(file, tmp_path, capsys):
+    change(file, options={**SMALL, "wrappers": " somebodys:Shift"}, grid={})
+    (tmp_path / "somebodys.py").write_text("")
+    assert run("sweep", file, "--dry-run", "--trust", "somebodys") == 0

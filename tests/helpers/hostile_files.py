@@ -19,7 +19,9 @@ import pyarrow.parquet
 import safetensors.numpy
 
 from helpers.valid_files import OBSERVATIONS, PICTURES, act, decision_transformer
+from preferl.cli.main import command_parsed
 from preferl.cli.online import read_settings
+from preferl.configs import from_json
 from preferl.data import load_comparisons, load_episodes
 from preferl.data.sources import (
     load_d4rl,
@@ -36,7 +38,9 @@ from preferl.models import load_reward_model
 from preferl.offline import OfflinePolicy
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.learner_configs import DTRConfig
+from preferl.online import OnlineConfig
 from preferl.online.checkpoints.policy_folder import load_policy
+from preferl.runs.sweep import Sweep, words_of
 from preferl.store.exchange.tables import read_table
 from preferl.training import load_reward
 from preferl.training.checkpoint_folder import read_state
@@ -279,6 +283,44 @@ def _laughs(path: Path) -> Path:
     return path
 
 
+def _merged(path: Path) -> Path:
+    """Merge keys, each of which stands for ten of those before it."""
+    lines = ["a0: &a0 {" + ", ".join(f"k{n}: 1" for n in range(10)) + "}"]
+    for number in range(1, 8):
+        tens = ", ".join([f"*a{number - 1}"] * 10)
+        lines.append(f"a{number}: &a{number} {{<<: [{tens}]}}")
+    path.write_text("\n".join(lines))
+    return path
+
+
+def _settings(settings: dict[str, Any]) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        path.write_text(json.dumps(settings))
+        return path
+
+    return write
+
+
+def _aliases_in_a_text() -> str:
+    """A wrapper whose arguments, once aliases are written out, are a billion numbers."""
+    lists = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lists += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    return f"gymnasium.wrappers:TransformReward: {{{', '.join(lists)}}}"
+
+
+DEEP_WRAPPER: Final = "gymnasium.wrappers:X: {a: " + "[" * 3000 + "]" * 3000 + "}"
+
+
+def _parsed_sweep(path: Path) -> object:
+    """A sweep, and the settings of each of its runs."""
+    sweep = Sweep.from_json(read_settings(path), "sweep.yaml")
+    return [command_parsed(sweep.command, words_of(one)) for one in sweep.by_name().values()]
+
+
+def _parsed_settings(path: Path) -> object:
+    return from_json(OnlineConfig, read_settings(path))
+
+
 def _deep(path: Path) -> Path:
     path.write_text("[" * 200_000 + "]" * 200_000)
     return path
@@ -401,6 +443,36 @@ BOMBS: Final[dict[str, Case]] = {
     ),
     "arrow": (_arrow, load_hub_dataset),
     "yaml, a billion laughs": (_laughs, read_settings),
+    "yaml, merge keys": (_merged, read_settings),
+    "yaml, aliases in a wrapper": (
+        _settings({"env": "CartPole-v1", "wrappers": [_aliases_in_a_text()]}),
+        _parsed_settings,
+    ),
+    "yaml, deep wrapper": (
+        _settings({"env": "CartPole-v1", "wrappers": [DEEP_WRAPPER]}),
+        _parsed_settings,
+    ),
+    "sweep, aliases in a text": (
+        _settings({"command": "online run", "options": {"wrappers": _aliases_in_a_text()}}),
+        _parsed_sweep,
+    ),
+    "sweep, aliases in settings of an option": (
+        _settings({"command": "online run", "options": {"env_kwargs": _aliases_in_a_text()}}),
+        _parsed_sweep,
+    ),
+    "sweep, a billion runs": (
+        _settings({"command": "online run", "grid": {f"a{n}": [*range(10)] for n in range(9)}}),
+        _parsed_sweep,
+    ),
+    "sweep, options by runs": (
+        _settings(
+            {
+                "command": "online run",
+                "grid": {"seed": [*range(5000)]} | {f"a{n}": [1] for n in range(1000)},
+            }
+        ),
+        _parsed_sweep,
+    ),
     "json, deep settings": (_deep, read_settings),
     "json, deep rows": (
         _deep_folder("rows.jsonl"),

@@ -1,13 +1,15 @@
 """What a sweep's file says, as runs by name and as words of a command line."""
 
 import csv
+import time
+from datetime import date
 
 import pytest
 
 from helpers import written_runs
 from preferl.errors import ConfigError
 from preferl.runs import read_run
-from preferl.runs.sweep import LONGEST, Sweep, over_seeds, require_trusted, words_of, write_results
+from preferl.runs.sweep import LONGEST, Sweep, over_seeds, words_of, write_results
 
 FILE = "sweep.yaml"
 
@@ -73,7 +75,10 @@ def test_a_value_is_no_option(value):
         ({"options": {"out": "x"}}, "options of sweep.yaml: .* got 'out'. Drop it."),
         ({"options": {"trust=mine": "x"}}, "options of sweep.yaml: .* got 'trust=mine'"),
         ({"runs": [{"trust": "mine"}]}, "got 'trust'. Set it on the command line"),
-        ({"grid": {n: list(range(30)) for n in "abc"}}, "runs: expected at most 10,000, got 27000"),
+        (
+            {"grid": {n: list(range(30)) for n in "abc"}},
+            "runs of sweep.yaml: expected at most 10,000, got 27000",
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_named(settings, words):
@@ -82,39 +87,26 @@ def test_a_file_that_is_wrong_is_named(settings, words):
 
 
 @pytest.mark.parametrize(
-    "options",
+    "settings",
     [
-        {"env": "somebodys:Env-v0"},
-        {"wrappers": "somebodys.module:Shift: {by: 2}"},
-        {"teacher": {"kind": "x", "function": "somebodys:answer"}},
-        {"teacher": "{kind: x, function: 'somebodys:answer'}"},
-        {"env": "somebodys:0"},  # gymnasium imports the module of each of these
-        {"env": "somebodys://x"},
-        {"env": "somebodys: x"},
+        {"grid": {f"a{n}": [*range(10)] for n in range(9)}},
+        {"grid": {f"a{n}": [1, 2] for n in range(3000)}},
+        {"grid": {"seed": [*range(9000)], **{f"a{n}": [1] for n in range(3000)}}},
+        {"grid": {"seed": [*range(9000)]}, "options": {f"a{n}": 1 for n in range(3000)}},
+        {"runs": [{"seed": n} for n in range(5000)], "options": {"env": "x" * 30_000}},
     ],
+    ids=["runs", "many", "grid", "options", "letters"],
 )
-def test_a_module_in_a_file_needs_trust(options):
-    for settings in ({"options": options}, {"grid": {n: [v] for n, v in options.items()}}):
-        with pytest.raises(ConfigError, match="pass --trust somebodys"):
-            require_trusted(settings, FILE)
-        require_trusted(settings, FILE, ["somebodys"])
+def test_too_many_options_are_refused_before_runs_are_made(settings):
+    started = time.process_time()
+    with pytest.raises(ConfigError, match=r"of sweep.yaml: expected at most"):
+        made(**settings)
+    assert time.process_time() - started < 1
 
 
-def test_what_names_no_module_needs_no_trust():
-    options = {"env": "gymnasium.envs:Pendulum-v1", "device": "cuda:0"}
-    runs = [{"demonstrations": "s3://bucket/data"}]
-    require_trusted({"options": options, "runs": runs}, FILE)
-
-
-def test_amounts_of_tiers_and_names_of_data_sets_name_no_module():
-    require_trusted({"mix": "random:8,medium:4", "dataset": "minari:D4RL/door"}, FILE)
-
-
-def test_aliases_that_grow_are_refused():
-    tens = [f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
-    settings = {"options": {"note": f"[&a0 '9x:a', {', '.join(tens)}]"}}
-    with pytest.raises(ConfigError, match="aliases that stand for more"):
-        require_trusted(settings, FILE)
+def test_what_json_cannot_hold_is_no_setting():
+    with pytest.raises(ConfigError, match=r"sweep.yaml: expected settings that JSON can hold"):
+        made(grid={"note": [date(2001, 1, 1)]})
 
 
 def test_results_have_a_row_for_each_run_that_was_begun(tmp_path):

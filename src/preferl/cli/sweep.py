@@ -13,17 +13,20 @@ import numpy as np
 import tyro
 
 from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
+from preferl.cli.data_record import DataRecordConfig
 from preferl.cli.main import command_parsed, main
-from preferl.cli.online import read_settings
+from preferl.cli.offline import OfflineRunConfig
+from preferl.cli.online import OnlineRunConfig, read_settings
 from preferl.cli.options import Trust
+from preferl.cli.reward import FitConfig
 from preferl.errors import PreferlError, StorageError
 from preferl.files import write_json
 from preferl.runs import RunFolder, RunRecord, read_run, versions
 from preferl.runs.executor import LOCAL, Unit, executor_of
 from preferl.runs.lock import FolderLock
-from preferl.runs.sweep import Sweep, over_seeds, require_trusted, words_of, write_results
+from preferl.runs.sweep import Sweep, over_seeds, words_of, write_results
 from preferl.statistics import mean_interval
-from preferl.trust import trust_options, typed
+from preferl.trust import admitted, trust_options, typed
 
 RUN: Final = "run"
 """Folder of the run in that of its unit."""
@@ -55,14 +58,15 @@ class SweepConfig:
 def sweep(config: SweepConfig) -> None:
     """Check all runs, do those that are not done, and lay them side by side."""
     settings = read_settings(config.file)
-    require_trusted(settings, f"{config.file}", config.trust)
     plan = Sweep.from_json(settings, f"{config.file}")
     typed(trust=config.trust)
     trusted = trust_options(config.trust)
     commands = {name: [*words_of(all_of), *trusted] for name, all_of in plan.by_name().items()}
     for name, words in commands.items():
         try:
-            command_parsed(plan.command, words)
+            parsed = command_parsed(plan.command, words)
+            for module_name in _modules(parsed):
+                admitted(module_name, source=f"{config.file}", trust=config.trust)
         except PreferlError as error:
             raise type(error)(f"run {name} of {config.file}: {error}") from error
     if config.dry_run:
@@ -86,6 +90,13 @@ def sweep(config: SweepConfig) -> None:
         records |= {unit.name: _record(unit) for unit in units if unit.name in failed}
         keep()
     _print_results(out, plan, records, failed)
+
+
+def _modules(
+    parsed: OnlineRunConfig | OfflineRunConfig | DataRecordConfig | FitConfig,
+) -> tuple[str, ...]:
+    """Names that make Python import a module when a command runs with this config."""
+    return () if isinstance(parsed, FitConfig) else parsed.run.modules
 
 
 def run_command(settings: Mapping[str, Any], folder: Path) -> None:

@@ -15,13 +15,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Final, final
 
 from preferl.errors import ConfigError, nearest
 from preferl.files import writing
+from preferl.reading import reading
 from preferl.runs.records import RunRecord
-from preferl.trust import admitted
 
 COMMANDS: Final = ("online run", "offline run", "reward fit", "data record")
 """Commands that make a run in a folder and can resume it."""
@@ -31,19 +32,11 @@ OF_THE_SWEEP: Final = ("out", "resume", "trust", "ask", "help")
 """Options that a file cannot set: each run has its folder and goes on by itself, nobody is at a
 terminal, and trust comes from the command line alone."""
 
-NO_MODULES: Final = frozenset(
-    {"device", "store", "demonstrations", "labels", "comparisons", "files", "dataset", "mix"}
-)
-"""Options that hold a device, a path, a URL, or amounts by name: a colon follows no module."""
-
-ANY: Final = "anything"
-"""Stands for what a text names in a module: the module alone decides."""
-
 OPTION: Final = re.compile(r"[A-Za-z][\w.-]*")
 
 LONGEST: Final = 100  # letters of a run's name, of which a folder may have 255
 MOST_RUNS: Final = 10_000
-MOST_TEXTS: Final = 2**16  # in a file, once aliases are written out
+MOST_LETTERS: Final = 2**22  # of all options of all runs; a file has some 10,000
 
 RESULTS: Final = (
     "state", "steps", "answers", "score", "low", "high", "accuracy", "seconds",
@@ -79,6 +72,8 @@ class Sweep:
         >>> list(Sweep.from_json(found, "sweep.yaml").by_name())
         ['seed=0,env=CartPole-v1', 'seed=1,env=CartPole-v1']
         """
+        with reading(source, expected="settings that JSON can hold", error=ConfigError):
+            settings = json.loads(json.dumps(settings))
         for key in settings:
             expected = f"one of {', '.join(KEYS)}"
             ConfigError.check(key in KEYS, f"keys of {source}", expected, repr(key), _near(key))
@@ -104,9 +99,9 @@ class Sweep:
                 repr(name),
                 "Set it on the command line of the sweep." if name == "trust" else "Drop it.",
             )
+        _require_few(options, grid, listed, source)
         combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
         runs = tuple({**one, **values} for one in listed for values in combined)
-        ConfigError.check(len(runs) <= MOST_RUNS, "runs", f"at most {MOST_RUNS:,}", len(runs))
         return cls(str(command), options, runs)
 
     def by_name(self) -> dict[str, dict[str, Any]]:
@@ -122,20 +117,6 @@ class Sweep:
             ConfigError.check(name not in found, "runs", "different ones", f"{name} twice")
             found[name] = {**self.options, **run}
         return found
-
-
-def require_trusted(settings: Mapping[str, Any], source: str, trust: Sequence[str] = ()) -> None:
-    """Raise `ConfigError` if a file names a module that may not be imported; see `preferl.trust`.
-
-    Every text counts that begins with a name and a colon, also within settings that are one word of
-    YAML; but not the values of `NO_MODULES`.
-    """
-    for number, text in enumerate(_texts(settings)):
-        expected, got = f"at most {MOST_TEXTS:,} texts", "aliases that stand for more"
-        ConfigError.check(number < MOST_TEXTS, source, expected, got)
-        module, colon, _ = text.partition(":")
-        if colon and all(part.isidentifier() for part in module.split(".")):
-            admitted(f"{module}:{ANY}", source=source, trust=trust)
 
 
 def words_of(options: Mapping[str, Any]) -> list[str]:
@@ -189,6 +170,40 @@ def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[st
     return groups
 
 
+def _require_few(
+    options: Mapping[str, Any],
+    grid: Mapping[str, Sequence[Any]],
+    listed: Sequence[Mapping[str, Any]],
+    source: str,
+) -> None:
+    """Raise `ConfigError` for more runs, or longer ones, than a sweep may have; makes none."""
+    combinations = prod(len(values) for values in grid.values())
+    runs = len(listed) * combinations
+    if runs > MOST_RUNS:
+        raise ConfigError(
+            f"runs of {source}: expected at most {MOST_RUNS:,}, got {runs}. "
+            "Vary less, or write several files."
+        )
+    shared = _letters(options) + sum(
+        len(name) + max(map(_letters, values)) for name, values in grid.items()
+    )
+    letters = runs * shared + combinations * _letters(listed)
+    if letters > MOST_LETTERS:
+        raise ConfigError(
+            f"options of {source}: expected at most {MOST_LETTERS:,} letters in the options of "
+            f"all {runs:,} runs together, got {letters:,}. Vary less, or write several files."
+        )
+
+
+def _letters(value: Any) -> int:
+    """How many letters settings have, at least one for each."""
+    if isinstance(value, Mapping):
+        return 1 + sum(_letters(name) + _letters(inner) for name, inner in value.items())
+    if isinstance(value, list):
+        return 1 + sum(map(_letters, value))
+    return 1 + len(value) if isinstance(value, str) else 8
+
+
 def _results(record: RunRecord) -> Iterator[object]:
     score, accuracy = record.score, record.accuracy
     low, high = (None, None) if score is None or score.interval is None else score.interval
@@ -228,22 +243,3 @@ def _in_a_name(value: Any) -> str:
 
 def _digest(run: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """All texts in nested settings, also in those that are written as one word of YAML."""
-    import yaml
-
-    if isinstance(value, Mapping):
-        value = [*value, *(of for name, of in value.items() if name not in NO_MODULES)]
-    if isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
-    elif isinstance(value, str):
-        try:
-            inside = yaml.safe_load(value) if ":" in value else value
-        except yaml.YAMLError:
-            inside = value
-        yield value
-        if not isinstance(inside, str):
-            yield from _texts(inside)
