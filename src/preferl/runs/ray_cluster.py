@@ -10,8 +10,9 @@ what Ray tries again.
 import logging
 import os
 import socket
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,7 +117,10 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
     try:
         if address != "auto":
             _require_reachable(address)
-        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+        # Ray puts the folder in which a program connects first on the path of all workers, where
+        # it hides installed modules. That of Python holds none.
+        with chdir(sys.prefix):
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (RuntimeError, ValueError, OSError) as error:
         expected = "the address of a Ray cluster that runs: ray://HOST:10001, HOST:6379 or auto"
         got, fix = f"{address!r} ({error})", "`ray start --head` starts one on this machine."
