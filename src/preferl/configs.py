@@ -31,14 +31,22 @@ def without_password(text: str) -> str:
     """
     if "://" not in text:
         return text
-    return _PASSWORD.sub(
-        lambda found: f"{found['option']}***" if found["option"] else f"{found['user']}:***@", text
-    )
+    return _WORD.sub(lambda word: _hidden(word[0]), text)
 
 
-_PASSWORD: Final = re.compile(
-    r"(?<=://)(?P<user>[^:/?#@\s]*):(?:[^/?#\s]*|[^@\s]*)@|(?P<option>[?&]\w*password=)[^&#\s]*"
-)
+def _hidden(word: str) -> str:
+    """A word without passwords, in time that grows with its length alone.
+
+    A password ends at the next `@`, so nothing is looked for behind the last one.
+    """
+    word = _OPTION.sub(r"\1***", word)
+    before, at, after = word.rpartition("@")
+    return _USER.sub(r"\1:***@", before + at) + after
+
+
+_WORD: Final = re.compile(r"\S+")
+_OPTION: Final = re.compile(r"([?&]\w*password=)[^&#]*")
+_USER: Final = re.compile(r"(?<=://)([^:/?#@]*):(?:[^/?#]*|[^@]*)@")
 
 
 def to_json(config: object) -> dict[str, Any]:
