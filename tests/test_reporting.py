@@ -2,6 +2,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -67,6 +68,15 @@ def test_damaged_and_missing_files_are_refused(tmp_path: Path) -> None:
         read_jsonl(tmp_path / "none")
     with pytest.raises(StorageError):
         JsonlSink(path / "below-a-file")
+
+
+def test_columns_take_no_more_than_the_file_explains(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(f'{{"step": {row}, "m{row}": 1}}\n' for row in range(14_000)))
+    started = time.process_time()
+    with pytest.raises(DataError, match=r"metrics.jsonl: expected at most .* bytes in memory"):
+        read_jsonl(path)
+    assert time.process_time() - started < 2
 
 
 def test_fan_out() -> None:

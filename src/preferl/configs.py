@@ -21,6 +21,7 @@ Config = TypeVar("Config")
 FEW_KEYS: Final = 12
 """So many names of settings are listed in a message; of more, the nearest is named."""
 
+
 def without_password(text: str) -> str:
     """A text as people may read it: with `***` for the password of each URL in it.
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Protocol, final
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from preferl._optional import require
 from preferl.errors import ConfigError, DataError, StorageError
-from preferl.reading import parse_json, reading
+from preferl.reading import Expansion, parse_json, reading
 from preferl.shapes import Array, FloatArray
 
 
@@ -194,7 +195,8 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
 
     Raises:
         StorageError: the file cannot be read.
-        DataError: another line is not a JSON object of numbers.
+        DataError: another line is not a JSON object of numbers, or so many lines have names of
+            their own that the columns are far larger than the file.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -216,10 +218,17 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
             values = parse_json(line).items()
             rows.append({str(name): math.nan if v is None else float(v) for name, v in values})
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
-            what, expected = f"line {len(rows) + 1} of {path}", "a JSON object of numbers"
-            raise DataError.mismatch(what, expected=expected, got=line) from error
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {name: np.array([row.get(name, math.nan) for row in rows], float) for name in names}
+            number = len(rows) + 1
+            raise DataError(
+                f"line {number} of {path}: expected a JSON object of numbers, got {line:.200}."
+            ) from error
+    number_of = {name: n for n, name in enumerate(dict.fromkeys(chain.from_iterable(rows)))}
+    Expansion.of(Path(path)).add(8 * len(number_of) * len(rows))
+    columns = np.full((len(number_of), len(rows)), math.nan)
+    for row, values in enumerate(rows):
+        for name, value in values.items():
+            columns[number_of[name], row] = value
+    return dict(zip(number_of, columns, strict=True))
 
 
 def common_series(found: Iterable[tuple[Array, FloatArray]]) -> tuple[Array, FloatArray]:

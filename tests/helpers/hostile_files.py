@@ -40,6 +40,7 @@ from preferl.offline.decision_transformer.policy import DecisionTransformerPolic
 from preferl.offline.learner_configs import DTRConfig
 from preferl.online import OnlineConfig
 from preferl.online.checkpoints.policy_folder import load_policy
+from preferl.runs import read_run
 from preferl.runs.sweep import Sweep, words_of
 from preferl.store.exchange.tables import read_table
 from preferl.training import load_reward
@@ -283,6 +284,24 @@ def _laughs(path: Path) -> Path:
     return path
 
 
+def _run(config: dict[str, Any], metrics: str = "") -> Callable[[Path], Path]:
+    """The folder of an online run without a result."""
+
+    def write(path: Path) -> Path:
+        path.mkdir()
+        settings = {"kind": "OnlineConfig", "seed": 0, "config": {"env": "CartPole-v1"} | config}
+        (path / "config.json").write_text(json.dumps(settings))
+        (path / "metrics.jsonl").write_text(metrics)
+        return path
+
+    return write
+
+
+def _metrics(rows: int) -> str:
+    """Rows of metrics, each with a name of its own."""
+    return "".join(f'{{"step": {row}, "m{row}": 1}}\n' for row in range(rows))
+
+
 def _merged(path: Path) -> Path:
     """Merge keys, each of which stands for ten of those before it."""
     lines = ["a0: &a0 {" + ", ".join(f"k{n}: 1" for n in range(10)) + "}"]
@@ -443,6 +462,7 @@ BOMBS: Final[dict[str, Case]] = {
     ),
     "arrow": (_arrow, load_hub_dataset),
     "yaml, a billion laughs": (_laughs, read_settings),
+    "run, a metric a row": (_run({}, _metrics(14_000)), read_run),
     "yaml, merge keys": (_merged, read_settings),
     "yaml, aliases in a wrapper": (
         _settings({"env": "CartPole-v1", "wrappers": [_aliases_in_a_text()]}),

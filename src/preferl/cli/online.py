@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from preferl.online.reports import IterationReport
 
 
-
 @dataclass(frozen=True)
 class OnlineRunConfig:
     """Learn from comparisons while acting, answered by a script or by you."""
