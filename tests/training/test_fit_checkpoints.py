@@ -77,20 +77,24 @@ def test_checkpoints_are_as_far_apart_as_was_asked(tmp_path):
         FitCheckpoints(tmp_path, seconds=-1)
 
 
-@pytest.mark.parametrize("change", ["answers", "noise", "epochs", "seed", "model"])
+@pytest.mark.parametrize("change", ["answers", "clips", "noise", "epochs", "seed", "model"])
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path, change):
     stopped("ensemble", tmp_path / "it", 4)
     model, train, _ = parts("ensemble")
     config = CONFIGS["ensemble"]
     if change == "answers":
         train = replace(train, preference=1 - train.preference)
+    elif change == "clips":
+        observations = np.array(train.segments.observations)
+        observations[train.segments.start[train.pairs[0, 0]] + 1] += 1
+        train = replace(train, segments=replace(train.segments, observations=observations))
     elif change == "noise":
         config = replace(config, noise=0.2)
     elif change == "model":
         model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((5,), members=3), seed=0)
     before = next(model.parameters()).detach().clone()
     trainer = RewardTrainer(model, config, seed=4 if change == "seed" else 3)
-    what = change if change in ("answers", "model") else "fit"
+    what = {"answers": "answers", "clips": "answers", "model": "model"}.get(change, "fit")
     with pytest.raises(CheckpointError, match=f"{what} of"):
         trainer.fit(
             train,

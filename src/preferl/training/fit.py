@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -17,7 +17,9 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from preferl.configs import to_json
+from preferl.data.arrays import content_id
 from preferl.data.comparisons import Comparisons
+from preferl.data.content import compared_ids
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
@@ -131,7 +133,7 @@ class Fit:
             decided = (answers.preference != 0.5) & (answers.weight > 0).any(0)
             self._decided = int(decided.sum())
         trainer.trust.begin(train.annotator, self._model.members, wanted=self._config.trust)
-        self._digest = _digest(train, validation)
+        self._compared = train, validation
         self._dropout = dropout_stream(device).initial_seed()
         self._history: list[dict[str, float]] = []
         self._best, self._best_epoch = np.inf, 0
@@ -188,6 +190,11 @@ class Fit:
         settings = to_json(self._config) | {"epochs": self._epochs, "seed": self._trainer._seed}
         shapes = {name: list(part.shape) for name, part in self._model.state_dict().items()}
         return {"fit": settings, "model": shapes, "answers": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        """Of all clips and answers, which only fits with checkpoints or in processes need."""
+        return _digest(*self._compared)
 
     def snapshot(self) -> dict[str, Any]:
         """All that later epochs depend on, between two of them."""
@@ -282,6 +289,8 @@ class Fit:
         fine, expected = self.world.size == 1 or not normed, "none where processes share batches"
         fix = "Each would normalise by its own part. Fit in one process, or without it."
         ConfigError.check(fine, "batch normalisation", expected, "some", fix)
+        if self.world.size == 1:
+            return
         model = (t.detach().cpu().numpy().tobytes() for t in self._model.state_dict().values())
         order = self._trainer._order.get_state().numpy().tobytes()
         about = json.dumps(self.identity()).encode()
@@ -344,12 +353,13 @@ def dropout_stream(device: torch.device) -> torch.Generator:
 
 
 def _digest(*parts: Comparisons | None) -> str:
-    """A digest of which pairs were compared, with which answers."""
-    found = blake2b(digest_size=16)
+    """A digest of the steps of all clips that were compared, and of the answers."""
+    digest = blake2b(digest_size=16)
     for part in parts:
-        if part is not None:
-            by = () if part.annotator is None else (part.annotator,)
-            cut = part.segments.start, part.segments.real
-            for column in (part.pairs, part.preference, part.weight, *cut, *by):
-                found.update(np.ascontiguousarray(column).tobytes())
-    return found.hexdigest()
+        if part is None:
+            continue
+        columns = [compared_ids(part), part.preference, part.weight]
+        if part.annotator is not None:
+            columns.append(part.annotator)
+        digest.update(content_id(*columns).encode())
+    return digest.hexdigest()
