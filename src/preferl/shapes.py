@@ -50,3 +50,23 @@ def take(observations: Tree, rows: Any) -> Tree:
     [[5, 7]]
     """
     return map_observations(lambda array: array[rows], observations)
+
+
+def keeps_values(values: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether numbers stay what they are in an array of a type, but for rounding to its floats.
+
+    >>> keeps_values(np.array([3.0]), np.dtype(np.uint8))
+    True
+    >>> keeps_values(np.array([0.3]), np.dtype(np.uint8))
+    False
+    >>> keeps_values(np.array([300]), np.dtype(np.uint8))
+    False
+    """
+    if values.dtype == dtype:
+        return True
+    if values.dtype.kind not in "biuf" or dtype.kind not in "biuf":
+        return False
+    if dtype.kind == "f":
+        return True
+    with np.errstate(invalid="ignore"):  # NaN and what is too large become any number
+        return np.array_equal(values.astype(dtype), values)

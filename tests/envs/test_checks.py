@@ -1,7 +1,9 @@
 """What is no environment of gymnasium is refused in one line that names what to change."""
 
 import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
@@ -42,6 +44,41 @@ def test_right_ones_pass_and_are_closed(make):
 
     require_usable(counted, "mine")
     assert len(closed) == 1
+
+
+class Shares(Garden):
+    """Observes numbers that its space of bytes cannot hold, from some step on."""
+
+    observation_space = spaces.Box(0, 255, (2,), np.uint8)
+
+    def __init__(self, *views):
+        super().__init__()
+        self.views = list(views)
+
+    def reset(self, *, seed=None, options=None):
+        return self.views[0], super().reset(seed=seed)[1]
+
+    def step(self, action):
+        return self.views[1], *super().step(action)[1:]
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        (np.array([0.5, 1.0]), np.zeros(2)),
+        (np.zeros(2), np.array([0.5, 1.0])),
+        (np.array([0, 256]), np.zeros(2)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:mine. observations have dtype float64")
+def test_observations_that_their_space_cannot_hold_are_refused(views):
+    with pytest.raises(ConfigError, match="mine: expected observations of dtype uint8, as its"):
+        require_usable(lambda: Shares(*views), "mine")
+
+
+def test_whole_floats_in_a_space_of_bytes_warn():
+    with pytest.warns(UserWarning, match="mine: observations have dtype float64, but its space"):
+        require_usable(lambda: Shares(np.zeros(2), np.ones(2)), "mine")
 
 
 def test_faults_of_the_environment_itself_keep_their_trace():

@@ -1,6 +1,7 @@
 """What makes an environment of gymnasium, and what does not, refused in words."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from typing import Any
@@ -11,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from preferl.errors import ConfigError
-from preferl.shapes import map_observations
+from preferl.shapes import Array, keeps_values, map_observations
 from preferl.trust import ALLOWED
 
 Environment = gymnasium.Env[Any, Any]
@@ -87,7 +88,7 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
 
     Raises:
         ConfigError: no spaces, a reset or step as the old gym had them, observations of another
-            shape than their space, or a reward that is no number.
+            shape or type than their space, or a reward that is no number.
     """
     with closing(make()) as env:
         for name in ("observation_space", "action_space"):
@@ -126,6 +127,24 @@ def _require_shape(space: spaces.Space[Any], observation: Any, what: str) -> Non
         return  # a space of spaces, which is refused where steps are recorded
     got, fix = map_observations(np.shape, observation), "Change its space, or what is observed."
     ConfigError.check(got == shape, what, f"observations of shape {shape}, as its space", got, fix)
+    for key, part in (parts or {"": space}).items():
+        _require_type(part.dtype, np.asarray(observation[key] if parts else observation), what)
+
+
+def _require_type(dtype: Any, observation: Array, what: str) -> None:
+    """Refuse numbers that would become others in arrays of their space, or warn that some may."""
+    if not keeps_values(observation, dtype):
+        raise ConfigError(
+            f"{what}: expected observations of dtype {dtype}, as its space, got {observation.dtype}"
+            f" between {observation.min()} and {observation.max()}, which it cannot hold. "
+            "Change its space, or what is observed."
+        )
+    if observation.dtype.kind == "f" and dtype.kind != "f":
+        warnings.warn(
+            f"{what}: observations have dtype {observation.dtype}, but its space has {dtype}, in "
+            "which fractions are lost. Change its space, or what is observed.",
+            stacklevel=2,
+        )
 
 
 def _shortly(value: Any) -> str:

@@ -14,6 +14,7 @@ from preferl.shapes import (
     FloatArray,
     IntArray,
     Observations,
+    keeps_values,
     map_observations,
     take,
 )
@@ -27,9 +28,12 @@ def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
         fix = "Flatten nested keys with a wrapper; `outer/inner` is the usual name."
         SpaceError.check(flat, "observation space", "a dictionary one level deep", space, fix)
         return arrays  # type: ignore[return-value]  # nested dictionaries have just been refused
-    expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
-    SpaceError.check(space.shape is not None, "space", expected, space)
-    return np.zeros((*axes, *(space.shape or ())), space.dtype)
+    if space.shape is None or space.dtype is None or space.dtype.kind not in "biuf":
+        raise SpaceError(
+            f"space: expected Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these, got "
+            f"{space}. Turn it into one of these with a gymnasium wrapper."
+        )
+    return np.zeros((*axes, *space.shape), space.dtype)
 
 
 STEPS: Final = ("observations", "actions", "rewards", "states", "success")
@@ -45,6 +49,39 @@ class _Closed(NamedTuple):
     terminated: BoolArray
     final_observations: Observations
     whole: BoolArray
+
+
+def _fitting(what: str, values: Any, recorded: Any) -> Any:
+    """`values [V, ...]` in the shape of a row of `recorded [rows, V, ...]`, per key.
+
+    Raises:
+        SpaceError: other keys, another shape but for axes of length 1, or numbers that the type of
+            `recorded` cannot hold.
+    """
+    fix = "Change the space, or what the environment gives."
+    if isinstance(recorded, Mapping):
+        keys = sorted(values) if isinstance(values, Mapping) else f"a {type(values).__name__}"
+        if not isinstance(values, Mapping) or not recorded.keys() <= values.keys():
+            expected = f"the keys {sorted(recorded)}, as their space"
+            raise SpaceError.mismatch(what, expected=expected, got=keys, fix=fix)
+        return {key: _fitting(f"{what}/{key}", values[key], part) for key, part in recorded.items()}
+    values = np.asarray(values)
+    shape = recorded.shape[1:]
+    if _without_ones(values.shape) != _without_ones(shape):
+        expected = f"shape {shape[1:]}, as their space"
+        raise SpaceError.mismatch(what, expected=expected, got=values.shape[1:], fix=fix)
+    if not keeps_values(values, recorded.dtype):
+        raise SpaceError.mismatch(
+            what,
+            expected=f"numbers of dtype {recorded.dtype}, as their space",
+            got=f"{values.dtype} between {values.min()} and {values.max()}, which it cannot hold",
+            fix=fix,
+        )
+    return values.reshape(shape)
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(length for length in shape if length != 1)
 
 
 @final
@@ -142,7 +179,7 @@ class Recording:
 
     def act(self, actions: Array) -> None:
         """Write the actions `[V, *act]` of the step that begins."""
-        self._arrays["actions"][self._row] = actions
+        self._arrays["actions"][self._row] = _fitting("actions", actions, self._arrays["actions"])
         np.logical_not(self.idle, out=self._arrays["real"][self._row])
 
     def advance(
@@ -305,9 +342,10 @@ class Recording:
     def _see(self, observations: Any, states: Array | None, which: BoolArray | None = None) -> None:
         """Write current observations `[V, *obs]` where `which` is true; everywhere by default."""
         here = slice(None) if which is None else which
+        observations = _fitting("observations", observations, self._arrays["observations"])
 
         def write(array: Array, value: Array) -> None:
-            array[self._row, here] = value if which is None else np.asarray(value)[which]
+            array[self._row, here] = value[here]
 
         map_observations(write, self._arrays["observations"], observations)
         if states is not None:
