@@ -9,6 +9,7 @@ from preferl.errors import (
     CheckpointError,
     ConfigError,
     DataError,
+    DivergenceError,
     FeedbackError,
     MissingExtraError,
     ModelError,
@@ -27,6 +28,7 @@ from preferl.errors import (
 VALUE_ERRORS = (CheckpointError, ConfigError, DataError, FeedbackError, ModelError, SpaceError)
 KINDS = [
     *((kind, ValueError) for kind in VALUE_ERRORS),
+    (DivergenceError, ArithmeticError),
     (UnsafePickleError, DataError),
     (ResumeError, ConfigError),
     (UsageError, ConfigError),

@@ -11,6 +11,7 @@
     │   └── UsageError                an option that a command does not have, or cannot take
     ├── FeedbackError (ValueError)    a teacher, sampler or feedback that broke its contract
     ├── ModelError (ValueError)       a reward model that broke its contract
+    ├── DivergenceError (ArithmeticError)  a training whose numbers became NaN or infinite
     ├── CheckpointError (ValueError)  a model file that cannot be loaded
     ├── StorageError (OSError)        a folder that cannot be read or written
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
@@ -78,6 +79,22 @@ class FeedbackError(PreferlError, ValueError):
 
 class ModelError(PreferlError, ValueError):
     """A reward model that broke its contract."""
+
+
+class DivergenceError(PreferlError, ArithmeticError):
+    """A training whose numbers became NaN or infinite.
+
+    >>> str(DivergenceError.of("the policy's weights"))
+    "the training diverged (NaN in the policy's weights); lower the learning rate, or check ..."
+    """
+
+    @classmethod
+    def of(cls, where: str, *, infinite: bool = False) -> Self:
+        """Build the error that names where NaN, or infinity, came up first."""
+        return cls(
+            f"the training diverged ({'infinity' if infinite else 'NaN'} in {where}); "
+            "lower the learning rate, or check the observations for numbers that are far too large"
+        )
 
 
 class CheckpointError(PreferlError, ValueError):

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.point_agents import SMALL, SPACES, agents
-from preferl.errors import SEED_LIMIT, CheckpointError, ConfigError
+from preferl.errors import SEED_LIMIT, CheckpointError, ConfigError, DivergenceError
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
 from preferl.offline.learner import load_training
 from preferl.testing import make_episodes
@@ -105,6 +105,29 @@ def learned(agents, state, **how):
     calls = []
     agents.learn(EPISODES, None, state, on_progress=lambda step, _: calls.append(step), **how)
     return calls
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [(IQL, "observations"), (IQL, "learning rate"), (BehaviourCloning, "learning rate")],
+)
+def test_a_training_that_diverges_leaves_no_state(kind, fault, tmp_path):
+    config = (IQLConfig if kind is IQL else CloningConfig)(hidden=(8,), batch_size=16)
+    episodes = EPISODES
+    if fault == "observations":
+        episodes = replace(episodes, observations=episodes.observations * np.float32(1e30))
+    else:
+        config = replace(config, learning_rate=1e20)
+    learner = kind(*SPACES, config, seeds=[0, 1], steps=40)
+    with pytest.raises(DivergenceError, match=r"the training diverged .* lower the learning rate"):
+        learner.learn(
+            episodes,
+            None,
+            tmp_path / "state",
+            checkpoint_every=20,
+            on_progress=lambda *_: None,
+        )
+    assert not (tmp_path / "state").exists()
 
 
 def test_planned_updates_are_made_once_and_each_checkpoint_is_on_disk(tmp_path):

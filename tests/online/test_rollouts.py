@@ -11,6 +11,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
+from preferl.errors import DivergenceError
 from preferl.online.rollouts import learn_within, least_steps
 
 pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
@@ -179,3 +180,17 @@ def test_the_fewest_steps(
     kind: Any, environments: int, settings: dict[str, Any], least: int
 ) -> None:
     assert least_steps(agent(kind, environments, **settings)) == least
+
+
+@pytest.mark.parametrize(("kind", "rate"), [(PPO, 1e20), (SAC, 1e20), (TD3, 1e20)])
+def test_an_agent_that_diverges_is_an_error(kind: Any, rate: float) -> None:
+    algorithm = agent(kind, learning_rate=rate)
+    with pytest.raises(DivergenceError, match=r"the training diverged .* lower the learning rate"):
+        learn_within(algorithm, 64)
+
+
+def test_errors_of_environments_stay_as_they_are() -> None:
+    algorithm = agent(PPO)
+    algorithm.get_env().step_wait = lambda: int("no wheels")
+    with pytest.raises(ValueError, match="no wheels"):
+        learn_within(algorithm, 64)

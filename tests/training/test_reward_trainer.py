@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from preferl.data import Comparisons, Segments, split
-from preferl.errors import ConfigError, DataError, SpaceError
+from preferl.errors import ConfigError, DataError, DivergenceError, SpaceError
 from preferl.functional import preference_loss
 from preferl.models import (
     Ensemble,
@@ -718,3 +718,10 @@ def test_rewards_learn_as_on_the_processor(config, precision, tmp_path):
     assert losses[1] == pytest.approx(losses[0], rel=0.2)
     same = load_reward(tmp_path / "cuda", device="cpu").member_rewards(episodes)
     np.testing.assert_allclose(found[1], same, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("noise", [0.0, "fitted"])
+@pytest.mark.parametrize("members", [1, 3])
+def test_a_fit_that_diverges_is_an_error(comparisons, noise, members):
+    with pytest.raises(DivergenceError, match=r"the training diverged .* lower the learning rate"):
+        fit(mlp(members=members), comparisons, learning_rate=1e18, noise=noise)

@@ -5,7 +5,7 @@ belong together are refused.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from preferl.errors import CheckpointError, StorageError
+from preferl.errors import CheckpointError, DivergenceError, StorageError
 from preferl.files import writing
 from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
@@ -121,6 +121,13 @@ def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str
     CheckpointError.check(not different, what, wanted, there, fix)
     for name, tensor in expected.items():
         require_finite(what, {name: got[name]}, dtype=tensor.dtype)
+
+
+def require_converged(where: str, tensors: Iterable[Tensor]) -> None:
+    """Raise `DivergenceError` where numbers of a training have become NaN or infinite."""
+    for tensor in tensors:
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise DivergenceError.of(where, infinite=not bool(tensor.isnan().any()))
 
 
 def require_finite(

@@ -18,7 +18,7 @@ from preferl.feedback.step_rewards import Reward
 from preferl.files import writing
 from preferl.functional.value import cosine_decay, gaussian_log_density
 from preferl.models.blocks import kept_by_seeds, kept_share
-from preferl.models.folder import require_state
+from preferl.models.folder import require_converged, require_state
 from preferl.offline.learner_configs import CloningConfig, GaussianConfig
 from preferl.offline.networks import Networks
 from preferl.offline.policy import OfflinePolicy
@@ -116,6 +116,7 @@ class OfflineLearner(ABC, Generic[Settings]):
             ConfigError: less than one update.
             SpaceError: transitions of other spaces.
             DataError: rewards for another number of agents, or on another device.
+            DivergenceError: weights became NaN or infinite.
         """
         ConfigError.check(min(steps, every) >= 1, "steps and every", "at least 1", (steps, every))
         self._check(data)
@@ -128,6 +129,7 @@ class OfflineLearner(ABC, Generic[Settings]):
                 measured = self._make_update(self._drawn(minibatches))
                 self.step += 1
                 if self.step % every == 0 or self.step == end:
+                    require_converged("the agents' weights", self._tensors().values())
                     metrics = {
                         name: np.asarray(values.detach().cpu(), np.float64)
                         for name, values in measured.items()

@@ -14,6 +14,8 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList, Conve
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, TrainFreq, TrainFrequencyUnit
 
+from preferl.errors import DivergenceError
+from preferl.models.folder import require_converged
 from preferl.online.wrappers.exploration import require_reset
 from preferl.threads import is_small, threads_for
 
@@ -39,9 +41,24 @@ def learn_within(
 
     Returns:
         False where the callback stopped it, within a rollout; else True.
+
+    Raises:
+        DivergenceError: the networks' weights, or the actions, became NaN or infinite.
     """
-    with threads_for(small=is_small(algorithm.policy)):
+    with threads_for(small=is_small(algorithm.policy)), _watching_for_divergence(algorithm):
         return _learn_within(algorithm, steps, last, callback, progress_bar)
+
+
+@contextmanager
+def _watching_for_divergence(algorithm: BaseAlgorithm) -> Iterator[None]:
+    """Raise `DivergenceError` where weights are NaN after the block, or it fails for such."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith("Expected parameter"):  # as torch refuses a distribution
+            raise DivergenceError.of("the agent's distribution of actions") from error
+        raise
+    require_converged("the agent's weights", algorithm.policy.parameters())
 
 
 def _learn_within(

@@ -23,6 +23,7 @@ from preferl.data.content import compared_ids
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional import preference_accuracy, preference_probability
+from preferl.models.folder import require_converged
 from preferl.shapes import BoolArray, IntArray
 from preferl.training.batches import (
     Answers,
@@ -241,6 +242,7 @@ class Fit:
             losses.append(loss * len(batch))
             logits.append(batch_logits)
         loss = self.world.sum(torch.stack(losses).sum(0))
+        require_converged("the reward model's weights", self._model.parameters())
         self._trainer.trust.normalise()
         return self._metrics(loss, self.world.merge(torch.cat(logits, dim=1)), order)
 
@@ -308,6 +310,7 @@ class Fit:
             fitted = self._config.noise == "fitted"
             if self._held_out is not None or self._keeps_best or fitted or self._config.crop:
                 logits = self._logits(*self._unseen)  # not those before each step
+            require_converged("the reward model's rewards", [logits])
             if fitted:
                 noise = expected_noise(logits, self._unseen[1], noise=self._trainer.noise)
                 self._trainer.set_noise(noise)

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from gymnasium import spaces
 
 from helpers.point_walks import point_walks
 from preferl.data import Episodes
-from preferl.errors import ConfigError, SpaceError
+from preferl.errors import ConfigError, DivergenceError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.trained import action_loss
@@ -140,6 +141,12 @@ def test_spaces_that_do_not_fit_are_refused(rng) -> None:
         DecisionTransformer(SPACES[0], spaces.Discrete(2), config, seed=0, steps=1)
     with pytest.raises(ConfigError, match="seen no data"):
         agent.policy()
+
+
+def test_a_training_that_diverges_is_an_error(rng) -> None:
+    agent = DecisionTransformer(*SPACES, replace(SMALL, learning_rate=1e30), seed=0, steps=6)
+    with pytest.raises(DivergenceError, match="the training diverged"):
+        agent.fit(agent.sequences(make_episodes(rng, [6] * 4)))
 
 
 def test_discrete_actions_and_pictures_are_learned_from(rng) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.errors import SpaceError
+from preferl.errors import DataError, DivergenceError, SpaceError
 from preferl.online.wrappers.recording import Recording
 
 SPACE, ACTIONS = spaces.Box(-99, 99, (1,), np.float32), spaces.Discrete(9)
@@ -196,3 +196,17 @@ def test_observations_of_another_shape_or_keys_are_refused(observations) -> None
 def test_spaces_of_text_are_refused() -> None:
     with pytest.raises(SpaceError, match="Turn it into one of these"):
         Recording(spaces.Text(5), ACTIONS, 1)
+
+
+def test_numbers_that_are_not_finite_are_refused_where_steps_are_collected() -> None:
+    recording = Recording(SPACE, SPACE, 2)
+    with pytest.raises(DataError, match="observations of environment 1: expected finite numbers"):
+        recording.begin(column(0, np.nan))
+    recording.begin(column(0, 0))
+    with pytest.raises(DivergenceError, match="NaN in the agent's actions"):
+        recording.act(column(np.nan, 0))
+    recording.act(column(0, 0))
+    with pytest.raises(DataError, match="rewards of environment 0: expected finite numbers"):
+        recording.advance(column(1, 1), np.array([np.inf, 0]))
+    recording.pause()
+    recording.begin(column(0, np.nan))

@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from preferl.errors import ConfigError, require_in
+from preferl.models.folder import require_converged
 from preferl.offline.decision_transformer.trained import TrainedTransformer
 from preferl.offline.learner_configs import DTConfig
 from preferl.reading import read_json
@@ -253,6 +254,7 @@ class Hooks(TrainerCallback):
     def on_log(self, _args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
         """Metrics of the latest updates; the summary at the end has none."""
         if logs and "loss" in logs:
+            require_converged("the agent's weights", self._module.parameters())
             found = {name: logs[name] for name in ("loss", "grad_norm") if name in logs}
             self.metrics = {k: float(v) for k, v in (found | self._module.metrics).items()}
             if self._on_progress is not None:

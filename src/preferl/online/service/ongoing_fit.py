@@ -11,7 +11,7 @@ from gymnasium import spaces
 from preferl.configs import plain
 from preferl.data.comparisons import Comparisons
 from preferl.data.validation import TRAIN, UNUSED, VALIDATION
-from preferl.errors import CheckpointError, DataError, SpaceError
+from preferl.errors import CheckpointError, DataError, DivergenceError, SpaceError
 from preferl.functional.preference import lower_bound, mean
 from preferl.models.base import RewardModel
 from preferl.models.build import build_reward_model, config_of
@@ -57,7 +57,8 @@ class OngoingFit:
         """Fit to all answers, validate and scale.
 
         The split is `[P]`, see `validation_split`; the agent's spaces are inferred if None. A fit
-        that comes to no numbers raises `DataError`; the next one starts from a new model.
+        that comes to no numbers raises `DataError` or `DivergenceError`; the next one starts from a
+        new model.
         """
         config, comparisons = self._config, answered.comparisons
         length = config.context or comparisons.segments.length
@@ -68,9 +69,13 @@ class OngoingFit:
         if config.reward.epochs is None and config.reward.budget is None:
             epochs = min(epochs, 50)  # as `ServiceConfig.reward` promises
         epochs = max(epochs, config.initial_epochs) if first else epochs
-        report = trainer.fit(
-            train, places=places, epochs=epochs, on_epoch=lambda *_: self._on_epoch()
-        )
+        try:
+            report = trainer.fit(
+                train, places=places, epochs=epochs, on_epoch=lambda *_: self._on_epoch()
+            )
+        except DivergenceError:
+            self._trainer = None
+            raise
         combine = lower_bound(config.pessimism) if config.pessimism else mean
         reward = RewardFunction(trainer.model, combine=combine, likelihood=report.likelihood)
         target, clips = config.reward_deviation, comparisons.segments.episodes()

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
-from preferl.errors import CheckpointError, SpaceError
+from preferl.errors import CheckpointError, DataError, DivergenceError, SpaceError
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -78,6 +78,27 @@ def _fitting(what: str, values: Any, recorded: Any) -> Any:
             fix=fix,
         )
     return values.reshape(shape)
+
+
+def _finite(values: Any) -> bool:
+    array = np.asarray(values)
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
+def _require_finite(what: str, values: Any) -> None:
+    """Raise `DataError` for NaN or infinity in `values [V, ...]`, per key."""
+    if isinstance(values, Mapping):
+        for key, part in values.items():
+            _require_finite(f"{what}/{key}", part)
+    elif not _finite(values):
+        rows = np.asarray(values).reshape(len(values), -1)
+        environment = int(np.argmin(np.isfinite(rows).all(axis=1)))
+        raise DataError.mismatch(
+            f"{what} of environment {environment}",
+            expected="finite numbers",
+            got="NaN or infinity",
+            fix="Check what its `reset` and `step` return.",
+        )
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -179,7 +200,10 @@ class Recording:
 
     def act(self, actions: Array) -> None:
         """Write the actions `[V, *act]` of the step that begins."""
-        self._arrays["actions"][self._row] = _fitting("actions", actions, self._arrays["actions"])
+        actions = _fitting("actions", actions, self._arrays["actions"])
+        if self.collecting and not _finite(actions):
+            raise DivergenceError.of("the agent's actions")
+        self._arrays["actions"][self._row] = actions
         np.logical_not(self.idle, out=self._arrays["real"][self._row])
 
     def advance(
@@ -191,6 +215,8 @@ class Recording:
         success: BoolArray | None = None,
     ) -> None:
         """Write a step's outcome: next observations `[V, *obs]`, true rewards and success `[V]`."""
+        if self.collecting:
+            _require_finite("rewards", rewards)
         self._arrays["rewards"][self._row] = rewards
         if success is not None:
             self._column("success", success)[self._row] = success
@@ -269,7 +295,7 @@ class Recording:
         terminated, and counts the rest as new episodes.
 
         Raises:
-            DataError: the environments gave NaN or infinite numbers.
+            DataError: the environments gave NaN or infinite numbers while nothing was collected.
         """
         if unfinished == "cut":
             self.cut()
@@ -343,6 +369,8 @@ class Recording:
         """Write current observations `[V, *obs]` where `which` is true; everywhere by default."""
         here = slice(None) if which is None else which
         observations = _fitting("observations", observations, self._arrays["observations"])
+        if self.collecting:
+            _require_finite("observations", observations)
 
         def write(array: Array, value: Array) -> None:
             array[self._row, here] = value[here]
