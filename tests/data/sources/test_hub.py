@@ -186,7 +186,7 @@ def test_empty_rows_and_tables(tmp_path):
 @pytest.mark.parametrize("head", [b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"])
 def test_damaged_files(tmp_path, head):
     (tmp_path / "data").write_bytes(head + b"cut off")
-    with pytest.raises(DataError, match="whole Parquet or Arrow files"):
+    with pytest.raises(DataError, match="whole Parquet"):
         load_source(tmp_path / "data")
 
 
@@ -205,5 +205,7 @@ def test_a_footer_over_which_pyarrow_ends_the_program(tmp_path):
     optional, name = b"\x35\x02\x18", b"\x0cobservations"  # of the column, as Thrift writes it
     assert path.read_bytes().count(optional + name) == 1
     path.write_bytes(path.read_bytes().replace(optional + name, b"\x35\x03\x18" + name))
-    with pytest.raises(DataError, match="a footer that pyarrow cannot read"):
+    with pytest.raises(
+        DataError, match=r"whole Parquet file, got .*a column that is there -2 times"
+    ):
         load_hub_dataset(path)

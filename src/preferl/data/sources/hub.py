@@ -4,8 +4,6 @@ Beeching and Simonini 2022, "Train your first Decision Transformer".
 """
 
 import struct
-import subprocess
-import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,21 +13,19 @@ import numpy as np
 from preferl._optional import require
 from preferl.data.columns import as_floats, check, reading_foreign, require_names
 from preferl.data.episodes import Episodes, require_alike
+from preferl.data.sources.parquet import MAGIC, unpacked_bytes
 from preferl.data.tasks import Task, find_task
 from preferl.reading import Expansion
 from preferl.shapes import Array, IntArray
-from preferl.trust import preferl_program
 
 COLUMNS: Final = ("observations", "actions", "rewards", "dones")
 
 PREFIX: Final = "hub:"
 """Before the name of a data set on the hub."""
 
-PARQUET, ARROW_FILE, ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
-"""The bytes that files of columns begin with."""
-
-_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
-"""Bytes of a Parquet value in memory; one of text may be all that its column has."""
+ARROW_FILE: Final = b"ARROW1"
+ARROW_STREAM: Final = b"\xff\xff\xff\xff"
+"""The bytes that files of Arrow begin with."""
 
 
 def load_hub_dataset(
@@ -78,7 +74,7 @@ def holds_columns(path: Path) -> bool:
         known = ("dataset_dict.json", "state.json", "dataset_info.json")
         return any((path / file).is_file() for file in known) or bool(_files(path))
     with path.open("rb") as file:
-        return file.read(8).startswith((PARQUET, ARROW_FILE, ARROW_STREAM))
+        return file.read(8).startswith((MAGIC, ARROW_FILE, ARROW_STREAM))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -101,11 +97,11 @@ def _read(file: Path, expansion: Expansion) -> Any:
     """The four columns of a file, as an Arrow table, once their size is counted."""
     with file.open("rb") as opened:
         head = opened.read(8)
-    if head.startswith(PARQUET):
+    if head.startswith(MAGIC):
         parquet = require("pyarrow.parquet", extra="parquet")
+        expansion.add(unpacked_bytes(file, columns=COLUMNS))
         with parquet.ParquetFile(file) as opened:
             require_names(file, COLUMNS, opened.schema_arrow.names, "columns")
-            expansion.add(_unpacked_parquet(file))
             return opened.read(columns=list(COLUMNS))
     ipc = require("pyarrow.ipc", extra="parquet")
     # A file is a stream behind eight bytes; what its footer declares is not believed.
@@ -122,38 +118,18 @@ def _read(file: Path, expansion: Expansion) -> Any:
     return table
 
 
-def _unpacked_parquet(file: Path) -> int:
-    """Bytes of a Parquet file's columns in memory; repeated values take none in the file.
-
-    Another process reads the footer: over some damaged ones, pyarrow ends the program it is in.
-    """
-    command = preferl_program(str(file), *COLUMNS, module=__name__)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise ValueError(f"a footer that pyarrow cannot read: {lines[-1]}")
-    return int(done.stdout)
-
-
-def _declared(metadata: Any, columns: Collection[str]) -> int:
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    chunks = (group.column(number) for group in groups for number in range(group.num_columns))
-    read = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
-    widths = (_WIDTHS.get(chunk.physical_type, chunk.total_uncompressed_size) for chunk in read)
-    # Four bytes record, for each value, in which list it is.
-    return sum(chunk.num_values * (width + 4) for chunk, width in zip(read, widths, strict=True))
-
-
 def _unpacked_message(message: Any) -> int:
     """Bytes of the compressed buffers of a `pyarrow.ipc.Message` in memory; each begins with them.
 
     Where buffers lie is in a table of FlatBuffers, see Message.fbs of Apache Arrow.
     """
-    if message.type != "record batch" or message.body is None:
+    if message.type not in ("record batch", "dictionary") or message.body is None:
         return 0
     about, body = memoryview(message.metadata), memoryview(message.body)
     try:
         batch = _follow(about, _field(about, _follow(about, 0), 2))
+        if message.type == "dictionary":
+            batch = _follow(about, _field(about, batch, 1))
         buffers, compression = _field(about, batch, 2), _field(about, batch, 3)
         if not (buffers and compression):
             return 0
@@ -244,8 +220,3 @@ def _is(kind: Any, names: Collection[str]) -> bool:
     """Whether a type of Arrow is one of several kinds."""
     types = require("pyarrow", extra="parquet").types
     return any(getattr(types, f"is_{name}")(kind) for name in names)
-
-
-if __name__ == "__main__":
-    _about = require("pyarrow.parquet", extra="parquet").read_metadata(sys.argv[1])
-    sys.stdout.write(str(_declared(_about, sys.argv[2:])))

@@ -13,6 +13,7 @@ from sys import float_info
 from typing import Any, Final, Literal, cast, get_args
 
 from preferl._optional import require
+from preferl.data.sources.parquet import PER_VALUE, unpacked_bytes
 from preferl.errors import ConfigError, DataError, StorageError
 from preferl.files import writing
 from preferl.reading import Expansion, parse_json
@@ -26,6 +27,9 @@ Write = Callable[[Sequence[Sequence[Any]]], None]
 
 BATCH: Final = 5_000
 """Rows that are read or written at a time."""
+
+OBJECT_BYTES: Final = 40
+"""What a number takes as an object of Python in a list."""
 
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
 """How a text begins that a spreadsheet would run; in CSV an apostrophe goes before it."""
@@ -265,10 +269,14 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
         expansion = Expansion.of(path)
         kinds = (arrow.string(), arrow.large_string(), arrow.binary())
         schema = parquet.read_schema(path)
-        texts = [field.name for field in schema if any(map(field.type.equals, kinds))]
+        texts = [
+            field.name
+            for field in schema
+            if arrow.types.is_dictionary(field.type) or any(map(field.type.equals, kinds))
+        ]
+        per_value = PER_VALUE + OBJECT_BYTES
+        expansion.add(unpacked_bytes(path, texts_once=texts, per_value=per_value))
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
-            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            expansion.add(sum(group.total_byte_size for group in groups))
             for batch in file.iter_batches(BATCH):
                 for column in batch.columns:
                     expansion.add(_unpacked(arrow, column))
