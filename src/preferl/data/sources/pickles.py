@@ -117,11 +117,16 @@ def pickled(array: Array) -> bytes:
 
 
 def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
-    """Numbers in nested lists when each is written out; lists that are shared are counted once."""
+    """Numbers in nested lists when each is written out; lists that are shared are counted once.
+
+    Numpy would give every number as much room as the longest text or buffer among them.
+    """
     if isinstance(value, np.ndarray):
+        check(value.dtype.kind in "biuf", name, "numbers", f"an array of {value.dtype}")
         return int(value.size)
-    check(not isinstance(value, str | bytes), name, "numbers", "text")
     if not isinstance(value, list | tuple):
+        number = isinstance(value, int | float | np.number | np.bool_)
+        check(number, name, "numbers", f"a {type(value).__name__}")
         return 1
     check(depth <= _DEEPEST, name, f"lists at most {_DEEPEST} deep", "deeper ones")
     if id(value) not in known:
