@@ -17,8 +17,9 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import safetensors.numpy
+from PIL import Image
 
-from helpers.valid_files import OBSERVATIONS, PICTURES, act, decision_transformer
+from helpers.valid_files import OBSERVATIONS, PICTURES, act, decision_transformer, read_minari
 from preferl.cli.main import command_parsed
 from preferl.cli.online import read_settings
 from preferl.configs import from_json
@@ -277,6 +278,105 @@ def _repeated(rows: int, size: int) -> Any:
     return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["x" * size]))
 
 
+def _one_page(path: Path) -> Path:
+    """Lists of millions of numbers in one page of few bytes, and a footer that says one."""
+    rows = 7_500_000
+    zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows)))
+    table = pyarrow.table(dict.fromkeys(("observations", "actions", "rewards", "dones"), zeros))
+    settings: dict[str, Any] = {"data_page_size": 2**30, "max_rows_per_page": 2**30}
+    pyarrow.parquet.write_table(table, path, compression="zstd", **settings)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    number, signed = b"", 2 * rows  # as Thrift writes it
+    while signed:
+        number += bytes([signed & 127 | (128 if signed > 127 else 0)])
+        signed >>= 7
+    one = b"\x82" + b"\x80" * (len(number) - 2) + b"\x00"
+    path.write_bytes(content[:footer] + content[footer:].replace(number, one))
+    return path
+
+
+def _list_of_answers(path: Path) -> None:
+    numbers = pyarrow.array(np.zeros(8_000_000))
+    lists = pyarrow.ListArray.from_arrays([0, len(numbers)], numbers)
+    _words({"chosen": ["{}"], "other": lists})(path.with_name("lists.parquet"))
+
+
+def _arrow_dictionary(path: Path) -> None:
+    """A packed dictionary of a column that nobody needs."""
+    words = pyarrow.array(np.zeros(250_000_000, np.int8))
+    column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0], pyarrow.int32()), words)
+    table = pyarrow.table({"other": column})
+    options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
+    with pyarrow.ipc.new_stream(str(path), table.schema, options=options) as writer:
+        writer.write_table(table)
+
+
+def _long_and_short() -> list[Any]:
+    """Texts of which numpy would make each as long as the longest."""
+    return [np.array(["x" * 200_000])] + [np.array(["y"])] * 1_500
+
+
+def _shared_buffer() -> list[Any]:
+    return [bytearray(200_000)] * 3_000
+
+
+def _minari_folder(path: Path, space: dict[str, Any], fill: Callable[[Any], None]) -> None:
+    """Write a data set `mine/set-v0` of one episode of four steps, whose rest `fill` adds."""
+    folder = path / "mine" / "set-v0" / "data"
+    folder.mkdir(parents=True)
+    about = {
+        "total_episodes": 1, "total_steps": 4, "data_format": "hdf5", "minari_version": "0.5.4",
+        "observation_space": json.dumps(space), "dataset_id": "mine/set-v0",
+        "action_space": json.dumps({"type": "Discrete", "dtype": "int64", "start": 0, "n": 2}),
+    }  # fmt: skip
+    (folder / "metadata.json").write_text(json.dumps(about))
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        episode = file.create_group("episode_0")
+        episode["actions"] = np.zeros(4, np.int64)
+        for name in ("rewards", "terminations", "truncations"):
+            episode[name] = np.zeros(4, float if name == "rewards" else bool)
+        fill(episode)
+
+
+def _minari_references(name: str) -> Callable[[Path], None]:
+    """Forty thousand references to one text of 60,000 bytes."""
+
+    def write(path: Path) -> None:
+        places: list[int] = []
+
+        def fill(episode: Any) -> None:
+            if name != "observations":
+                episode["observations"] = np.zeros((5, 1), np.float32)
+            array = episode.create_dataset(name, (40_000,), h5py.vlen_dtype(np.uint8))
+            array[0] = np.zeros(60_000, np.uint8)
+            places.append(array.id.get_offset())
+
+        _minari_folder(path, {"type": "Box", **BOX, "low": [-1], "high": [1], "shape": [1]}, fill)
+        file = path / "mine" / "set-v0" / "data" / "main_data.hdf5"
+        content = bytearray(file.read_bytes())
+        at = places[0]
+        content[at : at + 640_000] = content[at : at + 16] * 40_000
+        file.write_bytes(content)
+
+    return write
+
+
+def _minari_pictures(path: Path) -> None:
+    """Pictures of many more pixels than their space has."""
+    packed = io.BytesIO()
+    Image.fromarray(np.zeros((6_000, 6_000, 3), np.uint8)).save(packed, "PNG", compress_level=1)
+
+    def fill(episode: Any) -> None:
+        array = episode.create_dataset("observations", (5,), h5py.vlen_dtype(np.uint8))
+        for row in range(5):
+            array[row] = np.frombuffer(packed.getvalue(), np.uint8)
+
+    low = np.zeros((32, 32, 3), int)
+    space = {"dtype": "uint8", "low": low.tolist(), "high": (low + 255).tolist()}
+    _minari_folder(path, {"type": "Box", "shape": [32, 32, 3], **space}, fill)
+
+
 def _laughs(path: Path) -> Path:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
@@ -361,6 +461,13 @@ BOMBS: Final[dict[str, Case]] = {
     "pickle, frame": (_bytes(b"\x80\x04\x95" + struct.pack("<Q", 2**34) + b"."), load_pickle),
     "pickle, hash": (_bytes(b"\x80\x02}" + _nested(60, b"t")[2:] + b"K\x01s."), load_pickle),
     "pickle, lists": (_bytes(_demonstrations(_nested(9, b"l"))), load_demonstrations),
+    "pickle, texts": (
+        lambda path: path.write_bytes(
+            pickle.dumps([dict.fromkeys(("observations", "actions", "rewards"), _long_and_short())])
+        ),
+        load_demonstrations,
+    ),
+    "pickle, buffers": (lambda path: _labels(path, pickle.dumps(_shared_buffer(), 5)), read_labels),
     "pickle, shared": (lambda path: path.write_bytes(_many_demonstrations()), load_demonstrations),
     "gzip": (lambda path: path.write_bytes(_gzip(250_000_000)), load_drlhp_preferences),
     "gzip, clips": (
@@ -460,7 +567,15 @@ BOMBS: Final[dict[str, Case]] = {
         lambda path: _words({"key": _repeated(3000, 10**6)})(path.with_name("a.parquet")),
         lambda path: list(read_table(path.with_name("a.parquet"))),
     ),
+    "parquet, one page": (_one_page, load_hub_dataset),
+    "parquet, lists of answers": (
+        _list_of_answers,
+        lambda path: list(read_table(path.with_name("lists.parquet"))),
+    ),
     "arrow": (_arrow, load_hub_dataset),
+    "arrow, dictionary": (_arrow_dictionary, load_hub_dataset),
+    "minari, references": (_minari_references("observations"), read_minari),
+    "minari, pictures": (_minari_pictures, read_minari),
     "yaml, a billion laughs": (_laughs, read_settings),
     "run, a metric a row": (_run({}, _metrics(14_000)), read_run),
     "yaml, merge keys": (_merged, read_settings),

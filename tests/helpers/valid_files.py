@@ -2,13 +2,16 @@
 
 import gzip
 import json
+import os
 import pickle
 import sys
 import types
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -32,6 +35,7 @@ from preferl.data.sources import (
     load_demonstrations,
     load_drlhp_preferences,
     load_hub_dataset,
+    load_minari,
     load_robomimic,
     load_source,
     load_stacked,
@@ -141,6 +145,38 @@ def _stacked(path: Path) -> None:
     arrays = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays, dones=np.zeros((2, 4), bool))
+
+
+def _minari(path: Path) -> None:
+    from minari import create_dataset_from_buffers
+    from minari.data_collector import EpisodeBuffer
+
+    pictures = spaces.Box(0, 255, (32, 32, 3), np.uint8)
+    seen = {"eye": RNG.integers(0, 255, (4, 32, 32, 3)).astype(np.uint8), "arm": np.ones((4, 3))}
+    episode = EpisodeBuffer(
+        id=0,
+        observations=seen,
+        actions=np.ones((3, 2), np.float32),
+        rewards=np.ones(3),
+        terminations=np.zeros(3, bool),
+        truncations=np.zeros(3, bool),
+        infos={"state": np.ones((4, 2))},
+    )
+    path.mkdir()
+    with mock.patch.dict(os.environ, MINARI_DATASETS_PATH=str(path)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        create_dataset_from_buffers(
+            "mine/set-v0",
+            [episode],
+            observation_space=spaces.Dict({"eye": pictures, "arm": OBSERVATIONS}),
+            action_space=ACTIONS,
+        )
+
+
+def read_minari(path: Path) -> object:
+    """Read the data set `mine/set-v0` of a folder of data sets."""
+    with mock.patch.dict(os.environ, MINARI_DATASETS_PATH=str(path)):
+        return load_minari("mine/set-v0")
 
 
 def _table() -> Any:
@@ -323,6 +359,7 @@ VALID: Final[dict[str, Case]] = {
     "d4rl": (_d4rl, load_d4rl),
     "robomimic": (_robomimic, load_robomimic),
     "stacked": (_stacked, load_stacked),
+    "minari": (_minari, read_minari),
     "parquet": (lambda path: pyarrow.parquet.write_table(_table(), path), load_hub_dataset),
     "arrow": (_arrow, load_hub_dataset),
     "arrow, compressed": (lambda path: _arrow(path, compression="zstd"), load_hub_dataset),

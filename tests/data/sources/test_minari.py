@@ -4,11 +4,12 @@ import json
 import sys
 
 import gymnasium as gym
+import h5py
 import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
-from preferl.data.sources import load_minari
+from preferl.data.sources import load_minari, load_source
 from preferl.errors import DataError, MissingExtraError
 
 minari = pytest.importorskip("minari", reason="the extra preferl[minari] is not installed")
@@ -166,3 +167,104 @@ def test_a_data_set_without_spaces_calls_nothing(tmp_path, missing, entry_point)
     with pytest.raises(DataError, match=r"expected its observation space and action space in"):
         load_minari("test/door/human-v0")
     assert not mark.exists()
+
+
+def _frames(count):
+    """Smooth pictures, which JPEG keeps nearly as they are."""
+    row = np.linspace(0, 200, 32).astype(np.uint8)
+    return np.stack(
+        [np.stack([row + k, row[::-1], row], 1)[None].repeat(32, 0) for k in range(count)]
+    )
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_packed_pictures(nested):
+    pictures = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)
+    frames = _frames(21)
+    frames[3] = np.random.default_rng(0).integers(0, 255, (32, 32, 3))  # of another length in JPEG
+    space = gym.spaces.Dict({"eye": pictures, "arm": BOX}) if nested else pictures
+    seen = {"eye": frames, "arm": np.zeros((21, 2))} if nested else frames
+    dataset = _create([_buffer(20, seen, np.zeros((20, 2)))], space, BOX)
+    episodes = load_minari("test/door/human-v0")
+    ours = episodes.observations["eye"] if nested else episodes.observations
+    theirs = load_minari(dataset).observations
+    np.testing.assert_array_equal(ours, theirs["eye"] if nested else theirs)
+    assert np.abs(ours[5].astype(int) - frames[5]).max() < 10
+
+
+def test_pictures_of_another_size_than_their_space():
+    pictures = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)
+    dataset = _create([_buffer(3, _frames(4), np.zeros((3, 2)))], pictures, BOX)
+    metadata = dataset.storage.data_path / "metadata.json"
+    about = json.loads(metadata.read_text())
+    other = gym.spaces.Box(0, 255, (40, 32, 3), np.uint8)
+    about["observation_space"] = minari.serialization.serialize_space(other)
+    metadata.write_text(json.dumps(about))
+    with pytest.raises(DataError, match=r"shape \(40, 32, 3\) .*got 32 x 32 pixels"):
+        load_minari("test/door/human-v0")
+
+
+def test_infos_that_nobody_needs_are_not_read():
+    infos = {"words": ["a", "bc", "d", "e"], "state": np.arange(8.0).reshape(4, 2)}
+    _create([_buffer(3, np.zeros((4, 2)), np.zeros((3, 2)), infos=infos)], BOX, BOX)
+    assert load_minari("test/door/human-v0").states.tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def _without(name):
+    def change(folder):
+        (folder / name).unlink()
+
+    return change
+
+
+def _cut(name):
+    def change(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+
+    return change
+
+
+def _metadata(**changes):
+    def change(folder):
+        about = json.loads((folder / "metadata.json").read_text()) | changes
+        about = {key: value for key, value in about.items() if value is not ...}
+        (folder / "metadata.json").write_text(json.dumps(about))
+
+    return change
+
+
+def _group(name, value):
+    def change(folder):
+        with h5py.File(folder / "main_data.hdf5", "a") as file:
+            del file[name]
+            if value is not None:
+                file[name] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(_without("metadata.json"), _without("main_data.hdf5")),
+        *(_cut("metadata.json"), _cut("main_data.hdf5")),
+        *(_metadata(total_episodes=value) for value in (..., 10**12, "two", None, 0)),
+        *(_metadata(observation_space=value) for value in ("{}", "", 3, None, '{"type": "Box"}')),
+        *(_metadata(data_format=value) for value in (..., "zip", "arrow", 3)),
+        *(_metadata(minari_version=value) for value in (..., "99.0", 3)),
+        _metadata(action_space='{"type": "Dict", "subspaces": {}}'),
+        *(_group("episode_1", value) for value in (None, np.zeros(3))),
+        *(_group(f"episode_0/{n}", None) for n in ("observations", "rewards", "terminations")),
+        *(_group(f"episode_0/{n}", np.zeros(9)) for n in ("observations", "rewards", "actions")),
+        _group("episode_0/rewards", np.zeros((3, 2))),
+        _group("episode_0/rewards", "text"),
+        _group("episode_0/terminations", np.zeros(2, bool)),
+        _group("episode_0/observations", np.full((4, 2), np.nan)),
+    ],
+)
+def test_damaged_data_sets_are_named(damage):
+    dataset = _create(_boxes(), BOX, BOX)
+    damage(dataset.storage.data_path)
+    with pytest.raises(DataError, match="test/door/human-v0"):
+        load_source("test/door/human-v0")

@@ -41,8 +41,10 @@ _COPY: Final = "Copy the arrays into one plain file, if you trust its maker."
 
 
 @contextmanager
-def open_hdf5(path: str | Path) -> Iterator[Any]:
+def open_hdf5(path: str | Path, expansion: Expansion | None = None) -> Iterator[Any]:
     """Open an `h5py.File` for reading that points to no other and is as large as it declares.
+
+    Its arrays count in `expansion`, to which whoever unpacks them further adds.
 
     Raises:
         DataError: no such file, cut off, not HDF5, pointing to other files, far larger in memory
@@ -51,7 +53,7 @@ def open_hdf5(path: str | Path) -> Iterator[Any]:
     """
     h5py = require("h5py", extra="d4rl")
     with reading_foreign(path, "a whole HDF5 file"), h5py.File(path, "r") as file:
-        expansion = Expansion.of(Path(path))
+        expansion = expansion or Expansion.of(Path(path))
         _refuse_links(file, f"{path}", set(), 0)  # first: a soft link might lead through one
         expansion.add(_size(file, f"{path}", {}, 0))
         yield file

@@ -1,18 +1,29 @@
 """Data sets of Minari, the Farama Foundation's collection of offline trajectories."""
 
-from collections.abc import Mapping
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import numpy as np
 
 from preferl._optional import require
-from preferl.data.columns import check, reading_foreign, require_numbers
+from preferl.data.columns import check, naming, reading_foreign, require_numbers
 from preferl.data.episodes import Episodes, join, one_episode
-from preferl.data.sources.hdf5 import open_hdf5
+from preferl.data.sources.hdf5 import open_hdf5, read_array
 from preferl.errors import DataError
-from preferl.reading import read_object
+from preferl.reading import Expansion, read_object
 from preferl.shapes import Array, Observations, leaves, map_observations
+
+INFOS: Final = ("qpos", "qvel", "state", "success")
+"""Infos of an episode that are read."""
+
+NUMBERS: Final = "a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)"
+
+ROWS_AT_ONCE: Final = 16
+"""Packed pictures read at a time. Each may refer to all that its file holds."""
 
 
 def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
@@ -33,16 +44,21 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
         MissingExtraError: minari is not installed.
     """
     if isinstance(dataset, str):
-        dataset = _open(dataset, download)
-    name = f"Minari data set {dataset.spec.dataset_id}"
-    parts = [_episode(data, f"{name}, episode {data.id}") for data in dataset]
+        return _joined(_stored(dataset, download), f"Minari data set {dataset!r}")
+    return _joined(dataset, f"Minari data set {dataset.spec.dataset_id}")
+
+
+def _joined(dataset: Iterable[Any], name: str) -> Episodes:
+    with reading_foreign(name, "a whole data set of Minari", "Fetch or write it again."):
+        parts = [_episode(data, f"{name}, episode {data.id}") for data in dataset]
     check(parts, name, "at least one episode", "none")
     return join(parts)
 
 
-def _open(name: str, download: bool) -> Any:
-    """Open a data set once nothing is left that Minari would follow to other code or files."""
-    minari, what = require("minari", extra="minari"), f"Minari data set {name!r}"
+def _stored(name: str, download: bool) -> Iterable[Any]:
+    """The episodes of a data set on this machine, by Minari's names, without running anything."""
+    minari = require("minari", extra="minari")
+    what = f"Minari data set {name!r}"
     fix = f"See `minari list local` and `minari list remote`; fetch it: `minari download {name}`."
     with reading_foreign(what, "the id of one that is on this machine", fix):
         folder = Path(minari.storage.datasets_root_dir.get_dataset_path(name)) / "data"
@@ -50,6 +66,7 @@ def _open(name: str, download: bool) -> Any:
             minari.download_dataset(name)
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder} is not there")
+    with reading_foreign(what, "a whole metadata.json", "Fetch or write it again."):
         metadata = read_object(folder / "metadata.json")
         if not {"observation_space", "action_space"} <= metadata.keys():
             raise DataError(
@@ -58,10 +75,70 @@ def _open(name: str, download: bool) -> Any:
                 "environment. If you trust its maker, load it with minari.load_dataset and pass "
                 "what it returns."
             )
-        for file in sorted(folder.rglob("*.hdf5")):
-            with open_hdf5(file):
-                pass  # checked as it is opened
-        return minari.load_dataset(name)
+        version = metadata["minari_version"]
+        versions = sorted(minari.supported_dataset_versions)
+        check(version in versions, what, f"one of versions {versions}", version)
+        if metadata["data_format"] != "hdf5":
+            return cast("Iterable[Any]", minari.load_dataset(name))
+        return _hdf5_episodes(folder / "main_data.hdf5", metadata, what)
+
+
+def _hdf5_episodes(file: Path, metadata: Mapping[str, Any], what: str) -> Iterator[Any]:
+    """Episodes of a file that Minari wrote; Minari itself would unpack whatever a file declares."""
+    from gymnasium.spaces import Dict, Tuple
+
+    to_space = require("minari.serialization", extra="minari").deserialize_space
+    is_picture = require("minari.dataset.minari_storage", extra="minari").is_image_space
+    spaces = {
+        name: to_space(metadata[f"{name[:-1]}_space"]) for name in ("observations", "actions")
+    }
+    packs_pictures = bool(metadata.get("jpeg_encoding", True))
+    expansion = Expansion.of(file)
+
+    def read(held: Any, space: Any, name: str) -> Any:
+        if isinstance(space, Dict):
+            return {key: read(held[key], part, name) for key, part in space.items()}
+        if isinstance(space, Tuple):
+            return tuple(read(held[f"_index_{k}"], part, name) for k, part in enumerate(space))
+        if packs_pictures and is_picture(space):
+            return _pictures(held, space.shape, name, expansion)
+        require_numbers(name, held, NUMBERS)
+        return held[()]
+
+    with open_hdf5(file, expansion) as opened:
+        for number in range(metadata["total_episodes"]):
+            group = opened[f"episode_{number}"]
+            name = f"{what}, episode {number}"
+            infos = group.get("infos", {})
+            yield SimpleNamespace(
+                id=number,
+                rewards=read_array(group, "rewards", name),
+                terminations=read_array(group, "terminations", name),
+                infos={key: infos[key][()] for key in INFOS if _is_numbers(infos.get(key))},
+                **{key: read(group[key], space, f"{name}, {key}") for key, space in spaces.items()},
+            )
+
+
+def _is_numbers(held: Any) -> bool:
+    return getattr(held, "dtype", np.dtype(object)).kind in "biuf"
+
+
+def _pictures(held: Any, shape: tuple[int, ...], name: str, expansion: Expansion) -> Array:
+    """`[T, *shape]` pictures that are stored as JPEG or PNG."""
+    image = require("PIL.Image", extra="minari")
+    expansion.add(len(held) * math.prod(shape))
+    pictures = np.empty((len(held), *shape), np.uint8)
+    for row in range(len(held)):
+        if row % ROWS_AT_ONCE == 0:
+            packed = held[row : row + ROWS_AT_ONCE]
+        picture = image.open(io.BytesIO(packed[row % ROWS_AT_ONCE]), formats=("JPEG", "PNG"))
+        if (picture.height, picture.width) != shape[:2]:  # before it is unpacked
+            size = f"{picture.height} x {picture.width} pixels"
+            raise DataError.mismatch(
+                name, expected=f"pictures of shape {shape} as its space says", got=size
+            )
+        pictures[row] = np.asarray(picture)
+    return pictures
 
 
 def _episode(data: Any, name: str) -> Episodes:
@@ -72,7 +149,8 @@ def _episode(data: Any, name: str) -> Episodes:
     terminated = np.asarray(data.terminations, bool)
     columns = observations, actions, np.asarray(data.rewards)
     success = _success(data.infos or {}, steps)
-    return one_episode(*columns, steps, terminated=terminated, states=states, success=success)
+    with naming(name):
+        return one_episode(*columns, steps, terminated=terminated, states=states, success=success)
 
 
 def _observations(nested: Any, name: str, steps: int) -> Observations:
@@ -97,11 +175,10 @@ def _flatten(nested: Any) -> dict[str, Any]:
 
 
 def _numbers(value: Any, name: str) -> Array:
-    expected = "a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)"
     plain = not isinstance(value, Mapping | tuple)
-    check(plain, name, expected, f"a {type(value).__name__}")
+    check(plain, name, NUMBERS, f"a {type(value).__name__}")
     array = np.asarray(value)
-    require_numbers(name, array, expected)
+    require_numbers(name, array, NUMBERS)
     return array
 
 
