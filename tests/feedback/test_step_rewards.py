@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
@@ -16,6 +17,7 @@ from preferl.evaluation import (
     evaluate_reward,
     negated,
     oracle,
+    rollout,
     step_rewards,
 )
 from preferl.feedback.step_rewards import as_reward
@@ -128,3 +130,44 @@ def test_what_is_no_reward(episodes) -> None:
         relabel(episodes, 3.0)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="one number for each of"):
         relabel(episodes, lambda observations, actions: observations)
+
+
+class RewardNet(torch.nn.Module):
+    """A network of transitions, as imitation has them."""
+
+    def forward(self, state: Any, action: Any, next_state: Any, done: Any) -> Any:
+        return state[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("reward", "named"),
+    [
+        (lambda s, a, n, d: s[:, 0], r"\(s, a, n, d\)"),
+        (lambda observations: observations[:, 0], r"\(observations\)"),
+        (RewardNet(), r"a RewardNet .*next_state"),
+        (RewardNet, r"a class"),
+        (MLPReward(*SPACES, seed=0), r"MLPReward.*RewardFunction\(model\)"),
+    ],
+    ids=["transitions", "observations", "network", "class", "model"],
+)
+def test_what_takes_other_arguments_is_refused_by_name(reward, named, episodes, answers) -> None:
+    agent = PPO("MlpPolicy", make_vec_env(pendulum, 1), n_steps=8, batch_size=8)
+    learner = SB3Learner(agent, total_steps=8, rng=np.random.default_rng(0))
+    stacked = gymnasium.vector.SyncVectorEnv([pendulum])
+    takes = [
+        FeedbackVecEnv(make_vec_env(pendulum, 1)).set_reward,
+        learner.set_reward,
+        lambda given: FeedbackVecEnv(make_vec_env(pendulum, 1), rewards=given),
+        lambda given: FeedbackVectorEnv(stacked, rewards=given),
+        lambda given: evaluate_reward(given, answers),
+        lambda given: relabel(episodes, given),
+        lambda given: next(rollout(agent, make_vec_env(pendulum, 1), reward=given)),
+    ]
+    for take in takes:
+        with pytest.raises(ModelError, match=named):
+            take(reward)
+
+
+def test_functions_that_do_not_tell_their_arguments_are_taken() -> None:
+    reward = as_reward(np.maximum)  # of one feature, which is there for every step
+    assert reward(np.full((3, 1), 2.0), np.ones((3, 1)), np.ones((3, 1), bool)).tolist() == [2] * 3

@@ -17,7 +17,14 @@ from preferl.data import (
     save_episodes,
     window_indices,
 )
-from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, StorageError
+from preferl.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    ModelError,
+    SpaceError,
+    StorageError,
+)
 from preferl.functional import lower_bound, mean
 from preferl.models import (
     Ensemble,
@@ -241,6 +248,12 @@ def test_saved_rewards_compute_bit_for_bit_the_same(tmp_path, rng, combine, scal
         relabel(episodes, loaded).rewards, relabel(episodes, reward).rewards
     )
     assert (loaded.scaler is None) == (not scaled)
+
+
+def test_a_reward_model_by_itself_is_not_saved_as_a_reward(tmp_path):
+    with pytest.raises(ModelError, match=r"got MLPReward.*save_reward_model"):
+        save_reward(tmp_path / "reward", MLPReward(POINT_SPACE, PUSH_SPACE, seed=0))
+    assert not list(tmp_path.iterdir())
 
 
 def test_ways_of_combining_without_a_name_are_not_saved(tmp_path):

@@ -7,6 +7,7 @@ and `random`, comes near `oracle`, and where `negated` makes the policy worse.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from inspect import signature
 from typing import Any, ClassVar, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -60,6 +61,10 @@ class PerStep:
     Without a function it is the environment's own reward as recorded: segments score their true
     returns, and new steps have no reward (`ConfigError`).
 
+    Raises:
+        ModelError: something that cannot be called with observations and actions, such as a
+            function of next observations or a reward model.
+
     >>> reward = PerStep(lambda observations, actions: observations[:, 0])
     >>> reward(np.array([[[1.0], [5.0]]]), np.zeros((1, 2, 1)), np.ones((1, 2), bool)).tolist()
     [5.0]
@@ -69,6 +74,10 @@ class PerStep:
 
     context: ClassVar[int] = 1
     members: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.function is not None:
+            require_step_function(self.function)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
         """`[B, H, ...]` windows to `[B]` rewards of their last steps."""
@@ -130,14 +139,35 @@ def as_reward(reward: AnyReward) -> Reward:
     """Return a reward as it is, and wrap a plain function of observations and actions.
 
     Raises:
-        ModelError: something that cannot be called.
+        ModelError: something that cannot be called with observations and actions.
     """
     if isinstance(reward, Reward):
         return reward
-    expected = "a RewardFunction, a control, or a function of observations and actions"
-    fix = "Pass lambda observations, actions: ..., which gives one number per step."
-    ModelError.check(callable(reward), "reward", expected, type(reward).__name__, fix)
+    require_step_function(reward)  # None, too
     return PerStep(reward)
+
+
+def require_step_function(function: Any) -> None:
+    """Raise `ModelError` unless something can be called with observations and actions alone."""
+    expected = "a RewardFunction, a control, or a function of observations and actions"
+    fix = "Pass `lambda observations, actions: ...`, which gives one number per step."
+    if not callable(function):
+        kind = type(function).__name__
+        raise ModelError(f"reward: expected {expected}, got {kind}. {fix}")
+    called = getattr(function, "forward", function)  # a network takes any arguments, to pass them
+    try:
+        parameters = signature(called)
+    except ValueError:  # a function that is not written in Python may not tell
+        return
+    try:
+        parameters.bind(None, None)
+    except TypeError as error:
+        kind = "class" if isinstance(function, type) else type(function).__name__
+        raise ModelError(
+            f"reward: expected {expected}, got a {kind} with the arguments {parameters}. {fix} A "
+            "reward has neither the next observation nor whether the episode is over. For a reward "
+            "model, pass `RewardFunction(model)`."
+        ) from error
 
 
 def one_per_step(given: Any, steps: int) -> FloatArray:

@@ -18,7 +18,7 @@ from torch import Tensor
 from preferl.configs import to_json
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, ModelError
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.step_rewards import AnyReward, step_rewards
 from preferl.functional.preference import Combine, lower_bound, mean
@@ -293,9 +293,15 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
 
     Raises:
         ConfigError: not combined by `mean` or `lower_bound`, or a model that nothing registers.
+        ModelError: something else than a `RewardFunction`.
         StorageError: the folder cannot be written to, or holds something else than a model,
             which would be lost.
     """
+    if not isinstance(reward, RewardFunction):
+        raise ModelError(
+            f"reward: expected a RewardFunction, got {type(reward).__name__}. Save a reward model "
+            "with save_reward_model, or as `RewardFunction(model)`."
+        )
     combine, combined = reward.how, {"kind": "mean"}
     bounded = isinstance(combine, partial) and combine.func is lower_bound().func
     fix = "Save the model with save_reward_model and combine its members in code."

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from preferl.data.episodes import Episodes, join
 from preferl.errors import ConfigError, SpaceError
+from preferl.feedback import InstantFeedback, ScriptedTeacher
 from preferl.models import (
     EnsembleConfig,
     LSTMRewardConfig,
@@ -18,6 +19,7 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
+from preferl.online import OnlineConfig
 from preferl.online.wrappers.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.wrappers.feedback_core import FeedbackCore
 from preferl.online.wrappers.feedback_env import FeedbackControls
@@ -302,6 +304,27 @@ def test_a_transform_that_does_not_keep_its_word_is_refused() -> None:
 def test_a_reward_for_others_is_refused() -> None:
     with pytest.raises(SpaceError, match="observations of the environment"):
         FeedbackCore(DONE, DONE, 1, rewards=reward_of("mlp"))
+
+
+@pytest.mark.parametrize(
+    ("feedback", "fix"),
+    [
+        (FeedbackConfig(), r"config=FeedbackConfig"),
+        (lambda observations, actions: observations[:, 0], r"rewards=\.\.\."),
+        ("runs/labels", r"StoredFeedback\(store, project\)"),
+        (InstantFeedback(ScriptedTeacher.oracle(), np.random.default_rng(0)), "synthetic_pref"),
+    ],
+    ids=["config", "reward", "path", "instant"],
+)
+def test_something_else_in_place_of_the_feedback_is_refused(feedback: Any, fix: str) -> None:
+    with pytest.raises(ConfigError, match=f"feedback: expected a StoredFeedback.*{fix}"):
+        FeedbackCore(SEEN, DONE, 1, feedback)
+
+
+@pytest.mark.parametrize("config", [OnlineConfig(), {"segment_length": 5}])
+def test_something_else_in_place_of_the_config_is_refused(config: Any) -> None:
+    with pytest.raises(ConfigError, match=r"config: expected a FeedbackConfig.*as keywords"):
+        FeedbackCore(SEEN, DONE, 1, config=config)
 
 
 def test_a_step_touches_neither_disk_nor_database(monkeypatch: pytest.MonkeyPatch) -> None:

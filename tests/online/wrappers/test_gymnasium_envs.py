@@ -161,3 +161,17 @@ def test_recorded_episodes_are_taken_once_and_whole(mode) -> None:
         assert one.terminated[-1]
     assert envs.take() is None
     envs.close()
+
+
+def test_true_rewards_are_not_rounded() -> None:
+    single = HumanPreferencesEnvWrapper(gymnasium.make("Pendulum-v1"), before="environment")
+    several = FeedbackVectorEnv(SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1")]))
+    several.switch_to_true_reward()
+    for env, action in ((single, np.array([0.3])), (several, np.array([[0.3]]))):
+        plain = gymnasium.make("Pendulum-v1")
+        plain.reset(seed=7)
+        env.reset(seed=7)
+        reward = plain.step(np.array([0.3]))[1]
+        assert reward != np.float32(reward)
+        assert np.ravel(env.step(action)[1])[0] == reward
+        env.close()

@@ -6,7 +6,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
 from preferl.data.episodes import Episodes
-from preferl.errors import DataError, SpaceError
+from preferl.errors import DataError, ModelError, SpaceError
 from preferl.functional.preference import lower_bound
 from preferl.models import (
     LSTMRewardConfig,
@@ -119,3 +119,11 @@ def test_on_a_gpu_they_are_those_of_relabelled_episodes(kind):
     rewards = TensorRewards(RewardFunction(model.to("cuda")))
     found = as_they_act(rewards, episodes, device="cuda")
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_reward_model_by_itself_is_refused():
+    rewards = TensorRewards(reward_of("mlp"))
+    model = build_reward_model(MODELS["mlp"], BOX, ACTIONS, seed=0)
+    for use in (TensorRewards, rewards.set_reward):
+        with pytest.raises(ModelError, match=r"got MLPReward.*RewardFunction\(model\)"):
+            use(model)

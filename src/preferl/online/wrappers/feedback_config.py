@@ -140,6 +140,11 @@ class FeedbackConfig(QueryConfig):
 
 def settings_of(config: FeedbackConfig | None, more: Mapping[str, Any]) -> FeedbackConfig:
     """The config with the fields in `more` replaced; keywords that are no fields are refused."""
+    if not isinstance(config, FeedbackConfig | None):
+        raise ConfigError(
+            f"config: expected a FeedbackConfig or None, got a {type(config).__name__}. Pass "
+            "`config=FeedbackConfig(...)`, or its fields as keywords."
+        )
     known = {field.name for field in fields(FeedbackConfig)}
     if not more.keys() <= known:
         raise ConfigError.mismatch("settings", expected=sorted(known), got=sorted({*more} - known))

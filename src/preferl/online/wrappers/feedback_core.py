@@ -84,6 +84,7 @@ class FeedbackCore:
         if isinstance(sampler, str):
             settings["sampler"], sampler = sampler, None
         self.config = config = settings_of(config, settings)
+        _require_feedback(feedback)
         teacher = None if synthetic_preferences is False else synthetic_preferences
         self.queries: QueryWorker | None = None
         if feedback is None:
@@ -203,13 +204,15 @@ class FeedbackCore:
         states: Array | None = None,
         success: BoolArray | None = None,
     ) -> FloatArray:
-        """Record what came of the actions; give their rewards, a new array `[V]` float32.
+        """Record what came of the actions; give their rewards, a new array `[V]`.
 
-        Next `observations [V, *obs]` are the last ones of episodes that are over; `rewards [V]` are
-        the environments' own. Until `reset` begins the next episode there, steps are not recorded
-        and their reward is zero.
+        Learned rewards are float32; the environments' own are as exact as they were. Next
+        `observations [V, *obs]` are the last ones of episodes that are over; `rewards [V]` are the
+        environments' own. Until `reset` begins the next episode there, steps are not recorded and
+        their reward is zero.
         """
-        given = np.array(rewards if self._reward_now is None else self._reward_now, np.float32)
+        given = np.array(rewards if self._reward_now is None else self._reward_now)
+        given = given.astype(np.result_type(given, np.float32), copy=False)
         given[self.recording.idle] = 0.0
         self.returns += given
         seen = self._seen(observations)
@@ -319,3 +322,18 @@ class FeedbackCore:
             self._next_cut = recording.time + longest - int(recording.pending.max())
         if recording.finished_steps >= at_least and (episodes := recording.take()) is not None:
             self.on_episodes(episodes)
+
+
+def _require_feedback(feedback: object) -> None:
+    """Raise `ConfigError` for something else than where queries go, and say where it belongs."""
+    if feedback is None or isinstance(feedback, StoredFeedback):
+        return
+    fix = "Pass `StoredFeedback(store, project)`, or a teacher as `synthetic_preferences=`."
+    if isinstance(feedback, FeedbackConfig):
+        fix = "Pass settings by name: `config=FeedbackConfig(...)`."
+    elif isinstance(feedback, WindowReward) or callable(feedback):
+        fix = "Pass a reward by name: `rewards=...`."
+    raise ConfigError(
+        "feedback: expected a StoredFeedback, where queries go, or None, got a "
+        f"{type(feedback).__name__}. {fix}"
+    )

@@ -111,7 +111,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.just_reset = False
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Give the step's outcome with the learned rewards, `[V]` float32."""
+        """Give the step's outcome with the learned rewards, `[V]`."""
         observations, rewards, dones, infos = self.venv.step_wait()
         ended = dones.nonzero()[0]
         terminated, seen = np.zeros(self.num_envs, bool), observations

@@ -275,7 +275,7 @@ class FeedbackVectorEnv(
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Give the step's outcome with the learned rewards, `[V]` float32.
+        """Give the step's outcome with the learned rewards, `[V]`.
 
         Raises:
             ConfigError: the environments were never reset.

@@ -9,8 +9,9 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, DataError, SpaceError
+from preferl.errors import ConfigError, DataError, ModelError, SpaceError
 from preferl.feedback.step_rewards import AnyReward, as_reward
+from preferl.models.base import RewardModel
 from preferl.online.wrappers.recording import Recording, zeros_of
 from preferl.shapes import (
     Array,
@@ -79,7 +80,18 @@ class RewardInSpaces:
 def for_spaces(
     reward: WindowReward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
 ) -> WindowReward:
-    """A reward for these spaces: one made for them, a control, or a plain function of steps."""
+    """A reward for these spaces: one made for them, a control, or a plain function of steps.
+
+    Raises:
+        ModelError: a reward model, or a function of something else than observations and actions.
+        SpaceError: a reward that was made for other spaces.
+    """
+    if isinstance(reward, RewardModel):
+        raise ModelError(
+            "reward: expected a RewardFunction, a control, or a function of observations and "
+            f"actions, got a reward model, {type(reward).__name__}. Pass `RewardFunction(model)`, "
+            "which later training does not change."
+        )
     if not isinstance(reward, WindowReward):
         return RewardInSpaces(as_reward(reward), observations, actions)
     fix = "Build the reward for this environment's spaces, or wrap the environment."

@@ -5,7 +5,7 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor
 
-from preferl.errors import DataError
+from preferl.errors import DataError, ModelError
 from preferl.models.spaces import check_spaces
 from preferl.shapes import map_observations
 from preferl.training.reward_function import RewardFunction
@@ -22,6 +22,9 @@ class TensorRewards:
     Args:
         reward: on the device of the tensors: `load_reward(folder, device="cuda")`.
 
+    Raises:
+        ModelError: a reward that does not compute with tensors, such as a reward model by itself.
+
     >>> from gymnasium.spaces import Box
     >>> from preferl.models import MLPReward
     >>> model = MLPReward(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
@@ -31,12 +34,14 @@ class TensorRewards:
     """
 
     def __init__(self, reward: RewardFunction) -> None:
+        _require_reward_function(reward)
         self.reward = reward
         self._observations: Any = None  # `[V, H, *obs]` of the last steps, the present one last
         self._actions = self._mask = torch.zeros(0, 0)
 
     def set_reward(self, reward: RewardFunction) -> None:
         """Use `reward` from the next step on. One that looks further back starts from there."""
+        _require_reward_function(reward)
         if reward.context != self.reward.context:
             self._observations = None
         self.reward = reward
@@ -96,3 +101,11 @@ class TensorRewards:
 def _appended(kept: Tensor, step: Tensor) -> Tensor:
     """The last steps `[V, H, ...]` without the first, and the present one `[V, ...]` at the end."""
     return torch.cat([kept[:, 1:], step[:, None].to(kept.dtype)], dim=1)
+
+
+def _require_reward_function(reward: object) -> None:
+    if not isinstance(reward, RewardFunction):
+        raise ModelError(
+            f"reward: expected a RewardFunction, got {type(reward).__name__}. For a reward model, "
+            "pass `RewardFunction(model)`."
+        )
