@@ -1,6 +1,7 @@
 """MR and NMR equal the published implementation: forward, and twenty steps of training."""
 
 import json
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from helpers.golden_gradients import determined
+from helpers.golden_gradients import determined, rounding_spread
 from preferl.functional import preference_logits, preference_loss
 from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig, load_flax
 from preferl.models.flax import flax_places
@@ -126,14 +127,16 @@ def loss_of(model: MLPReward | LSTMReward, golden: Golden, rows: slice) -> Tenso
     return preference_loss(preference_logits(scores_of(model, golden, rows)), preference)
 
 
-def mixed_loss_of(model: MLPReward | LSTMReward, golden: Golden, rows: slice) -> Tensor:
+def mixed_loss_of(
+    model: MLPReward | LSTMReward, golden: Golden, rows: slice, seed: int = 0
+) -> Tensor:
     """The same with all segments in one call, in an order of their own: it rounds otherwise."""
     preference = torch.from_numpy(golden["in:labels"][rows, 0])
     segments = {
         f"in:{kind}": np.concatenate([golden[f"in:{kind}{suffix}"][rows] for suffix in ("", "_2")])
         for kind in ("observations", "actions")
     }
-    order = np.random.default_rng(0).permutation(2 * len(preference))
+    order = np.random.default_rng(seed).permutation(2 * len(preference))
     mixed = judge(model, {name: array[order] for name, array in segments.items()}).scores[0]
     first, second = mixed[torch.from_numpy(np.argsort(order))].chunk(2)
     return preference_loss(first - second, preference)
@@ -175,18 +178,22 @@ def check_training(golden: Golden, parameters: Golden, name: str) -> None:
         model, flax_places, losses, lambda twin: scores_of(twin, golden, slice(None)).sum()
     )
     # Units that are on at every step shift all scores alike by their biases, too.
-    undetermined = {path for path, numbers in counts.items() if not numbers.all()}
-    assert HEAD[name] in undetermined
-    assert all(path.endswith("bias") for path in undetermined)
-    assert sum(int((~numbers).sum()) for numbers in counts.values()) < 20
+    assert not counts[HEAD[name]].any()
+    start = deepcopy(model)
     found = trained(model, golden, name)
+
+    def again(twin: MLPReward | LSTMReward, seed: int) -> Golden:
+        return trained(twin, golden, name, partial(mixed_loss_of, seed=seed))
+
+    spread = rounding_spread(again, start, found)
     for array in ("out:loss", "out:eval_loss_before_after"):
-        np.testing.assert_allclose(found[array], golden[array], atol=1e-4)
+        allowed = 1e-4 + 3 * spread[array]
+        assert (np.abs(np.subtract(found[array], golden[array])) <= allowed).all(), array
     for path, numbers in counts.items():
         if (key := f"after20:{path}") in golden:
-            np.testing.assert_allclose(
-                found[key][numbers], golden[key][numbers], atol=5e-5, err_msg=path
-            )
+            allowed = 5e-5 + 3 * spread[key]
+            close = np.abs(found[key] - golden[key]) <= allowed
+            assert close[numbers].all(), path
 
 
 @pytest.mark.parametrize("name", ["mr", "nmr"])
@@ -195,8 +202,7 @@ def test_training(shared, name):
     check_training(golden, stored(arrays(shared, f"{name}_small")), name)
 
 
-# Other seeds, about one in three, have a unit so near its kink that rounding decides its side.
-@pytest.mark.parametrize("seed", [0, 2, 5])
+@pytest.mark.parametrize("seed", [0, 7])  # in 7 rounding decides much
 @pytest.mark.parametrize("name", ["mr", "nmr"])
 def test_training_on_other_arrays_of_the_kind(name, seed):
     """Recorded here by sums in another order, as another library makes them."""

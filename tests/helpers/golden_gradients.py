@@ -5,11 +5,12 @@ but rounding noise. Adam divides that by its own size and takes steps as long as
 two correct trainings end with different numbers there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,9 @@ from preferl.shapes import BoolArray
 
 ROUNDING = 1e-12
 """Of the largest gradient, in float64: far above rounding noise, far below any real gradient."""
+
+PERTURBATION = 1e-5
+"""Of parameters, relative: some hundred roundings of single precision."""
 
 Number = Callable[[Any], Tensor]
 """What a model comes to, in single or double precision."""
@@ -68,3 +72,28 @@ def _gradients(model: RewardModel, numbers: Sequence[Number]) -> RewardModel:
         for most, parameter in zip(largest, model.parameters(), strict=True):
             parameter.copy_(most)
     return model.requires_grad_(False)
+
+
+def rounding_spread(
+    train: Callable[[Any, int], Mapping[str, Any]], model: RewardModel, found: Mapping[str, Any]
+) -> dict[str, Any]:
+    """How far apart correct trainings end, number by number: a few that round otherwise.
+
+    A gradient that is small beside its rounding, or a unit near its kink, sends Adam another way.
+
+    Args:
+        train: trains a model in place, summing in an order of each seed; its numbers by name.
+        model: before training; left as it is.
+        found: the numbers that it came to.
+    """
+    spread = {name: np.zeros(np.shape(numbers)) for name, numbers in found.items()}
+    for seed in range(1, 9):
+        generator = torch.Generator().manual_seed(seed)
+        twin = deepcopy(model)
+        with torch.no_grad():
+            for parameter in twin.parameters():
+                noise = torch.randn(parameter.shape, generator=generator)
+                parameter.mul_(1 + PERTURBATION * noise)
+        for name, numbers in train(twin, seed).items():
+            spread[name] = np.maximum(spread[name], np.abs(np.asarray(numbers) - found[name]))
+    return spread
