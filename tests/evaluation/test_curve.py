@@ -34,7 +34,7 @@ def test_numbers_have_the_names_of_the_field():
 
 def test_words_tell_of_success_where_it_is_known():
     assert evaluation(3, 0.0, 0.0, success=(True, False)).in_words.endswith("), success 50 %")
-    assert evaluation(3, 0.0, 0.0).in_words.endswith(" episodes)")
+    assert evaluation(3, 0.0, 0.0).in_words.endswith(", the same 2 episodes each time)")
 
 
 def test_an_evaluation_comes_back_from_json():
@@ -72,7 +72,7 @@ def test_more_episodes_make_agents_no_surer():
     assert few.interval == many.interval == mean_interval(np.array([1.0, 2.0, 3.0]))
     metrics = many.metrics()
     assert (metrics["eval/mean_reward_low"], metrics["eval/mean_reward_high"]) == many.interval
-    assert many.in_words.endswith("1,500 episodes of 3 agents)")
+    assert many.in_words.endswith("the same 500 episodes each time for each of 3 agents)")
 
 
 def test_the_curve_of_one_agent_has_the_interval_over_its_episodes():

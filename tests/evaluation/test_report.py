@@ -150,11 +150,14 @@ def test_run_report_shows_the_whole_run(rng: np.random.Generator) -> None:
         reward=reward_report(),
         controls={"random": reward_report(0.5)},
         curves=[Curve("taught", steps, -steps * 1.0)],
+        curve_episodes=10,
         clips=[Video(b"", "Before", "hangs"), Video(b"", "After", "stands")],
         facts=[Fact("Comparisons", "200")],
     )
     text = Outline(render(report)).text
     for part in ("What the policy earns", "How it behaves", "How it learned", "80 %", "200"):
+        assert part in text
+    for part in ("the same 10 episodes each time", "episodes that nothing else used"):
         assert part in text
     for part in ("epic: not given.", "30 decided", "−1,200", "60 to 90 %", "0.700", "–"):
         assert part in text

@@ -194,6 +194,12 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
         ("agent", *cells),
         bold=list(policies).index("taught"),
     )
+    if shown := result["evaluations"]["taught"]:
+        repeated, final = shown[-1]["episodes"], policies["taught"]["episodes"]
+        echo(
+            f"While it learned, the same {repeated} episodes showed its progress; these {final} "
+            "are others."
+        )
     reward = result["reward"] or {}
     if reward.get("accuracy") is None:
         echo("The reward was not evaluated: the held-out clips do not differ in true return.")

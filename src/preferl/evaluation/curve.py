@@ -66,16 +66,19 @@ class Evaluation:
 
     @property
     def in_words(self) -> str:
-        """The mean return, its interval, of how many episodes, and how many succeed where known.
+        """The mean return, its interval, of which episodes, and how many succeed where known.
+
+        They are the same at each evaluation of a run, and others evaluate it at its end.
 
         >>> report = PolicyReport(np.array([-15.0, -13.0, -11.0]), np.array([5, 5, 5]))
         >>> Evaluation(100, report).in_words
-        'return -13.0 (95 % interval -15.0 to -11.0, 3 episodes)'
+        'return -13.0 (95 % interval -15.0 to -11.0, the same 3 episodes each time)'
         """
         returned, rate = self.report.mean, self.report.success_rate
         success = "" if rate is None else f", success {100 * rate:.0f} %"
-        count = f"{self.report.episodes:,} episodes"
-        count += f" of {len(self.means)} agents" if len(self.means) > 1 else ""
+        agents = max(1, len(self.means))
+        count = f"the same {self.report.episodes // agents:,} episodes each time"
+        count += f" for each of {agents} agents" if agents > 1 else ""
         digits = 1 if abs(returned) >= 10 else 2
         mean, low, high = (f"{each:,.{digits}f}" for each in (returned, *self.interval))
         return f"return {mean} (95 % interval {low} to {high}, {count}){success}"
@@ -95,8 +98,8 @@ class Evaluation:
         """Evaluations of several agents at the same step as one, of all their episodes.
 
         >>> low, high = (Evaluation(9, PolicyReport(np.full(2, m), np.full(2, 5))) for m in (1, 3))
-        >>> Evaluation.pooled([low, high]).in_words
-        'return 2.00 (95 % interval -10.71 to 14.71, 4 episodes of 2 agents)'
+        >>> Evaluation.pooled([low, high]).in_words.partition("14.71, ")[2]
+        'the same 2 episodes each time for each of 2 agents)'
         """
         steps, reports = zip(*((one.step, one.report) for one in several), strict=True)
         success = [report.success for report in reports if report.success is not None]
@@ -116,7 +119,8 @@ class Evaluator:
     """Evaluates a policy while it learns, at its first chance after every so many steps.
 
     The generators of the program, from which algorithms draw, are left as they were. So a run
-    learns the same policy with and without evaluations. Each evaluation has the same episodes.
+    learns the same policy with and without evaluations. Each evaluation has the same episodes, so
+    that two differ by the policy alone; to choose by them would favour what suits these episodes.
 
     Args:
         env: the id of an environment, or a function without arguments that makes one.

@@ -38,6 +38,7 @@ def run_report(
     controls: Mapping[str, RewardReport] | None = None,
     findings: Sequence[Finding] = (),
     curves: Sequence[plots.Curve] = (),
+    curve_episodes: int = 0,
     clips: Sequence[Video] = (),
     reward_figures: Sequence[Figure] = (),
     left_out: str = "",
@@ -50,8 +51,8 @@ def run_report(
     It shows the `policies` in their order, such as random, taught, oracle, and is about the
     `taught` one. The learned `reward` and the `controls` were evaluated on the same held-out
     answers; `reward_figures` are more drawings of it. The `findings` come first, if there are any.
-    The `curves` are evaluations over environment steps. The `facts` stand beside return and
-    accuracy, and `details` are settings, folded away.
+    The `curves` are evaluations over environment steps, of the same `curve_episodes` each time. The
+    `facts` stand beside return and accuracy, and `details` are settings, folded away.
 
     `left_out` is the accuracy on answers that were left out of the last fit, in words as
     `IterationReport.accuracy_in_words` has them; the headline where no held-out answer is decided.
@@ -63,7 +64,7 @@ def run_report(
     others = {name: report.mean for name, report in policies.items() if name != taught}
     sections = [*findings_sections(findings), _behaviour(policies, taught)]
     sections += [Section("How it behaves", clips=tuple(clips))] if clips else []
-    sections += [_learning(others, curves)] if curves else []
+    sections += [_learning(others, curves, curve_episodes)] if curves else []
     rewards = {"learned": reward, **(controls or {})}
     unseen = ", none of which were used for fitting"
     words = (
@@ -183,19 +184,27 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
         f"Returns of single episodes by policy. Means: {means}.",
         "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
     )
-    caption, text = "Returns of whole episodes", "Evaluated by the environment's own reward."
+    caption = "Returns of whole episodes"
+    text = (
+        f"Evaluated by the environment's own reward at the end of the run, over "
+        f"{policies[taught].episodes} episodes that nothing else used."
+    )
     table = ReportTable(caption, ("policy", *cells), rows, list(policies).index(taught))
     return Section("What the policy earns", (text,), tables=(table,), figures=(drawing,))
 
 
-def _learning(references: Mapping[str, float], curves: Sequence[plots.Curve]) -> Section:
+def _learning(
+    references: Mapping[str, float], curves: Sequence[plots.Curve], episodes: int
+) -> Section:
     names = " and ".join(curve.label for curve in curves)
     lines = ", ".join(f"{name} at {number(height)}" for name, height in references.items())
     drawing = Figure(
         plots.learning_curves(curves, references=references),
         f"Return over environment steps of {names}; dashed lines: {lines or 'none'}.",
-        f"Evaluations of {names} while learning, without exploring: the mean return of whole "
-        "episodes. The band is its 95 % interval, dashed lines are the other policies' means.",
+        f"Evaluations of {names} while learning, without exploring: the mean return of the same "
+        f"{episodes} episodes each time. They are no part of the other returns on this page, so "
+        "that the end of the curve may differ from these. The band is its 95 % interval, dashed "
+        "lines are the other policies' means.",
     )
     return Section("How it learned", figures=(drawing,))
 

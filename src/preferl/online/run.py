@@ -309,6 +309,7 @@ def _write_report(
         controls={name: one for name, one in rewards.items() if name != "learned"},
         findings=report.findings,
         curves=curves,
+        curve_episodes=config.eval_episodes,
         clips=[
             Video(mp4, when.capitalize(), f"{config.env_name}: the agent {when} it was taught.")
             for when, mp4 in clips.items()

@@ -25,10 +25,10 @@ from preferl.errors import (
 )
 from preferl.evaluation import evaluate_policy, make_task_env, task_env
 from preferl.offline import IQLConfig, OfflinePolicy
-from preferl.offline.experiment.curves import FIRST_EPISODE
+from preferl.offline.experiment.curves import FIRST_EPISODE, AgentCurves
 from preferl.registry import OFFLINE_LEARNERS
-from preferl.reporting import read_jsonl
-from preferl.runs import read_run
+from preferl.reporting import Sinks, read_jsonl
+from preferl.runs import open_run, read_run
 from preferl.statistics import mean_interval
 from preferl.training import load_reward, relabel
 
@@ -175,9 +175,25 @@ def test_the_agents_of_the_learned_reward_are_evaluated_while_they_learn(finishe
         file = json.loads((out / f"curves/{agent}.json").read_text())
         assert file == {"evaluations": found}
         policy = OfflinePolicy.load(out / "policies" / agent)
-        alone = evaluate_policy(policy, task_env(ENV), episodes=2, seed=FIRST_EPISODE)
+        by_seed = finished[1]["seeds"][0] + FIRST_EPISODE
+        alone = evaluate_policy(policy, task_env(ENV), episodes=2, seed=by_seed)
         assert found[-1]["returns"] == alone.returns.tolist()
-    assert "Returns while they learned" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "Returns while they learned" in page
+    assert "Of the same 2 episodes at each of 10 times" in page
+    assert "The finished agents are scored by" in page
+
+
+def test_the_seed_of_a_run_draws_the_episodes_of_its_curve(finished, data, tmp_path):
+    returns = []
+    policy = OfflinePolicy.load(finished[0] / "policies/learned-0")
+    config = config_of(data)
+    for seed in (3, 4):
+        with open_run(tmp_path / str(seed), config=config, seed=seed) as folder:
+            curves = AgentCurves(config, [seed], folder, Sinks(), None)
+            curves.offer([f"learned-{seed}"], lambda: [policy], curves.every, None)
+            returns.append(curves.of(f"learned-{seed}")[0].report.returns.tolist())
+    assert returns[0] != returns[1]
 
 
 @pytest.mark.parametrize("every", [0, 4])

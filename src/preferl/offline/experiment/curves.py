@@ -29,7 +29,7 @@ CURVES: Final = "curves"
 """Folder of a file for each agent that is evaluated while it learns."""
 
 FIRST_EPISODE: Final = 30_000
-"""Seed of these evaluations; those of the finished policies and of the report have others."""
+"""Beyond the seed of the run: finished policies and the report have other episodes."""
 
 OnEvaluation = Callable[[str, Evaluation], None]
 """Called with a condition, or an agent that learns alone, and its evaluation."""
@@ -62,7 +62,7 @@ class AgentCurves:
             task_env(config),
             every=often(config.eval_every, config.updates) if config.episodes else 0,
             episodes=config.eval_episodes,
-            seed=FIRST_EPISODE,
+            seed=seeds[0] + FIRST_EPISODE,
             max_steps=config.max_steps,
         )
 

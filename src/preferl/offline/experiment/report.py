@@ -302,8 +302,9 @@ def _evaluations(config: OfflineConfig, result: Mapping[str, Any]) -> Section | 
     return Section(
         "Returns while they learned",
         (
-            f"Of {config.eval_episodes} episodes for each of {seeds} seeds, at each of "
-            f"{len(curve.steps)} times. They select no policy: those after the last update count.",
+            f"Of the same {config.eval_episodes} episodes at each of {len(curve.steps)} times, for "
+            f"each of {seeds} seeds. The finished agents are scored by {config.episodes} others. "
+            "No policy is selected by this curve: those after the last update count.",
         ),
         figures=(
             Figure(
