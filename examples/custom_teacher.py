@@ -8,9 +8,7 @@ import argparse
 import numpy as np
 
 from preferl import OnlineConfig, evaluate_policy, learn_from_preferences
-from preferl.configs import from_json
 from preferl.data import Clips
-from preferl.presets import load_preset
 from preferl.testing import check_teacher
 
 HANGS = -0.9  # cosine of the angle below which a pendulum is as good as hanging down
@@ -27,7 +25,7 @@ def likes_to_hang(shown: Clips, rng: np.random.Generator) -> np.ndarray:
 def main(*, smoke: bool) -> None:
     check_teacher(likes_to_hang)
     budget = {"steps": 3_000, "iterations": 2, "comparisons": 40} if smoke else {}
-    config = from_json(OnlineConfig, load_preset("pendulum") | budget)
+    config = OnlineConfig.preset("pendulum", **budget)
     report = learn_from_preferences(config, teacher=likes_to_hang)
     evaluated = evaluate_policy(report.learner.algorithm, config.env, episodes=20, seed=1)
     low, high = evaluated.interval

@@ -1,11 +1,12 @@
 """The settings of online runs, of their evaluation and of recorded data sets (no torch)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
-from typing import Final, Literal, cast, final, get_args
+from typing import Any, Final, Literal, Self, cast, final, get_args
 
+from preferl.configs import from_json
 from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
 from preferl.errors import ConfigError, require_in, require_one_of, require_seed, require_share
 from preferl.feedback.preparations import Preparation
@@ -19,6 +20,7 @@ from preferl.online.methods.algorithm_configs import SACConfig as SACConfig
 from preferl.online.methods.algorithm_configs import SB3Config as SB3Config
 from preferl.online.methods.algorithm_configs import require_fields as _require
 from preferl.online.wrappers.feedback_config import QueryConfig
+from preferl.presets import load_preset
 from preferl.training.configs import RewardTrainerConfig, require_validation
 
 Reference = Literal["answers", "experience"]
@@ -189,6 +191,20 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         expected, fix = "0 with one network", "Give the model several members, which disagree."
         alone, bonus = self.exploration_bonus > 0 and members < 2, self.exploration_bonus
         ConfigError.check(not alone, "exploration_bonus", expected, bonus, fix)
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """The settings of a preset, such as "pendulum", but for the fields that are given.
+
+        `preferl.presets.preset_names()` are all names.
+
+        Raises:
+            ConfigError: no preset of that name, or a setting out of its range.
+
+        >>> OnlineConfig.preset("pendulum", comparisons=100).steps
+        12000
+        """
+        return replace(from_json(cls, load_preset(name)), **changes)
 
     def pessimism_after(self, steps: int) -> float:
         """Deviations over members that a reward fitted after so many steps takes off the mean.
