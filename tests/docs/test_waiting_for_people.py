@@ -56,20 +56,6 @@ def person(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_environment_of_ones_own(person, tmp_path, monkeypatch):
-    page = "how-to/environment.md"
-    few = "steps=2_000, initial_steps=400, iterations=2, eval_every=0"
-    code = shortened(page, {"steps=20_000": few, "comparisons=100": "comparisons=16"})
-    monkeypatch.syspath_prepend(tmp_path)
-    block = re.search(r"^```python\n(.*?)^```$", (DOCS / page).read_text("utf-8"), re.M | re.S)
-    (tmp_path / "courtyard.py").write_text(block[1], encoding="utf-8")
-    report = person(code, "runs/courtyard-labels")["report"]
-    assert len(report.comparisons) == 16
-    assert report.comparisons.segments.states.dtype == np.uint8  # pictures
-    assert (tmp_path / "runs/courtyard-policy").is_dir()
-
-
-@pytest.mark.slow
 def test_an_agent_that_trains(person):
     changes = {
         "sleep(0.03)": "sleep(0.001)",

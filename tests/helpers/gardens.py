@@ -91,3 +91,69 @@ class PairOfRewards(Garden):
 
 def nothing() -> None:
     """Forgets to return what it makes."""
+
+
+class Lawn(Garden):
+    """A garden whose observations are a dictionary, and whose reward is nothing."""
+
+    observation_space = spaces.Dict(
+        {"place": spaces.Box(-1, 1, (2,), np.float32), "goal": spaces.Box(-1, 1, (2,), np.float32)}
+    )
+
+    def _seen(self) -> dict[str, Any]:
+        return {"place": self.state.astype(np.float32), "goal": self.goal.astype(np.float32)}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        _, _, *ended, info = super().step(action)
+        return self._seen(), 0.0, *ended, info
+
+
+class Screen(Garden):
+    """A garden that is observed by its picture, beside where the point is."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    observation_space = spaces.Dict(
+        {
+            "place": spaces.Box(-1, 1, (2,), np.float32),
+            "picture": spaces.Box(0, 255, (60, 90, 3), np.uint8),
+        }
+    )
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        place, info = super().reset(seed=seed)
+        return {"place": place, "picture": self.render()}, info
+
+    def step(self, action: Any) -> Any:
+        place, *rest = super().step(action)
+        return {"place": place, "picture": self.render()}, *rest
+
+
+class Unseen(Lawn):
+    """Draws no pictures, by its metadata."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
+
+
+class Undrawn(Lawn):
+    """Declares pictures and draws none."""
+
+    def render(self) -> Any:
+        raise NotImplementedError
+
+
+class Forgetful(Lawn):
+    """Draws pictures and forgets to return them."""
+
+    def render(self) -> Any:
+        super().render()
+
+
+class NoMode(Lawn):
+    """Does not take `render_mode`."""
+
+    def __init__(self) -> None:
+        super().__init__()

@@ -1,13 +1,10 @@
 """`preferl demo`: the main job on embedded defaults, asking a script, the terminal or a browser."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
-from math import inf, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.columns import Columns
@@ -15,25 +12,16 @@ from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 
-from preferl import store
 from preferl.cli.console import note
+from preferl.cli.people import people_in_a_browser, prepared_for_people
 from preferl.configs import from_json
-from preferl.errors import ConfigError, StorageError
+from preferl.errors import ConfigError
 from preferl.presets import load_preset
 from preferl.runs import require_openable
 from preferl.shapes import FloatArray
-from preferl.store.status import AGENT
-
-if TYPE_CHECKING:
-    from preferl.online.loop import OnIteration
-    from preferl.online.reports import IterationReport
-    from preferl.online.service.heartbeat import Heartbeat
-    from preferl.store.schema import Project
 
 PEOPLE_COMPARISONS = 100  # what a person answers in about six minutes
 PEOPLE_ITERATIONS = 25  # short ones, since whoever answers faster than anybody waits for one
-PEOPLE_AHEAD = 6  # pairs that are open while the agent learns: 20 s of work for most people
-PEOPLE_FPS = 15  # half the speed of the environment, since clips are half a second long
 
 QUESTION = "Which pendulum does better?"
 INSTRUCTIONS = """\
@@ -85,8 +73,20 @@ def demo(config: DemoConfig) -> None:
     if config.comparisons is not None:
         run = replace(run, comparisons=config.comparisons)
     require_openable(config.out, resume=config.resume)  # before people are asked
-    with people_in_a_browser(config, run.comparisons) if config.people else nullcontext() as people:
-        feedback, on_iteration = people or (None, None)
+    people: AbstractContextManager[Any] = nullcontext((None, None))
+    if config.people:
+        run, frames = prepared_for_people(run)
+        people = people_in_a_browser(
+            run,
+            config.out,
+            frames=frames,
+            title="Pendulum",
+            question=QUESTION,
+            instructions=INSTRUCTIONS,
+            browser=config.browser,
+            resume=config.resume,
+        )
+    with people as (feedback, on_iteration):
         run_with_progress(
             run,
             judge,
@@ -110,87 +110,6 @@ def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
     cosine, sine, speed = observations.T
     angle, torque = np.arctan2(sine, cosine), np.clip(actions[:, 0], -2, 2)
     return -(angle**2 + 0.1 * speed**2 + 0.001 * torque**2)
-
-
-@contextmanager
-def people_in_a_browser(
-    config: DemoConfig, questions: int
-) -> "Iterator[tuple[store.StoredFeedback, OnIteration]]":
-    """Feedback of whoever answers on the page, which is open as long as the block runs.
-
-    The labels are in a folder beside the run, where those of earlier runs stay; each run has a
-    project of its own. The function that comes with the feedback shows people where the agent is
-    after each iteration.
-    """
-    from preferl.online.service.heartbeat import Heartbeat
-    from preferl.online.service.supervisor import Supervisor, write_to_terminal
-    from preferl.online.supervise import page_program
-
-    folder = config.out.with_name(f"{config.out.name}-labels")
-    with store.Store.open(folder) as labels:
-        if config.resume:
-            project = _project_of_run(labels, config.out)
-        else:
-            project = labels.projects.create(
-                f"pendulum-{len(labels.projects.all()) + 1}",
-                title="Pendulum",
-                question=QUESTION,
-                instructions=INSTRUCTIONS,
-                fps=PEOPLE_FPS,
-                budget=questions,
-                repeat_share=0.0,  # every answer is one the agent waits for
-                frames={"kind": "env", "env_id": "Pendulum-v1"},
-            )
-        shared = ("--store", str(folder), "--project", project.slug)
-        options = ("--port", "0", "--browser" if config.browser else "--no-browser")
-        page = page_program(shared, options, write_to_terminal)
-        beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # while people have a break
-        with Supervisor([page], folder / "logs", on_message=write_to_terminal), beats:
-            beats.report("healthy", steps=0, reward_version=0)
-            ahead = min(PEOPLE_AHEAD, questions // 4)
-            feedback = store.StoredFeedback(
-                *(labels, project.id),
-                patience=inf,
-                ahead=ahead,
-                on_wait=lambda _: None,  # the page is open
-            )
-            yield feedback, partial(_show_agent, labels, project.id, beats)
-
-
-def _project_of_run(labels: "store.Store", run: Path) -> "Project":
-    """The newest project from before the run began: later ones are of demos that never began.
-
-    Raises:
-        StorageError: there is none, as beside a run that a script answers.
-    """
-    began = (run / "config.json").stat().st_mtime
-    earlier = [one for one in labels.projects.all() if one.created_at <= began]
-    expected, fix = "the answers that it was begun with", "Begin another without --resume."
-    StorageError.check(earlier, f"labels of {run}", expected, "none", fix)
-    return earlier[-1]
-
-
-def _show_agent(
-    labels: "store.Store", project: int, beats: "Heartbeat", report: "IterationReport"
-) -> None:
-    """Show on the page the reward of an iteration, and how far the agent is."""
-    published = labels.reports.rewards(project)
-    version = published[-1].version if published else 0
-    if (fit := report.fit) is not None:
-        version += 1
-        labels.reports.publish_reward(
-            project,
-            version,
-            answers=fit.pairs,
-            accuracy=fit.held_out_accuracy,
-            interval=fit.held_out_interval,
-            detail={"judged": fit.judged},
-        )
-    evaluated = report.evaluation
-    mean = report.mean_return if evaluated is None else evaluated.report.mean
-    known = None if isnan(mean) else round(mean, 1)
-    where = {"steps": report.env_steps, "reward_version": version, "mean_return": known}
-    beats.report("healthy", **where)
 
 
 def play_pendulums(observations: FloatArray) -> None:

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import tyro
 
@@ -22,6 +23,7 @@ from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset, preset_names
 from preferl.reading import MOST_SETTINGS, parse_yaml, read_bytes, reading
 from preferl.reporting import PLACES_BY_DEFAULT
+from preferl.runs import require_openable
 from preferl.statistics import share_in_words
 from preferl.trust import admitted, typed
 
@@ -29,10 +31,29 @@ if TYPE_CHECKING:
     from preferl.evaluation.curve import Evaluation
     from preferl.online.reports import IterationReport
 
+PEOPLE: Final = {
+    "comparisons": 40,
+    "initial_fraction": 0.5,
+    "iterations": 5,
+    "steps": 8_000,
+    "initial_steps": 1_000,
+    "segment_length": 25,
+}
+"""Settings of a run that asks people, unless they choose others: three minutes of answers, the
+first query within seconds, and iterations that take about as long as the answers between them."""
+
+PEOPLE_EVALUATION: Final = EvaluationConfig(oracle=False)
+"""Of such a run: the environment's own reward may be none, and nobody waits for a second agent."""
+
 
 @dataclass(frozen=True)
 class OnlineRunConfig:
-    """Learn from comparisons while acting, answered by a script or by you."""
+    """Learn from comparisons while acting, answered by a script or by you.
+
+    For example
+      preferl online run --preset pendulum
+      preferl online run --env my_module:MyEnv --people --question "Which robot gets closer?"
+    """
 
     # the environment, its agent, the queries and the reward.
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
@@ -46,6 +67,13 @@ class OnlineRunConfig:
     resume: bool = False  # continue the interrupted run in `out`.
     report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
     ask: bool = False  # ask you at the terminal.
+    # ask you in your browser about clips that the environment draws: 40 pairs from 8,000 steps,
+    # unless you set other numbers. The answers stay in a folder beside the run.
+    people: bool = False
+    question: str | None = None  # that people are asked; by default which clip is better.
+    browser: bool = True  # open the page for people; off prints its link only.
+    # module:function that draws clips for people, where the environment draws no pictures.
+    draw: str | None = None
     # also write the latest `buffer_steps` steps, as episodes that other commands read.
     keep_experience: bool = False
     # module of yours that registers a reward model, algorithm, sampler or teacher, or that the file
@@ -72,8 +100,13 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     import_trusted(arguments)
     if "--ask" in arguments or options_of(arguments, "--teacher"):  # instead of a function
         settings = {k: v for k, v in settings.items() if k != "teacher" or isinstance(v, Mapping)}
+    if "--people" in arguments and preset is None:
+        settings = {**PEOPLE, **settings}
+    elif "--people" in arguments:  # a preset's numbers are for scripts
+        settings |= {name: PEOPLE[name] for name in ("comparisons", "iterations")}
     run = _of_file(file, OnlineConfig, settings) if file else from_json(OnlineConfig, settings)
-    return OnlineRunConfig(run=run, preset=preset)
+    evaluation = PEOPLE_EVALUATION if "--people" in arguments else EvaluationConfig()
+    return OnlineRunConfig(run=run, judge=evaluation, preset=preset)
 
 
 def _of_file(file: str, cls: type[Config], settings: Mapping[str, Any]) -> Config:
@@ -86,16 +119,43 @@ def _of_file(file: str, cls: type[Config], settings: Mapping[str, Any]) -> Confi
 
 def online_run(config: OnlineRunConfig) -> None:
     """Learn, evaluate, write the report, and print where it is."""
-    typed(*config.run.modules, trust=config.trust)
-    run_with_progress(
-        config.run,
-        config.judge,
-        config.out,
-        ask=config.ask,
-        resume=config.resume,
-        keep_experience=config.keep_experience,
-        report_to=config.report_to,
-    )
+    modules = typed(*config.run.modules, config.draw, trust=config.trust)
+    if config.people and config.ask:
+        raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
+    for_people = {"--question": config.question, "--draw": config.draw}
+    for option, value in for_people.items():
+        if value is not None and not config.people:
+            raise ConfigError(f"{option}: expected --people beside it, got none. Add --people.")
+    run = config.run
+    people: AbstractContextManager[Any] = nullcontext((None, None))
+    if config.people:
+        note("Starting the page ...")  # what follows takes seconds
+        from preferl.cli.people import people_in_a_browser, prepared_for_people
+
+        require_openable(config.out, resume=config.resume)  # before people are asked
+        run, frames = prepared_for_people(run, draw=config.draw)
+        people = people_in_a_browser(
+            run,
+            config.out,
+            frames=frames,
+            question=config.question,
+            browser=config.browser,
+            resume=config.resume,
+            draw=config.draw,
+            trust=modules,
+        )
+    with people as (feedback, on_iteration):
+        run_with_progress(
+            run,
+            config.judge,
+            config.out,
+            ask=config.ask,
+            feedback=feedback,
+            on_iteration=on_iteration,
+            resume=config.resume,
+            keep_experience=config.keep_experience,
+            report_to=config.report_to,
+        )
 
 
 def run_with_progress(

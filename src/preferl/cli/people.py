@@ -1,0 +1,218 @@
+"""Runs that people answer in a browser: the page, its project, and what clips are drawn from."""
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from math import inf, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from preferl.cli.console import note
+from preferl.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from preferl.envs.simulators import Environment
+    from preferl.online import OnlineConfig
+    from preferl.online.loop import OnIteration
+    from preferl.online.reports import IterationReport
+    from preferl.online.service.heartbeat import Heartbeat
+    from preferl.online.service.supervisor import Program
+    from preferl.store import Store, StoredFeedback
+    from preferl.store.schema import Project
+
+AHEAD: Final = 6  # pairs that are open while the agent learns: 20 s of work for most people
+MOST_FPS: Final = 15  # a clip of half a second at the environment's own speed is over too soon
+
+INSTRUCTIONS: Final = "The agent learns while you answer, so clips get better."
+
+
+def prepared_for_people(
+    run: "OnlineConfig", *, draw: str | None = None
+) -> tuple["OnlineConfig", dict[str, Any] | None]:
+    """Have a run record what its clips are drawn from.
+
+    Args:
+        run: in an environment that is tried here, for a step.
+        draw: a function `module:function` that draws clips of whatever the run records.
+
+    Returns:
+        The run, and the `frames` of a project about its clips; None where `draw` draws them.
+
+    Raises:
+        ConfigError: an environment that cannot be used, or clips that nothing can draw.
+    """
+    from preferl.envs.checks import require_usable
+    from preferl.envs.factory import draws, env_factory
+    from preferl.envs.simulators import is_mujoco
+    from preferl.online.wrappers.feedback_env import RecordsStates
+    from preferl.online.wrappers.recording import zeros_of
+    from preferl.store.rendering.frames import POSES, function_frames, holds_pixels
+    from preferl.store.stages import holds_pictures
+
+    make = env_factory(run)
+    require_usable(make, f"environment {run.env_name}")
+    if draw is not None:
+        function_frames(draw)
+        return run, None
+    if run.env in POSES and not run.wrappers:
+        return run, {"kind": "env", "env_id": run.env}
+    with closing(make()) as env:
+        if holds_pixels(zeros_of(env.observation_space, (1,))):
+            return run, {"kind": "pixels"}
+        if not (draws(make) or is_mujoco(env)):
+            raise _no_pictures(env, run.env_name)
+    options = {"render_mode": "rgb_array"} if draws(make) else {}
+    with closing(RecordsStates(make(**options))) as env:
+        try:
+            _, info = env.reset(seed=run.seed)
+        except NotImplementedError as error:
+            raise _no_pictures(env, run.env_name) from error
+    if holds_pictures(info["state"][None]):
+        return replace(run, states=True), {"kind": "recorded"}
+    return replace(run, states=True), {"kind": "env", "env_id": run.env_name}
+
+
+def _no_pictures(env: "Environment", name: str) -> ConfigError:
+    """The error where people would have nothing to look at."""
+    modes = list(env.metadata.get("render_modes") or ())
+    return ConfigError(
+        f"environment {name}: its clips cannot be drawn for people. Expected one that draws "
+        'pictures: "rgb_array" in metadata["render_modes"], a constructor that takes `render_mode` '
+        "and keeps it as `self.render_mode`, and a `render` that returns a picture [height, width, "
+        f"3] of bytes; its render_modes are {modes}. Or name a function of yours that draws clips, "
+        "as in --draw my_drawings:draw."
+    )
+
+
+@contextmanager
+def people_in_a_browser(
+    run: "OnlineConfig",
+    out: Path,
+    *,
+    frames: dict[str, Any] | None,
+    title: str | None = None,
+    question: str | None = None,
+    instructions: str = INSTRUCTIONS,
+    browser: bool = True,
+    resume: bool = False,
+    draw: str | None = None,
+    trust: Collection[str] = (),
+) -> "Iterator[tuple[StoredFeedback, OnIteration]]":
+    """Serve the page while a block runs, and give the feedback of whoever answers on it.
+
+    The labels are in a folder beside the run, where those of earlier runs stay; each run has a
+    project of its own. The function that comes with the feedback shows people where the agent is
+    after each iteration.
+
+    Args:
+        run: whose `comparisons` are asked.
+        out: its folder.
+        frames: how clips are drawn, as `prepared_for_people` returns it.
+        title: of the project; the environment by default.
+        question: that every pair is shown with; the store's usual one by default.
+        instructions: what counts as better.
+        browser: whether the page opens by itself.
+        resume: whether the answers are those of the run that is in `out`.
+        draw: a function `module:function` that draws the clips.
+        trust: modules that may be imported to draw them.
+    """
+    from preferl.envs.factory import env_factory
+    from preferl.evaluation.filming import frame_rate
+    from preferl.online.service.heartbeat import Heartbeat
+    from preferl.online.service.supervisor import Supervisor, write_to_terminal
+    from preferl.online.supervise import page_program
+    from preferl.store import Store, StoredFeedback
+    from preferl.store.projects import ProjectSettings
+    from preferl.store.status import AGENT
+    from preferl.trust import trust_options
+
+    folder = out.absolute().with_name(f"{out.absolute().name}-labels")
+    folder = folder if out.is_absolute() else Path(os.path.relpath(folder))
+    with Store.open(folder) as labels:
+        if resume:
+            project = project_of_run(labels, out)
+        else:
+            name = "-".join(re.findall("[a-z0-9]+", run.env_name.lower()))[:50].strip("-")
+            project = labels.projects.create(
+                f"{name or 'run'}-{len(labels.projects.all()) + 1}",
+                title=title or run.env_name,
+                question=question or ProjectSettings.question,
+                instructions=instructions,
+                fps=min(frame_rate(env_factory(run)), MOST_FPS),
+                budget=run.comparisons,
+                repeat_share=0.0,  # every answer is one the agent waits for
+                frames=frames,
+            )
+        shared = ("--store", str(folder), "--project", project.slug)
+        options = ["--port", "0", "--browser" if browser else "--no-browser"]
+        options += trust_options(trust)
+        programs = []
+        if draw is not None:
+            options.append("--no-render")
+            programs.append(_drawing_program(folder, draw, trust))
+        programs.append(page_program(shared, options, write_to_terminal))
+        beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # while people have a break
+        with Supervisor(programs, folder / "logs", on_message=write_to_terminal), beats:
+            beats.report("healthy", steps=0, reward_version=0)
+            feedback = StoredFeedback(
+                labels,
+                project.id,
+                patience=inf,
+                ahead=min(AHEAD, run.comparisons // 4),
+                on_wait=lambda _: None,  # the page is open
+            )
+            note(
+                f"Answer on the page; your answers are kept in {folder}. Stop with Ctrl-C: the "
+                "same command with --resume goes on."
+            )
+            yield feedback, partial(_show_agent, labels, project.id, beats)
+
+
+def _drawing_program(folder: Path, draw: str, trust: Collection[str]) -> "Program":
+    """The program that draws clips of a store by a function."""
+    from preferl.online.service.supervisor import Program
+    from preferl.trust import preferl_program, trust_options
+
+    words = ("--store", str(folder), "--function", draw, "--parent", str(os.getpid()))
+    return Program("drawing", preferl_program("annotate", "render", *words, *trust_options(trust)))
+
+
+def project_of_run(labels: "Store", run: Path) -> "Project":
+    """The newest project from before the run began: later ones are of runs that never began.
+
+    Raises:
+        StorageError: there is none, as beside a run that a script answers.
+    """
+    began = (run / "config.json").stat().st_mtime
+    earlier = [project for project in labels.projects.all() if project.created_at <= began]
+    if not earlier:
+        raise StorageError(
+            f"labels of {run}: expected the answers that it was begun with, got none. Resume it "
+            "with the options that it was begun with, or begin another without --resume."
+        )
+    return earlier[-1]
+
+
+def _show_agent(
+    labels: "Store", project: int, beats: "Heartbeat", report: "IterationReport"
+) -> None:
+    """Show on the page the reward of an iteration, and how far the agent is."""
+    published = labels.reports.rewards(project)
+    version = published[-1].version if published else 0
+    if (fit := report.fit) is not None:
+        version += 1
+        labels.reports.publish_reward(
+            project,
+            version,
+            answers=fit.pairs,
+            accuracy=fit.held_out_accuracy,
+            interval=fit.held_out_interval,
+            detail={"judged": fit.judged},
+        )
+    evaluated = report.evaluation
+    mean = report.mean_return if evaluated is None else evaluated.report.mean
+    known = None if isnan(mean) else round(mean, 1)
+    beats.report("healthy", steps=report.env_steps, reward_version=version, mean_return=known)

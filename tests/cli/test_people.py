@@ -1,0 +1,180 @@
+"""Runs that people answer in a browser: what clips are drawn from, and runs from end to end."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import gardens
+from helpers.command_line import run
+from helpers.somebody import Somebody
+from preferl.cli.online import starting_point
+from preferl.cli.people import prepared_for_people, project_of_run
+from preferl.errors import ConfigError, StorageError
+from preferl.online import OnlineConfig
+from preferl.runs import open_run
+from preferl.store import Store
+
+SHOWN = {
+    "Pendulum-v1": ({"kind": "env", "env_id": "Pendulum-v1"}, False),
+    "FrozenLake-v1": ({"kind": "recorded"}, True),
+    gardens.Garden: ({"kind": "recorded"}, True),
+    gardens.Lawn: ({"kind": "recorded"}, True),
+    gardens.Screen: ({"kind": "pixels"}, False),
+}
+
+
+@pytest.mark.parametrize("env", SHOWN, ids=str)
+def test_clips_are_drawn_from_what_the_environment_has(env):
+    prepared, frames = prepared_for_people(OnlineConfig(env=env))
+    assert (frames, prepared.states) == SHOWN[env]
+
+
+def test_a_simulator_is_drawn_from_its_state():
+    pytest.importorskip("mujoco")
+    prepared, frames = prepared_for_people(OnlineConfig(env="HalfCheetah-v5"))
+    assert prepared.states
+    assert frames == {"kind": "env", "env_id": "HalfCheetah-v5"}
+
+
+def test_a_wrapped_pendulum_is_drawn_from_its_state_since_its_observations_are_others():
+    wrapped = OnlineConfig(env="Pendulum-v1", wrappers=(gardens.Shift,))
+    prepared, _ = prepared_for_people(wrapped)
+    assert prepared.states
+
+
+@pytest.mark.parametrize(
+    ("env", "text"),
+    [
+        (gardens.Unseen, r"its render_modes are \['ansi'\]"),
+        (gardens.Undrawn, "its clips cannot be drawn for people"),
+        (gardens.NoMode, "a constructor that takes `render_mode`"),
+        (gardens.Forgetful, r"a picture \[height, width, 3\] of bytes, got NoneType"),
+    ],
+)
+def test_what_is_missing_where_nothing_can_be_drawn_is_named(env, text):
+    with pytest.raises(ConfigError, match=text):
+        prepared_for_people(OnlineConfig(env=env))
+
+
+def test_a_function_draws_where_the_environment_does_not():
+    unseen = OnlineConfig(env=gardens.Unseen)
+    assert prepared_for_people(unseen, draw="helpers.gardens:nothing") == (unseen, None)
+    with pytest.raises(ConfigError, match="frames: expected module:Name"):
+        prepared_for_people(unseen, draw="helpers.gardens:absent")
+
+
+def test_a_resumed_run_has_the_project_that_it_began_with(tmp_path):
+    with open_run(tmp_path / "run", config=OnlineConfig(), seed=0):
+        pass
+    began = (tmp_path / "run/config.json").stat().st_mtime
+    with Store.open(tmp_path / "labels") as store:
+        with pytest.raises(StorageError, match="the answers that it was begun with, got none"):
+            project_of_run(store, tmp_path / "run")
+        for name in ("pendulum-1", "pendulum-2"):
+            store.projects.create(name)
+        first, second = (project.created_at for project in store.projects.all())
+        os.utime(tmp_path / "run/config.json", (began, (first + second) / 2))
+        assert project_of_run(store, tmp_path / "run").slug == "pendulum-1"
+        os.utime(tmp_path / "run/config.json", (began, second + 1))
+        assert project_of_run(store, tmp_path / "run").slug == "pendulum-2"
+
+
+def test_people_are_asked_little_unless_something_else_is_chosen(tmp_path):
+    plain = starting_point(["--people"])
+    assert 30 <= plain.run.comparisons <= 40
+    assert plain.run.initial_steps <= 1_000, "the first query is there within seconds"
+    assert not plain.judge.oracle
+    preset = starting_point(["--people", "--preset", "pendulum"]).run
+    assert (preset.comparisons, preset.segment_length) == (plain.run.comparisons, 15)
+    file = tmp_path / "settings.yaml"
+    file.write_text("comparisons: 70\nsteps: 9000\n")
+    chosen = starting_point(["--people", "--config", str(file)]).run
+    assert (chosen.comparisons, chosen.steps, chosen.segment_length) == (70, 9_000, 25)
+    assert starting_point([]).run == OnlineConfig()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--ask", "--people"), "Choose one of --ask"),
+        (("--question", "Which?"), "--question: expected --people"),
+        (("--draw", "json:dumps"), "--draw: expected --people"),
+        (("--people", "--resume"), "there is no run here to resume"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_before_anything_starts(
+    words, text, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert run("online", "run", *words) != 0
+    assert text in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A current folder that holds `lawns.py`."""
+    shutil.copy(gardens.__file__, tmp_path / "lawns.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in ("lawns", "drawings"):
+        sys.modules.pop(name, None)
+
+
+SMALL = [
+    "--no-browser", "--eval-every", "0", "--comparisons", "8", "--segment-length", "5",
+    "--steps", "500", "--initial-steps", "200", "--iterations", "2", "--initial-epochs", "1",
+    "--environments", "2", "--judge.episodes", "2", "--judge.questions", "4",
+    "--judge.clip-steps", "0", "--report-to", "jsonl",
+    "--algorithm", "ppo", "--algorithm.n-steps", "50", "--algorithm.batch-size", "50",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_people_teach_an_environment_of_the_current_folder(here, capsys):
+    question = ("--question", "Which point gets closer?")
+    with Somebody(Path("runs/online-labels"), rests_after=2) as person:
+        words = ("--env", "lawns:Lawn", "--people", *question)
+        assert run("online", "run", *words, *SMALL) == 0
+    output = capsys.readouterr()
+    assert "runs/online-labels" in output.out
+    assert "--resume" in output.out
+    assert "Answer here: http" in output.err
+    result = json.loads(Path("runs/online/result.json").read_text())
+    assert (result["comparisons"], person.given) == (8, 8)
+    assert person.open_after_reward[0] > 0, "there is something to answer while the agent learns"
+    assert len(list(Path("runs/online-labels/videos").rglob("*.mp4"))) == 16
+    with Store.open("runs/online-labels") as store:
+        (project,) = store.projects.all()
+        (agent,) = [s for s in store.reports.services(project.id) if s.name == "agent"]
+    assert project.question == "Which point gets closer?"
+    assert (project.slug, project.fps, project.budget) == ("lawns-lawn-1", 7, 8)
+    assert agent.status.steps == result["env_steps"]
+
+
+DRAWINGS = """
+import numpy as np
+
+
+def draw(segments, row):
+    start = int(segments.start[row])
+    for step in range(start, start + int(segments.real[row])):
+        picture = np.full((40, 40, 3), 255, np.uint8)
+        x, y = (18 + 18 * segments.observations["place"][step]).astype(int)
+        picture[y : y + 4, x : x + 4] = 0
+        yield picture
+"""
+
+
+@pytest.mark.slow
+def test_a_function_of_the_current_folder_draws_what_people_see(here):
+    Path("drawings.py").write_text(DRAWINGS)
+    with Somebody(Path("drawn-labels")):
+        words = ("--env", "lawns:Unseen", "--people", "--draw", "drawings:draw", "--out", "drawn")
+        assert run("online", "run", *words, *SMALL) == 0
+    assert len(list(Path("drawn-labels/videos").rglob("*.mp4"))) == 16

@@ -1,0 +1,52 @@
+"""Somebody who answers whatever is asked in a store, in a thread of their own."""
+
+import math
+import threading
+import time
+from pathlib import Path
+from typing import Self
+
+from helpers.waiting import wait_until
+from preferl.store import Store
+
+
+class Somebody(threading.Thread):
+    """Answers whatever is asked in the newest project of a store, so many times.
+
+    After `rests_after` answers it goes on once there is a reward.
+    """
+
+    def __init__(self, labels: Path, most: float = math.inf, rests_after: float = math.inf) -> None:
+        super().__init__()
+        self.labels, self.most, self.rests_after, self.given = labels, most, rests_after, 0
+        self.done, self.had_enough = threading.Event(), threading.Event()
+        self.open_after_reward: list[int] = []  # pairs, whenever a reward was just published
+
+    def run(self) -> None:
+        wait_until((self.labels / "labels.db").is_file, "no labels were made")
+        with Store.open(self.labels) as store:
+            projects = wait_until(store.projects.all, "no project was made")
+            project = projects[-1]
+            known = {person.name: person for person in store.people.all(project.id)}
+            ann = known.get("Ann") or store.people.invite(project.id, "Ann").annotator
+            while not self.done.wait(0.05):
+                rewards = len(store.reports.rewards(project.id))
+                if rewards > len(self.open_after_reward):
+                    self.open_after_reward.append(store.reports.open(project.id))
+                if self.given >= self.most:
+                    self.had_enough.set()
+                rests = self.given >= self.rests_after and not rewards
+                if self.given >= self.most or rests:
+                    continue
+                for question in store.queue.claim(project.id, ann.id, 1).questions:
+                    key = f"answer-{time.monotonic_ns()}"
+                    store.queue.answer(ann.id, question.token, key, "left")
+                    self.given += 1
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self.join()
