@@ -1,8 +1,19 @@
 """What commands print is what they were given, on terminals and elsewhere."""
 
+import re
+import time
+
 import pytest
 
-from preferl.cli.console import ProgressLine, echo, interrupt, print_table, require_done
+from preferl.cli import console
+from preferl.cli.console import (
+    ProgressLine,
+    echo,
+    interrupt,
+    print_table,
+    progress_in_words,
+    require_done,
+)
 
 
 def cells(printed):
@@ -65,3 +76,72 @@ def test_elsewhere_than_on_a_terminal_each_stage_but_the_first_has_a_line(capsys
         for doing, done in (("reading", 1), ("fitting", 0), ("fitting", 5), ("evaluating", 1)):
             line(doing, done, 5, "news")
     assert capsys.readouterr().out == "fitting ...\nevaluating ...\n"
+
+
+def test_a_long_stage_elsewhere_than_on_a_terminal_prints_a_line_now_and_then(monkeypatch, capsys):
+    monkeypatch.setattr(console, "REPEAT_SECONDS", 0.1)
+    line = ProgressLine("reading")
+    with line.running():
+        line("training 10 agents", 1, 4, "return 3.0")
+        time.sleep(0.35)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "training 10 agents ..."
+    assert 1 <= len(others) <= 3
+    assert others[0] == "training 10 agents  25 % 0:00:00, left 0:00:00 · return 3.0"
+
+
+def test_nothing_is_repeated_where_a_person_types_or_nothing_is_to_be_printed(monkeypatch, capsys):
+    monkeypatch.setattr(console, "REPEAT_SECONDS", 0.01)
+    typing = ProgressLine("learning", live=False)
+    monkeypatch.setattr(console, "_says_what_it_does", lambda: False)
+    for line in (typing, ProgressLine("learning")):
+        with line.running():
+            time.sleep(0.1)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("width", [40, 79, 80, 99, 100, 200])
+@pytest.mark.parametrize(
+    "doing", ["learning", "training on the true reward, 20,000 steps, to compare"]
+)
+def test_a_line_of_progress_fits_and_keeps_its_numbers(doing, width):
+    news = "return -13.0 (95 % interval -15.0 to -11.0, 10 episodes)"
+    line = progress_in_words(doing, 9, 20, seconds=75, news=news, width=width)
+    assert len(line) <= width
+    assert " 45 % 0:01:15, left 0:01:31" in line
+    assert line.startswith(doing[:8])
+    assert ("━" in line) == (width == 200)
+
+
+def test_a_stage_of_unknown_length_has_no_share():
+    assert progress_in_words("filming", 0, 0, seconds=61, width=80) == "filming 0:01:01"
+
+
+def lines_on_screen(output):
+    """What a terminal shows in the end of text that moves its cursor up and erases lines."""
+    lines, row = [""], 0
+    for part in re.findall(r"\x1b\[[\d;?]*[A-Za-z]|\n|\r|[^\x1b\n\r]+", output):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif part.endswith("A") and part.startswith("\x1b"):
+            row -= int(part[2:-1] or 1)
+        elif not part.startswith("\x1b") and part != "\r":
+            lines[row] += part
+    return [line for line in lines if line]
+
+
+def test_a_line_above_the_live_one_leaves_no_copy_of_it(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    line = ProgressLine("learning")
+    assert line.live
+    with line.running():
+        for done in range(1, 4):
+            line("learning", done, 5, "return -13.0 (95 % interval -15.0 to -11.0, 10 episodes)")
+            time.sleep(0.3)
+            line.note(f"{done} of 5 steps")
+    assert lines_on_screen(capsys.readouterr().out) == [f"{done} of 5 steps" for done in (1, 2, 3)]

@@ -4,14 +4,22 @@ What draws on terminals is imported when it is used, since help needs none of it
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from preferl.cli.main import INTERRUPTED
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 MOST: Final = 8  # letters of a name that stay on one line of a narrow terminal
+BAR_COLUMNS: Final = 24
+REPEAT_SECONDS: Final = 30.0  # in which a long stage prints a line where no live one is drawn
 
 
 def echo(text: str, style: str = "") -> None:
@@ -95,39 +103,125 @@ def require_done(result: dict[str, Any], out: Path) -> None:
 
 @final
 class ProgressLine:
-    """A live line with a bar on a terminal, and a plain line per stage but the first elsewhere.
+    """A live line with a bar on a terminal; elsewhere a line per stage, and one every 30 seconds.
 
-    `live` is off where a person types in between. With `--quiet` there are neither.
+    `live` is off where a person types in between. Then, and with `--quiet`, there are neither.
     """
 
     def __init__(self, doing: str = "starting", *, live: bool = True) -> None:
-        from rich import progress
         from rich.console import Console
 
-        console = Console()
-        self.live = live and console.is_terminal and _says_what_it_does()
-        columns = (
-            "{task.description}",
-            progress.BarColumn(bar_width=24),
-            "{task.percentage:>3.0f} %",
-            progress.TimeElapsedColumn(),
-            "left",
-            progress.TimeRemainingColumn(),
-            "{task.fields[news]}",
-        )
-        self._bar = progress.Progress(*columns, console=console, transient=True)
-        self._doing, self._task = doing, self._bar.add_task(doing, total=1, news="")
+        self._console = Console()
+        shown = live and _says_what_it_does()
+        self.live = shown and self._console.is_terminal
+        self._repeats = shown and not self.live
+        self._doing = doing
+        self._done = 0
+        self._total = 0
+        self._news = ""
+        self._began = time.monotonic()  # the stage
+        self._printed = self._began  # the last line
 
     def __call__(self, doing: str, done: int, total: int, news: str = "") -> None:
-        """Show the progress of a stage; a new one begins a new line."""
+        """Show the progress of a stage, of unknown length if `total` is 0; a new one has a line."""
         if doing != self._doing:
             self._doing = doing
-            self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(doing, total=total, news=news)
+            self._began = time.monotonic()
             if not self.live:
-                note(f"{doing} ...")
-        self._bar.update(self._task, completed=done, total=total, news=news)
+                self.note(f"{doing} ...")
+        self._done = done
+        self._total = total
+        self._news = news
 
-    def running(self) -> AbstractContextManager[Any]:
+    def note(self, text: str) -> None:
+        """Print a line above the live one, as `note` does elsewhere."""
+        self._printed = time.monotonic()
+        if not self.live:
+            note(text)
+        else:  # by the console that draws the live line, and so moves it down
+            self._console.print(text, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
         """Keep the line alive for a block."""
-        return self._bar if self.live else nullcontext()
+        if self.live:
+            from rich.live import Live
+
+            with Live(get_renderable=self._text, console=self._console, transient=True):
+                yield
+        elif self._repeats:
+            over = threading.Event()
+            thread = threading.Thread(target=self._repeat, args=(over,), daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                over.set()
+                thread.join()
+        else:
+            yield
+
+    def _repeat(self, over: threading.Event) -> None:
+        """Print where a stage is whenever nothing was printed for long."""
+        while not over.wait(max(0.0, self._printed + REPEAT_SECONDS - time.monotonic())):
+            if time.monotonic() - self._printed >= REPEAT_SECONDS:
+                self.note(self._in_words())
+
+    def _text(self) -> "Text":
+        from rich.text import Text
+
+        # A full last column would make some terminals begin another line.
+        return Text(self._in_words(self._console.width - 1), no_wrap=True, overflow="ellipsis")
+
+    def _in_words(self, width: int | None = None) -> str:
+        return progress_in_words(
+            self._doing,
+            self._done,
+            self._total,
+            seconds=time.monotonic() - self._began,
+            news=self._news,
+            width=width,
+        )
+
+
+def progress_in_words(
+    doing: str,
+    done: int,
+    total: int,
+    *,
+    seconds: float,
+    news: str = "",
+    width: int | None = None,
+) -> str:
+    """One line about a stage: with a bar if `width` columns have room for it, and whole if None.
+
+    Where it has no room, the end of the news is left out, and at last that of the stage's name.
+
+    >>> progress_in_words("learning", 5, 20, seconds=60, news="return -3.0", width=75)
+    'learning ━━━━━━──────────────────  25 % 0:01:00, left 0:03:00 · return -3.0'
+    >>> progress_in_words("learning", 5, 20, seconds=60, news="return -3.0", width=50)
+    'learning  25 % 0:01:00, left 0:03:00 · return -3.0'
+    """
+    clock = f"{timedelta(seconds=int(seconds))}"
+    bar = ""
+    if total > 0:
+        share = min(1.0, done / total)
+        if 0 < share < 1:
+            clock += f", left {timedelta(seconds=int(seconds * (1 - share) / share))}"
+        clock = f"{100 * share:3.0f} % {clock}"
+        filled = round(BAR_COLUMNS * share)
+        bar = "━" * filled + "─" * (BAR_COLUMNS - filled) + " "
+    news = f" · {news}" if news else ""
+    if width is None:
+        return f"{doing} {clock}{news}"
+    with_bar = f"{doing} {bar}{clock}{news}"
+    if len(with_bar) <= width:
+        return with_bar
+    line = f"{_shortened(doing, width - len(clock) - 1)} {clock}"
+    room = width - len(line)
+    return line + _shortened(news, room) if room > MOST else line
+
+
+def _shortened(text: str, width: int) -> str:
+    """A text that fits into so many columns, with a sign where its end is missing."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from preferl.cli.console import ProgressLine, echo, note, print_table, require_done
+from preferl.cli.console import ProgressLine, echo, print_table, require_done
 from preferl.cli.options import ReportTo, Trust, import_trusted
 from preferl.cli.parsing.rules import comma_separated
 from preferl.offline import OfflineConfig
@@ -51,7 +51,7 @@ def offline_run(config: OfflineRunConfig) -> None:
     def show_evaluation(agents: str, evaluation: "Evaluation") -> None:
         nonlocal news
         news = f"{agents}: {evaluation.in_words}"
-        note(f"{evaluation.step:>9,} updates · {news}")
+        line.note(f"{evaluation.step:>9,} updates · {news}")
 
     with line.running():
         result = run_offline(

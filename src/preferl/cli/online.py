@@ -190,7 +190,7 @@ def run_with_progress(
         f"{' and those of the warm start' if run.warm_start.given else ''}: "
         f"{run.steps:,} steps, seed {run.seed}."
     )
-    line = ProgressLine("learning", live=not (ask or feedback))
+    line = ProgressLine("learning", live=not ask)
     began = time.perf_counter()
 
     def show_evaluation(evaluation: "Evaluation") -> None:
@@ -209,7 +209,7 @@ def run_with_progress(
             news += f" · reward accuracy {report.accuracy_in_words}"
         seconds = time.perf_counter() - began
         done = f"{report.env_steps:>9,} of {run.steps:,} steps · {seconds:4.0f} s"
-        note(f"{done} · {report.comparisons} answers · {news}")
+        line.note(f"{done} · {report.comparisons} answers · {news}")
 
     with line.running():
         line("learning", 0, run.steps, "first steps")
@@ -223,7 +223,7 @@ def run_with_progress(
             on_iteration=show_iteration,
             on_evaluation=show_evaluation,
             report_to=report_to,
-            on_stage=lambda doing: line(doing, 1, 1),
+            on_stage=lambda doing: line(doing, 0, 0),
             resume=bool(resume),
             keep_experience=keep_experience,
         )

@@ -132,7 +132,7 @@ def _do(
         records[unit.name] = _record(unit)
         score = _score(records[unit.name])
         seconds = time.perf_counter() - began
-        note(f"{done:>4} of {len(units)} · {seconds:5.0f} s · {unit.name} · {score}")
+        line.note(f"{done:>4} of {len(units)} · {seconds:5.0f} s · {unit.name} · {score}")
         keep()
 
     try:
