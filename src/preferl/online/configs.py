@@ -75,7 +75,8 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         vec_env: "dummy" steps the copies in turn, "subproc" each in a process of its own, which
             is faster where a step takes milliseconds. Scripts then need
             `if __name__ == "__main__":`.
-        steps: environment steps in all, exploration included.
+        steps: environment steps in all, exploration included; 0, with 0 `initial_steps`, where
+            queries are about recorded episodes alone (see `learn_from_preferences`).
         comparisons: queries in all; 0 where a warm start is all that is learned from.
         iterations: times the policy learns; queries are put before the first and between them.
         initial_steps: of the untrained policy, about which the first queries are.
@@ -218,13 +219,18 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
 
     def _require_budget(self) -> None:
         """Raise `ConfigError` unless every iteration can make a step in each environment."""
+        if self.steps == 0 and self.initial_steps == 0:
+            return
         _require(self, ("initial_steps",), self.environments)
         least = self.initial_steps + self.iterations * self.environments
         expected = (
             f"at least {least:,}: {self.initial_steps:,} initial_steps, and one step of each of "
             f"{self.environments} environments in each of {self.iterations} iterations"
         )
-        fix = "Allow more steps, or fewer initial_steps or iterations."
+        fix = (
+            "Allow more steps, or fewer initial_steps or iterations; or none of both, to ask about "
+            "recorded episodes alone."
+        )
         ConfigError.check(self.steps >= least, "steps", expected, f"{self.steps:,}", fix)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol, final
 
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -21,12 +22,15 @@ from stable_baselines3.common.vec_env import (
     is_vecenv_wrapped,
 )
 
+from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
+from preferl.data.segments import Segments
 from preferl.envs.checks import require_usable
 from preferl.envs.factory import draws, env_factory
 from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
+from preferl.models.spaces import infer_spaces
 from preferl.online.algorithms import (
     algorithm_of,
     build_algorithm,
@@ -292,9 +296,64 @@ class SB3Learner:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
         if episodes is not None:
             return episodes
-        nothing, rewards = zeros_of(self.env.observation_space, (0,)), np.zeros(0, np.float32)
-        actions = np.asarray(zeros_of(self.env.action_space, (0,)))
-        return Episodes(nothing, actions, rewards, np.zeros(0, bool), nothing, np.zeros(0, int))
+        return _no_episodes(self.env.observation_space, self.env.action_space)
+
+
+@final
+class RecordedExperience:
+    """Stands in the place of an agent where a run makes no steps and asks about recorded episodes.
+
+    Args:
+        comparisons: that exist already.
+        episodes: that queries are about.
+
+    Raises:
+        ConfigError: neither of them.
+    """
+
+    steps = 0
+
+    def __init__(self, comparisons: Comparisons | None, episodes: Episodes | None) -> None:
+        recorded: Episodes | Segments
+        if episodes is not None:
+            recorded = episodes
+        elif comparisons is not None:
+            recorded = comparisons.segments
+        else:
+            raise ConfigError(
+                "steps: 0 leave nothing to learn from without recorded episodes or comparisons. "
+                "Pass episodes= or comparisons=, or take steps."
+            )
+        inferred = infer_spaces(recorded.observations, recorded.actions)
+        self.observation_space, self.action_space = inferred
+
+    def learn(self, steps: int) -> Episodes:
+        """Make no step; no episodes."""
+        del steps
+        return _no_episodes(self.observation_space, self.action_space)
+
+    explore = learn
+
+    def set_reward(self, reward: WindowReward) -> None:
+        """Change nothing: nobody learns from the reward."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Nothing that later iterations depend on."""
+        return {}
+
+    def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
+        """Change nothing."""
+
+
+def _no_episodes(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> Episodes:
+    return Episodes(
+        observations=zeros_of(observations, (0,)),
+        actions=np.asarray(zeros_of(actions, (0,))),
+        rewards=np.zeros(0, np.float32),
+        terminated=np.zeros(0, bool),
+        final_observations=zeros_of(observations, (0,)),
+        lengths=np.zeros(0, int),
+    )
 
 
 @dataclass(eq=False)
@@ -394,10 +453,14 @@ def _warn_of_short_iterations(config: OnlineConfig, algorithm: PPOConfig) -> Non
 
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
     """The reward model and trainer that a config describes, for the learner's spaces."""
-    expected = "a RewardTrainer beside a learner of your own"
-    got = f"none beside a {type(learner).__name__}"
-    fix = "Build its model for the learner's spaces and pass trainer=."
-    ConfigError.check(isinstance(learner, SB3Learner), "trainer", expected, got, fix)
-    known = (learner.env.observation_space, learner.env.action_space)
+    if isinstance(learner, SB3Learner):
+        known = (learner.env.observation_space, learner.env.action_space)
+    elif isinstance(learner, RecordedExperience):
+        known = (learner.observation_space, learner.action_space)
+    else:
+        raise ConfigError(
+            "trainer: expected a RewardTrainer beside a learner of your own, got none beside a "
+            f"{type(learner).__name__}. Build its model for the learner's spaces and pass trainer=."
+        )
     model = build_reward_model(config.model, *known, seed=config.seed)
     return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

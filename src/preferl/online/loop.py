@@ -33,7 +33,13 @@ from preferl.online.answers import (
 from preferl.online.checkpoints.answer_journal import AnswerJournal
 from preferl.online.configs import OnlineConfig
 from preferl.online.evaluations import AgentEvaluations, OnEvaluation
-from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
+from preferl.online.learner import (
+    PolicyLearner,
+    RecordedExperience,
+    SB3Learner,
+    build_learner,
+    build_trainer,
+)
 from preferl.online.methods.asking import QueryRounds
 from preferl.online.methods.preparing import PreparedAnswers
 from preferl.online.reports import FindingLog, IterationReport, OnlineReport, Stopwatch
@@ -89,6 +95,9 @@ def learn_from_preferences(
     checkpoints: Path | str | None = None,
 ) -> OnlineReport:
     """Teach an agent from comparisons; parts that are not given are built from the config.
+
+    With `steps=0` and `initial_steps=0` no agent acts, and no environment is made: queries are
+    about the recorded `episodes` alone, and the report has the reward.
 
     Ctrl-C ends the run after what is under way is put in order; the report notes it.
 
@@ -185,7 +194,18 @@ class PreferenceLoop:
         )
         rngs = np.random.default_rng(config.seed).spawn(4)
         self.rng, answering, exploring, preparing = rngs
-        self.learner: Any = learner or build_learner(config, exploring)
+        self.fixed: FixedData | None = None
+        self.learner: Any = learner
+        if learner is None and config.steps == 0:
+            self.fixed = load_fixed(config, *data)
+            self.learner = RecordedExperience(self.fixed.comparisons, self.fixed.episodes)
+            if config.comparisons and self.fixed.episodes is None:
+                raise ConfigError(
+                    f"{config.comparisons} comparisons of a run without steps are about recorded "
+                    "episodes, and there are none. Pass episodes=, or take steps."
+                )
+        elif learner is None:
+            self.learner = build_learner(config, exploring)
         self.trainer = trainer or build_trainer(config, self.learner)
         self.feedback = feedback or InstantFeedback(
             teacher or config.teacher, answering, max_comparisons=config.max_comparisons
@@ -193,8 +213,9 @@ class PreferenceLoop:
         self.rounds = QueryRounds(config, self.feedback, self.sampler)
         self.learning = LearningSet(self.feedback, config.validation)
         self.prepared = PreparedAnswers(config, self.trainer, preparing)
-        self.fixed: FixedData | None = None
-        where = env_factory(config) if eval_env is None and learner is None else eval_env
+        where = eval_env
+        if eval_env is None and learner is None and config.steps:
+            where = env_factory(config)
         self.evaluations = AgentEvaluations(config, self.learner, where)
         self.sink: MetricSink = Sinks()
         self.on_iteration: OnIteration | None = None
@@ -262,6 +283,9 @@ class PreferenceLoop:
         self.learning.fixed, episodes = self.load()
         if not self.iterations:
             self.experience = episodes
+        if isinstance(self.learner, RecordedExperience) and episodes is not None:
+            self.shortest = int(episodes.lengths.min())
+            self.longest = int(episodes.lengths.max())
         interrupted = False
         self.evaluations.sink = self.sink
         if isinstance(self.learner, SB3Learner):
@@ -280,7 +304,7 @@ class PreferenceLoop:
             env_steps=self.learner.steps,
             seconds=time.perf_counter() - began,
             interrupted=interrupted,
-            learner=self.learner,
+            learner=None if isinstance(self.learner, RecordedExperience) else self.learner,
             experience=self.experience,
             evaluations=tuple(self.evaluations.made),
             findings=self.findings.found(self.iterations),

@@ -121,7 +121,7 @@ class OnlineReport:
         env_steps: used in all, exploration included.
         seconds: wall time.
         interrupted: whether somebody stopped it early.
-        learner: the agent that learned.
+        learner: the agent that learned; None where no step was to be made.
         experience: the latest episodes, as far as `buffer_steps` reaches.
         evaluations: of the policy while it learned, in their order.
         findings: what is wrong by the numbers of the iterations.

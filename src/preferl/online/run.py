@@ -18,7 +18,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Clips
 from preferl.envs.factory import draws, env_factory
-from preferl.errors import FeedbackError
+from preferl.errors import ConfigError, FeedbackError
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
@@ -107,6 +107,11 @@ def run_online(
     """
     judge, out, places = judge or EvaluationConfig(), Path(out), tuple(report_to)
     config = config if teacher is None else replace(config, teacher=_recorded(teacher))
+    if config.steps == 0:
+        raise ConfigError(
+            "steps: expected some, since a whole run evaluates its agent, got 0. Take steps, or "
+            "call preferl.learn_from_preferences(config, episodes=...), which returns a reward."
+        )
     require_places(places)
     require_openable(out, resume=resume)  # before what takes long
     loop = PreferenceLoop(config, teacher, feedback, data=(comparisons, episodes))
