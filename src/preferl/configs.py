@@ -76,6 +76,19 @@ def to_json(config: object) -> dict[str, Any]:
     return cast("dict[str, Any]", _encode(config, type(config), str))
 
 
+def resolved_to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by name as JSON, each dataclass with its `kind`, as `to_json` writes sections.
+
+    >>> from preferl.models.configs import LSTMRewardConfig
+    >>> resolved_to_json({"steps": 9, "model": LSTMRewardConfig(width=8)})["model"]["kind"]
+    'LSTMRewardConfig'
+    """
+    return {
+        name: {"kind": type(value).__name__} | to_json(value) if is_dataclass(value) else value
+        for name, value in settings.items()
+    }
+
+
 def from_json(cls: type[Config], data: Mapping[str, Any]) -> Config:
     """The dataclass that `to_json` wrote; what is left out keeps its default.
 

@@ -59,6 +59,10 @@ def test_a_scripted_teacher_needs_no_labels(data, tmp_path, capsys):
     words = (*data, "--teacher", "oracle", "--queries", 30, "--length", 6, *QUICK)
     assert fit(*words, "--out", tmp_path / "run") == 0
     assert "30 labelled pairs of 6 steps" in capsys.readouterr().out
+    resolved = json.loads((tmp_path / "run/config.json").read_text())["resolved"]
+    assert resolved["model"]["hidden"] == [8]
+    assert resolved["trainer"]["epochs"] == 2
+    assert resolved["held_out"] == 0
     assert result(tmp_path / "run")["fit"]["pairs"] == 30
     assert "scripted answers (oracle)" in (tmp_path / "run/report.html").read_text()
     assert read_run(tmp_path / "run").subject == "episodes"

@@ -82,6 +82,23 @@ def test_config_comes_back(run):
     assert json.loads((folder / "config.json").read_text())["seed"] == 0
 
 
+def test_the_settings_that_a_run_chose_itself_are_written(tmp_path):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    config = replace(TINY, algorithm=None)
+    judge = EvaluationConfig(episodes=1, oracle=False, questions=2, clip_steps=0)
+    run_online(config, tmp_path / "run", judge=judge, on_iteration=stop)
+    written = json.loads((tmp_path / "run/config.json").read_text())
+    assert written["config"]["algorithm"] is None
+    resolved = written["resolved"]
+    assert resolved["algorithm"]["kind"] == "SACConfig"
+    assert resolved["algorithm"]["buffer_size"] == config.steps
+    assert resolved["model"]["hidden"] == [8]
+    assert resolved["trainer"]["epochs"] == resolved["initial_epochs"] == 1
+    assert resolved["eval_every"] == 100
+
+
 def test_comparisons_reward_and_policy_can_be_used_again(run):
     folder, _, _ = run
     comparisons = load_comparisons(folder / "comparisons")

@@ -119,6 +119,7 @@ def reward_fit(config: FitConfig) -> None:
         return
     may_differ = ("out", "resume", "checkpoint_seconds", "report_to", "trust")
     options: dict[str, Any] = {"resume": config.resume, "may_differ": may_differ}
+    options["resolved"] = _parts(_preset(config, comparisons))
     with open_run(config.out, config=config, seed=config.seed, **options) as folder:
         _echo_labels(labels)
         with closing(open_sinks(config.report_to, folder.folder)) as sink:

@@ -109,7 +109,9 @@ def record_dataset(
     recording = _Recording(config, policy, report_to, on_progress)
     if minari is not None:
         require_minari_env(task_env(config)())
-    with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
+    resolved = recording.resolved
+    opening = open_run(out, config=config, seed=config.seed, resume=resume, resolved=resolved)
+    with opening as folder:
         try:
             return recording.run(folder, minari)
         except KeyboardInterrupt:
@@ -239,6 +241,11 @@ class _Recording:
         config, pictures = self._config, states and self._config.pictures
         kept: dict[str, Any] = {"states": states, "pictures": pictures}
         return task_environments(config, count, seed=seed, vec_env=config.vec_env, **kept)
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """What it trains by, where the config leaves that to the environment."""
+        return {"algorithm": self._algorithm, "training_environments": self._copies}
 
     @property
     def _copies(self) -> int:

@@ -19,6 +19,7 @@ from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Clips
 from preferl.envs.factory import draws, env_factory
 from preferl.errors import ConfigError, FeedbackError
+from preferl.evaluation.curve import often
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
@@ -120,7 +121,15 @@ def run_online(
         if not resume:
             loop.load()  # before a folder is touched, which may be the one to read
         judge = _filmable(config, judge, loop.learner.algorithm.action_space)
-        with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
+        resolved = {
+            "algorithm": algorithm_of(config, loop.learner.env),
+            "model": config.model,
+            "trainer": config.trainer,
+            "initial_epochs": config.initial_epochs or config.trainer.epochs,
+            "eval_every": often(config.eval_every, config.steps),
+        }
+        opening = open_run(out, config=config, seed=config.seed, resume=resume, resolved=resolved)
+        with opening as folder:
             with closing(open_sinks(places, folder.folder)) as sink:
                 loop.sink, loop.on_iteration = sink, on_iteration
                 loop.evaluations.on_evaluation = on_evaluation

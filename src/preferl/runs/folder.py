@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
-from preferl.configs import from_json, plain, to_json
+from preferl.configs import from_json, plain, resolved_to_json, to_json
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
 from preferl.files import make_folder, remove_drafts, sync_all, write_json, writing
 from preferl.reading import read_object, reading
@@ -78,6 +78,7 @@ def open_run(
     resume: bool = False,
     data: Mapping[str, Any] | None = None,
     may_differ: Collection[str] = (),
+    resolved: Mapping[str, Any] | None = None,
 ) -> Iterator[RunFolder]:
     """Hold the folder of a run while a block is at work in it: a fresh one, or the one to resume.
 
@@ -94,6 +95,8 @@ def open_run(
         data: what the run's data are recognised by, kept in `data.json`; those of a resumed run
             are the same.
         may_differ: settings, as `"name"` or `"section.name"`, that a resumed run may change.
+        resolved: what the run uses where the config leaves the choice to it, by name, written
+            beside the config by `resolved_to_json`.
 
     Raises:
         ConfigError: `config` is not a dataclass, or holds what JSON cannot; or the run to resume
@@ -105,7 +108,7 @@ def open_run(
     """
     path = Path(path)
     require_openable(path, resume=resume)
-    made = path.stat() if resume else _begin(path, config, seed, data)
+    made = path.stat() if resume else _begin(path, config, seed, data, resolved or {})
     folder = RunFolder(path)
     with FolderLock(path, LOCK, "run"):
         same = os.path.samestat(made, path.stat())
@@ -145,12 +148,23 @@ def require_openable(path: Path | str, *, resume: bool, held: bool = False) -> N
         FolderLock(path, LOCK, "run").require_free()
 
 
-def _begin(path: Path, config: object, seed: int, data: Mapping[str, Any] | None) -> os.stat_result:
+def _begin(
+    path: Path,
+    config: object,
+    seed: int,
+    data: Mapping[str, Any] | None,
+    resolved: Mapping[str, Any],
+) -> os.stat_result:
     """Make a fresh folder with the configuration of a run and the versions it runs on.
 
     What is returned tells it from a folder that another program puts in its place.
     """
-    about = {"kind": type(config).__name__, "seed": seed, "config": to_json(config)}
+    about = {
+        "kind": type(config).__name__,
+        "seed": seed,
+        "config": to_json(config),
+        "resolved": resolved_to_json(resolved),
+    }
     with writing(path) as draft:
         draft.mkdir()
         write_json(draft / "config.json", about)

@@ -196,6 +196,16 @@ def test_the_seed_of_a_run_draws_the_episodes_of_its_curve(finished, data, tmp_p
     assert returns[0] != returns[1]
 
 
+def test_the_settings_that_a_run_took_from_task_and_data_are_written(finished):
+    written = json.loads((finished[0] / "config.json").read_text())["resolved"]
+    assert written["iql"]["kind"] == "IQLConfig"
+    assert written["iql"]["hidden"] == [16]
+    assert written["model"]["kind"] == "MLPRewardConfig"
+    assert written["trainer"]["epochs"] >= 1
+    assert written["steps"] == 30
+    assert written["eval_every"] == 3
+
+
 @pytest.mark.parametrize("every", [0, 4])
 def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path, every):
     seen = []

@@ -15,6 +15,7 @@ import numpy as np
 
 from preferl.envs.config import SIMULATORS
 from preferl.errors import ConfigError, require_in, require_one_of
+from preferl.evaluation.curve import often
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
 from preferl.evaluation.rollout import task_env
@@ -202,6 +203,7 @@ def _opened(
     for name in run.config.only_controls:
         require_one_of("only_controls", name, CONTROLS[run.config.kind.learns_from])
     about: dict[str, Any] = {"seed": run.seeds[0], "data": inputs.about}
+    about["resolved"] = _resolved(run.config, inputs)
     with (
         open_run(out, config=run, resume=resume, **about) as folder,
         closing(open_sinks(report_to, folder.folder)) as sink,
@@ -209,6 +211,23 @@ def _opened(
         curves = AgentCurves(run.config, run.seeds, folder, sink, on_evaluation)
         more = (inputs, folder, processes, on_stage, sink, checkpoint_every, curves)
         yield _Stages(run.config, run.seeds, *more)
+
+
+def _resolved(config: OfflineConfig, inputs: Inputs) -> dict[str, Any]:
+    """The settings that agents and reward have, where a config leaves them to task and data."""
+    resolved = {
+        config.policy: config.settings,
+        "task": config.row.name if config.row else None,
+        "env": config.env_id,
+        "steps": config.updates,
+        "eval_every": often(config.eval_every, config.updates) if config.episodes else 0,
+    }
+    preset = inputs.preset(config) if config.kind.learns_from == "rewards" else None
+    if preset is not None:
+        resolved["model"] = preset.model
+        resolved["trainer"] = preset.trainer
+        resolved["held_out"] = preset.held_out
+    return resolved
 
 
 def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
