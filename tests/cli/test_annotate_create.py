@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 from helpers.command_line import run
 from preferl.cli.annotate_create import CreateConfig, annotate_create, episodes_of_run
@@ -13,6 +15,7 @@ from preferl.data.episodes import join
 from preferl.errors import ConfigError, DataError, MissingExtraError
 from preferl.registry import SAMPLERS
 from preferl.store.store import Store
+from preferl.testing import make_episodes
 
 
 def test_episodes_that_repeat_themselves_are_not_compared_with_themselves(episodes, tmp_path):
@@ -60,12 +63,23 @@ def test_help_loads_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+def test_colours_of_recorded_pictures_can_be_chosen(rng, tmp_path):
+    views = spaces.Box(0, 255, (12, 12, 4), np.uint8)
+    save_episodes(tmp_path / "seen", make_episodes(rng, [8, 8], views, spaces.Discrete(2)))
+    where = tmp_path / "labels"
+    more = ("--length", 3, "--queries", 2, "--store", where)
+    assert run("annotate", "create", "--run", tmp_path / "seen", *more, "--colours", 4) == 0
+    with Store.open(where) as store:
+        assert store.projects.only().frames == {"kind": "pixels", "colours": 4}
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
         ({"reward": "somewhere"}, "reward: expected none.*Give --sampler informative"),
         ({"sampler": "best"}, "sampler: expected one of .*uniform.*, got 'best'"),
         ({"qualification": 3, "known": 2}, r"in \[0, 2\], got 3. Raise --known"),
+        ({"env": "Pendulum-v1", "colours": 4}, "colours: expected observations that hold pictures"),
         ({"queries": 0}, "queries: expected at least 1, got 0"),
         ({"dataset": "door"}, r"one of --demonstrations, --dataset, --run.*--dataset.*--run"),
     ],

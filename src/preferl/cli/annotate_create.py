@@ -5,7 +5,7 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -79,6 +79,9 @@ class CreateConfig:
     fps: int = 30  # frames per second at which clips play.
     env: str | None = None  # id of the environment that draws the clips.
     pixels: str | None = None  # or the name of the observation that holds pictures.
+    # channels of a frame in these pictures: 1 for grey, 3 for RGB, 4 for RGB with opacity or depth,
+    # which is not shown; found in the pictures by default.
+    colours: Literal[1, 3, 4] | None = None
     elsewhere: bool = False  # make the project although its clips cannot be drawn on this machine.
     seed: int = 0  # of all draws.
     # module of yours that registers the model of `reward`; may be given several times.
@@ -212,11 +215,18 @@ def _frames(config: CreateConfig, episodes: "data.Episodes") -> dict[str, Any]:
     from preferl.store.rendering.frames import spec_for
     from preferl.store.stages import holds_pictures
 
+    colours = {} if config.colours is None else {"colours": config.colours}
     if config.pixels is not None:
-        return {"kind": "pixels", "key": config.pixels}
+        return {"kind": "pixels", "key": config.pixels, **colours}
     try:
         pictures = holds_pictures(episodes.states)
-        return spec_for(episodes.observations, config.env, recorded=pictures)
+        frames = spec_for(episodes.observations, config.env, recorded=pictures)
+        if colours and frames["kind"] != "pixels":
+            raise ConfigError(
+                f"colours: expected observations that hold pictures, got {frames['kind']!r} as the "
+                "source of pictures. Leave --colours out."
+            )
+        return frames | colours
     except ConfigError as error:
         fix = "Give --env ID, such as --env AdroitHandDoor-v1, or --pixels KEY."
         raise ConfigError(f"{error} {fix}") from error

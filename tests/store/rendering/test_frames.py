@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, DataError
 from preferl.store.rendering.frames import (
     EnvFrames,
     PixelFrames,
@@ -48,3 +48,40 @@ def test_pixels_are_shown_and_other_clips_drawn() -> None:
     assert isinstance(frame_source(spec), EnvFrames)
     with pytest.raises(ConfigError, match="pictures"):
         spec_for(BLOCK)
+
+
+def _drawn(pictures: np.ndarray, **options) -> list[np.ndarray]:
+    steps = len(pictures)
+    nothing = np.zeros((steps, 1))
+    clip = Segments(pictures, nothing, nothing[:, 0], np.array([0]), np.array([steps]), steps)
+    return list(PixelFrames(**options)(clip, 0))
+
+
+@pytest.mark.parametrize("opacity", [0, 255])
+@pytest.mark.parametrize("end", ["first", "last"])
+def test_opacity_that_never_changes_is_not_shown(rng, opacity, end) -> None:
+    pictures = rng.integers(0, 256, (3, 16, 16, 4), dtype=np.uint8)
+    pictures[..., 3] = opacity
+    seen = pictures if end == "last" else np.moveaxis(pictures, -1, 1)
+    np.testing.assert_array_equal(_drawn(seen), pictures[..., :3])
+
+
+def test_stacks_of_pictures_with_opacity_show_the_newest(rng) -> None:
+    pictures = rng.integers(0, 256, (3, 16, 16, 8), dtype=np.uint8)
+    pictures[..., [3, 7]] = 255
+    np.testing.assert_array_equal(_drawn(pictures), pictures[..., 4:7])
+    np.testing.assert_array_equal(_drawn(pictures, newest="first"), pictures[..., :3])
+
+
+def test_four_channels_that_all_change_are_four_grey_frames_unless_it_is_said(rng) -> None:
+    pictures = rng.integers(0, 256, (3, 16, 16, 4), dtype=np.uint8)
+    np.testing.assert_array_equal(_drawn(pictures), pictures[..., 3:])
+    np.testing.assert_array_equal(_drawn(pictures, colours=4), pictures[..., :3])
+
+
+def test_pictures_whose_shown_channel_never_changes_are_refused(rng) -> None:
+    pictures = rng.integers(0, 256, (3, 16, 16, 2), dtype=np.uint8)
+    pictures[..., 1] = 255
+    with pytest.raises(DataError, match="channel 1, the one that would be shown, never changes"):
+        _drawn(pictures)
+    assert int(_drawn(np.zeros_like(pictures))[0].max()) == 0

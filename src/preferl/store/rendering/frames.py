@@ -61,8 +61,9 @@ class PixelFrames:
 
     key: str | None = None  # which observation is the picture; None finds the only one
     channels: End | None = None  # where colours and stacked frames are; None takes the shorter end
-    # 3 for RGB, 1 for grey, 4 for RGB with opacity, which is left out. None: 3 where it divides the
-    # channels, otherwise grey, so that 4 channels are four grey frames.
+    # 3 for RGB, 1 for grey, 4 for RGB with opacity or depth, which is left out. None: 3 where it
+    # divides the channels, otherwise grey, so that 4 channels are four grey frames; but 4 where the
+    # fourth never changes in a clip whose others do, as opacity does not.
     colours: Colours | None = None
     newest: End = "last"  # which of stacked frames, the only one shown; wrappers put it last
 
@@ -75,8 +76,12 @@ class PixelFrames:
         """One picture `[height, width, 1 or 3]` per real step; `DataError` where there is none."""
         pixels = _picture_of(segments.observations, self.key)
         start = int(segments.start[row])
-        for step in range(start, start + int(segments.real[row])):
-            yield _bytes(self._newest_of(self._channels_last(np.asarray(pixels[step]))))
+        steps = range(start, start + int(segments.real[row]))
+        pictures = (self._channels_last(np.asarray(pixels[step])) for step in steps)
+        colours = self.colours or self._colours_of(pictures)
+        for step in steps:
+            picture = self._channels_last(np.asarray(pixels[step]))
+            yield _bytes(self._newest_of(picture, colours))
 
     def close(self) -> None:
         """Do nothing; others close their simulators."""
@@ -90,10 +95,35 @@ class PixelFrames:
         shorter = "first" if picture.shape[0] < picture.shape[2] else "last"
         return np.moveaxis(picture, 0, -1) if (self.channels or shorter) == "first" else picture
 
-    def _newest_of(self, picture: Array) -> Array:
+    def _colours_of(self, pictures: Iterator[Array]) -> Colours:
+        """How many channels a frame has in the pictures `[h, w, C]` of a clip."""
+        picture = next(pictures)
+        channels = picture.shape[-1]
+        if channels % 3 == 0:
+            return 3
+        if channels == 1:
+            return 1
+        least = picture.min(axis=(0, 1))
+        most = picture.max(axis=(0, 1))
+        for later in pictures:
+            least = np.minimum(least, later.min(axis=(0, 1)))
+            most = np.maximum(most, later.max(axis=(0, 1)))
+        changes = most > least  # [C]
+        shown = channels - 1 if self.newest == "last" else 0
+        opacity = channels - 1 if self.newest == "last" else 3
+        if channels % 4 == 0 and changes.any() and not changes[opacity]:
+            return 4
+        if changes.any() and not changes[shown]:
+            raise DataError(
+                f"pictures of {channels} channels: channel {shown}, the one that would be shown, "
+                "never changes in this clip, although others do. Say how many channels a frame "
+                "has: `colours` is 1 for grey, 3 for RGB, 4 for RGB with opacity."
+            )
+        return 1
+
+    def _newest_of(self, picture: Array, colours: Colours) -> Array:
         """`[h, w, C]` to the 1 or 3 channels of the newest frame."""
         channels = picture.shape[-1]
-        colours = self.colours or (3 if channels % 3 == 0 else 1)
         expected = f"a multiple of {colours}"
         check(channels % colours == 0, "channels of a picture", expected, channels)
         newest = picture[..., -colours:] if self.newest == "last" else picture[..., :colours]
