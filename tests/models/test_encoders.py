@@ -238,3 +238,27 @@ def test_inferred_spaces_hold_what_they_were_inferred_from(array, expected):
 def test_nothing_is_inferred_from_nothing():
     with pytest.raises(DataError, match="at least one"):
         infer_spaces(np.zeros((0, 2)), np.zeros(0, int))
+
+
+@pytest.mark.parametrize(
+    ("offset", "spread"), [(4.5e6, 1.0), (1.7e9, 30.0), (1e4, 0.01), (-1e9, 0.5)]
+)
+def test_numbers_far_from_zero_keep_what_they_vary_by(offset, spread):
+    encoder = VectorEncoder(spaces.Box(-np.inf, np.inf, (1,), np.float64), ONE)
+    steps = torch.linspace(-1, 1, 101, dtype=torch.float64)[:, None]
+    actions = torch.zeros(101, 1)
+    encoder.observe(steps, actions)
+    near = encoder(steps, actions)
+    encoder.observe(offset + spread * steps, actions)
+    far = encoder(offset + spread * steps, actions)
+    assert far.dtype == near.dtype == torch.float32
+    torch.testing.assert_close(far, near, atol=1e-4, rtol=0)
+
+
+def test_whole_numbers_far_from_zero_keep_what_they_vary_by():
+    encoder = VectorEncoder(spaces.Box(0, 2**40, (1,), np.int64), ONE)
+    seconds = 1_700_000_000 + torch.arange(101)[:, None]
+    encoder.observe(seconds, torch.zeros(101, 1))
+    steps = encoder(seconds, torch.zeros(101, 1))[:, 0].diff()
+    torch.testing.assert_close(steps, steps[:1].expand(100), atol=1e-5, rtol=0)
+    assert steps[0] > 0

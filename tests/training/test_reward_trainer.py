@@ -725,3 +725,16 @@ def test_rewards_learn_as_on_the_processor(config, precision, tmp_path):
 def test_a_fit_that_diverges_is_an_error(comparisons, noise, members):
     with pytest.raises(DivergenceError, match=r"the training diverged .* lower the learning rate"):
         fit(mlp(members=members), comparisons, learning_rate=1e18, noise=noise)
+
+
+def test_a_fit_does_not_depend_on_where_observations_have_their_zero(rng):
+    comparisons = make_comparisons(rng, pairs=20)
+    segments = comparisons.segments
+    near = np.asarray(segments.observations, np.float64)
+    scores = []
+    for observations in (near, 1.7e9 + near):
+        model = mlp()
+        moved = replace(segments, observations=observations)
+        fit(model, replace(comparisons, segments=moved))
+        scores.append(RewardFunction(model).scores(moved))
+    np.testing.assert_allclose(scores[1], scores[0], atol=1e-3)

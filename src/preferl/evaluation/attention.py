@@ -14,7 +14,7 @@ from preferl.evaluation.report import Figure, Section, Video
 from preferl.models.ensemble import Ensemble
 from preferl.models.transformer import PreferenceTransformer
 from preferl.shapes import Array, FloatArray, take
-from preferl.training.batches import to_tensor, to_tensors
+from preferl.training.batches import steps_for
 from preferl.training.reward_function import RewardFunction
 
 
@@ -80,10 +80,9 @@ def preference_attention(
     ]
     if not parts:
         return None
-    features = model.encoder(
-        to_tensors(take(episodes.observations, rows), model.device),
-        to_tensor(episodes.actions[rows], model.device),
-    )[None]
+    seen = take(episodes.observations, rows)
+    steps = steps_for(model.encoder, seen, episodes.actions[rows], model.device)
+    features = model.encoder(*steps)[None]
     mask = torch.ones(features.shape[:2], dtype=torch.bool, device=model.device)
     maps = [part.attention(features, mask).preference for part in parts]
     return np.asarray(torch.cat([one for one in maps if one is not None]).mean(0).cpu().numpy())

@@ -19,6 +19,10 @@ CLIP = 10.0
 make the reward explode."""
 
 
+EXACT: Final = (torch.float64, torch.int32, torch.int64)
+"""Types of numbers that float32 may have no room for."""
+
+
 @final
 class VectorEncoder(nn.Module):
     """Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces to `[..., F]` floats.
@@ -35,6 +39,9 @@ class VectorEncoder(nn.Module):
     >>> encoder(torch.zeros(4, 2), torch.tensor([0, 1, 2, 0])).shape
     torch.Size([4, 5])
     """
+
+    exact: Final = True
+    """Observations and actions of float64 come as they are: the mean is subtracted from these."""
 
     mean: Tensor
     deviation: Tensor
@@ -57,8 +64,9 @@ class VectorEncoder(nn.Module):
         scaled = torch.cat([_is_measured(space) for space in seen]) & normalise
         self.size = len(scaled)
         self.register_buffer("_scaled", scaled, persistent=False)
-        self.register_buffer("mean", torch.zeros(self.size))
-        self.register_buffer("deviation", torch.ones(self.size))
+        # A mean of 1.7e9 seconds is a minute off in float32.
+        self.register_buffer("mean", torch.zeros(self.size, dtype=torch.float64))
+        self.register_buffer("deviation", torch.ones(self.size, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         # Looked up once: for a few rows, finding a space's kind costs what the arithmetic does.
         self._read_observations = _reader(observation_space)
@@ -68,8 +76,10 @@ class VectorEncoder(nn.Module):
         """`[..., *obs]` and `[..., *act]` to features `[..., F]`."""
         raw = self._raw(observations, actions)
         if not self.normalise:
-            return raw
-        return (raw - self.mean).div_(self.deviation).clamp_(-CLIP, CLIP)
+            return raw.float()
+        mean = self.mean.to(raw.dtype)
+        deviation = self.deviation.to(raw.dtype)
+        return (raw - mean).div_(deviation).clamp_(-CLIP, CLIP).float()
 
     def observe(self, observations: Any, actions: Tensor) -> None:
         """Set the statistics from all steps of a training set, `[T, ...]`, each step once."""
@@ -82,10 +92,12 @@ class VectorEncoder(nn.Module):
                 yield self._raw(take(observations, part), actions[part])
 
         mean = torch.as_tensor(sum(part.sum(0, dtype=torch.float64) for part in parts())) / rows
+        precise = next(parts()).dtype == torch.float64
         squares = torch.as_tensor(sum((part - mean).square().sum(0) for part in parts()))
         deviation = (squares / rows).sqrt()
-        # A feature that never moved has no scale: keep it as it is, about its mean.
-        deviation = torch.where(deviation > 1e-6 * (1 + mean.abs()), deviation, 1.0)
+        # A feature that never moved, but for rounding, has no scale: keep it about its mean.
+        rounding = 1e-12 if precise else 1e-6
+        deviation = torch.where(deviation > 1e-6 + rounding * mean.abs(), deviation, 1.0)
         scaled = self.get_buffer("_scaled")
         self.mean.copy_(torch.where(scaled, mean, 0.0))
         self.deviation.copy_(torch.where(scaled, deviation, 1.0))
@@ -136,8 +148,10 @@ def _of_choices(axes: int, ranges: list[tuple[int, int]], values: Tensor) -> lis
 
 
 def _of_numbers(axes: int, largest: int, values: Tensor) -> list[Tensor]:
-    numbers = (values if axes == 1 else _flat(axes, values)).float()
-    return [numbers if largest == 1 else numbers / largest]
+    numbers = values if axes == 1 else _flat(axes, values)
+    if largest != 1:
+        return [numbers.float() / largest]
+    return [numbers.double() if numbers.dtype in EXACT else numbers.float()]
 
 
 def _flat(axes: int, values: Tensor) -> Tensor:

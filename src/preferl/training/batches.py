@@ -16,17 +16,36 @@ from preferl.models.spaces import check_spaces
 from preferl.shapes import Array, BoolArray, Observations, leaves, map_observations
 
 
-def to_tensor(array: Array, device: torch.device | str) -> Tensor:
-    """An array on a device: floats as float32, anything else as it is; memory maps are read."""
-    array = np.asarray(array, np.float32 if array.dtype.kind == "f" else array.dtype, order="C")
+def to_tensor(array: Array, device: torch.device | str, *, exact: bool = False) -> Tensor:
+    """An array on a device: floats as float32, anything else as it is; memory maps are read.
+
+    If `exact`, floats of 64 bits stay such.
+    """
+    dtype = array.dtype
+    if dtype.kind == "f":
+        dtype = np.dtype(np.float64 if exact and dtype.itemsize >= 8 else np.float32)
+    array = np.asarray(array, dtype, order="C")
     if not array.flags.writeable:  # torch cannot promise to leave a read-only map alone
         array = array.copy()
     return torch.from_numpy(array).to(device)
 
 
-def to_tensors(observations: Observations, device: torch.device | str) -> Any:
+def to_tensors(
+    observations: Observations, device: torch.device | str, *, exact: bool = False
+) -> Any:
     """The same for each array of an observation."""
-    return map_observations(lambda array: to_tensor(array, device), observations)
+    return map_observations(lambda array: to_tensor(array, device, exact=exact), observations)
+
+
+def steps_for(
+    encoder: Any, observations: Observations, actions: Array, device: torch.device | str
+) -> tuple[Any, Tensor]:
+    """Observations and actions as tensors for an encoder, as exact as it takes them."""
+    exact = getattr(encoder, "exact", False)
+    return (
+        to_tensors(observations, device, exact=exact),
+        to_tensor(actions, device, exact=exact),
+    )
 
 
 Crop = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -69,7 +88,7 @@ class LateWindows:
             start, real = crop(*map(torch.from_numpy, whole))
             segments = replace(segments, start=start.numpy(), real=real.numpy(), origin=None)
         clips = segments[numbers if crop is None else slice(None)]
-        steps = to_tensors(clips.observations, device), to_tensor(clips.actions, device)
+        steps = steps_for(self._encoder, clips.observations, clips.actions, device)
         return self._encoder(*steps), to_tensor(clips.mask, device)
 
 
@@ -82,7 +101,7 @@ class Windows:
 
     def __init__(self, model: RewardModel, segments: Segments, *, observe: bool) -> None:
         device = model.device
-        steps = to_tensors(segments.observations, device), to_tensor(segments.actions, device)
+        steps = steps_for(model.encoder, segments.observations, segments.actions, device)
         self.length = segments.length
         with torch.no_grad():
             if observe:

@@ -28,7 +28,7 @@ from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
 from preferl.threads import is_small, threads_for
-from preferl.training.batches import to_tensor, to_tensors
+from preferl.training.batches import steps_for, to_tensor
 from preferl.training.distributed import ALONE, World
 from preferl.training.scaling import RewardScaler
 
@@ -264,8 +264,7 @@ class RewardFunction:
         return mean, scale
 
     def _encoded(self, observations: Observations, actions: Array) -> Any:
-        device = self._device
-        return self._encoder(to_tensors(observations, device), to_tensor(actions, device))
+        return self._encoder(*steps_for(self._encoder, observations, actions, self._device))
 
 
 def relabel(episodes: Episodes, reward: AnyReward, *, world: World = ALONE) -> Episodes:
