@@ -5,7 +5,7 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
 from preferl.models.encoders import PictureEncoder
-from preferl.models.spaces import channels_first
+from preferl.models.spaces import can_read, channels_first
 
 ACTIONS = spaces.Discrete(3)
 
@@ -81,3 +81,48 @@ def test_pictures_stay_bytes_and_actions_become_numbers():
     both = PictureEncoder(frames(10, 12, 3), ACTIONS, use_actions=True)(pictures, actions)
     assert both["actions"].shape == (2, 5, 3)
     assert both["actions"][0, 1].tolist() == [0.0, 1.0, 0.0]
+
+
+BYTES = frames(16, 16, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        (spaces.Box(-np.inf, np.inf, (3,), np.float64), spaces.Box(-1, 8, (3,), np.float32)),
+        (spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-9, 9, (3,), np.float64)),
+        (spaces.Box(-1, 1, (3,)), spaces.Box(0, 9, (3,), np.int16)),
+        (spaces.Box(-1, 1, (3,)), spaces.MultiBinary(3)),
+        (spaces.Discrete(4), spaces.Discrete(3, start=1)),
+        (spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2)),
+        (spaces.MultiBinary(2), spaces.MultiDiscrete([2, 2])),
+        (spaces.MultiDiscrete([5, 5]), spaces.Box(0, 4, (2,), np.int64)),
+        (BYTES, BYTES),
+        (
+            spaces.Dict({"a": spaces.Box(-np.inf, np.inf, (2,)), "b": spaces.Discrete(2)}),
+            spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Box(0, 1, (2,))}),
+        ),
+    ],
+)
+def test_models_read_spaces_of_their_shapes_and_kinds(model, given):
+    assert can_read(model, given)
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        (spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))),
+        (spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (3, 1))),
+        (spaces.Box(0, 1, (16, 16, 3)), BYTES),
+        (BYTES, spaces.Box(0, 1, (16, 16, 3))),
+        (spaces.Discrete(3), spaces.Discrete(4)),
+        (spaces.Discrete(3), spaces.Discrete(3, start=1)),
+        (spaces.Discrete(3), spaces.Box(0, 2, (), np.float32)),
+        (spaces.MultiDiscrete([5, 5]), spaces.Box(0, 5, (2,), np.int64)),
+        (spaces.Box(-1, 1, (2,)), spaces.Dict({"a": spaces.Box(-1, 1, (2,))})),
+        (spaces.Dict({"a": spaces.Discrete(2)}), spaces.Dict({"b": spaces.Discrete(2)})),
+        (spaces.Box(-1, 1, ()), spaces.Text(3)),
+    ],
+)
+def test_models_read_no_other_spaces(model, given):
+    assert not can_read(model, given)

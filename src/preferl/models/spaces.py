@@ -13,6 +13,9 @@ from preferl.shapes import Array, Observations
 Space = spaces.Space[Any]
 """A gymnasium space of any kind."""
 
+Numbers = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+"""Kinds of spaces whose values are arrays of numbers."""
+
 Channels = Literal["auto", "last", "first"]
 """Where pictures have their channels; "auto" infers it from the shape."""
 
@@ -74,6 +77,54 @@ def check_spaces(
 
     check("observations", expected_observations, observations)
     check("actions", expected_actions, actions)
+
+
+def can_read(model: Space, given: Space) -> bool:
+    """Whether a model that was built for one space takes all values of another.
+
+    Shapes and keys have to agree, pictures have to be pictures, and choices have to be among those
+    that the model knows. Bounds of boxes and types of numbers may differ: recorded data do not
+    tell the bounds.
+
+    >>> can_read(spaces.Box(-np.inf, np.inf, (3,), np.float64), spaces.Box(-1, 8, (3,)))
+    True
+    >>> can_read(spaces.Discrete(2), spaces.Discrete(4))
+    False
+    """
+    if isinstance(model, spaces.Dict) or isinstance(given, spaces.Dict):
+        if not (isinstance(model, spaces.Dict) and isinstance(given, spaces.Dict)):
+            return False
+        if model.keys() != given.keys():
+            return False
+        return all(can_read(part, given[key]) for key, part in model.items())
+    if model.shape is None or model.shape != given.shape or _is_bytes(model) != _is_bytes(given):
+        return False
+    if not isinstance(model, spaces.Discrete | spaces.MultiDiscrete):
+        return isinstance(given, Numbers)
+    known = _range(model)
+    asked = _range(given)
+    if known is None or asked is None:
+        return False
+    return bool((asked[0] >= known[0]).all() and (asked[1] <= known[1]).all())
+
+
+def _is_bytes(space: Space) -> bool:
+    """Whether a space holds 8-bit pictures, with or without channels, or stacks of them."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1
+
+
+def _range(space: Space) -> tuple[Any, Any] | None:
+    """The least and the largest whole number of each entry; None where there may be others."""
+    match space:
+        case spaces.Discrete():
+            return np.asarray(space.start), np.asarray(space.start + space.n - 1)
+        case spaces.MultiDiscrete():
+            return space.start, space.start + space.nvec - 1
+        case spaces.MultiBinary():
+            return np.zeros(space.shape), np.ones(space.shape)
+        case spaces.Box() if space.dtype is not None and space.dtype.kind in "iu":
+            return space.low, space.high
+    return None
 
 
 def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Space]:

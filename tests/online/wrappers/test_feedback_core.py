@@ -19,6 +19,7 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
+from preferl.models.spaces import infer_spaces
 from preferl.online import OnlineConfig
 from preferl.online.wrappers.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.wrappers.feedback_core import FeedbackCore
@@ -351,3 +352,18 @@ def test_a_step_touches_neither_disk_nor_database(monkeypatch: pytest.MonkeyPatc
 def test_a_step_before_the_first_reset_is_refused() -> None:
     with pytest.raises(ConfigError, match="reset"):
         make_core().act(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_reward_of_recorded_steps_reads_an_environment_with_bounds(rng, dtype):
+    recorded = rng.normal(size=(20, 3)).astype(dtype), rng.normal(size=(20, 2)).astype(dtype)
+    model = build_reward_model(MLP, *infer_spaces(*recorded), seed=0)
+    reward = RewardFunction(model)
+    core = FeedbackCore(SEEN, DONE, 1, rewards=reward)
+    seen, done = np.full((1, 3), 0.5, np.float32), np.full((1, 2), -0.5, np.float32)
+    core.reset(seen)
+    core.act(done)
+    nothing = np.zeros(1, bool)
+    given = core.outcome(seen, np.zeros(1), nothing, nothing)
+    expected = reward(seen[:, None], done[:, None], np.ones((1, 1), bool))
+    np.testing.assert_allclose(given, expected, rtol=1e-6)

@@ -12,6 +12,7 @@ from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError, ModelError, SpaceError
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.models.base import RewardModel
+from preferl.models.spaces import can_read
 from preferl.online.wrappers.recording import Recording, zeros_of
 from preferl.shapes import (
     Array,
@@ -80,7 +81,7 @@ class RewardInSpaces:
 def for_spaces(
     reward: WindowReward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
 ) -> WindowReward:
-    """A reward for these spaces: one made for them, a control, or a plain function of steps.
+    """A reward for these spaces: one that reads them, a control, or a plain function of steps.
 
     Raises:
         ModelError: a reward model, or a function of something else than observations and actions.
@@ -100,7 +101,7 @@ def for_spaces(
         ("actions of the environment", reward.action_space, actions),
     ):
         made_for = f"{expected}, which the reward was made for"
-        SpaceError.check(expected == got, what, made_for, got, fix)
+        SpaceError.check(can_read(expected, got), what, made_for, got, fix)
     return reward
 
 
