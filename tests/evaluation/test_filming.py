@@ -8,6 +8,7 @@ from gymnasium import spaces
 from preferl.errors import ConfigError
 from preferl.evaluation import RandomPolicy, film
 from preferl.evaluation.filming import draws, frame_rate
+from preferl.video import encode
 
 
 class Painter(gymnasium.Env[Any, Any]):
@@ -58,6 +59,15 @@ def test_an_environment_declares_whether_it_draws(monkeypatch: pytest.MonkeyPatc
     for metadata in ({}, {"render_modes": []}, {"render_modes": ["human"]}):
         monkeypatch.setattr(Painter, "metadata", metadata)
         assert not draws(Painter)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(0.5, 1), (1 / 3, 1), (500, 240), (29.97, 30), (0, 30), (None, 30)]
+)
+def test_frame_rate_is_the_nearest_at_which_clips_can_play(monkeypatch, given, expected) -> None:
+    monkeypatch.setitem(Painter.metadata, "render_fps", given)
+    assert frame_rate(Painter) == expected
+    encode(np.zeros((2, 16, 16, 3), np.uint8), frame_rate(Painter))
 
 
 def test_frame_rate_is_the_environments_or_thirty() -> None:

@@ -1,9 +1,10 @@
 """Make copies of the environment that a config describes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
-from typing import Any
+from numbers import Real
+from typing import Any, Final
 
 import gymnasium
 
@@ -12,6 +13,9 @@ from preferl.envs.config import EnvConfig, EnvSource, name_of, wrapper_parts
 from preferl.envs.simulators import make_by, make_registered
 from preferl.errors import ConfigError
 from preferl.trust import named_object
+
+RATES: Final = (1, 240)
+"""Frames per second at which clips can play."""
 
 EnvFactory = Callable[..., Environment]
 """Makes a copy of an environment, and takes `render_mode`."""
@@ -72,6 +76,20 @@ def draws(env: EnvSource) -> bool:
             return False
     with closing(make_env(env, render_mode="rgb_array")) as stage:
         return stage.render_mode == "rgb_array"
+
+
+def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
+    """The whole number of frames per second, in `RATES`, nearest to the metadata's `render_fps`.
+
+    A step may take two seconds, or two milliseconds; a clip plays all the same.
+
+    >>> playing_rate({"render_fps": 0.5}), playing_rate({"render_fps": 500}), playing_rate({})
+    (1, 240, 30)
+    """
+    rate = metadata.get("render_fps")
+    if not isinstance(rate, Real) or not rate > 0:  # none, or NaN
+        return default
+    return round(min(max(float(rate), RATES[0]), RATES[1]))
 
 
 def _wrapper(source: EnvSource) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.envs.config import EnvConfig, EnvSource
-from preferl.envs.factory import draws, make_env
+from preferl.envs.factory import draws, make_env, playing_rate
 from preferl.envs.simulators import draw_off_screen, draw_plainly
 from preferl.errors import ConfigError, require_in
 from preferl.evaluation.policies import Policy
@@ -78,9 +78,9 @@ def film(
 
 
 def frame_rate(env: EnvSource, default: int = 30) -> int:
-    """Steps per second at which the environment is meant to be watched."""
+    """Steps per second at which the environment is meant to be watched, see `playing_rate`."""
     with closing(make_env(env)) as stage:
-        return int(stage.metadata.get("render_fps") or default)
+        return playing_rate(stage.metadata, default)
 
 
 def show(

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode
 
+from preferl.envs.factory import playing_rate
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.wrappers.feedback_config import FeedbackConfig, settings_of
@@ -221,7 +222,7 @@ def _project(
             frames = spec_for(zeros_of(space, (1,)), env_id, recorded=config.states)
         except ConfigError:  # people can choose later, with `store.projects.update`
             frames = None
-        store.projects.create(name, fps=int(env.metadata.get("render_fps") or 30), frames=frames)
+        store.projects.create(name, fps=playing_rate(env.metadata), frames=frames)
     return name
 
 
