@@ -21,6 +21,7 @@ from preferl.errors import ConfigError
         (lambda: TimeLimit(gardens.OldStep(), 9), r"`step` as gymnasium defines it.*unpack"),
         (gardens.WideView, r"shape \(2,\), as its space, got \(3,\)"),
         (gardens.NoSpaces, r"a space as `observation_space`"),
+        (gardens.FlagInAnArray, r"True or False as `terminated`, got array"),
         (gardens.PairOfRewards, r"one number as the reward"),
     ],
 )

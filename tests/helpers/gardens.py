@@ -70,6 +70,14 @@ class OldStep(Garden):
         return observation, reward, terminated or truncated, info
 
 
+class FlagInAnArray(Garden):
+    """Says in an array whether an episode is over."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, np.array([terminated]), truncated, info
+
+
 class WideView(Garden):
     """Observes more than its space declares."""
 

@@ -106,6 +106,27 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
         _require_shape(env.observation_space, ended[0], what)
         number = np.ndim(ended[1]) == 0 and np.asarray(ended[1]).dtype.kind in "biuf"
         ConfigError.check(number, what, "one number as the reward", repr(ended[1]))
+        for name, flag in zip(("terminated", "truncated"), ended[2:4], strict=True):
+            single = np.ndim(flag) == 0 and np.asarray(flag).dtype.kind in "biu"
+            ConfigError.check(single, what, f"True or False as `{name}`", repr(flag), NOW)
+
+
+def one_number(what: str, value: Any) -> float:
+    """A number, or the one number of an array; raise `ConfigError` for anything else.
+
+    >>> one_number("reward of `step`", np.array([0.5]))
+    0.5
+    """
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise ConfigError.mismatch(what, expected="one number", got=repr(value), fix=NOW)
+    return float(array.item())
+
+
+def require_info(what: str, info: Any) -> None:
+    """Raise `ConfigError` unless the info of a reset or step is a dictionary."""
+    if not isinstance(info, Mapping):
+        raise ConfigError.mismatch(what, expected="a dictionary", got=repr(info), fix=NOW)
 
 
 def _called(method: Callable[..., Any], what: str, *given: Any, **named: Any) -> Any:

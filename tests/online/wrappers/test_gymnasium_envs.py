@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from helpers.gardens import Garden
 from preferl.errors import CheckpointError, ConfigError, StorageError
+from preferl.online.wrappers.feedback_config import FeedbackConfig
 from preferl.online.wrappers.feedback_env import RecordsStates
 from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.store.store import Store
@@ -184,3 +185,54 @@ def test_clips_play_at_the_nearest_rate_to_the_environments(tmp_path, given, exp
     HumanPreferencesEnvWrapper(env, log_dir=tmp_path).close()
     with Store.open(tmp_path) as store:
         assert store.projects.get("drlhp").fps == expected
+
+
+class Gives(Garden):
+    """Gives something of its own in one place of what `step` returns; episodes have 20 steps."""
+
+    def __init__(self, place: int, make: Any) -> None:
+        super().__init__()
+        self.place, self.make = place, make
+
+    def step(self, action: Any) -> Any:
+        given = list(super().step(action))
+        given[self.place] = self.make(given[self.place])
+        return tuple(given)
+
+
+@pytest.mark.parametrize(
+    ("place", "make"),
+    [(1, lambda r: np.array([r])), (2, lambda b: np.array([b])), (3, lambda b: np.array([[b]]))],
+)
+def test_arrays_of_one_number_are_taken_as_the_number(place, make) -> None:
+    env = HumanPreferencesEnvWrapper(
+        Gives(place, make), config=FeedbackConfig(before="environment"), collect_prefs=False
+    )
+    env.reset(seed=0)
+    plain = Garden()
+    plain.reset(seed=0)
+    for _ in range(20):
+        action = env.action_space.sample()
+        _, reward, terminated, truncated, info = env.step(action)
+        expected = plain.step(action)
+        assert (terminated, truncated) == expected[2:4]
+        assert reward == pytest.approx(expected[1])
+    assert truncated
+    assert info["learned_return"] < 0
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (1, np.zeros(2), "reward of `step`: expected one number"),
+        (1, None, "reward of `step`: expected one number, got None"),
+        (2, None, "`terminated` of `step`: expected one number, got None"),
+        (3, "no", "`truncated` of `step`: expected one number, got 'no'"),
+        (4, None, "info of `step`: expected a dictionary, got None"),
+    ],
+)
+def test_what_no_step_may_give_is_refused(place, value, message) -> None:
+    env = HumanPreferencesEnvWrapper(Gives(place, lambda _: value), collect_prefs=False)
+    env.reset(seed=0)
+    with pytest.raises(ConfigError, match=message):
+        env.step(env.action_space.sample())

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode
 
+from preferl.envs.checks import one_number, require_info
 from preferl.envs.factory import playing_rate
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
@@ -173,6 +174,7 @@ class HumanPreferencesEnvWrapper(
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; a running one is cut."""
         observation, info = self.env.reset(seed=seed, options=options)
+        require_info("info of `reset`", info)
         self._begin(_batch(observation), [info])
         return observation, info
 
@@ -180,15 +182,25 @@ class HumanPreferencesEnvWrapper(
         """Give the step's outcome with the learned reward.
 
         Raises:
-            ConfigError: the environment was never reset.
+            ConfigError: the environment was never reset, or its `step` gives something else than
+                one number as the reward, a truth value for each end, and a dictionary.
         """
         version = self.core.active_version
         self.core.act(np.asarray(action)[None])
         observation, reward, terminated, truncated, info = self.env.step(action)
-        parts = (np.array([part]) for part in (float(reward), terminated, truncated))
-        (given,) = self.core.outcome(_batch(observation), *parts, states=self._states([info]))
-        info, ended = dict(info), [0] if terminated or truncated else []
-        self._complete_infos([info], [float(reward)], version, ended)
+        reward = one_number("reward of `step`", reward)
+        terminated = bool(one_number("`terminated` of `step`", terminated))
+        truncated = bool(one_number("`truncated` of `step`", truncated))
+        require_info("info of `step`", info)
+        (given,) = self.core.outcome(
+            _batch(observation),
+            np.array([reward]),
+            np.array([terminated]),
+            np.array([truncated]),
+            states=self._states([info]),
+        )
+        info = dict(info)
+        self._complete_infos([info], [reward], version, [0] if terminated or truncated else [])
         return observation, float(given), terminated, truncated, info
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -284,6 +296,9 @@ class FeedbackVectorEnv(
         began, version = self.core.recording.idle.copy(), self.core.active_version
         self.core.act(np.asarray(actions))
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        rewards = self._one_each("rewards", rewards)
+        terminated = self._one_each("`terminated`", terminated).astype(bool)
+        truncated = self._one_each("`truncated`", truncated).astype(bool)
         over = (terminated | truncated) & ~began
         same = self.autoreset_mode == AutoresetMode.SAME_STEP and over.any()
         recorded = self.core.config.states
@@ -303,6 +318,15 @@ class FeedbackVectorEnv(
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
         self.core.close(seconds, partial(super().close, **kwargs))
+
+    def _one_each(self, what: str, values: Any) -> Array:
+        """`[V]` numbers of `step`, of which some libraries give `[V, 1]`."""
+        array = np.asarray(values)
+        if array.size != self.num_envs or array.dtype.kind not in "biuf":
+            expected = f"a number for each of {self.num_envs} environments"
+            got = f"{array.dtype} of shape {array.shape}"
+            raise ConfigError.mismatch(f"{what} of `step`", expected=expected, got=got)
+        return array.reshape(self.num_envs)
 
     def _complete_arrays(
         self, infos: dict[str, Any], rewards: Array, version: int, real: BoolArray, over: BoolArray
