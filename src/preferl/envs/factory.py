@@ -86,10 +86,11 @@ def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
     >>> playing_rate({"render_fps": 0.5}), playing_rate({"render_fps": 500}), playing_rate({})
     (1, 240, 30)
     """
-    rate = metadata.get("render_fps")
-    if not isinstance(rate, Real) or not rate > 0:  # none, or NaN
+    given = metadata.get("render_fps")
+    rate = float(given) if isinstance(given, Real) else 0.0
+    if not rate > 0:  # none, or NaN
         return default
-    return round(min(max(float(rate), RATES[0]), RATES[1]))
+    return round(min(max(rate, RATES[0]), RATES[1]))
 
 
 def _wrapper(source: EnvSource) -> Callable[..., Any]:
