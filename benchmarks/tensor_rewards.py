@@ -24,7 +24,6 @@ from run import HERE, machine
 sys.path.insert(0, str(HERE.parent / "examples"))
 from tensor_environment import Pendulums, fitted_reward
 
-from preferl.online import use_threads
 from preferl.online.wrappers.tensor_rewards import TensorRewards
 
 
@@ -35,7 +34,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1000)
     parser.add_argument("--results", type=Path, default=HERE / "results" / "tensor_rewards.json")
     options = parser.parse_args()
-    use_threads(1)
+    torch.set_num_threads(1)
     pendulums, reward = (
         Pendulums(options.environments, options.device),
         fitted_reward(options.device),

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from rich.console import Console
 from rich.table import Table
 from run import HERE, machine
@@ -27,7 +28,7 @@ from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from preferl.configs import from_json
-from preferl.online import OnlineConfig, learn_from_preferences, use_threads
+from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.online.wrappers.reward_computer import RewardComputer
 from preferl.presets import load_preset
 
@@ -91,7 +92,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=HERE / "results" / "where_time_goes.json")
     options = parser.parse_args()
-    use_threads(1)
+    torch.set_num_threads(1)
     preset = from_json(OnlineConfig, load_preset(options.preset))
     share = options.steps / preset.steps
     config = replace(

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
 from preferl import FeedbackCallback, FeedbackVecEnv, Store, StoredFeedback, launch
-from preferl.online import SaveRunCallback, make_environments, resume_run, use_threads
+from preferl.online import SaveRunCallback, make_environments, resume_run
 from preferl.training import has_run
 
 LOGS = Path("drlhp_logs")
@@ -72,7 +73,7 @@ def explore_until_there_is_a_reward(
 
 
 def main(*, smoke: bool) -> None:
-    use_threads(1)  # the reward service and the page want to work, too
+    torch.set_num_threads(1)  # the reward service and the page want to work, too
     first, steps = (10, 512) if smoke else (40, 100_000)
     options = ("--min-answers", str(first), "--members", "3")
     if smoke:

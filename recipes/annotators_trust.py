@@ -17,6 +17,7 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
+import torch
 from result_tables import write
 
 from preferl.data import Comparisons, Episodes
@@ -26,7 +27,6 @@ from preferl.feedback import ScriptedTeacher
 from preferl.feedback.instant import sample_comparisons
 from preferl.models import infer_spaces
 from preferl.models.build import build_reward_model
-from preferl.online import use_threads
 from preferl.shapes import IntArray
 from preferl.training import RewardTrainer, reward_preset
 
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--smoke", action="store_true", help="seconds; learns little")
     options = parser.parse_args()
-    use_threads(1)
+    torch.set_num_threads(1)
     if options.smoke:
         options.draws = 1
     episodes = halves(options, np.random.default_rng(17))

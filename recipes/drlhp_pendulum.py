@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from result_tables import write
 
 from preferl.configs import from_json
 from preferl.evaluation import PolicyReport, evaluate_policy
-from preferl.online import OnlineConfig, learn_from_preferences, train_on_true_reward, use_threads
+from preferl.online import OnlineConfig, learn_from_preferences, train_on_true_reward
 from preferl.presets import load_preset
 
 RESULTS = Path(__file__).parent / "results" / "drlhp_pendulum.csv"
@@ -62,7 +63,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
-    use_threads(1)
+    torch.set_num_threads(1)
     config, episodes = from_json(OnlineConfig, load_preset("pendulum")), 100
     if options.smoke:
         config = replace(config, steps=1_200, initial_steps=900, iterations=1, comparisons=10)

@@ -13,11 +13,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from result_tables import Row, read, write, write_svg
 
 from preferl.configs import from_json
 from preferl.evaluation.plots import Curve, condition_scores, learning_curves
-from preferl.online import OnlineConfig, learn_from_preferences, use_threads
+from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.presets import load_preset
 
 RESULTS = Path(__file__).parent / "results"
@@ -94,7 +95,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     if not options.draw:
-        use_threads(1)
+        torch.set_num_threads(1)
         config = replace(from_json(OnlineConfig, load_preset("pendulum-ppo")), seed=options.seed)
         if options.smoke:
             few = {"steps": 4_000, "initial_steps": 1_000, "iterations": 2, "comparisons": 12}

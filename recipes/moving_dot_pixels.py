@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from result_tables import write
 
 from preferl.configs import from_json
@@ -23,7 +24,6 @@ from preferl.online import (
     learn_from_preferences,
     record,
     train_on_true_reward,
-    use_threads,
 )
 from preferl.online.learner import build_learner
 from preferl.presets import load_preset
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
-    use_threads(1)
+    torch.set_num_threads(1)
     config, steps = from_json(OnlineConfig, load_preset("moving_dot")), 4_800
     if options.smoke:
         shorter = {"steps": 1_800, "initial_steps": 800, "iterations": 1, "comparisons": 8}

@@ -54,7 +54,6 @@ from preferl.online import (
     resume_run,
     run_online,
     save_policy,
-    use_threads,
 )
 from preferl.online.algorithms import algorithm_of, build_algorithm, normalised
 from preferl.online.configs import EvaluationConfig
@@ -264,7 +263,7 @@ def at_random(config: OnlineConfig, _: Path, add: Add) -> None:
 
 def work(settings: Mapping[str, Any], folder: Path) -> None:
     """Train one agent, the work of a unit; each evaluation is a row of `rows.csv` in its folder."""
-    use_threads(1)
+    torch.set_num_threads(1)
     rows, began = folder / "rows.csv", time.perf_counter()
     before = max((float(row["minutes"]) for row in read(rows)), default=0.0)
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from result_tables import keep
 
 from preferl.configs import from_json
@@ -30,7 +31,6 @@ from preferl.online import (
     learn_from_preferences,
     make_environments,
     record,
-    use_threads,
 )
 from preferl.online.algorithms import algorithm_of, build_algorithm
 from preferl.online.supervise import launch
@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
-    use_threads(1)
+    torch.set_num_threads(1)
     shorter = {"steps": 4_000, "initial_steps": 800, "iterations": 1, "comparisons": 20}
     shorter |= {"eval_every": 0}
     evaluated = (4, 400) if options.smoke else (100, 4_800)

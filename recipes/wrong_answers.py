@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import torch
 from annotators_trust import gaits
 from result_tables import Row, keep, read
 
@@ -28,7 +29,6 @@ from preferl.feedback import ScriptedTeacher
 from preferl.feedback.instant import sample_comparisons
 from preferl.models import MLPRewardConfig, infer_spaces
 from preferl.models.build import build_reward_model
-from preferl.online import use_threads
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
 RESULTS = Path(__file__).parent / "results" / "wrong_answers.csv"
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only print the table")
     parser.add_argument("--smoke", action="store_true", help="seconds; learns little")
     options = parser.parse_args()
-    use_threads(1)
+    torch.set_num_threads(1)
     if options.smoke:
         options.out, options.seeds = Path(tempfile.mkdtemp(), RESULTS.name), [0]
     if not (options.table or options.smoke or options.run.is_dir()):
