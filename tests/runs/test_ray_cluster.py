@@ -59,11 +59,12 @@ def test_each_unit_is_done_once_and_failed_ones_are_named(cluster, tmp_path):
 
 
 def test_modules_of_the_current_folder_stay_off_the_path_of_workers(cluster, tmp_path, monkeypatch):
-    (tmp_path / "safetensors.py").write_text("open('imported', 'w').close()\n")
+    mark = tmp_path / "imported"
+    (tmp_path / "safetensors.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
     monkeypatch.chdir(tmp_path)
     one = unit(tmp_path, 3)
     assert results([one], cluster) == ({one.name: 9}, {})
-    assert not (tmp_path / "imported").exists()
+    assert not mark.exists()
 
 
 def test_ctrl_c_interrupts_units_under_way(cluster, tmp_path):
