@@ -1,5 +1,6 @@
 """Errors are caught as the kinds they are drawn as, and worded alike."""
 
+from traceback import format_exception
 from typing import Literal
 
 import pytest
@@ -93,3 +94,10 @@ def test_choices_are_a_literal_or_a_collection(choices):
     require_one_of("kind", "b", choices)
     with pytest.raises(ConfigError, match=r"^kind: expected one of a, b, got 'c'\.$"):
         require_one_of("kind", "c", choices)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in KINDS])
+def test_no_terminal_obeys_an_error(kind):
+    for error in (kind("\x1b[2J"), kind.mismatch("\x1b[2J", expected="text", got="\x9b2J")):
+        assert str(error).startswith(r"\x1b[2J")
+        assert not set("\x1b\x9b") & set("".join(format_exception(error)))

@@ -24,11 +24,16 @@ from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, Final, Self, get_args
 
+from preferl.printing import harmless
+
 SEED_LIMIT: Final = 2**32  # of seeds: what numpy, torch and stable-baselines3 all take
 
 
 class PreferlError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose, whose text a terminal shows and does not obey."""
+
+    def __str__(self) -> str:
+        return harmless(super().__str__())
 
     @classmethod
     def mismatch(cls, what: str, *, expected: object, got: object, fix: str = "") -> Self:

@@ -2,14 +2,17 @@
 
 import re
 import time
+from io import StringIO
 
 import pytest
 
 from preferl.cli import console
 from preferl.cli.console import (
     ProgressLine,
+    complain,
     echo,
     interrupt,
+    note,
     print_table,
     progress_in_words,
     require_done,
@@ -145,3 +148,34 @@ def test_a_line_above_the_live_one_leaves_no_copy_of_it(monkeypatch, capsys):
             time.sleep(0.3)
             line.note(f"{done} of 5 steps")
     assert lines_on_screen(capsys.readouterr().out) == [f"{done} of 5 steps" for done in (1, 2, 3)]
+
+
+HOSTILE = "\x1b]0;owned\x07\x9b2J[red]name[/blue]"
+SHOWN = r"\x1b]0;owned\x07\x9b2J[red]name[/blue]"
+
+
+def test_no_terminal_obeys_what_is_printed(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    echo(HOSTILE)
+    note(HOSTILE)
+    complain(HOSTILE)
+    print_table(HOSTILE, [(HOSTILE, HOSTILE)], (HOSTILE, HOSTILE), bold=0)
+    ProgressLine()(HOSTILE, 1, 2, HOSTILE)
+    printed = capsys.readouterr()
+    assert printed.out.count(SHOWN) == 8
+    assert printed.err == f"{SHOWN}\n"
+    assert not set("\x1b\x07\x9b") & set(printed.out + printed.err)
+
+
+def test_a_live_line_obeys_no_markup_and_no_control_code(monkeypatch):
+    terminal = StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    line = ProgressLine("running")
+    assert line.live
+    with line.running():
+        line(HOSTILE, 1, 2, HOSTILE)
+    assert "\x1b]0;" not in terminal.getvalue()
+    assert SHOWN in terminal.getvalue()

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import warnings
+from io import BytesIO, TextIOWrapper
 
 import numpy as np
 import pytest
 
+from helpers import written_runs
 from helpers.command_line import run
 from preferl.cli.annotate import ExportConfig
 from preferl.cli.console import echo, note
@@ -214,3 +216,15 @@ def test_pendulum_is_drawn_where_it_is():
 def test_pair_is_printed_where_nothing_can_move(capsys):
     play_pendulums(np.tile([1.0, 0.0, 0.0], (2, 5, 1)))
     assert capsys.readouterr().out.count("●") == 2
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp932"])
+def test_an_encoding_that_lacks_a_character_ends_no_command(encoding, tmp_path, monkeypatch):
+    written_runs.online(tmp_path / "\u0144\u00b7\u65e5\u2013")
+    for command in (("runs", "list", tmp_path), ("runs", "show", next(tmp_path.iterdir()))):
+        output = TextIOWrapper(BytesIO(), encoding=encoding, errors="strict")
+        monkeypatch.setattr("sys.stdout", output)
+        assert run(*command) == 0
+        printed = output.buffer.getvalue().decode(encoding)
+        assert "?" in printed
+        assert "Pendulum-v1" in printed

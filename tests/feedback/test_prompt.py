@@ -145,3 +145,15 @@ def test_a_number_without_any_value_has_nothing_to_show() -> None:
     block = np.full((2, 3), np.nan)
     shown = Clips(block[..., None], np.zeros((2, 3)), np.ones((2, 3), bool), block)
     assert "nothing to show" in sparklines(shown)
+
+
+def test_names_of_observations_end_no_prompt_and_command_no_terminal(
+    rng: np.random.Generator,
+) -> None:
+    block = np.arange(8.0).reshape(1, 2, 4)
+    seen = {"h\u00f6he\x1b[2J": block[..., None]}
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    shown = Clips(seen, block[..., None], np.ones(block.shape, bool), block)
+    assert PromptTeacher(None, typing("l")[0], output)(shown, rng).tolist() == [1.0]
+    output.seek(0)
+    assert r"observation h?he\x1b[2J 0" in output.read()

@@ -190,7 +190,7 @@ def test_text_of_a_folder_does_not_command_the_terminal(tmp_path):
     about = json.loads((path / "config.json").read_text())
     about["config"]["env"] = "Pendulum\x1b[2J-v1"
     (path / "config.json").write_text(json.dumps(about))
-    assert read_run(path).subject == "Pendulum?[2J-v1"
+    assert read_run(path).subject == r"Pendulum\x1b[2J-v1"
 
 
 def test_settings_that_were_written_with_a_password_are_shown_without(tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -16,10 +15,11 @@ from preferl.annotate.limits import Limits, limited
 from preferl.annotate.progress import Tally, live_view
 from preferl.annotate.sessions import Anyone, whoever
 from preferl.errors import StorageError
+from preferl.printing import get_logger
 from preferl.store.store import Store
 
 router = APIRouter(prefix="/api")
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 # Without news for so long a stream sends a heartbeat: pages know by it that the server is there,
 # and nothing in between hangs up.

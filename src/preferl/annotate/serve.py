@@ -22,12 +22,13 @@ from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_prot
 from preferl.annotate.news import HELD
 from preferl.errors import ConfigError
 from preferl.files import writing
+from preferl.printing import get_logger
 from preferl.store.schema import Project
 from preferl.store.status import Status, write_status
 from preferl.store.store import Store
 from preferl.trust import preferl_program
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 IDLE_SECONDS: Final = 75
 """For which a connection may rest. Proxies keep theirs for a minute. One that sends a request on a

@@ -4,6 +4,7 @@ What draws on terminals is imported when it is used, since help needs none of it
 """
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from preferl.cli.main import INTERRUPTED
+from preferl.printing import harmless, one_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -23,10 +25,16 @@ REPEAT_SECONDS: Final = 30.0  # in which a long stage prints a line where no liv
 
 
 def echo(text: str, style: str = "") -> None:
-    """Print lines as they are: long ones are not wrapped, and brackets are no markup."""
+    """Print lines: long ones are not wrapped, and neither markup nor control codes are obeyed."""
     from rich.console import Console
+    from rich.text import Text
 
-    Console().print(text, style=style, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    Console().print(Text(harmless(text)), style=style, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """Print lines on stderr, of which a terminal obeys no control code."""
+    sys.stderr.write(f"{harmless(text)}\n")
 
 
 def note(text: str) -> None:
@@ -48,15 +56,15 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    rows = list(rows)
+    rows = [[harmless(cell) for cell in row] for row in rows]
     table = Table(box=SIMPLE_HEAD, show_header=bool(heads), padding=(0, 1, 0, 0), pad_edge=False)
-    table.title, table.title_justify = Text(title), "left"
+    table.title, table.title_justify = Text(harmless(title)), "left"
     for number, cells in enumerate(zip(*rows, strict=True) if rows else [()] * len(heads)):
         head = heads[number] if heads else ""
         is_numeric = heads and number and all(cell[:1] in "0123456789-–" for cell in cells)
         widest = max(map(len, cells), default=0)
         table.add_column(
-            head,
+            Text(harmless(head)),
             justify="right" if is_numeric else "left",
             overflow="fold",
             min_width=len(head) if number else min(widest, MOST),
@@ -124,6 +132,8 @@ class ProgressLine:
 
     def __call__(self, doing: str, done: int, total: int, news: str = "") -> None:
         """Show the progress of a stage, of unknown length if `total` is 0; a new one has a line."""
+        doing = one_line(doing)
+        news = one_line(news)
         if doing != self._doing:
             self._doing = doing
             self._began = time.monotonic()
@@ -139,7 +149,9 @@ class ProgressLine:
         if not self.live:
             note(text)
         else:  # by the console that draws the live line, and so moves it down
-            self._console.print(text, highlight=False, soft_wrap=True, markup=False, emoji=False)
+            from rich.text import Text
+
+            self._console.print(Text(harmless(text)), soft_wrap=True)
 
     @contextmanager
     def running(self) -> Iterator[None]:

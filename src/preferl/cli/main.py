@@ -13,9 +13,11 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, Final, NamedTuple, NoReturn
 
 from preferl.errors import PreferlError, ResumeError, UsageError, nearest
+from preferl.printing import harmless
 from preferl.reading import allow_large
 
 COMMANDS: Final = {
@@ -78,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
     To resume a run that is finished, or none, is wrong usage.
     """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # no character that it lacks ends a run
     words = list(sys.argv[1:] if arguments is None else arguments)
     common = COMMON.keys() & set(words)
     words = [word for word in words if word not in COMMON]
@@ -102,7 +106,7 @@ def _status(words: Sequence[str], common: Collection[str]) -> int:
             _run(command, words[len(command.split()) :])
     except PreferlError as error:
         if "--verbose" in common:
-            traceback.print_exc()
+            sys.stderr.write(harmless(traceback.format_exc()))
         sys.stderr.write(f"preferl {command}: {error}\n")
         return USAGE_ERROR if isinstance(error, ResumeError | UsageError) else FAILURE
     except KeyboardInterrupt:
@@ -132,7 +136,7 @@ def _loudness(common: Collection[str]) -> Iterator[None]:
     """Choose what is logged and warned about, in a block; warnings are a line of words."""
     logger, usual = logging.getLogger("preferl"), warnings.formatwarning
     level = logger.level
-    warnings.formatwarning = lambda message, *_args, **_kwargs: f"preferl: {message}\n"
+    warnings.formatwarning = lambda message, *_args, **_kwargs: harmless(f"preferl: {message}\n")
     try:
         with warnings.catch_warnings():
             if "--verbose" in common:
@@ -210,7 +214,7 @@ def _help(words: Sequence[str]) -> int:
     asked = bool(listed) and (not words or words[-1] in ("-h", "--help") or words == [group])
     if not asked:
         near = " ".join(filter(None, (nearest(" ".join(words[:2]), COMMANDS), LIST)))
-        sys.stderr.write(f"preferl: no such command: {' '.join(words)}. {near}\n")
+        sys.stderr.write(harmless(f"preferl: no such command: {' '.join(words)}. {near}\n"))
         return USAGE_ERROR
     sys.stdout.write(
         "Teach agents by comparing clips of behaviour.\n\n"

@@ -9,6 +9,7 @@ import tyro
 
 from preferl.cli.options import Labels, ReportTo, StoreConfig, Trust, import_trusted, opened
 from preferl.online.service.service_config import ServiceConfig
+from preferl.printing import get_logger
 
 starting_point = import_trusted
 
@@ -36,7 +37,7 @@ def reward_serve(config: RewardServeConfig) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     from preferl.online.service.reward_service import serve_reward
 
-    logger = logging.getLogger(__name__)
+    logger = get_logger(__name__)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     stop = threading.Event()

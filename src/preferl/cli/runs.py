@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import tyro
 
-from preferl.cli.console import columns_that_fit, echo, print_table
+from preferl.cli.console import columns_that_fit, complain, echo, print_table
 from preferl.configs import changed
 from preferl.errors import ConfigError, StorageError
+from preferl.printing import one_line
 from preferl.reading import reading
 from preferl.registry import imported
 from preferl.runs import RunRecord, find_runs, read_run
 from preferl.runs.folder import flat_settings
-from preferl.runs.records import CONTENTS, NOT_SETTINGS, printable, read_file
+from preferl.runs.records import CONTENTS, NOT_SETTINGS, read_file
 
 if TYPE_CHECKING:
     from preferl.runs.results import Estimate
@@ -78,7 +79,7 @@ def runs_list(config: RunsListConfig) -> None:
         if len(heads) < len(LIST_COLUMNS):
             echo("A wider terminal shows more columns, and --json all there is.")
     for words in skipped:
-        sys.stderr.write(f"preferl: skipped {words}\n")
+        complain(f"preferl: skipped {words}")
 
 
 def runs_show(config: RunsShowConfig) -> None:
@@ -88,7 +89,7 @@ def runs_show(config: RunsShowConfig) -> None:
     if config.json:
         _print_json(record.to_json() | {"changed": differs, "findings": findings})
         return
-    print_table(f"{printable(str(config.run))}", _facts(record))
+    print_table(f"{one_line(str(config.run))}", _facts(record))
     if findings:
         print_table("What to look at", [(one["name"], _in_words(one)) for one in findings])
     shown = {name: value for name, value in differs.items() if name not in NOT_SETTINGS}
@@ -143,7 +144,7 @@ def _runs_at(path: Path) -> list[RunRecord]:
         return [read_run(path)]
     records, skipped = find_runs(path)
     for words in skipped:
-        sys.stderr.write(f"preferl: skipped {words}\n")
+        complain(f"preferl: skipped {words}")
     return records or [read_run(path)]
 
 
@@ -166,7 +167,7 @@ def changed_settings(record: RunRecord) -> dict[str, Any]:
 def _row(run: RunRecord, folder: Path) -> tuple[str, ...]:
     """The cells of `LIST_COLUMNS`."""
     return (
-        printable(str(run.path.relative_to(folder))),
+        one_line(str(run.path.relative_to(folder))),
         run.kind,
         run.state,
         run.subject,
@@ -214,9 +215,9 @@ def _findings(run: RunRecord) -> list[dict[str, Any]]:
     with reading(run.path, expected="the folder of a run", fix=fix, error=StorageError):
         return [
             {
-                "name": printable(str(one["name"])),
-                "text": printable(str(one["text"])),
-                "tries": [printable(str(words)) for words in one["tries"]],
+                "name": one_line(str(one["name"])),
+                "text": one_line(str(one["text"])),
+                "tries": [one_line(str(words)) for words in one["tries"]],
             }
             for one in read_file(path).get("findings", ())
         ]
@@ -228,7 +229,7 @@ def _in_words(finding: Mapping[str, Any]) -> str:
 
 
 def _cells(values: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    rows = [(printable(name), printable(_plain(value))) for name, value in values.items()]
+    rows = [(one_line(name), one_line(_plain(value))) for name, value in values.items()]
     return rows or [("none", "")]
 
 
@@ -287,4 +288,5 @@ def _duration(seconds: float | None) -> str:
 
 
 def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    text = json.dumps(value, indent=2, allow_nan=False)
+    sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")

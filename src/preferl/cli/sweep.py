@@ -1,7 +1,6 @@
 """`preferl sweep`: run a command with many settings, on this machine or on a Ray cluster."""
 
 import shlex
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 import tyro
 
-from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
+from preferl.cli.console import ProgressLine, complain, echo, interrupt, note, print_table
 from preferl.cli.data_record import DataRecordConfig
 from preferl.cli.main import command_parsed, main
 from preferl.cli.offline import OfflineRunConfig
@@ -172,7 +171,7 @@ def _print_results(
         echo(f"Page: {out / 'comparison.html'}")
     echo(f"Results: {out / 'results.csv'}")
     for name, why in failed.items():
-        sys.stderr.write(f"preferl sweep: {name} failed, see {out / name / 'log.txt'}:\n{why}\n")
+        complain(f"preferl sweep: {name} failed, see {out / name / 'log.txt'}:\n{why}")
     if failed:
         raise SystemExit(1)
 

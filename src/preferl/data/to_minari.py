@@ -1,6 +1,5 @@
 """Episodes written as a data set of Minari, for everybody who reads those."""
 
-import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +9,7 @@ from preferl.data.columns import check
 from preferl.data.episodes import Episodes, end_to_end
 from preferl.envs.config import SIMULATORS
 from preferl.errors import DataError
+from preferl.printing import get_logger
 from preferl.shapes import Array
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ENDS: Final = {"min": "random", "max": "expert"}
 """Minari's reference scores to whose mean returns they are."""
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 def require_new_minari(name: str) -> None:

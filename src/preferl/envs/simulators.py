@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -21,8 +20,9 @@ from preferl._optional import require
 from preferl.envs.checks import Environment as Environment
 from preferl.envs.checks import callable_as, made_by, refused_kwargs
 from preferl.errors import ConfigError
+from preferl.printing import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 ROBOTS = tuple(f"AdroitHand{task}-v1" for task in ("Door", "Hammer", "Pen", "Relocate"))
 """Ids that gymnasium-robotics registers."""

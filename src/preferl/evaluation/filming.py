@@ -1,6 +1,5 @@
 """Film a policy, and record one episode of it with all its steps."""
 
-import logging
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -13,9 +12,10 @@ from preferl.envs.simulators import draw_off_screen, draw_plainly
 from preferl.errors import ConfigError, require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.rollout import SeededEpisodes, Step, rollout, task_env
+from preferl.printing import get_logger
 from preferl.shapes import Array, map_observations
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MOST_STEPS = 500
 """A filmed episode is cut off here: longer ones are not watched, and make the report large."""

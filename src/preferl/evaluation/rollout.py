@@ -6,7 +6,6 @@ recorded data have known faults corrected, since the scores of Fu et al. 2020 ("
 Deep Data-Driven Reinforcement Learning") are meant for the rewards of the original simulators.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,9 +28,10 @@ from preferl.evaluation.policies import (
     threads_of,
 )
 from preferl.feedback.step_rewards import AnyReward, as_reward
+from preferl.printing import get_logger
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 LONGEST: Final = 10_000
 """Steps after which an episode is cut off that nothing else limits."""

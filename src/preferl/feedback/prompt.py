@@ -9,6 +9,7 @@ import numpy as np
 
 from preferl.data.segments import Clips
 from preferl.feedback.protocols import FeedbackInterrupted, InputEndedError
+from preferl.printing import harmless
 from preferl.shapes import Array, BoolArray, FloatArray
 
 KEYS = {"l": 1.0, "r": 0.0, "e": 0.5, "n": float("nan"), "": float("nan")}
@@ -83,7 +84,9 @@ class PromptTeacher:
 
     def _write(self, text: str) -> None:
         output = self.output or sys.stdout
-        output.write(text + "\n")
+        encoding = getattr(output, "encoding", None) or "utf-8"
+        shown = harmless(text).encode(encoding, "replace").decode(encoding)
+        output.write(shown + "\n")
         output.flush()
 
 

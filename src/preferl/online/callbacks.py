@@ -1,6 +1,5 @@
 """Callbacks of stable-baselines3: newer rewards, unusual clips and checkpoints between rollouts."""
 
-import logging
 import signal
 import threading
 from contextlib import nullcontext, suppress
@@ -31,9 +30,10 @@ from preferl.online.wrappers.replay import (
     require_spaces_held,
 )
 from preferl.online.wrappers.rollout_rewards import RolloutRewards
+from preferl.printing import get_logger
 from preferl.training.checkpoint_folder import require_own
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 @final

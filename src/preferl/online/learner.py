@@ -1,6 +1,5 @@
 """Agents that act, improve on a learned reward, and hand back their experience."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
@@ -55,11 +54,12 @@ from preferl.online.wrappers.recording import zeros_of
 from preferl.online.wrappers.replay import relabel_replay, replay_of, require_relabelling
 from preferl.online.wrappers.reward_computer import WindowReward
 from preferl.online.wrappers.rollout_rewards import RolloutRewards
+from preferl.printing import get_logger
 from preferl.reporting import MetricSink
 from preferl.threads import is_small, threads_for
 from preferl.training.reward_trainer import RewardTrainer
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 class PolicyLearner(Protocol):

@@ -1,6 +1,5 @@
 """Act, ask, fit, switch rewards: learning while acting (Christiano et al. 2017, section 2.2)."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -45,6 +44,7 @@ from preferl.online.methods.preparing import PreparedAnswers
 from preferl.online.reports import FindingLog, IterationReport, OnlineReport, Stopwatch
 from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
+from preferl.printing import get_logger
 from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink, Sinks
 from preferl.runs.versioned import version_folder, versions
@@ -64,7 +64,7 @@ from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 FORMAT: Final = 1
 """Version of what the loop's checkpoints hold; checkpoints of another one are refused."""

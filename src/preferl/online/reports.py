@@ -1,6 +1,5 @@
 """What an iteration of the loop did, what a run came to, and what its numbers say is wrong."""
 
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +13,13 @@ from preferl.data.episodes import Episodes
 from preferl.evaluation.curve import Evaluation
 from preferl.evaluation.findings import Course, Finding, findings
 from preferl.online.configs import OnlineConfig
+from preferl.printing import get_logger
 from preferl.statistics import share_in_words
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction
 from preferl.training.trust import trust_by_name
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 PARTS: Final = ("acting", "fitting", "relabelling", "asking")
 """Of an iteration, as its seconds name them."""

@@ -1,6 +1,5 @@
 """A whole online run in a folder: learn, keep everything, evaluate it, write a report."""
 
-import logging
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -42,13 +41,14 @@ from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.reports import OnlineReport, trust_of
 from preferl.online.rollouts import learn_within
 from preferl.online.wrappers.recording import zeros_of
+from preferl.printing import get_logger
 from preferl.registry import TEACHERS
 from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
 from preferl.store.feedback import StoredFeedback
 from preferl.training.reward_function import save_reward
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 OnStage = Callable[[str], None]
 """Called with what is about to be done, in a few words."""

@@ -6,7 +6,6 @@ folder. Units and folders are all that processes share, so that a cluster with a
 another `Executor` alone, whose machines call `run_here` (`preferl.runs.ray_cluster`).
 """
 
-import logging
 import os
 import signal
 import sys
@@ -26,12 +25,13 @@ from preferl._optional import require
 from preferl.configs import plain
 from preferl.errors import ConfigError, StorageError, require_in
 from preferl.files import write_json
+from preferl.printing import get_logger
 from preferl.reading import read_object, reading
 from preferl.runs.lock import FolderLock
 from preferl.threads import usable_cores
 from preferl.trust import named_object, safe_children
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 UNIT, DONE, LOG = "unit.json", "done.json", "log.txt"
 """Files of a unit's folder: its work and settings, what came of it, and all that it printed."""

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import logging
 import os
 import socket
 import sys
@@ -17,9 +16,10 @@ from typing import IO, Any, Final, Self, final
 from weakref import WeakSet
 
 from preferl.errors import StorageError
+from preferl.printing import get_logger
 from preferl.reading import parse_json, reading
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _PAUSE: Final = 0.02

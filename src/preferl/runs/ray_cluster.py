@@ -18,10 +18,11 @@ from typing import Any, Final
 
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
+from preferl.printing import get_logger
 from preferl.runs.executor import PATIENCE, UNIT, UNIT_LOCK, OnDone, Unit, begun, ended, run_here
 from preferl.runs.lock import FolderLock
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 LOST_MACHINES: Final = 100
 """Machines that a unit may lose before it counts as failed. One that fails by itself is not tried

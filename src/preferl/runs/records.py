@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, final
 
 from preferl.configs import plain
 from preferl.errors import StorageError
+from preferl.printing import one_line
 from preferl.reading import read_object, reading
 from preferl.reporting import read_jsonl
 from preferl.runs.folder import FAILURE, LOCK, flat_settings
@@ -126,7 +127,7 @@ def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
     skipped: list[str] = []
 
     def name_error(error: OSError) -> None:
-        skipped.append(printable(f"{error.filename}: {error.strerror}."))
+        skipped.append(one_line(f"{error.filename}: {error.strerror}."))
 
     for place, folders, files in os.walk(folder, onerror=name_error):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -140,7 +141,7 @@ def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
             folders.clear()
             found.append(_record(path, about))
         except StorageError as error:
-            skipped.append(printable(str(error)))
+            skipped.append(one_line(str(error)))
     return sorted(found, key=lambda run: run.began), skipped
 
 
@@ -192,7 +193,7 @@ def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
         )
         record = replace(record, **read(path, config, result, metrics))
         seconds = _at_work(path, began) if state == "running" else record.seconds
-        subject, note = printable(record.subject), printable(note)
+        subject, note = one_line(record.subject), one_line(note)
         record = replace(record, seconds=seconds, subject=subject, note=note)
         record.to_json(), record.settings  # whatever is wrong shows now
         return record
@@ -234,12 +235,3 @@ def _without_values(estimate: Estimate | None) -> dict[str, Any] | None:
     if estimate is None:
         return None
     return {name: value for name, value in vars(estimate).items() if name != "values"}
-
-
-def printable(text: str) -> str:
-    """Text on one line that a terminal shows and does not obey.
-
-    >>> printable("two  words" + chr(27))
-    'two words?'
-    """
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))

@@ -6,7 +6,6 @@ folder from a part of one.
 """
 
 import hashlib
-import logging
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -14,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from preferl.errors import StorageError
+from preferl.printing import get_logger
 from preferl.reading import inside
 from preferl.remote import Location, SyncedFolder
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 VERSION: Final = re.compile(r"\d{5,}")
 _DRAFT: Final = re.compile(r"\.\d{5,}\..+")  # of a writer that was killed, or on its way out
 

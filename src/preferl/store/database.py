@@ -5,7 +5,6 @@ way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL
 damaged, or lost its tables, is refused.
 """
 
-import logging
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +39,7 @@ from preferl._optional import require
 from preferl.configs import without_password
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
+from preferl.printing import get_logger
 from preferl.reading import reading
 
 BUSY_SECONDS = 10.0  # how long a transaction waits for others to finish before it fails
@@ -57,7 +57,7 @@ RESTORE: Final = (
     "sqlite3 rescued.db"
 )
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 Found = TypeVar("Found")
 Columns = TypeVarTuple("Columns")

@@ -1,6 +1,5 @@
 """Feedback by people: questions go into the store, answers come out of it when they are there."""
 
-import logging
 import shlex
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
+from preferl.printing import get_logger
 from preferl.shapes import IntArray
 from preferl.store.people import LONGEST_NAME, is_name
 from preferl.store.progress import Totals
@@ -19,7 +19,7 @@ from preferl.store.quality.aggregation import CombineMethod, combine_answers
 from preferl.store.questions import QueryDetails, named_pairs
 from preferl.store.store import Store
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 POLL_SECONDS = 0.5
 

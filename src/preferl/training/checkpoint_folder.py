@@ -6,7 +6,6 @@ folder can be run, unlike a pickle.
 """
 
 import json
-import logging
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ import torch
 from preferl.data.arrays import load_npy
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.files import write_json, writing
+from preferl.printing import get_logger
 from preferl.reading import read_json, read_object, reading
 from preferl.runs import versions as package_versions
 from preferl.runs.versioned import (
@@ -37,7 +37,7 @@ from preferl.runs.versioned import (
 from preferl.shapes import Array
 from preferl.training.reward_function import RewardFunction, load_reward, save_reward
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 FORMAT: Final = 1
 """Version of what a checkpoint holds, raised when it changes, so that other versions refuse it."""

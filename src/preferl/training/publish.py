@@ -5,7 +5,6 @@ from the folder itself, never from a clock.
 """
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple, Self, final
 from preferl.errors import CheckpointError, ConfigError, StorageError, require_in
 from preferl.files import write_json
 from preferl.models.spaces import Space, space_from_json, space_to_json
+from preferl.printing import get_logger
 from preferl.reading import read_object, reading
 from preferl.remote import Location, SyncedFolder
 from preferl.runs.lock import FolderLock
@@ -29,7 +29,7 @@ from preferl.runs.versioned import (
 )
 from preferl.training.reward_function import RewardFunction, load_reward, save_reward
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 KEEP: Final = 5
 """Versions that stay: enough that no reader is surprised in the middle of one."""

@@ -4,7 +4,6 @@ Kim et al. 2023, "Preference Transformer: Modeling Human Preferences using Trans
 compare a Markovian reward (MR), an LSTM (NMR) and their transformer (PT).
 """
 
-import logging
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
@@ -25,6 +24,7 @@ from preferl.models.configs import (
     members_of,
 )
 from preferl.models.spaces import Space
+from preferl.printing import get_logger
 from preferl.registry import REWARD_MODELS
 from preferl.training.configs import (
     CosineSchedule,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from preferl.training.fit import FitCheckpoints, OnEpoch
     from preferl.training.fit_report import FitReport
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 @final

@@ -4,7 +4,6 @@ Hosseini et al. 2026, "Trust, Don't Trust, or Flip: Robust Preference-Based Rein
 with Multi-Expert Feedback" (TriTrust-PBRL, TTP) fit such numbers together with the reward.
 """
 
-import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ import torch
 from torch import Tensor
 
 from preferl.errors import require_in
+from preferl.printing import get_logger
 from preferl.shapes import FloatArray, IntArray
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 NOBODY: Final = -1
 """Row of an answer whose annotator is unknown, such as a fixed comparison: its trust is 1."""

@@ -4,7 +4,6 @@ The model is Hugging Face's, trained by its `Trainer`, so that checkpoints, seve
 whatever else that does come with it.
 """
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,9 +23,10 @@ from preferl.offline.decision_transformer.policy import DecisionTransformerPolic
 from preferl.offline.decision_transformer.sequences import SequenceCollator, Sequences
 from preferl.offline.decision_transformer.trained import TrainedTransformer
 from preferl.offline.learner_configs import DTConfig, Spending
+from preferl.printing import get_logger
 from preferl.shapes import FloatArray
 
-LOGGER: Final = logging.getLogger(__name__)
+LOGGER: Final = get_logger(__name__)
 OnProgress = Callable[[int, dict[str, float]], None]  # updates, and means since the last call
 
 

@@ -1,6 +1,5 @@
 """A whole offline run in a folder: fit a reward, relabel episodes, learn, evaluate, report."""
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,12 +51,13 @@ from preferl.offline.experiment.inputs import (
     read_json,
 )
 from preferl.offline.transitions import ActionScale
+from preferl.printing import get_logger
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
 from preferl.training.batches import to_tensor
 from preferl.training.configs import require_device
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
 FIRST_EPISODE: Final = 10_000  # seed of evaluations, the same for all policies

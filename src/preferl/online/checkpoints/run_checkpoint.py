@@ -4,7 +4,6 @@ Only what is whole is ever read. Queries and answers are not in it: they are in 
 anybody acknowledges them.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,11 +28,12 @@ from preferl.online.checkpoints.env_state import (
 from preferl.online.wrappers.exploration import require_reset
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.replay import replay_of, replay_state, restore_replay
+from preferl.printing import get_logger
 from preferl.reading import reading
 from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
 from preferl.training.generators import global_generators, restore_generators
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 COUNTERS: Final = (
     *("num_timesteps", "_total_timesteps", "_num_timesteps_at_start"),

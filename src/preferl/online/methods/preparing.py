@@ -1,6 +1,5 @@
 """Answers of a run as its next fit gets them, by the preparations of its settings."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -13,13 +12,14 @@ from preferl.data.implied import with_implied
 from preferl.errors import DataError
 from preferl.feedback.preparations import FitContext
 from preferl.online.configs import OnlineConfig
+from preferl.printing import get_logger
 from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.trust import NOBODY, fit_trust
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 @final

@@ -1,16 +1,16 @@
 """Heartbeats of a program from a thread of their own, which need not wait for its work."""
 
-import logging
 import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 from preferl.errors import StorageError
+from preferl.printing import get_logger
 from preferl.store.status import Status
 from preferl.store.store import Store
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 LAST_SECONDS = 10.0  # for the last heartbeat, after which the program ends anyway
 

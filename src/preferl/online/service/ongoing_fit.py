@@ -1,6 +1,5 @@
 """One reward that is fitted again and again as answers arrive, across restarts of its program."""
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from preferl.models.base import RewardModel
 from preferl.models.build import build_reward_model, config_of
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.online.service.service_config import ServiceConfig
+from preferl.printing import get_logger
 from preferl.shapes import IntArray
 from preferl.store.feedback import Answered
 from preferl.store.status import FitMetrics
@@ -26,7 +26,7 @@ from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
 from preferl.training.trust import trust_by_name
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 

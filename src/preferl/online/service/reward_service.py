@@ -1,6 +1,5 @@
 """Wait for answers, fit, publish: the program that makes rewards of people's answers."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from preferl.evaluation.reward_report import predicted_preferences
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.ongoing_fit import Fitted, OngoingFit, Spaces, spaces_of
 from preferl.online.service.service_config import ServiceConfig
+from preferl.printing import get_logger
 from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.runs.versioned import version_name, versions
 from preferl.statistics import share_in_words
@@ -27,7 +27,7 @@ from preferl.threads import torch_threads
 from preferl.training.publish import Publisher, read_spaces, read_version
 from preferl.training.reward_function import RewardFunction
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 RETRIES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds to wait after the first, second, ... failure in a row; the last one stays."""

@@ -1,6 +1,5 @@
 """Run programs beside this one: start them, restart each that dies or hangs, end them at last."""
 
-import logging
 import math
 import os
 import signal
@@ -17,11 +16,12 @@ from typing import Any, Final, Self, final
 
 from preferl.errors import PreferlError, StorageError, require_in
 from preferl.files import write_json
+from preferl.printing import get_logger, harmless
 from preferl.reading import read_object, reading
 from preferl.runs.lock import boot_id
 from preferl.store.status import STATUS_FILE, Status, read_status
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 KILLED_SECONDS: Final = 10.0
 """Until a process that was ended by force is gone, or is left to the system."""
@@ -203,7 +203,7 @@ def _kill(pid: int) -> None:
 
 def write_to_terminal(line: str) -> None:
     """Write one line where people see it, whatever becomes of logs."""
-    sys.stderr.write(f"preferl: {line}\n")
+    sys.stderr.write(harmless(f"preferl: {line}\n"))
 
 
 @final

@@ -1,6 +1,5 @@
 """Settings of what is asked about and how wrapped environments collect it."""
 
-import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -11,9 +10,10 @@ from typing import Annotated, Any, Final, Literal, final
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Short, windows_of
 from preferl.errors import ConfigError, DataError, require_in, require_one_of, require_seed
+from preferl.printing import get_logger
 from preferl.registry import ACQUISITIONS, SAMPLERS
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 MOST_SHOWN: Final = 2.0
 """Times that each recorded step may be shown on average before a warning: beyond, clips repeat what

@@ -1,6 +1,5 @@
 """What the wrappers of all kinds of environments share; stable-baselines3 is not needed."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from operator import setitem
 from typing import Any, Final, Literal
@@ -13,6 +12,7 @@ from preferl.errors import ConfigError, DataError
 from preferl.online.wrappers.feedback_core import FeedbackCore, RewardSource
 from preferl.online.wrappers.query_worker import QueryCounts, QueryWorker
 from preferl.online.wrappers.reward_computer import WindowReward
+from preferl.printing import get_logger
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -21,7 +21,7 @@ from preferl.shapes import (
     map_observations,
 )
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 WRAPPED: Final = {
     "FeedbackVecEnv": "a vector environment of stable-baselines3",

@@ -1,6 +1,5 @@
 """Experience becomes queries in a background thread."""
 
-import logging
 import threading
 import time
 from collections import deque
@@ -28,6 +27,7 @@ from preferl.online.wrappers.feedback_config import (
     QueryConfig,
     RepetitionGuard,
 )
+from preferl.printing import get_logger
 from preferl.registry import ACQUISITIONS, SAMPLERS
 from preferl.shapes import FloatArray, leaves
 from preferl.store.clips import distinct_clips
@@ -38,7 +38,7 @@ from preferl.training.reward_function import RewardFunction
 if TYPE_CHECKING:  # which imports this module
     from preferl.online.wrappers.feedback_core import FeedbackCore
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks at how many queries are pending."""

@@ -4,7 +4,6 @@ They are answers like any other then: people may continue where others ended, se
 agree, and learn from all of it.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -22,6 +21,7 @@ from preferl.data.segments import Segments, cut
 from preferl.data.sources.drlhp import load_drlhp_preferences
 from preferl.data.sources.labels import Crossing, load_labels
 from preferl.errors import DataError
+from preferl.printing import get_logger
 from preferl.shapes import Array, FloatArray
 from preferl.store.clips import CLIPS_AT_ONCE, clip_ids, known_clips
 from preferl.store.database import clock, rows_among
@@ -41,7 +41,7 @@ from preferl.store.store import Store
 KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENCE.items()}
 """Kinds of answers by the preference that they come to."""
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = get_logger(__name__)
 
 
 class PairAnswer(NamedTuple):

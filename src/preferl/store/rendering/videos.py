@@ -1,7 +1,6 @@
 """The process that draws clips: it finds those that people are to see, and makes their videos."""
 
 import json
-import logging
 import os
 import signal
 import threading
@@ -13,6 +12,7 @@ from typing import NamedTuple, Self, final
 from preferl.data.columns import check
 from preferl.data.segments import Segments
 from preferl.errors import PreferlError, StorageError
+from preferl.printing import get_logger
 from preferl.remote import Location
 from preferl.shapes import Array
 from preferl.store.clips import DRAWING_SECONDS
@@ -26,7 +26,7 @@ from preferl.store.schema import Project
 from preferl.store.store import Store
 from preferl.video import encode
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LONGEST_PAUSE = 30.0  # seconds between two tries while object storage cannot be reached
 AT_ONCE = 8  # clips taken before priorities are read again, which a more urgent query waits for
