@@ -45,8 +45,10 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def _make_harmless(record: logging.LogRecord) -> bool:
-    record.msg = harmless(record.getMessage())
-    record.args = ()
+    message = record.getMessage()
+    if UNSHOWN.search(message):
+        record.msg = harmless(message)
+        record.args = ()
     if record.exc_info:
         record.exc_text = harmless(logging.Formatter().formatException(record.exc_info))
     return True

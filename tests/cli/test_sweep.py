@@ -7,6 +7,7 @@ import re
 import pytest
 
 from helpers.command_line import run
+from preferl.runs.executor import begun
 
 SMALL = {
     "env": "CartPole-v1", "steps": 800, "initial_steps": 400, "iterations": 1, "comparisons": 6,
@@ -119,3 +120,24 @@ def test_wrappers_of_trusted_modules_are_admitted(file, tmp_path, capsys):
     change(file, options={**SMALL, "wrappers": " somebodys:Shift"}, grid={})
     (tmp_path / "somebodys.py").write_text("")
     assert run("sweep", file, "--dry-run", "--trust", "somebodys") == 0
+
+
+def test_no_file_of_a_sweep_holds_a_password(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    stores = [f"postgresql://me:secret{n}@127.0.0.1:1/a?sslpassword=secret@{n}" for n in (1, 2)]
+    sweep = {"command": "reward fit", "grid": {"store": stores}, "options": {"files": stores[0]}}
+    (tmp_path / "fits.json").write_text(json.dumps(sweep))
+
+    def begin_and_fail(units, on_done):
+        return {unit.name: f"no {stores[0]}" for unit in begun(units, on_done)}
+
+    monkeypatch.setattr("preferl.cli.sweep.executor_of", lambda *_: begin_and_fail)
+    assert run("sweep", "fits.json", "--dry-run") == 0
+    assert run("sweep", "fits.json") == 1
+    printed = capsys.readouterr().out
+    assert "--store 'postgresql://me:***@127.0.0.1:1/a?sslpassword=***" in printed
+    assert "secret" not in printed
+    files = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"sweep.json", "unit.json", "results.csv"}
+    assert not [path for path in files if "secret" in path.read_text()]
+    assert not [path for path in (tmp_path / "runs").rglob("*") if "secret" in path.name]

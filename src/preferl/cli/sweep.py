@@ -18,6 +18,7 @@ from preferl.cli.offline import OfflineRunConfig
 from preferl.cli.online import OnlineRunConfig, read_settings
 from preferl.cli.options import Trust
 from preferl.cli.reward import FitConfig
+from preferl.configs import plain, without_password
 from preferl.errors import PreferlError, StorageError
 from preferl.files import write_json
 from preferl.runs import RunFolder, RunRecord, read_run, versions
@@ -70,7 +71,7 @@ def sweep(config: SweepConfig) -> None:
             raise type(error)(f"run {name} of {config.file}: {error}") from error
     if config.dry_run:
         for words in commands.values():
-            echo(shlex.join(["preferl", *plan.command.split(), *words]))
+            echo(without_password(shlex.join(["preferl", *plan.command.split(), *words])))
         return
     execute = executor_of(config.cluster, config.processes)
     out = config.out or Path("runs") / config.file.stem
@@ -82,7 +83,8 @@ def sweep(config: SweepConfig) -> None:
     ]
     with FolderLock(out, "sweep.lock", "sweep"):
         about = {"file": f"{config.file}", "command": plan.command, "options": plan.options}
-        write_json(out / "sweep.json", {**about, "runs": plan.runs, "versions": versions()})
+        about |= {"runs": plan.runs, "versions": versions()}
+        write_json(out / "sweep.json", plain(about))  # without passwords
         records = {unit.name: _record(unit) for unit in units}
         keep = partial(write_results, out / "results.csv", plan, records)
         failed = _do(units, execute, records, keep, config)

@@ -123,7 +123,7 @@ def open_run(
             yield folder
         except Exception as error:  # of any kind: whoever looks at the folder later sees why
             with suppress(StorageError):  # which a full disk may prevent
-                write_json(path / FAILURE, {"error": f"{type(error).__name__}: {error}"})
+                write_json(path / FAILURE, plain({"error": f"{type(error).__name__}: {error}"}))
             raise
 
 

@@ -19,6 +19,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final, final
 
+from preferl.configs import without_password
 from preferl.errors import ConfigError, nearest
 from preferl.files import writing
 from preferl.reading import reading
@@ -151,7 +152,7 @@ def write_results(path: Path, sweep: Sweep, records: Mapping[str, RunRecord | No
             record = records.get(name)
             if record is not None:
                 values = (_word(options[one]) if one in run else "" for one in varied)
-                table.writerow([name, *values, *_results(record)])
+                table.writerow([name, *map(without_password, values), *_results(record)])
 
 
 def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[str, list[float]]:
@@ -238,7 +239,9 @@ def _in_a_name(value: Any) -> str:
     """A value without what would be read in a file alone: brackets, and the keys of settings."""
     if isinstance(value, dict):
         value = list(value.values())
-    return "-".join(map(_in_a_name, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return "-".join(map(_in_a_name, value))
+    return without_password(str(value))
 
 
 def _digest(run: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from preferl.configs import without_password
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, FeedbackError, require_in
@@ -198,7 +199,8 @@ class StoredFeedback:
         self._announced, database, files = True, self.store.database, str(self.store.synced)
         where = [files] if database.is_sqlite else [str(database.url), "--files", files]
         words = ("preferl", "annotate", "serve", "--store", *where, "--project", self.project.slug)
-        LOGGER.warning("Queries wait for people. Open their page: %s", shlex.join(words))
+        command = without_password(shlex.join(words))
+        LOGGER.warning("Queries wait for people. Open their page: %s", command)
 
     def _left_open(self) -> int:
         """How many queries may be left open: none after the last ones."""
