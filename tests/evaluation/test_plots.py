@@ -197,3 +197,18 @@ def test_a_seventh_curve_is_told_from_the_first() -> None:
     styles = re.findall(r'style="(fill: none;[^"]+stroke-width: 2.25[^"]*)"', svg)
     assert len(styles) == 14  # lines, and their legend
     assert len(set(styles)) == 7
+
+
+@pytest.mark.parametrize("label", [r"$\foo$", "_first", "a_b^c", "{}", "$", r"\\["])
+def test_names_are_drawn_as_they_are(label: str) -> None:
+    curves = [Curve(label, STEPS, VALUES), Curve("other", STEPS, VALUES)]
+    drawings = (
+        learning_curves(curves, references={label: -150.0}, y_label=label),
+        accuracy_bars({label: (0.9, (0.8, 0.95))}),
+        episode_returns({label: VALUES}, emphasis=label),
+        condition_scores({label: VALUES}, emphasis=label),
+    )
+    for svg in drawings:
+        texts = "".join(ET.fromstring(svg).itertext())
+        assert label in texts
+    assert "".join(ET.fromstring(drawings[0]).itertext()).count(label) == 3

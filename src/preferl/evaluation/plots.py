@@ -45,7 +45,7 @@ DASHED: Final[Mapping[str, Any]] = {
 DOTTED: Final[tuple[float, tuple[float, float]]] = (0, (1.2, 1.2))
 
 STYLE: Any = {
-    "font.family": "sans-serif", "font.size": 13, "text.color": INK,
+    "font.family": "sans-serif", "font.size": 13, "text.color": INK, "text.parse_math": False,
     "axes.labelcolor": MUTED, "axes.edgecolor": GRID, "axes.facecolor": "none",
     "axes.linewidth": 1, "axes.grid": True, "axes.axisbelow": True, "axes.labelpad": 7,
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
@@ -275,7 +275,9 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str, line: Any) -> None:
         axes.fill_between(curve.steps, *curve.interval, color=colour, alpha=0.18, linewidth=0)
         axes.dataLim.set(before)  # `_in_view` has how much of the band is to be seen
     mean = runs.mean(0)
-    axes.plot(curve.steps, mean, color=colour, linestyle=line, label=curve.label, marker=mark)
+    # matplotlib leaves names that begin with a low line out of legends.
+    label = f"\u200b{curve.label}" if curve.label.startswith("_") else curve.label
+    axes.plot(curve.steps, mean, color=colour, linestyle=line, label=label, marker=mark)
 
 
 def _in_view(curve: Curve) -> FloatArray:
