@@ -39,6 +39,7 @@ from preferl.online.algorithms import build_algorithm, make_environments
         (SB3Config, {"algorithm": "TD3"}, "module:Class, such as sb3_contrib:TQC, got 'TD3'"),
         (SB3Config, {"algorithm": "os:system"}, "--trust os"),
         (SB3Config, {"algorithm": "a:b:c"}, "module:Name"),
+        (SB3Config, {"settings": {"tensorboard_log": "/tmp"}}, "expected none that write files"),
         (SB3Config, {"settings": {"learning_rate": "lin_x"}}, "learning_rate: .*got 'lin_x'"),
     ],
 )

@@ -8,6 +8,9 @@ from typing import Any, Final
 from preferl.errors import ConfigError, require_in
 from preferl.trust import admitted
 
+WRITING: Final = ("tensorboard_log",)
+"""Settings of algorithms that write where a file of settings says."""
+
 LINEAR: Final = "lin_"
 """What texts begin with that mean a number which falls to 0 over the run, as in RL Zoo."""
 
@@ -139,7 +142,8 @@ class SB3Config:
             defaults.
 
     Raises:
-        ConfigError: not such a name, or a module that may not be imported.
+        ConfigError: not such a name, a module that may not be imported, or settings that write
+            files.
     """
 
     algorithm: str = "stable_baselines3:TD3"
@@ -151,6 +155,12 @@ class SB3Config:
         expected = "module:Class, such as sb3_contrib:TQC"
         ConfigError.check(":" in self.algorithm, "algorithm", expected, repr(self.algorithm))
         admitted(self.algorithm, source="the algorithm's config")
+        for name in WRITING:
+            if name in self.settings:
+                raise ConfigError(
+                    f"settings of {self.algorithm}: expected none that write files, got {name!r}. "
+                    "Metrics lie in the folder of the run: choose them with --report-to."
+                )
         texts = {name: one for name, one in self.settings.items() if isinstance(one, str)}
         _require_schedules(**{n: one for n, one in texts.items() if one.startswith(LINEAR)})
 
