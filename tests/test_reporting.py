@@ -1,3 +1,5 @@
+import errno
+import io
 import math
 import os
 import subprocess
@@ -77,6 +79,28 @@ def test_columns_take_no_more_than_the_file_explains(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"metrics.jsonl: expected at most .* bytes in memory"):
         read_jsonl(path)
     assert time.process_time() - started < 2
+
+
+class ReadOnly(io.StringIO):
+    """A file whose disk has become read-only."""
+
+    def flush(self) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    def close(self) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def test_a_disk_that_becomes_read_only_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "open", lambda *_, **__: ReadOnly())
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    expected = r"metrics.jsonl: expected a place that can be written to, got Read-only file system"
+    with pytest.raises(StorageError, match=expected):
+        sink.log({"loss": 0.5}, step=1)
+    with pytest.raises(StorageError, match=expected):
+        sink.close()
 
 
 def test_fan_out() -> None:

@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -30,6 +30,12 @@ class MetricSink(Protocol):
         ...
 
 
+def _writing_to(place: Path | str) -> AbstractContextManager[None]:
+    expected = "a place that can be written to"
+    fix = "Change its permissions or free some space."
+    return reading(place, expected=expected, fix=fix, error=StorageError)
+
+
 @final
 class JsonlSink:
     """One JSON object per call and line, on disk before `log` returns; NaN becomes null.
@@ -42,39 +48,51 @@ class JsonlSink:
 
     def __init__(self, path: Path | str) -> None:
         path = Path(path)
-        with reading(path, expected="a file that can be written", error=StorageError):
+        self._path = path
+        with _writing_to(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
                 os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
             self._file = path.open("a", encoding="utf-8")
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Append one line: the numbers and, under `step`, the step."""
+        """Append one line: the numbers and, under `step`, the step; raises `StorageError`."""
         line = {name: float(v) if math.isfinite(v) else None for name, v in values.items()}
-        self._file.write(json.dumps(line | {"step": int(step)}, allow_nan=False) + "\n")
-        self._file.flush()
+        text = json.dumps(line | {"step": int(step)}, allow_nan=False)
+        with _writing_to(self._path):
+            self._file.write(text + "\n")
+            self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; raises `StorageError` where the disk cannot take what is pending."""
+        with _writing_to(self._path):
+            self._file.close()
 
 
 @final
 class TensorBoardSink:
-    """Scalars for TensorBoard, as event files in a folder."""
+    """Scalars for TensorBoard, as event files in a folder.
+
+    Raises:
+        StorageError: the folder cannot be written to.
+    """
 
     def __init__(self, folder: Path | str) -> None:
         tensorboard = require("torch.utils.tensorboard", extra="all")
-        self._writer: Any = tensorboard.SummaryWriter(str(folder))
+        self._folder = folder
+        with _writing_to(folder):
+            self._writer: Any = tensorboard.SummaryWriter(str(folder))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add one point per name."""
-        for name, value in values.items():
-            self._writer.add_scalar(name, float(value), int(step))
+        """Add one point per name; raises `StorageError`."""
+        with _writing_to(self._folder):
+            for name, value in values.items():
+                self._writer.add_scalar(name, float(value), int(step))
 
     def close(self) -> None:
-        """Flush and close the event file."""
-        self._writer.close()
+        """Flush and close the event file; raises `StorageError`."""
+        with _writing_to(self._folder):
+            self._writer.close()
 
 
 @final

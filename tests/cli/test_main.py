@@ -1,5 +1,6 @@
 """The command line: help, usage errors, worded errors, and each command once for real."""
 
+import errno
 import json
 import logging
 import os
@@ -228,3 +229,15 @@ def test_an_encoding_that_lacks_a_character_ends_no_command(encoding, tmp_path, 
         printed = output.buffer.getvalue().decode(encoding)
         assert "?" in printed
         assert "Pendulum-v1" in printed
+
+
+def test_a_disk_that_becomes_read_only_ends_a_command_in_words(tmp_path, monkeypatch, capsys):
+    def fail(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "metrics.jsonl"))
+
+    monkeypatch.setattr("preferl.cli.runs.find_runs", fail)
+    assert run("runs", "list", tmp_path) == 1
+    words = f"preferl runs list: Read-only file system: {tmp_path / 'metrics.jsonl'}.\n"
+    assert capsys.readouterr().err == words
+    assert run("--verbose", "runs", "list", tmp_path) == 1
+    assert "Traceback" in capsys.readouterr().err

@@ -199,3 +199,16 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="a file that can be written"):
         lock_of(tmp_path / "file").take()
+
+
+def test_a_disk_that_became_read_only_does_not_hide_what_ended_a_run(tmp_path, monkeypatch, caplog):
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    lock = lock_of(tmp_path)
+    lock.take()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        lock.release()
+    assert "stays, though nobody holds it" in caplog.text
+    lock_of(tmp_path).require_free()

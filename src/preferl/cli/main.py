@@ -16,7 +16,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, Final, NamedTuple, NoReturn
 
-from preferl.errors import PreferlError, ResumeError, UsageError, nearest
+from preferl.errors import PreferlError, ResumeError, UsageError, in_words, nearest
 from preferl.printing import harmless
 from preferl.reading import allow_large
 
@@ -109,6 +109,13 @@ def _status(words: Sequence[str], common: Collection[str]) -> int:
             sys.stderr.write(harmless(traceback.format_exc()))
         sys.stderr.write(f"preferl {command}: {error}\n")
         return USAGE_ERROR if isinstance(error, ResumeError | UsageError) else FAILURE
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # of a disk or network that went away meanwhile
+        if "--verbose" in common:
+            sys.stderr.write(harmless(traceback.format_exc()))
+        sys.stderr.write(harmless(f"preferl {command}: {in_words(error)}.\n"))
+        return FAILURE
     except KeyboardInterrupt:
         sys.stderr.write(f"\npreferl {command}: stopped.\n")
         return INTERRUPTED

@@ -82,9 +82,13 @@ class FolderLock:
         if self._file is None or self._file.closed:  # as in a forked child
             return
         self._write(self._file, "")
-        if os.name != "nt":  # while it is held, so that nobody's lock is removed
-            self._path.unlink(missing_ok=True)
-        self._file.close()  # which unlocks it
+        try:
+            if os.name != "nt":  # while it is held, so that nobody's lock is removed
+                self._path.unlink(missing_ok=True)
+        except OSError as error:  # a disk that has become read-only must not hide what happened
+            LOGGER.warning("%s stays, though nobody holds it: %s", self._path, error)
+        with suppress(OSError):  # of what could not be written to it
+            self._file.close()  # which unlocks it
 
     def move(self, folder: Path) -> None:
         """Rename the folder that is held, and go on with it under its new name."""
