@@ -81,6 +81,14 @@ def test_a_run_is_held_for_the_block_and_leaves_no_lock(tmp_path):
     assert names(tmp_path / "run") == ["config.json", "data.json", "versions.json"]
 
 
+def test_why_a_run_failed_is_kept_without_passwords(tmp_path):
+    store = "postgresql://me:secret@host/labels"
+    with pytest.raises(ValueError), open_run(tmp_path, config=Fit(), seed=0):  # noqa: PT011
+        raise ValueError(f"no database {store}")
+    kept = json.loads((tmp_path / "failure.json").read_text())
+    assert kept == {"error": "ValueError: no database postgresql://me:***@host/labels"}
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_second_run_is_refused_and_the_first_is_named(tmp_path, holder, resume, monkeypatch):
     first = holder()

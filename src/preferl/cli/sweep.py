@@ -82,8 +82,13 @@ def sweep(config: SweepConfig) -> None:
         for name, words in commands.items()
     ]
     with FolderLock(out, "sweep.lock", "sweep"):
-        about = {"file": f"{config.file}", "command": plan.command, "options": plan.options}
-        about |= {"runs": plan.runs, "versions": versions()}
+        about: dict[str, Any] = {
+            "file": f"{config.file}",
+            "command": plan.command,
+            "options": plan.options,
+            "runs": plan.runs,
+            "versions": versions(),
+        }
         write_json(out / "sweep.json", plain(about))  # without passwords
         records = {unit.name: _record(unit) for unit in units}
         keep = partial(write_results, out / "results.csv", plan, records)
