@@ -94,6 +94,14 @@ def test_what_may_be_seen():
     assert causal_bias(real).min() == UNSEEN
 
 
+def test_windows_of_one_mask_share_its_bias():
+    real = torch.tensor([[False, True, True]])
+    shared = causal_bias(real.expand(9, 3), each=2)
+    assert torch.equal(shared, causal_bias(real.repeat_interleave(2, dim=1)))
+    apart = causal_bias(real.repeat(9, 1), each=2)
+    assert torch.equal(shared.expand_as(apart), apart)
+
+
 def test_tokens_that_do_not_ask_change_nothing_for_those_that_do():
     generator = torch.Generator().manual_seed(0)
     block = Block(SHAPE, generator).eval()

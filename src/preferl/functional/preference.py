@@ -43,7 +43,7 @@ def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: floa
     weight = mask.to(rewards.dtype)
     if discount != 1.0:
         position = (mask.cumsum(-1) - 1).clamp(min=0)
-        weight = weight * weight.new_tensor(discount) ** position
+        weight = weight * weight.new_full((), discount) ** position
         weighted = weighted * weight
     total = weighted.sum(-1)
     # The first real step weighs 1, so the bound only matters where none is real.
@@ -106,8 +106,9 @@ def cross_entropy(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> 
     """
     if noise:
         floor, rest = math.log(noise / 2), math.log1p(-noise)
-        first = torch.logaddexp(logits.new_tensor(floor), rest + F.logsigmoid(logits))
-        second = torch.logaddexp(logits.new_tensor(floor), rest + F.logsigmoid(-logits))
+        least = logits.new_full((), floor)
+        first = torch.logaddexp(least, rest + F.logsigmoid(logits))
+        second = torch.logaddexp(least, rest + F.logsigmoid(-logits))
     else:
         first, second = F.logsigmoid(logits), F.logsigmoid(-logits)
     return -(preference * first + (1 - preference) * second)

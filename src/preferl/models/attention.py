@@ -158,14 +158,16 @@ class Perceptron(nn.Module):
         return self.fc2(IN_PLACE[self.activation](self.fc1(rows)))  # type: ignore[no-any-return]
 
 
-def causal_bias(real: Tensor) -> Tensor:
+def causal_bias(real: Tensor, each: int = 1) -> Tensor:
     """`[B, 1, S, S]` 0 where a token may look: at real ones before it, and at itself.
 
-    Itself even if it is padding, so that no row sees nothing. If all tokens of `real`, `[B, S]`,
-    are real, one bias `[1, 1, S, S]` serves all windows.
+    Itself even if it is padding, so that no row sees nothing. Steps `real`, `[B, S / each]`, have
+    `each` tokens. If all are real, one bias `[1, 1, S, S]` serves all windows.
     """
-    if bool(real.all()):
+    recorded = real.is_cuda and torch.cuda.is_current_stream_capturing()
+    if real.stride(0) == 0 or (not recorded and bool(real.all())):  # one row, seen as many
         real = real[:1]
+    real = real.repeat_interleave(each, dim=1)
     size = real.shape[1]
     before = torch.ones(size, size, dtype=torch.bool, device=real.device).tril()
     itself = torch.eye(size, dtype=torch.bool, device=real.device)

@@ -51,9 +51,12 @@ class RewardModel(nn.Module, ABC):
         members: `E`.
         config: from which `build_reward_model` makes a model of the same shape, for kinds in
             `preferl.registry.REWARD_MODELS`; None for others, which are not saved.
+        recordable: whether a GPU may replay fits as a recorded graph, which needs a `judge` that
+            asks the device for no number and draws from torch's global stream alone.
     """
 
     config: Any = None
+    recordable: bool = False
 
     def __init__(self, encoder: nn.Module, *, context: int, members: int) -> None:
         super().__init__()

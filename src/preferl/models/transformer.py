@@ -55,6 +55,7 @@ class PreferenceTransformer(ConfiguredReward):
 
     config: PreferenceTransformerConfig
     defaults = PreferenceTransformerConfig
+    recordable = True
 
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
@@ -118,7 +119,7 @@ class PreferenceTransformer(ConfiguredReward):
     @torch.no_grad()
     def attention(self, features: Tensor, mask: Tensor) -> Attention:
         """Attention weights in windows `[B, L, F]`; call it in evaluation mode."""
-        bias = causal_bias(mask.repeat_interleave(2, dim=1))
+        bias = causal_bias(mask, each=2)
         tokens, layers = self._tokens(features, mask), []
         for block in self.blocks:
             layers.append(block.attn.shares(block.norm1(tokens), bias))
@@ -137,7 +138,7 @@ class PreferenceTransformer(ConfiguredReward):
 
     def _hidden(self, features: Tensor, mask: Tensor, every: int) -> Tensor:
         """`[B, 2L / every, W]` what each last of `every` tokens becomes, normalised."""
-        bias = causal_bias(mask.repeat_interleave(2, dim=1))  # [B or 1, 1, 2L, 2L]
+        bias = causal_bias(mask, each=2)  # [B or 1, 1, 2L, 2L]
         tokens = self._tokens(features, mask)
         for block in self.blocks[:-1]:
             tokens = block(tokens, bias)
@@ -149,7 +150,10 @@ class PreferenceTransformer(ConfiguredReward):
             expected = f"at most {self.time_embed.num_embeddings - 1}"
             got, fix = mask.shape[1], "Build the model with a longer context, or more positions."
             raise ModelError.mismatch("steps per window", expected=expected, got=got, fix=fix)
-        place = self.time_embed(mask.cumsum(1))[:, :, None]  # [B, L, 1, W], row 0 for padding
+        # Where all windows have the same real steps, a GPU need not sum the gradients of each place
+        # over windows by a sort; on a processor, its numbers would be rounded in another order.
+        real = mask[:1] if mask.is_cuda and mask.stride(0) == 0 else mask
+        place = self.time_embed(real.cumsum(1))[:, :, None]  # [B or 1, L, 1, W], row 0 for padding
         # One product writes actions and states where they belong.
         weight = torch.block_diag(self.state_embed.weight, self.action_embed.weight)  # [2W, F]
         weight = weight.unflatten(0, (2, -1)).flip(0).flatten(0, 1)  # rows of actions first

@@ -22,7 +22,6 @@ from preferl.models.folder import require_converged, require_state
 from preferl.offline.learner_configs import CloningConfig, GaussianConfig
 from preferl.offline.networks import Networks
 from preferl.offline.policy import OfflinePolicy
-from preferl.offline.recorded import RecordedUpdate
 from preferl.offline.transitions import (
     ActionScale,
     Batch,
@@ -33,6 +32,7 @@ from preferl.offline.transitions import (
 from preferl.reading import reading
 from preferl.shapes import FloatArray
 from preferl.threads import MOST_WEIGHTS, threads_for
+from preferl.training.recorded import RecordedUpdate
 
 Settings = TypeVar("Settings", bound=GaussianConfig)
 Metrics = dict[str, FloatArray]  # names to `[S]`, a number for each agent

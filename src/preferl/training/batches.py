@@ -109,7 +109,7 @@ class Windows:
             self._features = model.encoder(*steps)
         self._start, self._real = (to_tensor(a, device) for a in (segments.start, segments.real))
         self._offset = torch.arange(self.length, device=device)
-        self._all = torch.ones(1, dtype=torch.bool, device=device)
+        self._all = torch.ones(1, self.length, dtype=torch.bool, device=device)
         # Every window that begins in the block, `[T - L + 1, L, ...]`, as a view: a window taken
         # from it is one block of memory to copy, not `L` rows to look up.
         self._windows = None

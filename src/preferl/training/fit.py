@@ -29,6 +29,7 @@ from preferl.training.batches import (
     Answers,
     AnyWindows,
     Crop,
+    Windows,
     crop_pairs,
     draw_crops,
     gather_windows,
@@ -37,6 +38,7 @@ from preferl.training.batches import (
 from preferl.training.calibration import MOST_EXPECTED, expected_noise, fit_likelihood
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.training.fit_report import FitReport
+from preferl.training.recorded import RecordedUpdate
 from preferl.training.trust import Trust, fit_trust
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ OnEpoch = Callable[[int, dict[str, float]], None]
 SECONDS: Final = 60.0
 """Between two checkpoints. One takes tens of milliseconds, so that this costs less than a
 thousandth of a fit, and a killed program loses a minute at most, or one epoch that takes longer."""
+
+RECORDABLE_LOSSES: Final = ("cross_entropy", "squared_error")
+"""Of answers; others may do what a graph cannot."""
 
 MOVING: Final = ("history", "update", "best", "best_epoch", "best_state", "over", "seconds")
 """What a fit itself changes from epoch to epoch."""
@@ -136,6 +141,7 @@ class Fit:
         trainer.trust.begin(train.annotator, self._model.members, wanted=self._config.trust)
         self._compared = train, validation
         self._dropout = dropout_stream(device).initial_seed()
+        self._recorded: dict[int, RecordedUpdate] = {}  # by answers in a batch
         self._history: list[dict[str, float]] = []
         self._best, self._best_epoch = np.inf, 0
         self._best_state: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -248,13 +254,51 @@ class Fit:
 
     def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
         """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`, 0 beyond our part."""
+        if self._config.schedule is not None:
+            share = self._config.schedule.at(self._update, self._updates)
+            self._set_learning_rate(self._config.learning_rate * share)
+        self._update += 1
+        if not self._is_recordable():
+            return self._learn(batch)
+        if len(batch) not in self._recorded:
+            self._recorded[len(batch)] = RecordedUpdate(self._learn_recorded, self._model.device)
+        parts = (batch.pairs, batch.preference, batch.weight, batch.annotator)
+        measured = self._recorded[len(batch)](parts)
+        return measured["loss"].clone(), measured["logits"].clone()
+
+    def _set_learning_rate(self, rate: float) -> None:
+        for group in self._trainer._optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):  # on a GPU, where a recorded graph reads it
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def _is_recordable(self) -> bool:
+        """Whether a GPU may replay the optimiser step: nothing in it but numbers on the device.
+
+        What changes between steps, but for answers and the learning rate, would stay as it was.
+        """
+        return (
+            self._model.device.type == "cuda"
+            and self._model.recordable
+            and self.world.size == 1
+            and self._config.loss in RECORDABLE_LOSSES
+            and self._config.noise != "fitted"
+            and self._config.penalty.strength == 0
+            and self._config.crop == 0
+            and isinstance(self._windows, Windows)
+            and not self._trainer.trust.is_fitted
+        )
+
+    def _learn_recorded(self, batch: tuple[Any, ...]) -> dict[str, Tensor]:
+        """`_learn` from a batch's tensors, in the form that is recorded."""
+        loss, logits = self._learn(Answers(*batch))
+        return {"loss": loss, "logits": logits}
+
+    def _learn(self, batch: Answers) -> tuple[Tensor, Tensor]:
+        """Step along the gradients of a batch, at the present learning rate."""
         trainer, config, optimiser = self._trainer, self._config, self._trainer._optimiser
         optimiser.zero_grad(set_to_none=True)
-        if config.schedule is not None:
-            share = config.schedule.at(self._update, self._updates)
-            for group in optimiser.param_groups:
-                group["lr"] = config.learning_rate * share
-        self._update += 1
         total, logits = batch.weight.new_zeros(self._model.members), []
         for part in batch.split(config.minibatch_size or len(batch)):
             rows = self.world.part(len(part))

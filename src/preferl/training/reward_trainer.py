@@ -304,8 +304,15 @@ class RewardTrainer:
         return logits if trust is None else logits * trust
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
-        rate, decay = self.config.learning_rate, self.config.weight_decay
-        return torch.optim.AdamW(self.model.parameters(), lr=rate, weight_decay=decay, fused=True)
+        device, rate = self.model.device, self.config.learning_rate
+        on_gpu = device.type == "cuda"
+        return torch.optim.AdamW(
+            self.model.parameters(),
+            lr=torch.tensor(rate, device=device) if on_gpu else rate,  # which a recording reads
+            weight_decay=self.config.weight_decay,
+            fused=True,
+            capturable=on_gpu,
+        )
 
 
 def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) -> None:

@@ -81,6 +81,11 @@ class AnnotatorTrust:
         return np.asarray(self._value.detach().cpu(), np.float64)
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether this fit changes the numbers."""
+        return self._rows is not None
+
+    @property
     def parameters(self) -> list[Tensor]:
         """What gets gradients beside those of the model."""
         return [self._value]

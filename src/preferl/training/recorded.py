@@ -6,9 +6,9 @@ from typing import Any, Final, final
 import torch
 from torch import Tensor
 
-from preferl.offline.transitions import Batch
+Update = Callable[[Any], dict[str, Tensor]]
+"""A batch, which is a tuple of tensors and tuples, to metrics."""
 
-Update = Callable[[Batch], dict[str, Tensor]]
 WARM_UP: Final = 3
 """Updates before the recording, in which libraries choose their kernels and make their room."""
 
@@ -22,8 +22,8 @@ class RecordedUpdate:
     nothing. Metrics are good until the next call.
 
     Args:
-        update: changes tensors in place, without asking the device for a number, and draws none:
-            what is random comes with the batch.
+        update: changes tensors in place, without asking the device for a number. What is random
+            in it comes with the batch, or from the device's global stream.
         device: a GPU.
     """
 
@@ -32,7 +32,7 @@ class RecordedUpdate:
         self._stream = torch.cuda.Stream(device)
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, batch: Batch) -> dict[str, Tensor]:
+    def __call__(self, batch: Any) -> dict[str, Tensor]:
         """Make one update."""
         if self._left:
             self._left -= 1
@@ -45,7 +45,7 @@ class RecordedUpdate:
         graph.replay()
         return self._metrics
 
-    def _aside(self, batch: Batch) -> dict[str, Tensor]:
+    def _aside(self, batch: Any) -> dict[str, Tensor]:
         """Make an update on another stream than the usual one, as one that is recorded."""
         usual = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(usual)
@@ -54,14 +54,14 @@ class RecordedUpdate:
         usual.wait_stream(self._stream)
         return metrics
 
-    def _record(self, batch: Batch) -> torch.cuda.CUDAGraph:
+    def _record(self, batch: Any) -> torch.cuda.CUDAGraph:
         """Record an update of copies of a batch."""
         self._batch, graph = _mapped(Tensor.clone, batch), torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self._stream):
             self._metrics = self._updated(self._batch)
         return graph
 
-    def _updated(self, batch: Batch) -> dict[str, Tensor]:
+    def _updated(self, batch: Any) -> dict[str, Tensor]:
         """Metrics of an update, without its gradients, which belong to this stream alone."""
         return {name: metric.detach() for name, metric in self._update(batch).items()}
 

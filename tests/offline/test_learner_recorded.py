@@ -19,9 +19,9 @@ from preferl.offline import (
     IQLConfig,
     Transitions,
 )
-from preferl.offline.recorded import RecordedUpdate
 from preferl.offline.transitions import Batch, Minibatches
 from preferl.testing import make_comparisons, make_episodes
+from preferl.training.recorded import RecordedUpdate
 
 pytestmark = [
     pytest.mark.gpu,
