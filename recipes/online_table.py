@@ -295,7 +295,7 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
             ConfigError.check(known, "condition", expected, condition)
             settings = with_changes(shortened(settings_of(task), options), conditions[condition])
             for seed in options.seeds:
-                config = settings | {"seed": seed}
+                config = settings | {"seed": seed, "device": options.device}
                 from_json(OnlineConfig, config)
                 steps = 0 if condition == "random" else config["steps"]
                 stored = last.get((task, condition, str(seed)), -math.inf)
@@ -436,6 +436,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="instead of the preset's")
     parser.add_argument("--comparisons", type=int, help="instead of the preset's")
     parser.add_argument("--more", type=Path, help="YAML: further conditions, changes by name")
+    parser.add_argument("--device", default="cpu", help="cuda replays SAC's updates as a graph")
     add_executor_options(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/online_table"), help="of agents")
     parser.add_argument("--out", type=Path, default=RESULTS / "online_table.csv")

@@ -299,7 +299,7 @@ ALGORITHMS = Registry(
     "algorithm",
     {
         "ppo": Entry("stable_baselines3:PPO", f"{_CONFIGS}:PPOConfig"),
-        "sac": Entry("stable_baselines3:SAC", f"{_CONFIGS}:SACConfig"),
+        "sac": Entry("preferl.online.methods.sac:SAC", f"{_CONFIGS}:SACConfig"),
         "sb3": Entry("preferl.online.algorithms:any_algorithm", f"{_CONFIGS}:SB3Config"),
     },
 )
