@@ -1,6 +1,7 @@
 """Folders of networks: round trips, what is refused, and that nothing is lost by replacing them."""
 
 import json
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from gymnasium import spaces
 from preferl.errors import CheckpointError, StorageError
 from preferl.models.folder import (
     NetworkFolder,
+    bounded_network,
     require_finite,
     require_numbers,
     require_state,
@@ -110,3 +112,22 @@ def test_inputs_are_divided_by_numbers_above_zero_alone():
     require_finite("file", {"encoder.deviation": torch.ones(2), "mean": torch.zeros(2)})
     with pytest.raises(CheckpointError, match=r"encoder\.deviation: expected numbers above 0"):
         require_finite("file", {"encoder.deviation": torch.tensor([1.0, 0.0])})
+
+
+def test_networks_are_bounded_by_what_was_saved():
+    with bounded_network(numbers=30):
+        torch.nn.Linear(9, 3)
+    torch.nn.Linear(100, 100)
+    with bounded_network(numbers=30), pytest.raises(ValueError, match="makes 10,000 numbers"):
+        torch.nn.Linear(100, 100)
+    with bounded_network(numbers=30), pytest.raises(ValueError, match="belong to different"):
+        torch.nn.ParameterList(torch.zeros(0) for _ in range(100))
+
+
+def test_networks_of_other_threads_are_not_bounded():
+    made = []
+    with bounded_network(numbers=1):
+        thread = Thread(target=lambda: made.append(torch.nn.Linear(100, 100)))
+        thread.start()
+        thread.join()
+    assert made

@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from threading import get_ident
 from typing import Any, NamedTuple, final
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from preferl.errors import CheckpointError, DivergenceError, StorageError
 from preferl.files import writing
@@ -105,6 +107,33 @@ def require_numbers(needed: int, there: int) -> None:
     if needed > there:
         expected = f"one of at least {needed:,} numbers beside {there:,}"
         raise ValueError(f"{expected}: they belong to different models")
+
+
+@contextmanager
+def bounded_network(numbers: int) -> Iterator[None]:
+    """Refuse networks that are built in this block with far more parameters than were saved.
+
+    Raises `ValueError` before a parameter gets its first values: until then it takes no memory.
+    """
+    thread = get_ident()
+    built = 0
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal built
+        if parameter is None or get_ident() != thread:
+            return
+        built += max(1, parameter.numel())
+        if built > 2 * numbers:  # those that a module replaces are registered twice
+            raise ValueError(
+                f"{name} of {type(module).__name__} makes {built:,} numbers beside {numbers:,} "
+                "that were saved: they belong to different models"
+            )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

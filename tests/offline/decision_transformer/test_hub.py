@@ -269,6 +269,17 @@ def test_what_does_not_go_with_such_a_model_is_refused(tmp_path, wrong, error) -
         load_decision_transformer(tmp_path / "theirs", **(how | wrong))
 
 
+@pytest.mark.parametrize("size", [{"max_ep_len": 20_000_000}, {"n_layer": 200_000}])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_larger_models_than_their_parameters_are_not_built(tmp_path, size) -> None:
+    path = tmp_path / "theirs"
+    tutorials_folder(path)
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | size))
+    with pytest.raises(CheckpointError, match="that were saved: they belong to different models"):
+        load_decision_transformer(path, STATES, ACTIONS, **STATISTICS, target=1.0)
+
+
 @pytest.mark.parametrize("damage", ["gelu", "nan", "cut", "missing", "other", "absent"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_damaged_models_of_that_layout_are_refused(tmp_path, damage) -> None:

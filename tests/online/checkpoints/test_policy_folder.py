@@ -13,6 +13,7 @@ from preferl.evaluation import on_raw_observations
 from preferl.online import PPOConfig, SACConfig, load_policy, make_environments, save_policy
 from preferl.online.algorithms import build_algorithm
 from preferl.online.checkpoints.policy_folder import read_vecnormalize, spaces_alone
+from preferl.online.configs import SB3Config
 
 CARTPOLE = "CartPole-v1"
 
@@ -39,6 +40,44 @@ def test_damaged_policy_is_an_error(tmp_path, file):
     path = tmp_path / "policy" / file
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(CheckpointError, match="policy"):
+        load_policy(tmp_path / "policy")
+
+
+@pytest.mark.parametrize(
+    ("config", "room"),
+    [
+        (PPOConfig(hidden=(8,)), {"n_steps": 10**12}),
+        (SACConfig(hidden=(8,)), {"buffer_size": 10**12}),
+        (
+            SB3Config(algorithm="stable_baselines3:TD3", hidden=(8,)),
+            {"settings": {"buffer_size": 10**12}},
+        ),
+    ],
+)
+def test_what_only_acts_makes_no_room_for_steps(tmp_path, config, room):
+    """The steps that a file asks for have nothing to do with its size."""
+    algorithm = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", algorithm, config)
+    path = tmp_path / "policy" / "policy.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about | {"config": about["config"] | room}))
+    again = load_policy(tmp_path / "policy")
+    seen = np.zeros((2, 3), np.float32)
+    np.testing.assert_array_equal(
+        again.predict(seen, deterministic=True)[0], algorithm.predict(seen, deterministic=True)[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "network",
+    [{"net_arch": [30_000, 30_000]}, {"net_arch": [8], "n_critics": 10**9}],
+)
+def test_larger_networks_than_were_saved_are_not_built(tmp_path, network):
+    config = SB3Config(algorithm="stable_baselines3:SAC", settings={"policy_kwargs": network})
+    small = SB3Config(algorithm="stable_baselines3:SAC", hidden=(8,))
+    algorithm = build_algorithm(small, make_environments("Pendulum-v1", 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", algorithm, config)
+    with pytest.raises(CheckpointError, match="that were saved: they belong to different models"):
         load_policy(tmp_path / "policy")
 
 

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from preferl._optional import require
 from preferl.errors import CheckpointError, ConfigError, PreferlError, SpaceError, require_in
 from preferl.evaluation.policy import PolicyReport
+from preferl.models.folder import bounded_network
 from preferl.offline.decision_transformer.sequences import InputStatistics
 from preferl.offline.learner_configs import PixelEncoderConfig, Spending, TokenShape
 from preferl.offline.transitions import observation_size
@@ -264,7 +265,10 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
         how: Any = {"local_files_only": True}
         config = transformers.DecisionTransformerConfig.from_pretrained(folder, **how)
         how |= {"output_loading_info": True, "dtype": torch.float32}
-        model, found = transformers.DecisionTransformerModel.from_pretrained(folder, **how)
+        weights = (*folder.glob("*.safetensors"), *folder.glob("*.bin"))
+        numbers = sum(file.stat().st_size for file in weights)  # a number has a byte at least
+        with bounded_network(numbers):
+            model, found = transformers.DecisionTransformerModel.from_pretrained(folder, **how)
         missing = sorted({*found["missing_keys"], *map(str, found["mismatched_keys"])})
         if missing:
             raise ValueError(f"no parameters for {missing[:3]}")

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,9 @@ from preferl.configs import from_json, to_json
 from preferl.data.sources.pickles import Fields, load_pickle
 from preferl.errors import ConfigError, DataError
 from preferl.evaluation.policies import NormalisedPolicy, on_raw_observations
-from preferl.models.configs import dense
-from preferl.models.folder import POLICY, require_numbers, require_state
+from preferl.models.folder import POLICY, bounded_network, require_state
 from preferl.online.algorithms import build_algorithm, require_torch
-from preferl.online.configs import AlgorithmConfig
+from preferl.online.configs import AlgorithmConfig, SB3Config
 from preferl.reading import reading
 from preferl.registry import ALGORITHMS
 from preferl.shapes import Array
@@ -28,6 +28,12 @@ STATISTICS = "normalisation.safetensors"
 
 PARTS: Final = ("mean", "var", "count")
 """Of running statistics, as SB3 names them."""
+
+BUFFERS: Final = ("buffer_size", "n_steps")
+"""Settings by which algorithms make room for steps."""
+
+FEW_STEPS: Final = 2_048
+"""Steps for which a policy that only acts has room at most."""
 
 UNUSED: Final = (
     *("Box", "Dict", "Discrete", "MultiBinary", "MultiDiscrete", "OrderedDict"),
@@ -159,7 +165,6 @@ def load_policy(
     with POLICY.reading(path):
         kind = ALGORITHMS.named(saved.about, source=f"{path}", trust=trust)
         config = from_json(kind, saved.about["config"])
-        require_numbers(dense(getattr(config, "hidden", None) or ()), saved.numbers)
         around: VecEnv = spaces_alone(*saved.spaces) if env is None else env
         if (normal := saved.about["normalisation"]) is not None:
             statistics = safetensors.numpy.load_file(path / STATISTICS)
@@ -167,10 +172,23 @@ def load_policy(
         with warnings.catch_warnings():
             if env is None:  # what only acts fills no rollout that is short for its batches
                 warnings.filterwarnings("ignore", "You have specified a mini-batch size")
-            algorithm = build_algorithm(config, around, seed=0, device=device)
+                config = _with_small_buffers(config)
+            with bounded_network(saved.numbers):
+                algorithm = build_algorithm(config, around, seed=0, device=device)
         require_state(path / POLICY.weights, saved.tensors, algorithm.policy.state_dict())
         algorithm.policy.load_state_dict(saved.tensors)
     return algorithm
+
+
+def _with_small_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
+    """The same algorithm with room for few steps, since what only acts stores none."""
+    if isinstance(config, SB3Config):
+        return replace(config, settings={**config.settings, **_few_steps(config.settings)})
+    return replace(config, **_few_steps({f.name: getattr(config, f.name) for f in fields(config)}))
+
+
+def _few_steps(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: min(settings[name], FEW_STEPS) for name in BUFFERS if name in settings}
 
 
 def spaces_alone(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> VecEnv:
