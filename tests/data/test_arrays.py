@@ -1,6 +1,7 @@
 """Array folders: whole or not there, read as memory maps, named by content."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from preferl import files
 from preferl.data import (
     Comparisons,
     Episodes,
+    Segments,
+    allow_large,
     content_id,
     load_comparisons,
     load_episodes,
@@ -268,3 +271,31 @@ def test_content_ids_look_through_memory_layout(tmp_path):
 def test_content_ids_of_objects_are_refused():
     with pytest.raises(DataError, match="Python objects"):
         content_id(np.array([{}]))
+
+
+def _windows(windows, length):
+    steps = np.arange(windows)
+    block = np.zeros((windows, 3))
+    segments = Segments(block, block, block[:, 0], steps, np.ones(windows, int), length)
+    return Comparisons.of(segments, steps.reshape(-1, 2), np.ones(windows // 2))
+
+
+@pytest.mark.parametrize("length", [2**20, 2**40])
+def test_clips_of_more_padding_than_their_folder_explains(tmp_path, length):
+    save_comparisons(tmp_path / "it", _windows(400, 4))
+    about = json.loads((tmp_path / "it" / "about.json").read_text())
+    (tmp_path / "it" / "about.json").write_text(json.dumps(about | {"length": length}))
+    with pytest.raises(DataError, match="bytes in memory of a file of"):
+        load_comparisons(tmp_path / "it")
+    with allow_large():
+        assert load_comparisons(tmp_path / "it").segments.length == length
+
+
+def test_many_clips_of_the_same_steps_are_no_padding(tmp_path):
+    block = np.zeros((5_000, 3), np.float32)
+    start = np.arange(4_800).repeat(2)
+    real = np.full(len(start), 100)
+    segments = Segments(block, block, block[:, 0].astype(float), start, real, 100)
+    pairs = np.arange(len(start)).reshape(-1, 2)
+    save_comparisons(tmp_path / "it", Comparisons.of(segments, pairs, np.ones(len(pairs))))
+    assert len(load_comparisons(tmp_path / "it")) == 4_800

@@ -14,7 +14,7 @@ import numpy as np
 
 from preferl.data.columns import check, require_names
 from preferl.data.comparisons import Comparisons
-from preferl.data.episodes import Episodes
+from preferl.data.episodes import STEPS, Episodes
 from preferl.data.on_disk import OnDisk
 from preferl.data.segments import Segments
 from preferl.errors import DataError, StorageError
@@ -27,8 +27,8 @@ Table = TypeVar("Table", Episodes, Segments, Comparisons)
 FORMAT = 1
 """Version of the folder layout, raised when it changes so that older readers refuse it."""
 
-MOST_STEPS = 2**20
-"""Of a clip in a folder: whoever gathers clips takes room for as many steps."""
+ROW_BYTES: Final = 8
+"""Bytes of the number of a row."""
 
 ROWS_AT_ONCE = 1024
 """Pictures copied from disk to disk at a time."""
@@ -200,7 +200,7 @@ def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> No
 def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
     """Read segments, left on disk until used."""
     with _loaded(path, "segments", memory_map) as (arrays, about):
-        return _segments(arrays, about)
+        return _segments(path, arrays, about)
 
 
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
@@ -215,7 +215,7 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
     kept = Path(path) / "comparisons"  # of a run
     path = kept if kept.is_dir() and not (kept.parent / "about.json").is_file() else path
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
-        return _table(Comparisons, arrays, segments=_segments(arrays, about))
+        return _table(Comparisons, arrays, segments=_segments(path, arrays, about))
 
 
 def content_id(*arrays: Array) -> str:
@@ -273,8 +273,13 @@ def _table(cls: type[Table], arrays: Mapping[str, Array], **others: Any) -> Tabl
     return cls(**others)
 
 
-def _segments(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
-    length = int(about["length"])
-    if length > MOST_STEPS:
-        raise ValueError(f"clips of {length} steps")
-    return _table(Segments, arrays, length=length)
+def _segments(path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
+    segments = _table(Segments, arrays, length=int(about["length"]))
+    columns = [array for name, array in arrays.items() if name.partition("/")[0] in STEPS]
+    step_bytes = sum(array.nbytes for array in columns) // max(1, segments.steps)
+    places = len(segments) * segments.length
+    padded = places - int(segments.real.sum())
+    # Whoever lays clips out takes room for their padding, which is not stored, and for rows.
+    expansion = Expansion(path, sum(array.nbytes for array in arrays.values()))
+    expansion.add(places * ROW_BYTES + padded * step_bytes)
+    return segments
