@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,13 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
 from preferl.models.encoders import PictureEncoder
-from preferl.models.spaces import can_read, channels_first
+from preferl.models.spaces import (
+    can_read,
+    channels_first,
+    infer_spaces,
+    space_from_json,
+    space_to_json,
+)
 
 ACTIONS = spaces.Discrete(3)
 
@@ -126,3 +134,27 @@ def test_models_read_spaces_of_their_shapes_and_kinds(model, given):
 )
 def test_models_read_no_other_spaces(model, given):
     assert not can_read(model, given)
+
+
+@pytest.mark.parametrize(
+    ("array", "space"),
+    [
+        (np.zeros((3, 16, 16, 1), np.uint16), spaces.Box(0, 65_535, (16, 16, 1), np.uint16)),
+        (np.zeros((3, 8, 8), np.uint32), spaces.Box(0, 2**32 - 1, (8, 8), np.uint32)),
+        (np.zeros((3, 4, 4), np.uint64), spaces.Box(0, 2**64 - 1, (4, 4), np.uint64)),
+        (np.zeros((3, 4, 4), np.int8), spaces.Box(-128, 127, (4, 4), np.int8)),
+        (np.array([[0], [1_700_000_000]]), spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64)),
+        (np.array([0, 20_000_000]), spaces.Box(-(2**63), 2**63 - 1, (), np.int64)),
+        (np.array([-(2**63), 2**63 - 1]), spaces.Box(-(2**63), 2**63 - 1, (), np.int64)),
+        (np.array([2**63, 1], np.uint64), spaces.Box(0, 2**64 - 1, (), np.uint64)),
+        (np.full((3, 40), 1_000), spaces.Box(-(2**63), 2**63 - 1, (40,), np.int64)),
+        (np.array([0, 9_999]), spaces.Discrete(10_000)),
+        (np.array([-3, 4]), spaces.Discrete(8, start=-3)),
+        (np.full((3, 128), 255, np.uint8), spaces.MultiDiscrete([256] * 128)),
+        (np.array([[0, 3], [-1, 2]]), spaces.MultiDiscrete([2, 4], start=[-1, 0])),
+    ],
+)
+def test_whole_numbers_are_categories_where_they_are_few(array, space):
+    inferred = infer_spaces(array, np.zeros((len(array), 1)))[0]
+    assert inferred == space
+    assert space_from_json(json.loads(json.dumps(space_to_json(inferred)))) == space

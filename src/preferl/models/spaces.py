@@ -22,6 +22,10 @@ Channels = Literal["auto", "last", "first"]
 MOST_NUMBERS: Final = 2**22
 """Limit of a space in a file: a picture of 1,182 x 1,182 pixels in three colours, or categories."""
 
+MOST_CATEGORIES: Final = 2**15
+"""Categories that whole numbers in data may stand for, each of which becomes a feature: as many as
+128 bytes, the memory of a game, have."""
+
 
 def feature_size(space: Space) -> int:
     """Count the features that a space becomes; raise `SpaceError` where it has no encoding."""
@@ -131,7 +135,9 @@ def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Spa
     """The widest spaces that recorded arrays `[T, ...]` fit, for data that came without any.
 
     Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` from 0, or
-    the least seen below it, up to the largest seen (or `MultiDiscrete` for several per step).
+    the least seen below it, up to the largest seen (or `MultiDiscrete` for several per step). Whole
+    numbers of more than `MOST_CATEGORIES` values, such as clocks, and of several axes, such as
+    depths, are no categories: they become boxes of all values of their type.
 
     Raises:
         DataError: no steps, from which nothing can be inferred.
@@ -148,13 +154,17 @@ def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Spa
             return spaces.Box(0, 255, array.shape[1:], np.uint8)
         if array.dtype == np.bool_:
             return spaces.MultiBinary(array.shape[1:]) if array.ndim > 1 else spaces.Discrete(2)
-        if np.issubdtype(array.dtype, np.integer) and array.ndim <= 2:
-            least = np.minimum(array.min(axis=0).astype(np.int64), 0)
-            size = array.max(axis=0).astype(np.int64) - least + 1
-            if array.ndim == 1:
-                return spaces.Discrete(int(size), start=int(least))
-            return spaces.MultiDiscrete(size, start=least)
-        return spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype)
+        if not np.issubdtype(array.dtype, np.integer):
+            return spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype)
+        if array.ndim <= 2:
+            least = np.minimum(array.min(axis=0), 0).astype(object)  # differences may overflow
+            size = array.max(axis=0).astype(object) - least + 1
+            if np.sum(size) <= MOST_CATEGORIES:
+                if array.ndim == 1:
+                    return spaces.Discrete(int(size), start=int(least))
+                return spaces.MultiDiscrete(size.astype(np.int64), start=least.astype(np.int64))
+        limits = np.iinfo(array.dtype)
+        return spaces.Box(limits.min, limits.max, array.shape[1:], array.dtype)
 
     return infer(observations), infer(actions)
 
