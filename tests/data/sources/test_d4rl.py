@@ -53,6 +53,16 @@ def test_the_q_learning_view(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("terminals", "timeouts"),
+    [((), range(9)), (range(9), range(9)), ((8,), range(8))],
+)
+def test_a_file_of_timeouts_alone_has_no_episode(tmp_path, terminals, timeouts):
+    path = _file(tmp_path, _arrays(terminals=terminals, timeouts=timeouts))
+    with pytest.raises(DataError, match=r"got 9 rows, of which . are timeouts"):
+        load_d4rl(path)
+
+
+@pytest.mark.parametrize(
     ("terminals", "timeouts", "rows", "lengths"),
     [
         ([], [], [0, 1, 2, 3, 4], [5]),

@@ -9,6 +9,7 @@ import numpy as np
 
 from preferl.data.columns import as_floats, check, require_rows
 from preferl.data.episodes import Episodes
+from preferl.data.sources.endings import NEXT, check_next, warn_of_unread
 from preferl.data.sources.hdf5 import open_hdf5, read_array
 from preferl.data.tasks import Task, find_task
 from preferl.errors import DataError
@@ -19,7 +20,8 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
     """Read a D4RL file as its Q-learning view, whose row numbers label files use.
 
     The view has every row of the file but those that a time limit ended and the last one; a
-    row's next observation is that of the following row of the file, dropped or not. An episode
+    row's next observation is that of the following row of the file, dropped or not, which
+    `next_observations` have to agree with. An episode
     ends where the file marks that it terminated (that step stays and is terminated) or timed out
     (that step is given up for its observation), and at the end of the file. In a maze it also
     ends where the goal moves in any direction; the original sees only moves of positive sum.
@@ -33,13 +35,15 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
 
     Raises:
         ConfigError: an unknown task.
-        DataError: no whole HDF5 file, a missing array, arrays of different lengths, NaN.
+        DataError: no whole HDF5 file, a missing array, arrays of different lengths, NaN, no row
+            that is kept, or `next_observations` of rows that are not in the order of time.
         MissingExtraError: h5py is not installed.
     """
     row = None if task is None else find_task(task)
     keys = ["observations", "actions", "rewards", "terminals"]
     with open_hdf5(path) as file:
-        keys += [key for key in ("timeouts", "infos/qpos", "infos/qvel") if key in file]
+        keys += [key for key in ("timeouts", "infos/qpos", "infos/qvel", NEXT) if key in file]
+        warn_of_unread(path, file, keys, "episodes end by `terminals` and `timeouts` alone")
         if "infos/goal" in file if row is None else row.goal_ends_episode:
             keys.append("infos/goal")
         arrays = {key: read_array(file, key, f"{path}") for key in keys}
@@ -54,15 +58,24 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
     timeouts = _timeouts(terminals, row, path) if known is None else known.astype(bool)
     goal = arrays.get("infos/goal", np.zeros(len(terminals)))
     moves = np.append((goal[1:] != goal[:-1]).reshape(len(goal) - 1, -1).any(axis=1), False)
+    observations = arrays["observations"]
+    if NEXT in arrays:
+        check_next(f"{path}", observations, arrays[NEXT], ~(terminals | timeouts | moves)[:-1])
     rows, lengths = qlearning_view(terminals, timeouts, moves)
-    observations, last = arrays["observations"], rows[np.cumsum(lengths) - 1]
+    if not len(rows):
+        raise DataError(
+            f"{path}: expected a row before the last one that no time limit ended, got "
+            f"{len(terminals)} rows, of which {int(timeouts.sum())} are timeouts. Such a row is "
+            "given up for its observation; mark only the last row of each episode in `timeouts`."
+        )
+    last = rows[np.cumsum(lengths) - 1]
     states = [arrays[key][rows] for key in ("infos/qpos", "infos/qvel") if key in arrays]
     return Episodes(
         observations=observations[rows],
         actions=arrays["actions"][rows],
         rewards=as_floats(arrays["rewards"][rows]),
         terminated=terminals[rows],
-        final_observations=observations[last + 1],
+        final_observations=arrays[NEXT][last] if NEXT in arrays else observations[last + 1],
         lengths=lengths,
         states=np.concatenate(states, axis=1) if len(states) == 2 else None,
     )

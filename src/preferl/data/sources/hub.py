@@ -13,6 +13,7 @@ import numpy as np
 from preferl._optional import require
 from preferl.data.columns import as_floats, check, reading_foreign, require_names
 from preferl.data.episodes import Episodes, require_alike
+from preferl.data.sources.endings import warn_of_unread
 from preferl.data.sources.parquet import MAGIC, unpacked_bytes
 from preferl.data.tasks import Task, find_task
 from preferl.reading import Expansion
@@ -58,6 +59,7 @@ def load_hub_dataset(
         # A network, a hub and scripts have errors of every kind.
         with reading_foreign(f"data set {name}", f"one of the hub with a split {split!r}", fix):
             table = datasets.load_dataset(repository, config or None, split=split).data.table
+        _check_columns(name, table.column_names)
         return _episodes(table, name, row, Expansion(name, table.nbytes))
     # Nothing a damaged file makes pyarrow do may pass for something else: most of it is words.
     with reading_foreign(name, "whole Parquet or Arrow files of the same columns"):
@@ -101,7 +103,7 @@ def _read(file: Path, expansion: Expansion) -> Any:
         parquet = require("pyarrow.parquet", extra="parquet")
         expansion.add(unpacked_bytes(file, columns=COLUMNS))
         with parquet.ParquetFile(file) as opened:
-            require_names(file, COLUMNS, opened.schema_arrow.names, "columns")
+            _check_columns(file, opened.schema_arrow.names)
             return opened.read(columns=list(COLUMNS))
     ipc = require("pyarrow.ipc", extra="parquet")
     # A file is a stream behind eight bytes; what its footer declares is not believed.
@@ -112,10 +114,16 @@ def _read(file: Path, expansion: Expansion) -> Any:
             expansion.add(_unpacked_message(message))
         mapped.seek(start)
         table = ipc.open_stream(mapped).read_all()
-    require_names(file, COLUMNS, table.column_names, "columns")
+    _check_columns(file, table.column_names)
     table = table.select(list(COLUMNS))
     table.validate(full=True)
     return table
+
+
+def _check_columns(where: object, names: Collection[str]) -> None:
+    require_names(where, COLUMNS, names, "columns")
+    rule = "a done at the end of an episode terminates it, unless by `task` time was up"
+    warn_of_unread(where, names, COLUMNS, rule)
 
 
 def _unpacked_message(message: Any) -> int:
@@ -158,7 +166,6 @@ def _field(table: memoryview, at: int, number: int) -> int:
 
 
 def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) -> Episodes:
-    require_names(name, COLUMNS, table.column_names, "columns")
     flat = {column: _flat(table[column], f"{name}, {column}", expansion) for column in COLUMNS}
     lengths = flat["rewards"][1]
     where = f"none in row {int(lengths.argmin())}" if len(lengths) else "no row"

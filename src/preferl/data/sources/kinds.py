@@ -6,6 +6,7 @@ Demonstrations"). Stacked episodes of one length are `.npz` files, as recorded s
 """
 
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from preferl.data.columns import (
 )
 from preferl.data.episodes import Episodes, join, one_episode, require_alike
 from preferl.data.sources.d4rl import load_d4rl
+from preferl.data.sources.endings import NEXT, check_next, warn_of_unread
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
 from preferl.data.sources.minari import load_minari
@@ -32,12 +34,15 @@ from preferl.data.sources.robomimic import check_observation_order, load_robomim
 from preferl.data.tasks import Task
 from preferl.errors import require_one_of
 from preferl.reading import Expansion
+from preferl.shapes import Array
 
 LastObservation = Literal["reset", "reached"]
 
 _ZIP = b"PK\x03\x04"
 _MINARI_ID = re.compile(r"[\w/-]+-v\d+")
 _FIELDS = ("observations", "actions", "rewards")
+_TERMINATIONS = ("terminals", "terminations", "dones")
+_TIME_LIMITS = ("timeouts", "truncations")
 
 
 def load_source(source: str | Path, *, task: str | Task | None = None) -> Episodes:
@@ -94,19 +99,23 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
 def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes:
     """Read a pickled list of demonstrations, each `{observations, actions, rewards}`.
 
-    The layout does not record how demonstrations ended, so none counts as terminated. Other keys,
-    such as `init_state_dict`, are not read.
+    The layout of hand_dapg does not record how demonstrations ended, so none counts as terminated.
+    That of the Decision Transformer's data (Chen et al. 2021) does: the last of `terminals` or
+    `dones` says whether a demonstration terminated, and `next_observations` have what followed its
+    last step. Then every step is kept. Other keys, such as `init_state_dict`, are not read.
 
     Args:
         path: a pickle written by Python 2 or 3; it is read without running anything in it.
         drop_last: give the last observation of each demonstration up to be what followed the
-            step before, as D4RL's Q-learning view does. True by default: only then is every
+            step before, as D4RL's Q-learning view does, unless the demonstration terminated or has
+            `next_observations`. True by default: only then is every
             next observation a recorded one, and published label files count rows in this view.
             False keeps every step and repeats the last observation as the final one.
 
     Raises:
         DataError: not such a file, or a demonstration (counted from 0) without one of the
-            arrays, with arrays of other lengths or shapes, or too short.
+            arrays, with arrays of other lengths or shapes, too short, with an end inside, or with
+            `next_observations` other than its next observations.
         UnsafePickleError: the pickle wants to run code.
     """
     found = load_pickle(path)
@@ -128,15 +137,47 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
 def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
     check(isinstance(found, Mapping), name, "a dictionary of arrays", type(found).__name__)
     require_names(name, _FIELDS, found, "keys")
-    arrays = {key: np.asarray(array_of(found[key], f"{name}, {key}", expansion)) for key in _FIELDS}
+    marks = [key for key in (*_TERMINATIONS, *_TIME_LIMITS, NEXT) if key in found]
+    warn_of_unread(name, found, marks, "only the last of `terminals` or `dones` terminates")
+    arrays = {
+        key: np.asarray(array_of(found[key], f"{name}, {key}", expansion))
+        for key in (*_FIELDS, *marks)
+    }
     for key, array in arrays.items():
         require_numbers(f"{name}, {key}", array, "an array of numbers with an axis of steps")
     expansion.add(sum(array.nbytes for array in arrays.values()))
     check(arrays["rewards"].ndim == 1, f"{name}, rewards", "shape [T]", arrays["rewards"].shape)
-    steps = require_rows(arrays, name) - drop_last
-    check(steps >= 1, name, f"at least {1 + drop_last} steps", steps + drop_last)
+    steps = require_rows(arrays, name)
+    terminated = _terminated(arrays, name)
+    fields = {key: arrays[key] for key in _FIELDS}
+    if NEXT in arrays:
+        check_next(name, fields["observations"], arrays[NEXT], np.ones(max(0, steps - 1), bool))
+        fields["observations"] = np.concatenate([fields["observations"], arrays[NEXT][-1:]])
+    elif drop_last and not terminated:
+        steps -= 1
+        check(steps >= 1, name, "at least 2 steps", steps + 1)
+    check(steps >= 1, name, "at least 1 steps", steps)
     with naming(name):
-        return one_episode(**arrays, steps=steps)
+        ends = (np.arange(steps) == steps - 1) & terminated
+        return one_episode(**fields, steps=steps, terminated=ends)
+
+
+def _terminated(arrays: Mapping[str, Array], name: str) -> bool:
+    """Whether a demonstration's last step ended it by the rules; none before may have."""
+    last = {}
+    for key in (*_TERMINATIONS, *_TIME_LIMITS):
+        if key in arrays:
+            flat = arrays[key].size == len(arrays[key])
+            check(flat, f"{name}, {key}", "one number per step", f"shape {arrays[key].shape}")
+            marks = arrays[key].reshape(-1).astype(bool)
+            inside = int(marks[:-1].argmax()) if len(marks) > 1 else 0
+            early = bool(marks[:-1].any())
+            check(not early, f"{name}, {key}", "none before the last step", f"one in step {inside}")
+            last[key] = bool(marks[-1:].any())
+    if any(key in last for key in _TERMINATIONS[:-1]):
+        return any(last.get(key, False) for key in _TERMINATIONS[:-1])
+    # Whoever has nothing but `dones` marks time limits by it, too.
+    return last.get("dones", False) and not any(last.get(key, False) for key in _TIME_LIMITS)
 
 
 def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset") -> Episodes:
@@ -168,6 +209,9 @@ def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset
 def _stacked_episodes(file: Path, last: LastObservation) -> Episodes:
     with reading_foreign(file, "a whole .npz file of numbers"):
         arrays = load_npz(file, (*_FIELDS, "dones"))
+        with zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+    warn_of_unread(file, names, ("dones",), "`dones` are time limits, and no episode terminates")
     axes = arrays["rewards"].shape
     enough = len(axes) == 2 and axes[0] >= 1 and axes[1] >= 2
     check(enough, f"{file}, rewards", "shape [K, T], T at least 2", axes)
