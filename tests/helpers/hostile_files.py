@@ -23,7 +23,7 @@ from helpers.valid_files import OBSERVATIONS, PICTURES, act, decision_transforme
 from preferl.cli.main import command_parsed
 from preferl.cli.online import read_settings
 from preferl.configs import from_json
-from preferl.data import load_comparisons, load_episodes
+from preferl.data import Comparisons, Segments, load_comparisons, load_episodes, save_comparisons
 from preferl.data.sources import (
     load_d4rl,
     load_demonstrations,
@@ -208,12 +208,17 @@ def _model(config: dict[str, Any], **others: Any) -> Callable[[Path], Path]:
 def _policy(about: dict[str, Any]) -> Callable[[Path], Path]:
     def write(path: Path) -> Path:
         path.mkdir()
-        spaces = {"observation_space": BOX, "action_space": BOX}
+        spaces = {"observation_space": BOX, "action_space": BOX, "normalisation": None}
         (path / "policy.json").write_text(json.dumps(spaces | about))
         safetensors.numpy.save_file({"a": np.zeros(9, np.float32)}, path / "policy.safetensors")
         return path
 
     return write
+
+
+def _sb3_policy(algorithm: str, **settings: Any) -> Callable[[Path], Path]:
+    config = {"algorithm": f"stable_baselines3:{algorithm}", "settings": settings}
+    return _policy({"kind": "SB3Config", "config": config})
 
 
 def _transformer(changes: dict[str, Any], *, pictures: bool = False) -> Callable[[Path], Path]:
@@ -377,6 +382,15 @@ def _minari_pictures(path: Path) -> None:
     _minari_folder(path, {"type": "Box", "shape": [32, 32, 3], **space}, fill)
 
 
+def _padded_clips(path: Path) -> None:
+    steps = np.arange(400)
+    block = np.zeros((400, 3), np.float32)
+    segments = Segments(block, block, np.zeros(400), steps, np.ones(400, int), 4)
+    save_comparisons(path, Comparisons.of(segments, steps.reshape(-1, 2), np.ones(200)))
+    about = json.loads((path / "about.json").read_text())
+    (path / "about.json").write_text(json.dumps(about | {"length": 2**20}))
+
+
 def _laughs(path: Path) -> Path:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
@@ -537,6 +551,12 @@ BOMBS: Final[dict[str, Case]] = {
         _policy({"kind": "PPOConfig", "config": {"hidden": [10**6, 10**6]}}),
         load_policy,
     ),
+    "policy, wide by its own settings": (
+        _sb3_policy("PPO", policy_kwargs={"net_arch": [30_000, 30_000]}),
+        load_policy,
+    ),
+    "policy, many critics": (_sb3_policy("SAC", policy_kwargs={"n_critics": 10**9}), load_policy),
+    "clips, padding": (_padded_clips, load_comparisons),
     "policy, space": (
         _policy(
             {"format": 1, "log_std_bounds": [-1, 1], "observation_space": BOX | {"shape": [2**40]}}
