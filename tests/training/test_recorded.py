@@ -27,7 +27,9 @@ class Curves:
 
     def __init__(self, device, settings=SETTINGS, shape=SHAPE):
         rng = np.random.default_rng(0)
-        self.known = make_comparisons(rng, pairs=70)
+        known = make_comparisons(rng, pairs=70)
+        unsure = np.where(rng.random(70) < 0.3, 0.8, known.preference)  # soft labels
+        self.known = replace(known, preference=unsure)
         self.unseen = make_comparisons(rng, pairs=30)
         self.model = PreferenceTransformer(POINT_SPACE, PUSH_SPACE, shape, seed=0)
         self.trainer = RewardTrainer(self.model, settings, seed=0, device=device)

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import fields
 from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -262,8 +263,8 @@ class Fit:
             return self._learn(batch)
         if len(batch) not in self._recorded:
             self._recorded[len(batch)] = RecordedUpdate(self._learn_recorded, self._model.device)
-        parts = (batch.pairs, batch.preference, batch.weight, batch.annotator)
-        measured = self._recorded[len(batch)](parts)
+        columns = tuple(getattr(batch, column.name) for column in fields(batch))
+        measured = self._recorded[len(batch)](columns)
         return measured["loss"].clone(), measured["logits"].clone()
 
     def _set_learning_rate(self, rate: float) -> None:
