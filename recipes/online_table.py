@@ -63,13 +63,14 @@ from preferl.presets import load_preset, preset_names, with_changes
 from preferl.reporting import read_jsonl, series
 from preferl.runs import RunFolder
 from preferl.runs.executor import DONE, Unit
+from preferl.runs.provenance import git_revision
 from preferl.statistics import interquartile_mean
 from preferl.training import RewardFunction, has_run, load_reward, save_reward
 from preferl.training.batches import to_tensor, to_tensors
 
 RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs/images"
-COLUMNS = ("task", "condition", "seed", "answers", "steps", "return")
+COLUMNS = ("task", "condition", "seed", "answers", "steps", "return", "commit")
 KEY = ("task", "condition", "seed", "steps")
 CONDITIONS: dict[str, Mapping[str, Any]] = {
     "learned": {},
@@ -265,11 +266,13 @@ def work(settings: Mapping[str, Any], folder: Path) -> None:
     """Train one agent, the work of a unit; each evaluation is a row of `rows.csv` in its folder."""
     torch.set_num_threads(1)
     rows, began = folder / "rows.csv", time.perf_counter()
+    commit = (git_revision(Path(__file__).parent) or "")[:12]
     before = max((float(row["minutes"]) for row in read(rows)), default=0.0)
 
     def add(answers: int, steps: int, mean: float) -> None:
         minutes = f"{before + (time.perf_counter() - began) / 60:.2f}"
         values = {"answers": answers, "steps": steps, "return": round(mean, 2), "minutes": minutes}
+        values["commit"] = commit  # whose defaults made the row
         keep(rows, [{name: str(value) for name, value in values.items()}], ("steps",))
         print(values, flush=True)
 

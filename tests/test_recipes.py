@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def test_a_table_that_was_killed_comes_to_the_same_rows(tmp_path):
         subprocess.run(table(killed), check=True, capture_output=True)
         assert lines(killed / "table.csv") == lines(whole / "table.csv")
     rows = [*csv.DictReader(lines(killed / "table.csv"))]
-    assert [*rows[0]] == ["task", "condition", "seed", "answers", "steps", "return"]
+    assert [*rows[0]] == ["task", "condition", "seed", "answers", "steps", "return", "commit"]
     keys = [(row["condition"], row["seed"], row["steps"]) for row in rows]
     assert len(keys) == len(set(keys)) > 10
     learned = [int(row["answers"]) for row in rows if row["condition"] == "learned"]
@@ -135,11 +136,14 @@ def test_a_table_that_was_killed_comes_to_the_same_rows(tmp_path):
 
 @pytest.mark.slow
 def test_stored_rows_are_shared_out_and_drawn(tmp_path):
-    rows = ["task,condition,seed,answers,steps,return", "dot,random,0,0,0,-10"]
+    rows = ["task,condition,seed,answers,steps,return,commit", "dot,random,0,0,0,-10,0123456789ab"]
     for seed in range(4):
         for steps in (0, 100):
             of = {"learned": steps / 10 + seed, "true": steps / 5 + seed}
-            rows += [f"dot,{name},{seed},{steps},{steps},{value}" for name, value in of.items()]
+            rows += [
+                f"dot,{name},{seed},{steps},{steps},{value},0123456789ab"
+                for name, value in of.items()
+            ]
     (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
     options = ["--out", str(tmp_path / "table.csv"), "--pictures", str(tmp_path)]
     command = [sys.executable, str(ROOT / "recipes/online_table.py"), "--share", "--draw", *options]
@@ -150,8 +154,11 @@ def test_stored_rows_are_shared_out_and_drawn(tmp_path):
 
 @pytest.mark.slow
 def test_online_agents_that_are_stored_are_left_out(tmp_path):
-    rows = ["task,condition,seed,answers,steps,return", "pendulum,random,1,0,0,-1200"]
-    rows += [f"pendulum,{name},1,20,2000,-150" for name in ("learned", "true")]
+    rows = [
+        "task,condition,seed,answers,steps,return,commit",
+        "pendulum,random,1,0,0,-1200,0123456789ab",
+    ]
+    rows += [f"pendulum,{name},1,20,2000,-150,0123456789ab" for name in ("learned", "true")]
     (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
     command = [*table(tmp_path), "--conditions", "learned", "true", "random"]
     subprocess.run(command, check=True, capture_output=True)
@@ -161,6 +168,13 @@ def test_online_agents_that_are_stored_are_left_out(tmp_path):
     assert other.returncode == 2
     assert "expected agents of 1,000 steps, got 2,000 steps. Name another table" in other.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_rows_of_online_agents_name_the_commit_whose_defaults_made_them():
+    for name in ("online_table", "online_samplers"):
+        with (ROOT / f"recipes/results/{name}.csv").open() as file:
+            commits = {row["commit"] for row in csv.DictReader(file)}
+        assert all(re.fullmatch("[0-9a-f]{12}", commit) for commit in commits)
 
 
 def offline(folder: Path, *options: str) -> str:

@@ -105,6 +105,14 @@ def test_short_episodes_are_padded_on_the_left(rng):
     assert segments.returns().tolist() == [1.0]
 
 
+def test_short_episodes_are_left_out_as_long_as_there_are_others(rng):
+    episodes = _episodes([6, 30, 5, 40])
+    whole = sample_segments(episodes, 40, 30, rng, short="auto")
+    assert set(whole.real.tolist()) == {30}
+    padded = sample_segments(_episodes([6, 5]), 4, 30, rng, short="auto")
+    assert set(padded.real.tolist()) <= {5, 6}
+
+
 @pytest.mark.parametrize(("count", "length"), [(-1, 2), (1, 0)])
 def test_sampling_refuses_impossible_numbers(rng, count, length):
     with pytest.raises(ConfigError, match="count >= 0"):

@@ -92,6 +92,19 @@ def test_the_loop_warns_once_where_they_are_allowed() -> None:
 
 @pytest.mark.filterwarnings("ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning")
 @pytest.mark.parametrize(
+    ("changes", "one_length"),
+    [({}, True), ({"short": "pad"}, False), ({"segment_length": 40}, False)],
+)
+def test_by_default_clips_of_one_length_are_compared_where_there_are_some(
+    changes, one_length
+) -> None:
+    settings = {"short": OnlineConfig.short, "variable_length": "allow"} | changes
+    report = learn(lambda: Cut(6, 30), **settings)
+    assert (len(set(report.comparisons.segments.real.tolist())) == 1) == one_length
+
+
+@pytest.mark.filterwarnings("ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning")
+@pytest.mark.parametrize(
     ("lengths", "centre", "moved"),
     [((50,), None, True), (UNEVEN, None, False), ((50,), False, False), (UNEVEN, True, True)],
 )

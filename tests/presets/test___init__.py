@@ -59,6 +59,12 @@ def test_a_fall_ends_episodes_of_terminating_presets_alone(name):
     assert [ends_early(one) for one in (name, f"{name}-terminating")] == [False, True]
 
 
+def test_presets_whose_signal_is_in_short_clips_compare_these():
+    padded = {name for name in preset_names() if config_of(name).short == "pad"}
+    ends = {name for name in preset_names() if name.endswith("-terminating")}
+    assert padded == {"cartpole", *ends}
+
+
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("pebble-")])
 def test_pebble_has_the_environment_and_budget_of_the_plain_preset(name):
     pebble, plain = config_of(name), config_of(name.removeprefix("pebble-"))

@@ -11,7 +11,7 @@ from preferl.data.on_disk import select_rows
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, leaves, take
 
-Short = Literal["drop", "pad"]
+Short = Literal["drop", "pad", "auto"]
 
 
 @final
@@ -206,7 +206,8 @@ def sample_segments(
         short: `"drop"` takes whole windows, and leaves out episodes with fewer than `L` steps (the
             default: segments then hold equal evidence). `"pad"` also takes windows that end early,
             padded on the left: an episode with fewer steps is one, and where an episode terminated,
-            at least half a window is real. So returns tell that it ended.
+            at least half a window is real. So returns tell that it ended. `"auto"` drops as long
+            as one episode is long enough, and pads where none is.
 
     Raises:
         ConfigError: a negative count, a length below 1, or another `short`.
@@ -240,6 +241,8 @@ def windows_of(episodes: Episodes, length: int, short: Short = "drop") -> IntArr
         ConfigError: another `short`.
     """
     require_one_of("short", short, Short)
+    if short == "auto":
+        short = "drop" if (episodes.lengths >= length).any() else "pad"
     if short == "drop":
         return np.maximum(episodes.lengths - length + 1, 0)
     least = np.where(episodes.terminated[episodes.ends - 1], (length + 1) // 2, length)

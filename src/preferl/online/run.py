@@ -265,8 +265,8 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
 def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
     """Queries about `episodes`, answered by the true return without error."""
     rng, exact = np.random.default_rng([config.seed, 0x0E7]), ScriptedTeacher.oracle()
-    length = config.segment_length  # these policies may end sooner than the one that learned
-    return sample_comparisons(episodes, count, length, exact, rng, short="pad")
+    short = "pad" if config.short == "pad" else "auto"  # all may end sooner than those learned from
+    return sample_comparisons(episodes, count, config.segment_length, exact, rng, short=short)
 
 
 def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> dict[str, bytes]:

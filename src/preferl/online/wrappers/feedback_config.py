@@ -52,8 +52,10 @@ class QueryConfig:
             B-Pref's names do not look at it.
         oversampling: candidate pairs for each query: for all samplers but "uniform", and for one of
             your own that does not say how many segments it wants. 10 as in B-Pref.
-        short: with "pad", a clip may end early with its episode; with "drop", all clips have as
-            many steps, and shorter episodes are left out. See `preferl.data.sample_segments`.
+        short: with "auto", all clips have as many steps, and shorter episodes are left out as long
+            as there are others; with "drop" always. With "pad", a clip may end early with its
+            episode, so that answers tell how good it is to go on, where the length of an episode
+            says how good it was. See `preferl.data.sample_segments`.
         variable_length: "allow" episodes of different length, with one warning, or "refuse".
         buffer_steps: environment steps of the latest experience that clips are cut from; the
             oldest episodes go first.
@@ -69,7 +71,7 @@ class QueryConfig:
     sampler: Annotated[str, SAMPLERS] = "uniform"
     acquisition: Annotated[str, ACQUISITIONS] = "probability"
     oversampling: float = 10.0
-    short: Short = "pad"
+    short: Short = "auto"
     variable_length: VariableLength = "allow"
     buffer_steps: int = 50_000
     states: bool = False
