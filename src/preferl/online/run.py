@@ -15,7 +15,7 @@ from preferl.configs import to_json
 from preferl.data.arrays import save_comparisons, save_episodes
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import Clips
+from preferl.data.segments import Clips, Short
 from preferl.envs.factory import draws, env_factory
 from preferl.errors import ConfigError, FeedbackError
 from preferl.evaluation.curve import often
@@ -265,7 +265,9 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
 def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
     """Queries about `episodes`, answered by the true return without error."""
     rng, exact = np.random.default_rng([config.seed, 0x0E7]), ScriptedTeacher.oracle()
-    short = "pad" if config.short == "pad" else "auto"  # all may end sooner than those learned from
+    short: Short = (
+        "pad" if config.short == "pad" else "auto"
+    )  # all may end sooner than those learned from
     return sample_comparisons(episodes, count, config.segment_length, exact, rng, short=short)
 
 
