@@ -84,6 +84,31 @@ def test_a_link_that_opens_once_asks_before_it_does(study, visitor):
     assert client.get("/").status_code == 200
 
 
+@pytest.mark.parametrize("site", ["cross-site", "none"])
+def test_a_link_of_somebody_else_asks_who_is_signed_in(study, owner, visitor, site):
+    secret = study.invite("eve")
+    navigation = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+    asked = owner.get(f"/join/{secret}", headers=navigation)
+    assert asked.status_code == 200
+    assert "set-cookie" not in asked.headers
+    assert "You are signed in as owner" in asked.text
+    assert owner.get("/admin").status_code == 200, "still the owner"
+    elsewhere = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    assert owner.post(f"/join/{secret}", headers=elsewhere).status_code == 403
+    assert owner.get("/admin").status_code == 200, "still the owner"
+    before = copied(visitor, owner)
+    assert owner.post(f"/join/{secret}").status_code == 303
+    assert owner.get("/admin").status_code == 403, "eve is no admin"
+    assert before.get("/admin").status_code == 401, "the owner is signed out in this browser"
+
+
+def test_a_link_asks_nobody_who_is_signed_out_or_has_it_already(study, ann):
+    secret = study.invite("eve")
+    assert ann.post("/leave", data=form(ann)).status_code == 303
+    assert ann.get(f"/join/{secret}").status_code == 303
+    assert ann.get(f"/join/{secret}").status_code == 303, "eve's own link"
+
+
 def test_a_link_that_expires_leaves_sessions_alone(study, visitor):
     person, secret = study.store.people.invite(study.project.id, "cleo", hours=2)
     client = visitor(secret)

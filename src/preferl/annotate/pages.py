@@ -113,15 +113,26 @@ def answering(request: Request) -> Response:
 
 @router.get("/join/{secret}", dependencies=[Depends(limited("request"))])
 def join(request: Request, secret: str) -> Response:
-    """Sign in by a personal link; ask before, where it opens a few times only.
+    """Sign in by a personal link; ask before, if that takes something from somebody.
 
-    Programs that look at links in messages, to show what is behind them, would use it up.
+    Another site may open a link here, and whoever is signed in would go on in another name. A link
+    that opens a few times only would be used up by programs that look at links in messages, to show
+    what is behind them.
     """
     person = store_of(request).people.by_secret(secret)
-    if person is not None and person.link_uses is not None:
-        project = store_of(request).projects.get(person.project_id)
-        return page(request, "join.html", {"project": project, "name": person.name})
-    return begin_session(request, secret)
+    current = whoever(request)
+    if person is None:
+        return begin_session(request, secret)
+    replaced = None if current is None or current.id == person.id else current.name
+    if replaced is None and person.link_uses is None:
+        return begin_session(request, secret)
+    context = {
+        "project": store_of(request).projects.get(person.project_id),
+        "name": person.name,
+        "replaced": replaced,
+        "limited": person.link_uses is not None,
+    }
+    return page(request, "join.html", context)
 
 
 @router.post("/join/{secret}", dependencies=[Depends(limited("request"))])
