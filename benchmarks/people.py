@@ -5,6 +5,7 @@
     python benchmarks/people.py load [--people 50] [--seconds 120]
     python benchmarks/people.py denial [--half 1100] [--streams 990] [--seconds 30]
     python benchmarks/people.py pages --database postgres [--people 100] [--claims 10000]
+    python benchmarks/people.py overview --database sqlite [--spectators 10] [--answers 90000]
 
 Each takes `--database sqlite|postgres` (both by default) and writes `results/people_NAME.json`.
 """
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from people_denial import denial
+from people_overview import overview
 from people_pages import pages
 from people_site import ASKER, Person, Process, Site, clips, databases, show_all
 from sqlalchemy import func, select
@@ -244,6 +246,7 @@ TRIALS: dict[str, Callable[..., dict[str, Any]]] = {
     "load": load,
     "denial": denial,
     "pages": pages,
+    "overview": overview,
 }
 
 
@@ -260,11 +263,15 @@ def main() -> None:
     parser.add_argument("--open-files", type=int, help="that the server may have at most")
     parser.add_argument("--most", type=int, default=1000, help="people to try at most")
     parser.add_argument("--claims", type=int, default=10_000, help="of two servers")
+    parser.add_argument("--spectators", type=int, default=10, help="of the overview")
+    parser.add_argument("--answers", type=int, default=90_000, help="of the overview's study")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-write", action="store_true", help="print only")
     options = parser.parse_args()
     options.people = options.people or PEOPLE.get(options.trial, 0)
-    options.seconds = options.seconds or {"denial": 30.0, "pages": 60.0}.get(options.trial, 120.0)
+    options.seconds = options.seconds or {"denial": 30.0, "pages": 60.0, "overview": 30.0}.get(
+        options.trial, 120.0
+    )
     results: dict[str, Any] = {}
     for kind in options.database or ["sqlite", "postgres"]:
         with databases(kind) as (location, files):

@@ -1,33 +1,29 @@
 """The overview of those who run a study: people, agreement, progress; and what they change."""
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any, Literal
 from weakref import finalize
 
-import numpy as np
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi import Path as PathOf
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
 from preferl.annotate.limits import limited
+from preferl.annotate.overviews import AnswerNumbers, Overviews, in_turn
 from preferl.annotate.pages import page
-from preferl.annotate.progress import moment, program_words, reward_words, statement
+from preferl.annotate.progress import COUNTED_WITHIN, Tally, program_words, reward_words
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
-from preferl.shapes import FloatArray
 from preferl.store.people import LONGEST_NAME
-from preferl.store.quality.agreement import agreement_report
-from preferl.store.quality.annotators import annotator_report
-from preferl.store.quality.votes import Votes
 from preferl.store.schema import Annotator, RewardVersion, Role
 from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin")
 CHANGES = [Depends(limited("request")), Depends(form_csrf)]
 LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
-WIDTH, HEIGHT = 560, 96  # of the chart of answers, in pixels
 LATEST = 12  # events that are shown
 
 EVENTS = {
@@ -67,9 +63,9 @@ TYPES = {
 
 
 @router.get("", dependencies=[Depends(limited("overview"))])
-def overview(request: Request, person: Watching) -> HTMLResponse:
+async def overview(request: Request, person: Watching) -> HTMLResponse:
     """The progress of the study; spectators see no forms."""
-    return _overview(request, person)
+    return await in_turn(request, partial(_overview, request, person))
 
 
 @router.post("/invite", dependencies=[*CHANGES, Depends(limited("overview"))])
@@ -176,7 +172,12 @@ def _overview(
     request: Request, person: Annotator, link: dict[str, str] | None = None
 ) -> HTMLResponse:
     store, project_id = store_of(request), person.project_id
-    votes, progress = store.questions.votes(project_id), store.progress(project_id)
+    overviews: Overviews = request.app.state.overviews
+    numbers = overviews.of(project_id)
+    tally: Tally = request.app.state.news.tally
+    # An admin sees at once what a change of theirs did.
+    within = 0.0 if person.role == "admin" else COUNTED_WITHIN
+    progress = tally.of(project_id, within=within)
     rewards = store.reports.rewards(project_id)
     context = {
         "person": person,
@@ -184,10 +185,10 @@ def _overview(
         "may_change": person.role == "admin",
         "link": link,
         "progress": progress,
-        "statement": statement(store, project_id, progress),
-        "people": _people(store, project_id, votes),
-        "agreement": agreement_report(votes, np.random.default_rng(0), resamples=500),
-        "chart": _answers_over_time(votes.answered_at),
+        "statement": progress["statement"],
+        "people": _people(store, project_id, numbers),
+        "agreement": numbers.agreement,
+        "chart": numbers.chart,
         "events": _events(store, project_id, rewards),
         "programs": program_words(store.reports.services(project_id)),
         "reward": rewards[-1] if rewards else None,
@@ -206,41 +207,18 @@ def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list
     return sorted(found, key=lambda event: event[0], reverse=True)[:LATEST]
 
 
-def _people(store: Store, project_id: int, votes: Votes) -> list[dict[str, Any]]:
+def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[str, Any]]:
     """Everybody with how they answer, why somebody should look, and when they were last here."""
-    described: dict[Any, Any] = {row["name"]: row for row in annotator_report(votes).rows()}
-    last = np.zeros(len(votes.names))
-    np.maximum.at(last, votes.annotator, votes.answered_at)
-    seen = dict(zip(votes.names, last.tolist(), strict=True))
     signed_in = store.people.last_sign_ins(project_id)
     rows = []
     for person in store.people.all(project_id):
-        row = described.get(person.name, {"answers": 0, "reasons": []})
+        row = numbers.people.get(person.name, {"answers": 0, "reasons": []})
         words = (REASONS.get(reason, reason).format_map(row) for reason in row["reasons"])
         why = [each.replace("%", " %") for each in words]  # as the page writes percentages
-        times = {"last": seen.get(person.name), "signed_in": signed_in.get(person.id)}
+        last = numbers.last_answers.get(person.name)
+        times = {"last": last, "signed_in": signed_in.get(person.id)}
         rows.append({**row, **times, "who": person, "why": why})
     return rows
-
-
-def _answers_over_time(answered_at: FloatArray) -> dict[str, Any] | None:
-    """The count of answers as a line to draw; None with fewer than two."""
-    if len(answered_at) < 2:
-        return None
-    at = np.sort(answered_at)
-    rows = np.unique(np.linspace(0, len(at) - 1, 120).astype(int))
-    x = (at[rows] - at[0]) / max(at[-1] - at[0], 1e-9) * WIDTH
-    y = HEIGHT - (rows + 1) / len(at) * HEIGHT
-    line = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
-    return {
-        "line": f"M{line}",
-        "area": f"M0 {HEIGHT}L{line}L{WIDTH} {HEIGHT}Z",
-        "first": moment(at[0]),
-        "last": moment(at[-1]),
-        "count": len(at),
-        "width": WIDTH,
-        "height": HEIGHT,
-    }
 
 
 def _words(kind: str, detail: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The answers of a study for those who run it: look through them, replay, withdraw, correct."""
 
 import secrets
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
@@ -10,11 +11,13 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
 from preferl.annotate.limits import limited
+from preferl.annotate.overviews import in_turn
 from preferl.annotate.pages import page
 from preferl.annotate.progress import media_url, plural
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
 from preferl.errors import FeedbackError
 from preferl.store.answers import MOST_COUNTED, GivenAnswer, Show
+from preferl.store.schema import Annotator
 from preferl.store.schema import Query as StoredQuery
 from preferl.store.store import Store
 
@@ -47,7 +50,7 @@ Number = Annotated[int, Query(ge=1, le=LARGEST_NUMBER)]
 
 
 @router.get("", dependencies=[Depends(limited("request"))])
-def browse(
+async def browse(
     request: Request,
     person: Watching,
     show: Show = "all",
@@ -60,9 +63,20 @@ def browse(
 
     The page ends `before` an answer or begins `after` one, by its number; without, it is the first.
     """
-    store, project_id = store_of(request), person.project_id
     annotator = int(who) if who.strip("0") else None
     beside = {"before": before} if before else {"after": after} if after else {}
+    return await in_turn(request, partial(_page, request, person, show, annotator, beside, at))
+
+
+def _page(
+    request: Request,
+    person: Annotator,
+    show: Show,
+    annotator: int | None,
+    beside: dict[str, int],
+    at: int | None,
+) -> HTMLResponse:
+    store, project_id = store_of(request), person.project_id
     found = store.answers.page(project_id, show=show, annotator_id=annotator, **beside)
     chosen = next(iter(found.answers), None) if at is None else store.answers.get(project_id, at)
     if at is not None and chosen is None:

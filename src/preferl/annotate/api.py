@@ -6,12 +6,10 @@ from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from preferl.annotate.limits import limited
-from preferl.annotate.progress import Tally, live_view, media_url
+from preferl.annotate.progress import COUNTED_WITHIN, Tally, live_view, media_url
 from preferl.annotate.sessions import Answering, Anyone, require_csrf, store_of
 from preferl.store.queue import Question
 from preferl.store.schema import Annotator
-
-COUNTED_WITHIN = 1.0  # seconds that numbers beside an answer may be old; the stream brings newer
 
 
 def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:

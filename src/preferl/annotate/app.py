@@ -28,6 +28,7 @@ from preferl.annotate.limits import (
     SharedLimits,
     rates,
 )
+from preferl.annotate.overviews import Overviews
 from preferl.annotate.sessions import Sessions
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError, require_in
 from preferl.store.store import SHORTEST, Store
@@ -189,6 +190,8 @@ def create_app(
     app.state.settings = settings
     app.state.news = news.News(store, settings.poll_seconds)
     app.state.fetching = CapacityLimiter(FETCHES)
+    app.state.looking = CapacityLimiter(1)
+    app.state.overviews = Overviews(store)
     each = rates(settings.requests_per_second)
     own = SharedLimits(store.people, each) if settings.shared_limits else MemoryLimits(each)
     app.state.limits = limits or own

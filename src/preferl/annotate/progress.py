@@ -14,6 +14,9 @@ from preferl.store.store import Store
 
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
+COUNTED_WITHIN: Final = 1.0
+"""Seconds that numbers beside something else may be old; the stream of news brings newer ones."""
+
 DOES: Final = {
     (REWARD_SERVICE, "starting"): "is starting",
     (REWARD_SERVICE, "fitting"): "is learning from the answers now",

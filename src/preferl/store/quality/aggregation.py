@@ -104,36 +104,72 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
     known = categories(votes.known[first_row])[:, None]
     tied = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
+    # Queries that were answered alike are told apart by nothing: one of each kind is enough, and
+    # there are few kinds, however many queries.
+    kind = _kinds(unit, votes.annotator * 3 + votes.category, known[:, 0])
+    _, example, weight = np.unique(kind, return_index=True, return_counts=True)
+    examples = np.isin(unit, example)
+    votes_of_examples, unit = votes[examples], kind[unit[examples]]
+    known = known[example]
     allowed = np.where(known < 0, np.array([True, bool(tied), True]), known == np.arange(3))
-    given = value_counts(unit, votes.category, 3)
+    given = value_counts(unit, votes_of_examples.category, 3)
     posterior = given / np.maximum(given.sum(1, keepdims=True), 1) * allowed
     posterior = (posterior + 1e-3 * allowed) / (posterior + 1e-3 * allowed).sum(1, keepdims=True)
     objective, converged = list[float](), False
     while not converged and len(objective) < config.iterations:
-        confusion, prevalence = _maximise(votes, unit, posterior, config)
+        confusion, prevalence = _maximise(votes_of_examples, unit, posterior, weight, config)
         logits = np.where(allowed, np.log(np.maximum(prevalence, _TINY)), -np.inf)
-        logits = logits + _sum_by_unit(unit, _answer_likelihood(confusion, votes), len(query))
+        answered = _answer_likelihood(confusion, votes_of_examples)
+        logits = logits + _sum_by_unit(unit, answered, len(weight))
         posterior = _normalised(logits)
-        likelihood = np.logaddexp.reduce(logits, axis=1).sum()
+        likelihood = (weight * np.logaddexp.reduce(logits, axis=1)).sum()
         prior = config.pseudo_counts * np.log(np.maximum(confusion, _TINY))
         objective.append(float(likelihood + prior.sum()))
         growth = objective[-1] - objective[-2] if len(objective) > 1 else np.inf
         converged = growth <= config.tolerance * max(len(votes), 1)
-    return DawidSkene(query, posterior, confusion, prevalence, np.array(objective), converged)
+    return DawidSkene(query, posterior[kind], confusion, prevalence, np.array(objective), converged)
+
+
+def _kinds(unit: IntArray, answer: IntArray, known: IntArray) -> IntArray:
+    """`[Q]` a number for each query, the same where the same people gave the same answers.
+
+    Args:
+        unit: `[R]` the place of each answer's query.
+        answer: `[R]` who answered what, as one number.
+        known: `[Q]` the category that is known to be right, below 0 if none is.
+    """
+    in_order = answer[np.lexsort((answer, unit))]
+    ends = np.cumsum(np.bincount(unit, minlength=len(known))).tolist()
+    numbers: dict[tuple[int, bytes], int] = {}
+    kinds = []
+    start = 0
+    for end, right in zip(ends, known.tolist(), strict=True):
+        content = (right, in_order[start:end].tobytes())
+        kinds.append(numbers.setdefault(content, len(numbers)))
+        start = end
+    return np.array(kinds, np.int64)
 
 
 def _maximise(
-    votes: Votes, unit: IntArray, posterior: FloatArray, config: DawidSkeneConfig
+    votes: Votes,
+    unit: IntArray,
+    posterior: FloatArray,
+    weight: IntArray,
+    config: DawidSkeneConfig,
 ) -> tuple[FloatArray, FloatArray]:
-    """Confusion `[A, 3, 3]` and prevalence `[3]` that suit the posterior `[Q, 3]` best."""
+    """Confusion `[A, 3, 3]` and prevalence `[3]` that suit the posterior `[K, 3]` best.
+
+    Each of the `K` kinds of queries counts by its `weight`, which is how many queries there are.
+    """
     rows = votes.annotator * 3 + votes.category
-    counts = _sum_by_unit(rows, posterior[unit], votes.annotators * 3)
+    expected = posterior * weight[:, None]
+    counts = _sum_by_unit(rows, expected[unit], votes.annotators * 3)
     counts = counts.reshape(votes.annotators, 3, 3).swapaxes(1, 2)  # [A, truth, answer]
     # Swapping the clips of a pair reverses both axes.
     counts = (counts + counts[:, ::-1, ::-1]) / 2 + config.pseudo_counts
     totals = counts.sum(2, keepdims=True)
     confusion = np.where(totals > 0, counts / np.where(totals > 0, totals, 1), 1 / 3)
-    common = posterior.sum(0)
+    common = expected.sum(0)
     common = common + common[::-1]
     return confusion, common / common.sum() if common.any() else np.array([0.5, 0.0, 0.5])
 

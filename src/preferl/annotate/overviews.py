@@ -1,0 +1,118 @@
+"""What all answers of a study come to, computed once for everybody who looks."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+from anyio import CapacityLimiter, to_thread
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from preferl.annotate.progress import moment
+from preferl.shapes import FloatArray
+from preferl.store.quality.agreement import AgreementReport, agreement_report
+from preferl.store.quality.annotators import annotator_report
+from preferl.store.store import Store
+
+WIDTH, HEIGHT = 560, 96  # of the chart of answers, in pixels
+RESAMPLES: Final = 500  # of the interval of the agreement
+
+BRIEF: Final = 0.1
+"""Seconds of processor time that are spent on every look after a new answer, if that is enough."""
+
+REST: Final = 20.0
+"""Rests after longer computations, as multiples of these: a twentieth of the time is for looks."""
+
+LONGEST_REST: Final = 60.0  # seconds that numbers may be old at most
+
+
+@final
+@dataclass(frozen=True)
+class AnswerNumbers:
+    """What the overview shows of all answers of a project."""
+
+    people: dict[str, dict[str, Any]]  # a row of `AnnotatorReport` by name
+    last_answers: dict[str, float]  # seconds since the epoch by name, 0 without an answer
+    agreement: AgreementReport
+    chart: dict[str, Any] | None  # the count of answers as a line to draw
+
+
+@final
+class Overviews:
+    """The newest `AnswerNumbers` of each project.
+
+    They are computed again once there are new answers, by one thread for everybody. Where that is
+    expensive they stay for a while, however many people look: answering goes before looking on.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._one_at_a_time = threading.Lock()
+        self._newest: dict[int, tuple[int, float, AnswerNumbers]] = {}  # revision, until, numbers
+
+    def of(self, project_id: int) -> AnswerNumbers:
+        """The numbers of a project, of now or at most `LONGEST_REST` seconds ago."""
+        with self._one_at_a_time:
+            newest = self._newest.get(project_id)
+            if newest is not None and time.monotonic() < newest[1]:
+                return newest[2]
+            revision = self._store.reports.revision(project_id)
+            if newest is not None and newest[0] == revision:
+                return newest[2]
+            began = time.thread_time()
+            numbers = _numbers(self._store, project_id)
+            seconds = time.thread_time() - began
+            rest = min(REST * seconds, LONGEST_REST) if seconds > BRIEF else 0.0
+            self._newest[project_id] = (revision, time.monotonic() + rest, numbers)
+            return numbers
+
+
+async def in_turn(request: Request, look: Callable[[], HTMLResponse]) -> HTMLResponse:
+    """The page of somebody who looks on, in a thread, one such page at a time.
+
+    Those who wait hold no thread, which people who answer need. Where somebody waits, the next page
+    begins after a rest that is as long as this page took.
+    """
+    looking: CapacityLimiter = request.app.state.looking
+    async with looking:
+        began = time.monotonic()
+        page = await to_thread.run_sync(look)
+        if looking.statistics().tasks_waiting:
+            await asyncio.sleep(time.monotonic() - began)
+    return page
+
+
+def _numbers(store: Store, project_id: int) -> AnswerNumbers:
+    votes = store.questions.votes(project_id)
+    last = np.zeros(len(votes.names))
+    np.maximum.at(last, votes.annotator, votes.answered_at)
+    return AnswerNumbers(
+        people={str(row["name"]): row for row in annotator_report(votes).rows()},
+        last_answers=dict(zip(votes.names, last.tolist(), strict=True)),
+        agreement=agreement_report(votes, np.random.default_rng(0), resamples=RESAMPLES),
+        chart=_answers_over_time(votes.answered_at),
+    )
+
+
+def _answers_over_time(answered_at: FloatArray) -> dict[str, Any] | None:
+    """The count of answers as a line to draw; None with fewer than two."""
+    if len(answered_at) < 2:
+        return None
+    at = np.sort(answered_at)
+    rows = np.unique(np.linspace(0, len(at) - 1, 120).astype(int))
+    x = (at[rows] - at[0]) / max(at[-1] - at[0], 1e-9) * WIDTH
+    y = HEIGHT - (rows + 1) / len(at) * HEIGHT
+    line = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+    return {
+        "line": f"M{line}",
+        "area": f"M0 {HEIGHT}L{line}L{WIDTH} {HEIGHT}Z",
+        "first": moment(at[0]),
+        "last": moment(at[-1]),
+        "count": len(at),
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
