@@ -102,25 +102,28 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
     config = config or DawidSkeneConfig()
     votes = votes.first_answers
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
-    known = categories(votes.known[first_row])[:, None]
+    known: IntArray = categories(votes.known[first_row])[:, None]
     tied = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
     # Queries that were answered alike are told apart by nothing: one of each kind is enough, and
     # there are few kinds, however many queries.
     kind = _kinds(unit, votes.annotator * 3 + votes.category, known[:, 0])
     _, example, weight = np.unique(kind, return_index=True, return_counts=True)
     examples = np.isin(unit, example)
-    votes_of_examples, unit = votes[examples], kind[unit[examples]]
+    votes_of_examples = votes[examples]
+    kind_of_answer = kind[unit[examples]]
     known = known[example]
     allowed = np.where(known < 0, np.array([True, bool(tied), True]), known == np.arange(3))
-    given = value_counts(unit, votes_of_examples.category, 3)
+    given = value_counts(kind_of_answer, votes_of_examples.category, 3)
     posterior = given / np.maximum(given.sum(1, keepdims=True), 1) * allowed
     posterior = (posterior + 1e-3 * allowed) / (posterior + 1e-3 * allowed).sum(1, keepdims=True)
     objective, converged = list[float](), False
     while not converged and len(objective) < config.iterations:
-        confusion, prevalence = _maximise(votes_of_examples, unit, posterior, weight, config)
+        confusion, prevalence = _maximise(
+            votes_of_examples, kind_of_answer, posterior, weight, config
+        )
         logits = np.where(allowed, np.log(np.maximum(prevalence, _TINY)), -np.inf)
         answered = _answer_likelihood(confusion, votes_of_examples)
-        logits = logits + _sum_by_unit(unit, answered, len(weight))
+        logits = logits + _sum_by_unit(kind_of_answer, answered, len(weight))
         posterior = _normalised(logits)
         likelihood = (weight * np.logaddexp.reduce(logits, axis=1)).sum()
         prior = config.pseudo_counts * np.log(np.maximum(confusion, _TINY))
