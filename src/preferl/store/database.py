@@ -5,6 +5,7 @@ way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL
 damaged, or lost its tables, is refused.
 """
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -93,13 +94,16 @@ _NOT_DURABLE: Final = text("SET LOCAL synchronous_commit = off")
 class Database:
     """Reading and writing transactions on one database, of SQLite or PostgreSQL (psycopg 3).
 
+    A SQLite file that is `read_only` lies where nothing can be written; writing is refused.
+
     Raises:
         ConfigError: another kind of database, or a URL that is none.
         MissingExtraError: PostgreSQL without the extra `postgres`.
     """
 
-    def __init__(self, url: str | URL) -> None:
-        self.engine = _engine(url)
+    def __init__(self, url: str | URL, *, read_only: bool = False) -> None:
+        self.read_only = read_only
+        self.engine = _read_only_engine(url) if read_only else _engine(url)
         self.url = self.engine.url
         # SQLite polls for its own lock; this one wakes the next writer at once.
         self._writing = threading.Lock() if self.is_sqlite else nullcontext()
@@ -121,8 +125,15 @@ class Database:
 
         One that is not `durable` does not wait for the disk. A loss of power (not of the program)
         may then undo the last writes, which does no harm to leases and heartbeats. `StorageError`
-        where the database cannot be reached, is locked for long, or is full.
+        where the database cannot be reached, is read-only, is locked for long, or is full.
         """
+        if self.read_only:
+            raise StorageError.mismatch(
+                f"{self.url.database}",
+                expected="a folder that can be written to",
+                got="a read-only one",
+                fix="Copy the folder to another disk to change anything.",
+            )
         with _worded(self.url), self._writing:
             engine = self.engine.execution_options(writes=True, durable=durable)
             with Session(engine, expire_on_commit=False) as session, session.begin():
@@ -203,6 +214,22 @@ def _engine(location: str | URL) -> Engine:
     return engine
 
 
+def _read_only_engine(url: str | URL) -> Engine:
+    """An engine on a SQLite file where nothing can be written, not even a lock."""
+    url = make_url(url)
+    file = Path(str(url.database))
+    log = file.with_name(f"{file.name}-wal")
+    # Without a log, SQLite needs no other file. A log can be read only together with its index.
+    option = "mode=ro" if log.is_file() and log.stat().st_size else "immutable=1"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{file.resolve().as_uri()}?{option}", uri=True, check_same_thread=False
+        )
+
+    return create_engine(url, creator=connect)
+
+
 def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
     for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
@@ -231,6 +258,12 @@ def _worded(url: URL) -> Iterator[None]:
         expected = "a database that can be reached and written to"
         fix = "Check that it runs, that its disk has room, and try again: nothing was lost."
         raise StorageError.mismatch(what, expected=expected, got=reason, fix=fix) from error
+
+
+def is_read_only(file: Path) -> bool:
+    """Whether a SQLite file is there and cannot be changed, as in an archive that is mounted."""
+    writable = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+    return file.is_file() and not writable
 
 
 def require_whole(file: Path, clips: Path) -> None:

@@ -24,7 +24,7 @@ from preferl.reading import reading
 from preferl.remote import Location, SyncedFolder
 from preferl.store.answers import GivenAnswers
 from preferl.store.clips import CLIPS, ClipStore
-from preferl.store.database import Database, keep_private, require_whole
+from preferl.store.database import Database, is_read_only, keep_private, require_whole
 from preferl.store.people import People
 from preferl.store.progress import Reports
 from preferl.store.projects import Projects
@@ -65,6 +65,8 @@ class Store:
     def open(cls, location: Location, files: Location | None = None) -> Self:
         """Open a store, made if it is missing, and upgrade it to this version's schema.
 
+        A folder of labels on a read-only disk is opened to read: writing is refused.
+
         Args:
             location: a folder, in which labels lie in one SQLite file, or a database URL.
             files: the folder of clips and videos; that of the SQLite file by default. Beside
@@ -84,7 +86,10 @@ class Store:
         'Ann'
         """
         file_url = URL.create("sqlite", database=str(Path(location) / LABELS))
-        database = Database(str(location) if "://" in str(location) else file_url)
+        url = str(location) if "://" in str(location) else file_url
+        database = Database(url)
+        if database.is_sqlite and is_read_only(Path(str(database.url.database))):
+            database = Database(url, read_only=True)
         if files is None and not database.is_sqlite:
             expected = "a folder for clips and videos beside a PostgreSQL database"
             raise ConfigError.mismatch("files", expected=expected, got="none")
@@ -97,7 +102,7 @@ class Store:
         for needed in (folder, file.parent) if database.is_sqlite else (folder,):
             with reading(needed, expected="a folder that can be made", error=StorageError):
                 needed.mkdir(parents=True, exist_ok=True)
-        if database.is_sqlite:
+        if database.is_sqlite and not database.read_only:
             require_whole(file, folder / CLIPS)
             keep_private(file)
         try:
