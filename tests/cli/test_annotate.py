@@ -41,6 +41,10 @@ def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
     assert [person["name"] for person in report["people"]] == ["Ann", "Bob"]
     fit = ("--out", tmp_path / "reward", "--epochs", 2, "--hidden", 8, "--combine", "majority")
     assert run("reward", "fit", *labels, *fit) == 0
+    with Store.open(labels[1]) as store:
+        assert store.reports.rewards(store.projects.only().id) == [], "people see no stray fit"
+    fit = ("--out", tmp_path / "published", *fit[2:])
+    assert run("reward", "fit", *labels, *fit, "--publish") == 0
     assert (tmp_path / "reward/report.html").is_file()
     with Store.open(labels[1]) as store:
         (published,) = store.reports.rewards(store.projects.only().id)
@@ -196,6 +200,8 @@ def test_reward_fit_needs_one_source(capsys):
     assert "answers: expected --store, or --labels" in capsys.readouterr().err
     assert run("reward", "fit", "--labels", "x") == 1
     assert "--demonstrations" in capsys.readouterr().err
+    assert run("reward", "fit", "--comparisons", "x", "--publish") == 1
+    assert "publish: expected a reward of people's answers" in capsys.readouterr().err
 
 
 def test_serving_draws_beside_it(labels, monkeypatch, capsys):

@@ -62,6 +62,9 @@ class FitConfig(AnswersConfig):
     held_out: float | None = None
     device: str = "cpu"  # "cpu", "cuda" or "auto".
     resume: bool = False  # continue the interrupted run in `out`.
+    # show the people of `store` the accuracy of this reward, as its next version, and what it
+    # predicts; without, they do not see that a reward was fitted.
+    publish: bool = False
     # between two checkpoints, at least; what a killed program loses at most.
     checkpoint_seconds: float = 60.0
     report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
@@ -103,6 +106,13 @@ def reward_fit(config: FitConfig) -> None:
     Of several processes, all fit and relabel, and the first one does the rest.
     """
     config, world = _without_defaults(config), training.World.join()
+    if config.publish and (config.store is None or config.teacher is not None):
+        raise ConfigError.mismatch(
+            "publish",
+            expected="a reward of people's answers in --store",
+            got="answers of a teacher" if config.teacher is not None else "no store",
+            fix="Leave --publish out.",
+        )
     if world.is_first:
         require_openable(config.out, resume=config.resume)
     require_places(config.report_to)
@@ -117,7 +127,7 @@ def reward_fit(config: FitConfig) -> None:
     if not world.is_first:
         fit_reward(config, episodes, comparisons, checkpoints=checkpoints, world=world)
         return
-    may_differ = ("out", "resume", "checkpoint_seconds", "report_to", "trust")
+    may_differ = ("out", "resume", "publish", "checkpoint_seconds", "report_to", "trust")
     options: dict[str, Any] = {"resume": config.resume, "may_differ": may_differ}
     options["resolved"] = _parts(_preset(config, comparisons))
     with open_run(config.out, config=config, seed=config.seed, **options) as folder:
@@ -130,7 +140,7 @@ def reward_fit(config: FitConfig) -> None:
         _write_report(folder.path("report.html"), config, episodes, reward, report, labels)
         folder.result({"labels": labels.to_json(), "fit": report.to_json()})
         checkpoints.remove()
-    if config.store is not None and config.teacher is None:
+    if config.publish:
         _publish(config, report, folder.path("reward"))
     if report.held_out_accuracy is not None:
         echo(
