@@ -76,3 +76,11 @@ def test_nothing_there(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"about\.json"):
         load_source(tmp_path / "empty")
+
+
+def test_a_folder_without_episodes_is_named(tmp_path):
+    none = np.zeros((0, 1))
+    empty = Episodes(none, none, none[:, 0], np.zeros(0, bool), none, np.zeros(0, int))
+    save_episodes(tmp_path / "empty", empty)
+    with pytest.raises(DataError, match=r"empty: expected at least one episode, got none"):
+        load_source(tmp_path / "empty")

@@ -32,7 +32,7 @@ from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.data.sources.robomimic import check_observation_order, load_robomimic
 from preferl.data.tasks import Task
-from preferl.errors import require_one_of
+from preferl.errors import DataError, require_one_of
 from preferl.reading import Expansion
 from preferl.shapes import Array
 
@@ -63,9 +63,17 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
 
     Raises:
         ConfigError: an unknown task.
-        DataError: nothing of these kinds, or damaged; the message names what it was taken for.
+        DataError: nothing of these kinds, without episodes, or damaged; the message names what it
+            was taken for.
         MissingExtraError: a library for the format is not installed.
     """
+    episodes = _read_source(source, task)
+    if not len(episodes):
+        raise DataError(f"{source}: expected at least one episode, got none; record some first")
+    return episodes
+
+
+def _read_source(source: str | Path, task: str | Task | None) -> Episodes:
     name, place = str(source), Path(source)
     if name.startswith("minari:"):
         return load_minari(name.removeprefix("minari:"))
