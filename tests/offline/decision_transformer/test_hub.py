@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
@@ -277,6 +278,15 @@ def test_larger_models_than_their_parameters_are_not_built(tmp_path, size) -> No
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | size))
     with pytest.raises(CheckpointError, match="that were saved: they belong to different models"):
+        load_decision_transformer(path, STATES, ACTIONS, **STATISTICS, target=1.0)
+
+
+def test_parameters_that_unpack_to_far_more_are_not_read(tmp_path) -> None:
+    path = tmp_path / "theirs"
+    tutorials_folder(path, "bin")
+    with ZipFile(path / "pytorch_model.bin", "a", ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data/9", bytes(2**26))
+    with pytest.raises(CheckpointError, match="bytes in memory of a file of"):
         load_decision_transformer(path, STATES, ACTIONS, **STATISTICS, target=1.0)
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zipfile import ZipFile, is_zipfile
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from preferl.models.folder import bounded_network
 from preferl.offline.decision_transformer.sequences import InputStatistics
 from preferl.offline.learner_configs import PixelEncoderConfig, Spending, TokenShape
 from preferl.offline.transitions import observation_size
+from preferl.reading import Expansion
 from preferl.shapes import FloatArray
 
 if TYPE_CHECKING:
@@ -265,6 +267,10 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
         how: Any = {"local_files_only": True}
         config = transformers.DecisionTransformerConfig.from_pretrained(folder, **how)
         how |= {"output_loading_info": True, "dtype": torch.float32}
+        for file in folder.glob("*.bin"):
+            if is_zipfile(file):  # whose parts torch unpacks, though it packs none
+                with ZipFile(file) as archive:
+                    Expansion.of(file).add(sum(part.file_size for part in archive.infolist()))
         weights = (*folder.glob("*.safetensors"), *folder.glob("*.bin"))
         numbers = sum(file.stat().st_size for file in weights)  # a number has a byte at least
         with bounded_network(numbers):
