@@ -106,10 +106,10 @@ def test_comparisons(tmp_path, capsys, rng):
     assert (rows["declined"], rows["segments"]) == ("1 (33.3%)", "4 of 5 steps")
 
 
-def test_empty_episodes(tmp_path, capsys):
+def test_empty_episodes(tmp_path):
     save_episodes(tmp_path / "it", _episodes()[:0])
-    data_inspect(InspectConfig(str(tmp_path / "it")))
-    assert _rows(capsys.readouterr().out)["return, min / median / max"] == "none"
+    with pytest.raises(DataError, match="expected at least one episode, got none"):
+        data_inspect(InspectConfig(str(tmp_path / "it")))
     assert len(load_episodes(tmp_path / "it")) == 0
 
 

@@ -187,6 +187,4 @@ def _share(count: int, total: int) -> str:
 def _spread(values: "Array") -> str:
     from numpy import median
 
-    if not len(values):
-        return "none"
     return " / ".join(f"{number:,.6g}" for number in (values.min(), median(values), values.max()))
