@@ -47,6 +47,71 @@ def test_right_ones_pass_and_are_closed(make):
     assert len(closed) == 1
 
 
+BOX = spaces.Box(-1, 1, (3,), np.float32)
+
+
+class Odd(Garden):
+    """Has other spaces, whose agents it would reset and step with what is in them."""
+
+    def __init__(self, observations=BOX, actions=BOX):
+        super().__init__()
+        self.observation_space = observations
+        self.action_space = actions
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), super().reset(seed=seed)[1]
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Tuple((BOX, spaces.Discrete(2))),
+        spaces.Dict({"a": spaces.Dict({"b": BOX})}),
+        spaces.Dict({"a": spaces.Tuple((BOX,))}),
+        spaces.Text(5),
+        spaces.Sequence(BOX),
+        spaces.Graph(BOX, None),
+        spaces.OneOf((BOX, BOX)),
+        spaces.Discrete(5, start=1),
+        spaces.Dict({"a": spaces.Discrete(5, start=-1)}),
+        spaces.MultiDiscrete([3, 4], start=[1, -1]),
+        spaces.Box(-1, 1, ()),
+    ],
+)
+def test_observations_that_agents_cannot_take_are_refused(space):
+    with pytest.raises(ConfigError, match=r"mine: expected observations in a Box with an axis"):
+        require_usable(lambda: Odd(observations=space), "mine")
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Dict({"a": BOX}),
+        spaces.Tuple((BOX, BOX)),
+        spaces.Discrete(3, start=1),
+        spaces.MultiDiscrete([3, 4], start=[1, 0]),
+        spaces.MultiDiscrete([[2, 3], [2, 2]]),
+        spaces.MultiBinary([2, 2]),
+        spaces.Box(-1, 1, ()),
+        spaces.Box(0, 9, (2,), np.int64),
+    ],
+)
+def test_actions_that_agents_cannot_give_are_refused(space):
+    with pytest.raises(ConfigError, match=r"mine: expected actions in a Box of floats"):
+        require_usable(lambda: Odd(actions=space), "mine")
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(3), spaces.MultiDiscrete([3, 2]), spaces.MultiBinary(3), BOX]
+)
+def test_spaces_that_agents_can_act_in_pass(space):
+    require_usable(lambda: Odd(space, space), "mine")
+    require_usable(lambda: Odd(spaces.Dict({"a": space, "b": space}), space), "mine")
+
+
 class Shares(Garden):
     """Observes numbers that its space of bytes cannot hold, from some step on."""
 

@@ -87,14 +87,29 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
     """Begin an episode in a copy and make a step, so that what is wrong is worded before a run.
 
     Raises:
-        ConfigError: no spaces, a reset or step as the old gym had them, observations of another
-            shape or type than their space, or a reward that is no number.
+        ConfigError: no spaces, or such as no agent can act in, a reset or step as the old gym had
+            them, observations of another shape or type than their space, or a reward that is no
+            number.
     """
     with closing(make()) as env:
         for name in ("observation_space", "action_space"):
             space = getattr(env, name, None)
             expected, fix = f"a space as `{name}`", f"Set `self.{name}` in its constructor."
             ConfigError.check(isinstance(space, spaces.Space), what, expected, space, fix)
+        if not _is_observed(env.observation_space):
+            raise ConfigError(
+                f"{what}: expected observations in a Box with an axis, in Discrete or "
+                f"MultiDiscrete from 0, in MultiBinary, or in a flat Dict of these, got "
+                f"{env.observation_space}, which no agent of stable-baselines3 takes. Wrap the "
+                "environment, as in gymnasium.wrappers.FlattenObservation."
+            )
+        if not _is_acted(env.action_space):
+            raise ConfigError(
+                f"{what}: expected actions in a Box of floats with an axis, in Discrete from 0, or "
+                "in MultiDiscrete from 0 or MultiBinary along one axis, got "
+                f"{env.action_space}, in which no agent of stable-baselines3 acts. Wrap the "
+                "environment, as in gymnasium.wrappers.TransformAction."
+            )
         began = _called(env.reset, what, seed=0)
         paired = isinstance(began, tuple) and len(began) == 2 and isinstance(began[1], dict)
         ConfigError.check(paired, what, "(observation, info) from `reset`", _shortly(began), NOW)
@@ -109,6 +124,34 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
         for name, flag in zip(("terminated", "truncated"), ended[2:4], strict=True):
             single = np.ndim(flag) == 0 and np.asarray(flag).dtype.kind in "biu"
             ConfigError.check(single, what, f"True or False as `{name}`", repr(flag), NOW)
+
+
+def _is_observed(space: spaces.Space[Any], *, inside: bool = False) -> bool:
+    """Whether agents of stable-baselines3 take observations of a space."""
+    match space:
+        case spaces.Dict():
+            return not inside and all(_is_observed(part, inside=True) for part in space.values())
+        case spaces.Box():
+            return len(space.shape) > 0
+        case spaces.Discrete():
+            return int(space.start) == 0
+        case spaces.MultiDiscrete():
+            return space.nvec.ndim == 1 and not space.start.any()
+    return isinstance(space, spaces.MultiBinary)
+
+
+def _is_acted(space: spaces.Space[Any]) -> bool:
+    """Whether some agents of stable-baselines3 give actions of a space."""
+    match space:
+        case spaces.Box():
+            return len(space.shape) > 0 and space.dtype is not None and space.dtype.kind == "f"
+        case spaces.Discrete():
+            return int(space.start) == 0
+        case spaces.MultiDiscrete():
+            return space.nvec.ndim == 1 and not space.start.any()
+        case spaces.MultiBinary():
+            return len(space.shape) == 1
+    return False
 
 
 def one_number(what: str, value: Any) -> float:
