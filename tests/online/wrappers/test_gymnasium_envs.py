@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from helpers.gardens import Garden
-from preferl.errors import CheckpointError, ConfigError, StorageError
+from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
 from preferl.online.wrappers.feedback_config import FeedbackConfig
 from preferl.online.wrappers.feedback_env import RecordsStates
 from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
@@ -236,3 +236,17 @@ def test_what_no_step_may_give_is_refused(place, value, message) -> None:
     env.reset(seed=0)
     with pytest.raises(ConfigError, match=message):
         env.step(env.action_space.sample())
+
+
+class Grips(Garden):
+    """Takes a dictionary as its action."""
+
+    action_space = spaces.Dict({"move": BODY, "grip": spaces.Discrete(2)})
+
+
+def test_dictionaries_of_actions_are_refused_when_wrapped(tmp_path) -> None:
+    with pytest.raises(SpaceError, match="action space: expected Box, Discrete"):
+        HumanPreferencesEnvWrapper(Grips(), log_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(SpaceError, match="action space: expected Box, Discrete"):
+        FeedbackVectorEnv(SyncVectorEnv([Grips], autoreset_mode=AutoresetMode.SAME_STEP))

@@ -193,6 +193,14 @@ def test_observations_of_another_shape_or_keys_are_refused(observations) -> None
         recording.begin({"seen": np.zeros((1, 3))})
 
 
+@pytest.mark.parametrize(
+    "actions", [spaces.Dict({"move": SPACE}), spaces.Tuple((SPACE,)), spaces.Text(3)]
+)
+def test_actions_that_are_no_arrays_are_refused(actions) -> None:
+    with pytest.raises(SpaceError, match="expected Box, Discrete, MultiDiscrete"):
+        Recording(SPACE, actions, 1)
+
+
 def test_spaces_of_text_are_refused() -> None:
     with pytest.raises(SpaceError, match="Turn it into one of these"):
         Recording(spaces.Text(5), ACTIONS, 1)

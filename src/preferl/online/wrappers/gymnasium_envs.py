@@ -24,7 +24,7 @@ from preferl.online.wrappers.feedback_controls import (
     with_rows,
 )
 from preferl.online.wrappers.feedback_core import FeedbackCore
-from preferl.online.wrappers.recording import zeros_of
+from preferl.online.wrappers.recording import require_recordable, zeros_of
 from preferl.online.wrappers.reward_computer import Rewards, Transform, space_after
 from preferl.shapes import Array, BoolArray, map_observations
 from preferl.store.feedback import StoredFeedback
@@ -137,6 +137,7 @@ class HumanPreferencesEnvWrapper(
             config = replace(config, buffer_steps=max_pref_interface_segs * config.segment_length)
         self._store: Store | None = None
         space = space_after(env.observation_space, obs_transform_func, transformed_space)
+        require_recordable(space, env.action_space)
         with ExitStack() as opened:  # closed where anything is refused below
             scripted = synthetic_preferences or synthetic_prefs
             nowhere = collect_prefs and feedback is None and log_dir is None

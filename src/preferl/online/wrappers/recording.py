@@ -36,6 +36,19 @@ def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
     return np.zeros((*axes, *space.shape), space.dtype)
 
 
+def require_recordable(
+    observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+) -> None:
+    """Raise `SpaceError` unless actions are arrays, and observations are, or a Dict of some."""
+    zeros_of(observation_space, (0,))
+    if isinstance(action_space, spaces.Dict):
+        raise SpaceError(
+            "action space: expected Box, Discrete, MultiDiscrete or MultiBinary, got "
+            f"{action_space}. Flatten it with a wrapper, as gymnasium.spaces.flatten_space does."
+        )
+    zeros_of(action_space, (0,))
+
+
 STEPS: Final = ("observations", "actions", "rewards", "states", "success")
 """The arrays that `Episodes` are made of; the last two only where there are such."""
 
@@ -137,6 +150,7 @@ class Recording:
         *,
         capacity: int = 256,
     ) -> None:
+        require_recordable(observation_space, action_space)
         axes = (max(capacity, 2), environments)
         # The observation before a step is written as soon as it is known, so that row `_row`
         # always holds the present one and no copy of it is needed. Other numbers are vector steps.
