@@ -5,14 +5,14 @@ from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from inspect import isabstract, signature
-from typing import Any, Final, cast, final
+from typing import Any, Final, TypeGuard, cast, final
 
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.preprocessing import is_image_space
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.preprocessing import get_flattened_obs_dim, is_image_space
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 from torch import Tensor, nn
@@ -75,9 +75,13 @@ def build_algorithm(
     settings, seen = _with_schedules(asdict(config)), env.observation_space
     hidden, named = settings.pop("hidden", None), settings.pop("policy", None)
     pictures = picture_policy(seen)
-    policy = "MultiInputPolicy" if isinstance(seen, spaces.Dict) else "MlpPolicy"
-    policy = policy if pictures is None else "CnnPolicy"
+    if isinstance(seen, spaces.Dict):
+        policy = "MultiInputPolicy"
+    else:
+        policy = "MlpPolicy" if pictures is None else "CnnPolicy"
     network = ({} if hidden is None else {"net_arch": list(hidden)}) | (pictures or {})
+    if isinstance(seen, spaces.Dict) and any("." in key for key in seen):
+        network["features_extractor_class"] = PicturesByKey  # torch takes no such names of modules
     make: Any = ALGORITHMS.load(ALGORITHMS.name_of(config))
     try:
         algorithm: BaseAlgorithm = make(
@@ -225,16 +229,17 @@ def normalised(env: VecEnv) -> VecNormalize:
 
 @final
 class SmallPictures(BaseFeaturesExtractor):
-    """Two convolutions and a dense layer, for pictures of 8 to 35 pixels on a side.
+    """Two convolutions and a dense layer, for pictures of at most 35 pixels on a side.
 
     They have their channels first, as stable-baselines3 turns them.
     """
 
     def __init__(self, observation_space: spaces.Box, features_dim: int = 64) -> None:
         super().__init__(observation_space, features_dim)
-        channels = observation_space.shape[0]
+        channels, height, width = observation_space.shape
+        window = min(4, height), min(4, width)
         convolutions = nn.Sequential(
-            nn.Conv2d(channels, 16, 4, stride=4),
+            nn.Conv2d(channels, 16, window, stride=window),
             nn.ReLU(),
             nn.Conv2d(16, 16, 3, padding=1),
             nn.ReLU(),
@@ -249,9 +254,50 @@ class SmallPictures(BaseFeaturesExtractor):
         return features
 
 
+@final
+class PicturesByKey(BaseFeaturesExtractor):
+    """The features of a dictionary: of pictures of any size by convolutions, others as they are.
+
+    stable-baselines3's own takes no small pictures.
+    """
+
+    def __init__(self, observation_space: spaces.Dict) -> None:
+        parts: list[nn.Module] = []
+        size = 0
+        for space in observation_space.values():
+            if not _is_picture(space):
+                parts.append(nn.Flatten())
+                size += get_flattened_obs_dim(space)
+                continue
+            features = SmallPictures(space) if _is_small(space) else NatureCNN(space, 256)
+            parts.append(features)
+            size += features.features_dim
+        super().__init__(observation_space, size)
+        self.keys = tuple(observation_space)
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        """Arrays by key, `[B, ...]`, pictures in [0, 1], to `[B, features_dim]`."""
+        features = zip(self.keys, self.parts, strict=True)
+        return torch.cat([part(observations[key]) for key, part in features], dim=1)
+
+
 def picture_policy(space: spaces.Space[Any]) -> dict[str, Any] | None:
     """What stable-baselines3 is to build for pictures of this space; None if it holds none."""
-    if not (isinstance(space, spaces.Box) and is_image_space(space)):
+    if isinstance(space, spaces.Dict):
+        pictures = [part for part in space.values() if _is_picture(part)]
+        if not pictures:
+            return None
+        small = any(map(_is_small, pictures))
+        return {"features_extractor_class": PicturesByKey} if small else {}
+    if not _is_picture(space):
         return None
-    side = sorted(space.shape)[1]  # the smallest is the number of channels
-    return {} if side >= NATURE_SIDE else {"features_extractor_class": SmallPictures}
+    return {"features_extractor_class": SmallPictures} if _is_small(space) else {}
+
+
+def _is_picture(space: spaces.Space[Any]) -> TypeGuard[spaces.Box]:
+    return isinstance(space, spaces.Box) and is_image_space(space)
+
+
+def _is_small(space: spaces.Box) -> bool:
+    return sorted(space.shape)[1] < NATURE_SIDE  # the smallest is the number of channels
