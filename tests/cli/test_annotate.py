@@ -177,6 +177,7 @@ def test_an_import_that_fails_leaves_no_new_project(labels, recorded, tmp_path, 
         (("create", "--run", "EPISODES", "--env", "Pendulum-v1", "--length", "99"), "at most 50"),
         (("create", "--run", "EPISODES", "--pixels", "x", "--reward", "y"), "informative"),
         (("create", "--run", "EPISODES", "--queries", "0"), "queries"),
+        (("create", "--run", "."), "keeps its experience with --keep-experience"),
         (("create", "--run", "EPISODES", "--env", "Pendulm-v1", "--length", "9"), "Pendulum-v1"),
         (("create", "--run", "EPISODES", "--env", "Acrobot-v1", "--length", "9"), "--elsewhere"),
         (("report",), "Make one with `preferl annotate create`"),
@@ -193,6 +194,17 @@ def test_errors_name_what_to_do(recorded, tmp_path, capsys, monkeypatch, words, 
     assert expected in error
     assert "Traceback" not in error
     assert not (tmp_path / "runs/labels/labels.db").exists()
+
+
+def test_a_project_asks_about_the_experience_of_an_online_run(recorded, tmp_path, capsys):
+    (recorded / "episodes").rename(recorded / "experience")
+    where = ("--store", tmp_path / "labels", "--queries", 3, "--length", 10, "--env", "Pendulum-v1")
+    assert run("annotate", "create", "--run", recorded, *where) == 0
+    printed = capsys.readouterr().out
+    assert "3 pairs of 10 steps" in printed
+    assert "known answer" not in printed
+    assert run("annotate", "report", *where[:2]) == 0
+    assert "known pairs" not in capsys.readouterr().out
 
 
 def test_reward_fit_needs_one_source(capsys):

@@ -104,6 +104,9 @@ def test_comparisons(tmp_path, capsys, rng):
     rows = _rows(capsys.readouterr().out)
     assert (rows["pairs"], rows["first preferred"], rows["ties"]) == ("3", "1 (33.3%)", "1 (33.3%)")
     assert (rows["declined"], rows["segments"]) == ("1 (33.3%)", "4 of 5 steps")
+    save_comparisons(tmp_path / "collected", Comparisons.of(segments, pairs[:2], answers[:2]))
+    data_inspect(InspectConfig(str(tmp_path / "collected")))
+    assert "declined" not in capsys.readouterr().out, "collected answers hold none, whatever was"
 
 
 def test_empty_episodes(tmp_path):

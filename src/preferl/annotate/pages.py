@@ -101,12 +101,15 @@ def answering(request: Request) -> Response:
         examples.append({"better": better, "worse": worse, **about})
     read = repr((project.question, project.instructions, examples, project.qualification))
     settled = person.role == "admin" or person.qualified_at is not None
+    has_known = store.questions.count_known(project.id) > 0
     context = {
         "person": person,
         "project": project,
         "examples": examples,
         "version": hashlib.blake2b(read.encode(), digest_size=8).hexdigest(),
-        "qualifying": project.qualification > 0 and not settled,
+        "qualifying": project.qualification > 0 and has_known and not settled,
+        "some_known": project.known_share > 0 and has_known,
+        "some_repeated": project.repeat_share > 0,
     }
     return page(request, "answering.html", context)
 

@@ -45,8 +45,8 @@ class CreateConfig:
     # folder of episodes written by preferl.
     demonstrations: Path | None = None
     dataset: str | None = None  # or the id of a Minari data set on this machine.
-    # or the folder of an offline run or reward fit, whose episodes are taken; or a folder that
-    # holds some.
+    # or the folder of an offline run or reward fit, whose episodes are taken; or of an online run
+    # with --keep-experience; or a folder that holds some.
     run: Path | None = None
     task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
     store: str = FOLDER  # folder for the labels, or the URL of a database.
@@ -138,9 +138,10 @@ def annotate_create(config: CreateConfig) -> None:
     place = StoreConfig(config.store, config.files).options()
     words = place if config.store != FOLDER else place[2:]
     words += ("--project", config.project) if several else ()
+    and_known = f", and {config.known} with a known answer" if config.known else ""
     lines = (
         f"{config.queries:,} pairs of {config.length} steps from {len(episodes):,} episodes wait "
-        f"in {config.store}, and {config.known} with a known answer.\n"
+        f"in {config.store}{and_known}.\n"
         f"Answer them: {' '.join(('preferl annotate serve', *words, *trust_options(trust)))}"
     )
     echo(without_password(lines))
@@ -162,11 +163,14 @@ def _episodes(config: CreateConfig) -> "data.Episodes":
 
 def episodes_of_run(folder: Path) -> "data.Episodes":
     """Read the episodes that a folder holds, or that the run in it was made from."""
-    for place in (folder, folder / "episodes"):
+    for place in (folder, folder / "episodes", folder / "experience"):
         if (place / "about.json").is_file():
             return data.load_episodes(place)
     expected = "a run from recorded episodes, or a folder that holds some"
-    fix = "Save episodes with preferl.data.save_episodes, and name their folder."
+    fix = (
+        "An online run keeps its experience with --keep-experience. Other episodes are saved by "
+        "preferl.data.save_episodes: name their folder."
+    )
     with reading(folder, expected=expected, fix=fix, error=DataError):
         settings = read_object(folder / "config.json")["config"]
         settings |= settings.get("run") or settings.get("config") or {}

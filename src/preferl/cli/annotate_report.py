@@ -79,6 +79,7 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
             "progress": store.progress(project.id),
             "answers": answers | {"cannot tell": int(np.isnan(asked.preference).sum())},
             "checks": len(votes) - len(asked),
+            "known_pairs": store.questions.count_known(project.id),
             "agreement": agreement_report(votes, np.random.default_rng(seed)),
             "people": [person | {"trust": trust.get(str(person["name"]))} for person in people],
             "rewards": [{name: getattr(reward, name) for name in shown} for reward in rewards],
@@ -88,6 +89,7 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
 
 def _progress(numbers: dict[str, Any]) -> Grid:
     progress, answers = numbers["progress"], numbers["answers"]
+    checks = "known pairs and repeats" if numbers["known_pairs"] else "repeats"
     rows = (
         ("answers", f"{progress['answered']:,} of {progress['wanted']:,} wanted"),
         # Which clip is the first has nothing to do with the side it was on.
@@ -95,7 +97,7 @@ def _progress(numbers: dict[str, Any]) -> Grid:
         ("for the second", f"{answers['second']:,}"),
         ("equal", f"{answers['equal']:,}"),
         ("cannot tell", f"{answers['cannot tell']:,}"),
-        ("besides, about known pairs and repeats", f"{numbers['checks']:,}"),
+        (f"besides, about {checks}", f"{numbers['checks']:,}"),
         ("pairs that need answers", f"{progress['open']:,}"),
         ("pairs to be drawn", f"{progress['pairs_undrawn']:,}"),
         ("clips that cannot be drawn", f"{progress['clips_failed']:,}"),

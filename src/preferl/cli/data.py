@@ -146,8 +146,9 @@ def _comparison_rows(comparisons: "data.Comparisons") -> list[Row]:
         "first preferred": preference > 0.5,
         "second preferred": preference < 0.5,
         "ties": preference == 0.5,
-        "declined": ~comparisons.answered,
     }
+    if not comparisons.answered.all():  # collected answers hold none that were declined
+        counts["declined"] = ~comparisons.answered
     return [
         ("pairs", f"{len(comparisons):,}"),
         *((name, _share(int(rows.sum()), len(comparisons))) for name, rows in counts.items()),

@@ -230,10 +230,10 @@ def rewards_section(
         "Spearman": lambda r: decimal(r.spearman),
         "EPIC": lambda r: decimal(r.epic),
     }
-    counts = (
-        f"{reward.decided} decided answers, {reward.ties} ties and {reward.declined} declined"
-        f"{about}. Chance is 50 % and a log loss of 0.693."
-    )
+    counts = f"{reward.decided} decided answers and {reward.ties} ties"
+    if reward.declined:  # answers that were collected hold none that were declined
+        counts += f", {reward.declined} declined"
+    counts += f"{about}. Chance is 50 % and a log loss of 0.693."
     return Section(
         "How good the reward is",
         (counts, *([words] if words else []), *reward.notes),

@@ -18,7 +18,7 @@ from preferl.store.clips import ClipStore, clip_ids, known_clips, locked_project
 from preferl.store.database import Database, now, rows_among
 from preferl.store.quality.votes import Votes
 from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
-from preferl.store.statements import LAST_TURN, LATEST, TURN_NOW
+from preferl.store.statements import KNOWN_PAIRS, LAST_TURN, LATEST, TURN_NOW
 
 GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
 
@@ -122,6 +122,10 @@ class Questions:
         if agent is not None:
             asked = asked.where(Query.agent == agent)
         return int(self._database.first(asked) or 0)
+
+    def count_known(self, project_id: int) -> int:
+        """How many pairs have a known answer, by which people are checked."""
+        return int(self._database.first(KNOWN_PAIRS, project_id=project_id) or 0)
 
     def votes(
         self, project_id: int, *, purposes: Sequence[Purpose] = ("ask", "known", "repeat")
