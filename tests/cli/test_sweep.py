@@ -104,6 +104,8 @@ EVIL = [
     {"wrappers": "!!str somebodys:Shift"},
     {"wrappers": ["gymnasium.wrappers:FlattenObservation", "\n somebodys:Shift "]},
     {"wrappers": [{"somebodys:Shift": {}}]},
+    {"env": "GymV26Environment-v0", "env_kwargs": {"env_id": "somebodys:Env-v0"}},
+    {"env_kwargs": "{env_id: 'somebodys:Env-v0'}"},
 ]
 
 

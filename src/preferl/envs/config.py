@@ -79,9 +79,15 @@ class EnvConfig:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Names that make Python import a module when copies are made; see `preferl.trust`."""
-        sources = (self.env, *(wrapper_parts(wrapper)[0] for wrapper in self.wrappers))
-        return tuple(source for source in sources if isinstance(source, str))
+        """Names that make Python import a module when copies are made; see `preferl.trust`.
+
+        Environments such as shimmy's make another one, which their argument `env_id` names.
+        """
+        names = [self.env, self.env_kwargs.get("env_id")]
+        for wrapper in self.wrappers:
+            source, arguments = wrapper_parts(wrapper)
+            names += [source, arguments.get("env_id")]
+        return tuple(name for name in names if isinstance(name, str))
 
     @property
     def environment(self) -> "EnvConfig":
