@@ -39,6 +39,8 @@ _WHOLE: Final = f"a whole pickle of {_PLAIN}"
 _ENTRY: Final = 16
 """Bytes of a number, at most."""
 
+_NUMBERS: Final = (int, float, np.number, np.bool_)
+
 _DEEPEST: Final = 32
 """Axes of an array."""
 
@@ -125,8 +127,8 @@ def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
         check(value.dtype.kind in "biuf", name, "numbers", f"an array of {value.dtype}")
         return int(value.size)
     if not isinstance(value, list | tuple):
-        number = isinstance(value, int | float | np.number | np.bool_)
-        check(number, name, "numbers", f"a {type(value).__name__}")
+        if not isinstance(value, _NUMBERS):
+            check(False, name, "numbers", f"a {type(value).__name__}")
         return 1
     check(depth <= _DEEPEST, name, f"lists at most {_DEEPEST} deep", "deeper ones")
     if id(value) not in known:
