@@ -7,7 +7,7 @@ import pytest
 from helpers.command_line import run
 from helpers.offline_runs import LENGTH, recorded, write_labels
 from preferl.cli.options import AnswersConfig
-from preferl.data import save_comparisons, save_episodes
+from preferl.data import concatenate, load_comparisons, save_comparisons, save_episodes
 from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward
 from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
@@ -114,3 +114,43 @@ def test_comparisons_of_a_run_are_answers(rng, fitted, tmp_path, capsys):
     save_comparisons(tmp_path / "online/comparisons", make_comparisons(rng, pairs=12))
     assert evaluate(fitted[0], "--comparisons", tmp_path / "online", "--queries", 9) == 0
     assert "9 labelled pairs of 5 steps" in capsys.readouterr().out
+
+
+def labelled(seed, name, tmp_path):
+    """Answers of a script about the fixture's episodes, in a folder."""
+    words = (tmp_path / "episodes", "--out", tmp_path / name, "--queries", 40, "--length", LENGTH)
+    assert run("data", "label", *words, "--seed", seed) == 0
+    return tmp_path / name
+
+
+def test_pairs_of_the_fit_are_left_out_whichever_folder_they_are_in(fitted, tmp_path, capsys):
+    quick = ("--epochs", 1, "--hidden", 4, "--report-to", "jsonl", "--out", tmp_path / "fit")
+    first, others = (labelled(seed, f"of {seed}", tmp_path) for seed in (0, 1))
+    assert "Another --seed than 0 draws other pairs" in capsys.readouterr().out
+    assert fit("--comparisons", first, *quick) == 0
+    again = labelled(0, "again", tmp_path)
+    known, fresh = (load_comparisons(folder) for folder in (again, others))
+    save_comparisons(tmp_path / "both", concatenate([fresh[:10], known[:30].swapped()]))
+
+    def evaluated(folder):
+        capsys.readouterr()
+        files = ("--json", tmp_path / "it.json", "--report", tmp_path / "it.html")
+        assert evaluate(tmp_path / "fit", "--comparisons", folder, *files) == 0
+        numbers = json.loads((tmp_path / "it.json").read_text())
+        return numbers, capsys.readouterr().out, (tmp_path / "it.html").read_text()
+
+    numbers, out, page = evaluated(again)
+    assert "Reward on 40 answers that it was fitted to" in out
+    assert "Reward on 40 answers that it was fitted to" in page
+    assert (numbers["seen"], numbers["left_out"]) == (40, [])
+
+    numbers, out, page = evaluated(tmp_path / "both")
+    for text in (out, page):
+        assert "Reward on 10 answers that it was not fitted to" in text
+        assert "Left out: 30 of 40 pairs, which the reward was fitted to." in text
+    assert (numbers["seen"], numbers["left_out"]) == (0, [*range(10, 40)])
+    assert numbers["decided"] + numbers["ties"] == 10
+
+    alone, out, _ = evaluated(others)
+    assert alone["left_out"] == []
+    assert "fitted to" not in out

@@ -6,12 +6,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from gymnasium import spaces
 
 from preferl.data import (
     Episodes,
     Segments,
+    concatenate,
     load_episodes,
     sample_segments,
     save_episodes,
@@ -25,6 +27,8 @@ from preferl.errors import (
     SpaceError,
     StorageError,
 )
+from preferl.evaluation import evaluate_reward, negated
+from preferl.evaluation.reward_report import seen_pairs
 from preferl.functional import lower_bound, mean
 from preferl.models import (
     Ensemble,
@@ -45,6 +49,7 @@ from preferl.training import (
     reward_function,
     save_reward,
 )
+from preferl.training.publish import newest_reward, publish
 
 MIXED = (
     spaces.Dict({"at": spaces.Box(-1, 1, (2,)), "mode": spaces.Discrete(3, start=1)}),
@@ -248,6 +253,44 @@ def test_saved_rewards_compute_bit_for_bit_the_same(tmp_path, rng, combine, scal
         relabel(episodes, loaded).rewards, relabel(episodes, reward).rewards
     )
     assert (loaded.scaler is None) == (not scaled)
+
+
+def fitted(rng, pairs=20):
+    """A trainer, and the answers that it was fitted to."""
+    comparisons = make_comparisons(rng, pairs=pairs)
+    trainer = RewardTrainer(mlp(), RewardTrainerConfig(epochs=1), seed=0)
+    trainer.fit(comparisons[:15], comparisons[15:])
+    return trainer, comparisons
+
+
+def test_rewards_remember_the_pairs_that_they_were_fitted_to(tmp_path, rng):
+    trainer, comparisons = fitted(rng)
+    save_reward(tmp_path / "it", RewardFunction(trainer.model))
+    publish(tmp_path / "rewards", RewardFunction(trainer.model))
+    published = newest_reward(tmp_path / "rewards").reward
+    others = make_comparisons(rng, pairs=10)
+    shown = concatenate([others, comparisons.swapped()])
+    for reward in (RewardFunction(trainer.model), load_reward(tmp_path / "it"), published):
+        assert seen_pairs(reward, shown).tolist() == [False] * 10 + [True] * 20
+        report = evaluate_reward(reward, shown)
+        assert report.seen == 20
+        assert "fitted to 20 of these 30 pairs" in report.notes[-1]
+    assert (tmp_path / "it/fitted_pairs.safetensors").stat().st_size < 8 * 20 + 1024
+    assert not seen_pairs(RewardFunction(mlp()), shown).any()
+    assert not seen_pairs(negated(RewardFunction(mlp())), shown).any()
+
+
+@pytest.mark.parametrize("pairs", [None, np.zeros(3, np.int64), np.zeros(20), np.zeros(999_999)])
+def test_damaged_memories_of_pairs_are_refused(tmp_path, rng, pairs):
+    trainer, _ = fitted(rng)
+    save_reward(tmp_path / "it", RewardFunction(trainer.model))
+    file = tmp_path / "it/fitted_pairs.safetensors"
+    if pairs is None:
+        file.unlink()
+    else:
+        safetensors.numpy.save_file({"pairs": pairs}, file)
+    with pytest.raises(CheckpointError, match=r"safetensors: expected 20 pairs that the reward"):
+        load_reward(tmp_path / "it")
 
 
 def test_a_reward_model_by_itself_is_not_saved_as_a_reward(tmp_path):

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from preferl.data import Comparisons, Segments, split
+from preferl.data.content import pair_numbers
 from preferl.errors import ConfigError, DataError, DivergenceError, SpaceError
 from preferl.functional import preference_loss
 from preferl.models import (
@@ -738,3 +739,33 @@ def test_a_fit_does_not_depend_on_where_observations_have_their_zero(rng):
         fit(model, replace(comparisons, segments=moved))
         scores.append(RewardFunction(model).scores(moved))
     np.testing.assert_allclose(scores[1], scores[0], atol=1e-3)
+
+
+def test_models_remember_the_pairs_of_all_fits_but_not_what_did_not_count(comparisons):
+    """Declined answers, answers without weight and pseudo-labels did not teach anything."""
+    numbers = pair_numbers(comparisons)
+    trainer = RewardTrainer(mlp(), FEW, seed=0)
+    few = answered(comparisons[:8], [*comparisons.preference[:7], NAN])
+    weight = np.append(np.ones(6), [0.0, 1.0])
+    trainer.fit(replace(few, weight=weight), places=np.array([0, 1, 2, 3, 4, -1, 5, 6]))
+    np.testing.assert_array_equal(trainer.model.fitted_pairs, np.sort(numbers[:5]))
+    again = RewardTrainer(mlp(), FEW, seed=0)
+    again.restore(trainer.snapshot())
+    again.fit(comparisons[10:12], comparisons[12:14])
+    expected = np.union1d(numbers[:5], numbers[10:14])
+    np.testing.assert_array_equal(again.model.fitted_pairs, expected)
+
+
+def test_a_restarted_fit_remembers_its_own_pairs_alone(comparisons):
+    trainer = RewardTrainer(mlp(), replace(FEW, restart=True), seed=0)
+    for part in (comparisons[:5], comparisons[5:]):
+        trainer.fit(part)
+    np.testing.assert_array_equal(trainer.model.fitted_pairs, np.sort(pair_numbers(part)))
+
+
+def test_memories_of_pairs_are_bounded(comparisons, monkeypatch):
+    monkeypatch.setattr("preferl.training.reward_trainer.MOST_PAIRS", 7)
+    model = mlp()
+    fit(model, comparisons)
+    assert len(model.fitted_pairs) == 7
+    assert np.isin(model.fitted_pairs, pair_numbers(comparisons)).all()

@@ -70,7 +70,8 @@ class LabelConfig:
     # "preferl" keeps the compared steps beside the answers; "pt" has the Preference Transformer's
     # files, with numbers of rows in these episodes.
     format: Literal["preferl", "pt"] = "preferl"
-    seed: int = 0  # of drawn segments and of the teacher.
+    # of drawn segments and of the teacher: the same seed draws the same pairs of the same episodes.
+    seed: int = 0
     task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
     trust: Trust = ()  # module of yours that registers a teacher.
 
@@ -98,6 +99,7 @@ def data_label(config: LabelConfig) -> None:
         data.save_comparisons(config.out, found)
     print_table(f"Answers in {config.out}", _comparison_rows(found))
     if config.format == "preferl":
+        echo(f"Another --seed than {config.seed} draws other pairs, to evaluate the reward on.")
         implied = "" if config.lists is None else " --implied True"
         echo(f"Fit a reward to them: preferl reward fit --comparisons {config.out}{implied}")
 

@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "online run": "learn from comparisons while acting, in any gymnasium environment",
     "offline run": "learn policies from recorded episodes, and labels or a reward",
     "reward fit": "fit a reward model to answers of people, of a run or of a script",
-    "reward evaluate": "evaluate a fitted reward and controls on answers it has not seen",
+    "reward evaluate": "evaluate a fitted reward and controls on answers it was not fitted to",
     "reward serve": "fit a reward to people's answers as they arrive, and publish it",
     "data inspect": "see what episodes and labels hold before learning from them",
     "data label": "have a scripted teacher answer queries about recorded episodes",

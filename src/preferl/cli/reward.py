@@ -32,6 +32,9 @@ from preferl.training.reward_presets import RewardPreset, RewardSettings, model_
 from preferl.trust import resolve, typed
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from preferl.evaluation import RewardReport
 
 starting_point = import_trusted
@@ -75,7 +78,9 @@ class FitConfig(AnswersConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(AnswersConfig):
-    """Evaluate a fitted reward and its controls on answers that it has not seen.
+    """Evaluate a fitted reward and its controls on answers that it was not fitted to.
+
+    Pairs that it was fitted to are left out, unless there are no others.
 
     For example
       preferl reward evaluate runs/door --demonstrations door-v0_demos.pickle --labels other_labels
@@ -270,24 +275,31 @@ def _write_report(
 def reward_evaluate(config: EvaluateConfig) -> None:
     """Evaluate beside controls, print tables, write the numbers where they were asked for."""
     from preferl.evaluation import evaluate_reward
+    from preferl.evaluation.reward_report import seen_pairs
     from preferl.feedback.step_rewards import control_rewards
 
     true_reward = None if config.true_reward is None else _function(config.true_reward)
     reward = training.load_reward(config.run / "reward", trust=config.trust)
     episodes, comparisons, labels = config.read(0xE7A)
+    seen = seen_pairs(reward, comparisons)
+    headline, words = _about_seen(config, len(reward.fitted_pairs), seen)
+    if not seen.all():
+        comparisons = comparisons[~seen]
     reports = {
         name: evaluate_reward(one, comparisons, episodes=episodes, true_reward=true_reward)
         for name, one in {"learned": reward, **control_rewards(reward, config.seed)}.items()
     }
-    if words := _seen_in_the_fit(config):
-        of_fit = reports["learned"]
-        reports["learned"] = replace(of_fit, notes=(*of_fit.notes, words))
+    if words:
+        notes = [note for note in reports["learned"].notes if "was fitted to" not in note]
+        reports["learned"] = replace(reports["learned"], notes=(*notes, words))
     _echo_labels(labels)
-    _print_reports(reports)
+    _print_reports(headline, reports)
     numbers = {name: report.to_json() for name, report in reports.items()}
     if config.json is not None:
         learned = numbers.pop("learned")
-        write_json(config.json, learned | {"controls": numbers, "labels": labels.to_json()})
+        left_out = [] if seen.all() else seen.nonzero()[0].tolist()
+        beside = {"controls": numbers, "labels": labels.to_json(), "left_out": left_out}
+        write_json(config.json, learned | beside)
         echo(f"Numbers: {config.json}")
     if config.report is not None:
         from preferl.evaluation.report import write_report
@@ -295,29 +307,45 @@ def reward_evaluate(config: EvaluateConfig) -> None:
 
         details = {"Settings": to_json(config), "Versions": versions()}
         title = f"{config.run.name} on {config.in_words}"
-        write_report(config.report, evaluation_page(title, reports, details=details))
+        page = evaluation_page(title, reports, headline=headline, details=details)
+        write_report(config.report, page)
         echo(f"Report: {config.report}")
 
 
-def _seen_in_the_fit(config: EvaluateConfig) -> str:
-    """A sentence where the run that fitted the reward used the same data; else ""."""
+def _about_seen(config: EvaluateConfig, fitted: int, seen: "NDArray[np.bool_]") -> tuple[str, str]:
+    """What the evaluated answers are, in a headline, and a sentence on those that were fitted to.
+
+    The sentence is empty where there is nothing to say.
+    """
+    pairs, count = len(seen), int(seen.sum())
+    if pairs and count == pairs:
+        return (
+            f"Reward on {pairs:,} answers that it was fitted to",
+            f"The reward was fitted to answers from here, to all {pairs:,} pairs: its accuracy on "
+            "others may be lower.",
+        )
+    if count:
+        return (
+            f"Reward on {pairs - count:,} answers that it was not fitted to",
+            f"Left out: {count:,} of {pairs:,} pairs, which the reward was fitted to.",
+        )
+    if fitted and _same_episodes(config):
+        words = "These pairs are new, but the reward was fitted to answers about these episodes."
+        return "Reward on these labels", words
+    return "Reward on these labels", ""
+
+
+def _same_episodes(config: EvaluateConfig) -> bool:
+    """Whether pairs were drawn from the episodes from which those of the fit were drawn."""
+    if (config.labels, config.comparisons, config.store) != (None, None, None):
+        return False
     file = config.run / "config.json"
-    about = read_object(file)["config"] if file.is_file() else {}
-    about = about.get("config", about)
-
-    def same(name: str, *more: Path) -> bool:
-        now, then = getattr(config, name), (about.get(name), *more)
-        places = [Path(place).resolve() for place in then if isinstance(place, str | Path)]
-        return now is not None and Path(now).resolve() in places
-
-    own = (config.run, config.run / "comparisons")  # of an online run
-    projects = {config.project, about.get("project")} - {None}
-    if same("labels") or same("comparisons", *own) or (same("store") and len(projects) < 2):
-        return "The reward was fitted to answers from here: its accuracy on others may be lower."
-    drawn = (config.labels, config.comparisons, config.store) == (None, None, None)
-    if drawn and same("demonstrations"):
-        return "These pairs are new, but the reward was fitted to answers about these episodes."
-    return ""
+    settings = read_object(file)["config"] if file.is_file() else {}
+    settings = settings.get("config", settings)
+    fitted, asked = settings.get("demonstrations"), config.demonstrations
+    if asked is None or not isinstance(fitted, str):
+        return False
+    return Path(fitted).resolve() == Path(asked).resolve()
 
 
 def _function(name: str) -> Any:
@@ -346,7 +374,7 @@ def _echo_labels(labels: "sources.LabelReport") -> None:
     echo(text)
 
 
-def _print_reports(reports: "dict[str, RewardReport]") -> None:
+def _print_reports(headline: str, reports: "dict[str, RewardReport]") -> None:
     report = reports["learned"]
     low, high = report.interval
     numbers = (
@@ -361,7 +389,7 @@ def _print_reports(reports: "dict[str, RewardReport]") -> None:
         ("Spearman with the true reward", report.spearman, ".3f"),
         ("EPIC distance from the true reward", report.epic, ".3f"),
     )
-    print_table("Reward on these labels", [(name, _cell(v, form)) for name, v, form in numbers])
+    print_table(headline, [(name, _cell(v, form)) for name, v, form in numbers])
     beside: dict[str, Callable[[RewardReport], str]] = {
         "accuracy": lambda one: _cell(one.accuracy, ".1%"),
         "log loss": lambda one: _cell(one.log_loss, ".3f"),

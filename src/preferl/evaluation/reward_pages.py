@@ -74,9 +74,13 @@ def evaluation_page(
     title: str,
     rewards: Mapping[str, RewardReport],
     *,
+    headline: str,
     details: Mapping[str, Mapping[str, Any]],
 ) -> Report:
-    """How good a reward is on given answers, the `learned` one, beside its controls."""
+    """How good a reward is on given answers, the `learned` one, beside its controls.
+
+    The `headline` tells which answers these are.
+    """
     learned = rewards["learned"]
     beside = (
         Fact("Spearman", decimal(learned.spearman), "with the true reward of single steps")
@@ -91,7 +95,8 @@ def evaluation_page(
     )
     return Report(
         title,
-        lead="A reward has learned something where it beats its controls: random, negated, zero.",
+        lead=f"{headline}. It has learned something where it beats its controls: random, negated, "
+        "zero.",
         facts=facts,
         sections=(rewards_section(rewards),),
         details=details,

@@ -26,6 +26,7 @@ import numpy as np
 
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
+from preferl.data.content import pair_numbers
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, ModelError, require_in
 from preferl.feedback.likelihood import Likelihood, likelihood_of
@@ -36,7 +37,16 @@ from preferl.feedback.step_rewards import (
     one_per_step,
     step_rewards,
 )
-from preferl.shapes import Array, FloatArray, IntArray, Observations, leaves, map_observations, take
+from preferl.shapes import (
+    Array,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Observations,
+    leaves,
+    map_observations,
+    take,
+)
 from preferl.statistics import pearson, spearman, wilson_interval
 
 TransitionReward = Callable[[Observations, Array, Observations], FloatArray]
@@ -86,6 +96,7 @@ class RewardReport:
             1 opposite.
         notes: the reason of each number that is None, and what to keep in mind about the others.
         likelihood: noise and scale by which `log_loss` and `calibration` were computed.
+        seen: pairs among those that the reward was fitted to; accuracy on others may be lower.
     """
 
     accuracy: float | None
@@ -99,6 +110,7 @@ class RewardReport:
     epic: float | None = None
     notes: tuple[str, ...] = ()
     likelihood: Likelihood = field(default_factory=Likelihood)
+    seen: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """All fields as plain numbers, lists and text."""
@@ -116,14 +128,16 @@ def evaluate_reward(
     bins: int = 10,
     seed: int = 0,
 ) -> RewardReport:
-    """Evaluate a reward on answers it has not seen and, where it is known, by the true reward.
+    """Evaluate a reward on answers and, where it is known, by the true reward.
 
     An ensemble answers with the mean of its members' probabilities under the likelihood that the
-    reward was fitted with. Each answer counts once: weights belong to fitting.
+    reward was fitted with. Each answer counts once: weights belong to fitting. The report counts
+    the pairs that the reward was fitted to; `seen_pairs` shows which these are, to leave them out.
 
     Args:
         reward: learned, a control, or a plain function of observations and actions.
-        comparisons: held out.
+        comparisons: held out of its fit, for an accuracy that other answers can be expected to
+            have.
         episodes: steps with their true rewards, for `spearman` and `epic`.
         true_reward: the true reward as a function of transitions or of steps, for `epic`: recorded
             rewards do not include those of other actions.
@@ -150,6 +164,12 @@ def evaluate_reward(
     against = _against_truth(reward, episodes, true_reward, discount, seed)
     if not decided:
         against["notes"] += ("accuracy, log loss and calibration: no answer is decided.",)
+    seen = int(seen_pairs(reward, comparisons).sum())
+    if seen:
+        against["notes"] += (
+            f"The reward was fitted to {seen:,} of these {len(comparisons):,} pairs: its accuracy "
+            "on others may be lower.",
+        )
     return RewardReport(
         accuracy=accuracy,
         decided=decided,
@@ -159,8 +179,20 @@ def evaluate_reward(
         log_loss=float(losses.mean()) if len(losses) else None,
         calibration=calibration(np.exp(first[counted]), target, bins=bins),
         likelihood=likelihood,
+        seen=seen,
         **against,
     )
+
+
+def seen_pairs(reward: object, comparisons: Comparisons) -> BoolArray:
+    """`[P]` true where a reward was fitted to the pair, in whichever order of its clips.
+
+    A reward that was not fitted here, such as a control, has seen none.
+    """
+    fitted: IntArray = getattr(reward, "fitted_pairs", np.zeros(0, np.int64))
+    if not len(fitted):
+        return np.zeros(len(comparisons), bool)
+    return np.isin(pair_numbers(comparisons), fitted)
 
 
 def predicted_preferences(reward: AnyReward, comparisons: Comparisons) -> FloatArray:

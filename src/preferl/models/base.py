@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from preferl.functional.preference import pool
 from preferl.models.encoders import VectorEncoder
 from preferl.models.spaces import Space
-from preferl.shapes import BoolArray, take
+from preferl.shapes import BoolArray, IntArray, take
 
 ROWS = 4096
 """Steps computed at once: enough to keep the processor busy, few enough for its cache."""
@@ -53,6 +54,8 @@ class RewardModel(nn.Module, ABC):
             `preferl.registry.REWARD_MODELS`; None for others, which are not saved.
         recordable: whether a GPU may replay fits as a recorded graph, which needs a `judge` that
             asks the device for no number and draws from torch's global stream alone.
+        fitted_pairs: `[P]` the pairs whose answers it was fitted to or chosen by, in rising order,
+            as `preferl.data.content.pair_numbers` names them; the trainer fills it in.
     """
 
     config: Any = None
@@ -64,6 +67,7 @@ class RewardModel(nn.Module, ABC):
         self.observation_space: Space = self.encoder.observation_space
         self.action_space: Space = self.encoder.action_space
         self.context, self.members = context, members
+        self.fitted_pairs: IntArray = np.zeros(0, np.int64)
 
     @abstractmethod
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:

@@ -58,11 +58,11 @@ def config_of(model: RewardModel) -> RewardModelConfig:
 
 
 def save_reward_model(
-    path: Path | str, model: RewardModel, *, beside: Mapping[str, str] | None = None
+    path: Path | str, model: RewardModel, *, beside: Mapping[str, bytes] | None = None
 ) -> None:
     """Write a model with its input statistics as a folder, all or nothing; replace what it was.
 
-    The folder gets files of text `beside` the model, by name.
+    The folder gets files `beside` the model, by name.
 
     Raises:
         ConfigError: a model of a class that `preferl.registry.REWARD_MODELS` does not have.
@@ -72,8 +72,8 @@ def save_reward_model(
     about = {"model": _config_to_json(config_of(model))}
     of = model.observation_space, model.action_space
     with REWARD_MODEL.saving(path, about, _own_state(model), *of) as draft:
-        for name, text in (beside or {}).items():
-            (draft / name).write_text(text, encoding="utf-8")
+        for name, content in (beside or {}).items():
+            (draft / name).write_bytes(content)
 
 
 def load_reward_model(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Self, final
 
 import numpy as np
+import safetensors.numpy
 import torch
 from torch import Tensor
 
@@ -26,7 +27,7 @@ from preferl.models.base import RewardModel
 from preferl.models.build import load_reward_model, save_reward_model
 from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
-from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, leaves, take
 from preferl.threads import is_small, threads_for
 from preferl.training.batches import steps_for, to_tensor
 from preferl.training.distributed import ALONE, World
@@ -42,6 +43,10 @@ TRACED = 16_384
 """Steps of whole episodes that are encoded at once, which bounds memory."""
 
 REWARD: Final = "reward.json"
+FITTED: Final = "fitted_pairs.safetensors"
+PAIRS: Final = "pairs"
+HEADER_BYTES: Final = 1024
+"""At most, of that file beside its numbers."""
 
 
 @final
@@ -93,6 +98,11 @@ class RewardFunction:
         self.context, self.members = model.context, model.members
         self._affine = None if scaler is None else self._affine_of(scaler)
         self.observation_space, self.action_space = model.observation_space, model.action_space
+
+    @property
+    def fitted_pairs(self) -> IntArray:
+        """`[P]` the pairs whose answers its model was fitted to; see `RewardModel`."""
+        return self._model.fitted_pairs
 
     @property
     def device(self) -> torch.device:
@@ -308,8 +318,16 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
     if isinstance(combine, partial):
         combined = {"kind": "lower_bound", **combine.keywords}
     scale = None if reward.scaler is None else to_json(reward.scaler)
-    about = {"combine": combined, "scaler": scale, "likelihood": reward.likelihood.to_json()}
-    save_reward_model(path, reward.model, beside={REWARD: json.dumps(about, indent=2)})
+    about = {
+        "combine": combined,
+        "scaler": scale,
+        "likelihood": reward.likelihood.to_json(),
+        "fitted_pairs": len(reward.fitted_pairs),
+    }
+    beside = {REWARD: json.dumps(about, indent=2).encode()}
+    if len(reward.fitted_pairs):
+        beside[FITTED] = safetensors.numpy.save({PAIRS: reward.fitted_pairs})
+    save_reward_model(path, reward.model, beside=beside)
 
 
 def load_reward(
@@ -334,7 +352,22 @@ def load_reward(
             scaler = RewardScaler(average, deviation, scale["target"])
         likelihood = Likelihood(**about["likelihood"])
         combine = _combine_from_json(about["combine"])
+        count = int(about["fitted_pairs"])
+    if count:
+        with reading(path / FITTED, expected=f"{count} pairs that the reward was fitted to"):
+            model.fitted_pairs = _read_fitted_pairs(path / FITTED, count)
+    with reading(path / REWARD, expected=expected, fix=fix):
         return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
+
+
+def _read_fitted_pairs(file: Path, count: int) -> IntArray:
+    """The numbers of so many pairs, from a file that is no larger than they need."""
+    if file.stat().st_size > 8 * count + HEADER_BYTES:
+        raise ValueError(f"{file.stat().st_size} bytes")
+    pairs = safetensors.numpy.load_file(file)[PAIRS]
+    if pairs.shape != (count,) or pairs.dtype != np.int64:
+        raise ValueError(f"{pairs.dtype} of shape {pairs.shape}")
+    return pairs
 
 
 def _combine_from_json(data: dict[str, Any]) -> Combine:

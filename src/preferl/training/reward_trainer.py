@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl.data.comparisons import Comparisons
+from preferl.data.content import pair_numbers
 from preferl.data.implied import with_implied
 from preferl.errors import ConfigError, DataError, require_in
 from preferl.feedback.likelihood import Likelihood
@@ -44,6 +45,8 @@ from preferl.training.trust import AnnotatorTrust
 TENSORS: Final = "trainer.safetensors"
 """Moments of the optimiser and the stream that orders pairs."""
 STATE: Final = "trainer.json"
+MOST_PAIRS: Final = 1_000_000
+"""That a model remembers to have been fitted to, 8 bytes each; of more, a random part."""
 ORDER: Final = "order"
 TRUST: Final = "trust"
 
@@ -133,6 +136,9 @@ class RewardTrainer:
             soft = np.append(soft, np.zeros(len(train) - len(soft), bool))
         if validation is not None:
             validation = _answered("validation comparisons", validation)
+        learned_from = [train] if places is None else [train[places >= 0]]  # no pseudo-labels
+        if validation is not None:
+            learned_from.append(validation)
         length = max(part.segments.length for part in (train, validation) if part is not None)
         context, members = self.model.context, self.model.members
         expected = f"at most the model's context {context}"
@@ -145,6 +151,11 @@ class RewardTrainer:
             self.trust = AnnotatorTrust(self.model.device)
             self._penalty = self.config.penalty
             self._forget_noise()
+            self.model.fitted_pairs = self.model.fitted_pairs[:0]
+        for part in learned_from:
+            numbers = pair_numbers(part[part.weight > 0])
+            pairs = np.union1d(self.model.fitted_pairs, numbers)
+            self.model.fitted_pairs = pairs[:MOST_PAIRS]
         # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
         device = self.model.device
         devices = [device] if device.type == "cuda" else []
@@ -217,6 +228,7 @@ class RewardTrainer:
             "penalty": self._penalty.strength,
             "trust": self.trust.snapshot(),
             "noise": self.noise,
+            "fitted_pairs": self.model.fitted_pairs,
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -227,6 +239,7 @@ class RewardTrainer:
         self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
         self.trust.restore(snapshot["trust"])
         self.set_noise(float(snapshot["noise"]))
+        self.model.fitted_pairs = snapshot["fitted_pairs"]
 
     def _batch_loss(
         self,
@@ -357,7 +370,7 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
         torch.Generator().set_state(order)  # a damaged one must not be found out half way
         trainer.model.load_state_dict(model.state_dict())
     state = {"moments": moments, "order": order, "penalty": penalty, "noise": noise}
-    trainer.restore(state | {"trust": {"value": trust}})
+    trainer.restore(state | {"trust": {"value": trust}, "fitted_pairs": model.fitted_pairs})
     return notes
 
 
