@@ -9,6 +9,7 @@ from preferl.statistics import (
     interquartile_mean,
     mean_interval,
     pearson,
+    share_interval,
     sign_test,
     spearman,
     t_quantile,
@@ -102,3 +103,26 @@ def test_an_interval_of_the_interquartile_mean_ignores_a_run_that_failed(
     low, high = bootstrap_interval(values, rng, statistic=interquartile_mean)
     assert -1 < low < interquartile_mean(values) < high < 1
     assert bootstrap_interval(values, rng)[0] < -1e4
+
+
+def test_intervals_of_shares_stay_in_their_range_and_hold_the_mean() -> None:
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        trials = int(rng.integers(1, 60))
+        shares = rng.binomial(trials, rng.choice([0.0, 0.03, 0.5, 0.97, 1.0], size=4)) / trials
+        shares = shares[: int(rng.integers(1, 5))]
+        low, high = share_interval(shares, trials)
+        assert 0 <= low <= shares.mean() <= high <= 1
+        assert low < high
+
+
+def test_shares_that_differ_as_their_trials_explain_are_pooled() -> None:
+    alike = np.array([0.5, 0.5, 0.5])
+    assert share_interval(alike, 20) == pytest.approx(wilson_interval(30, 60))
+    apart = np.array([0.1, 0.5, 0.9])
+    low, high = share_interval(apart, 20)
+    wide = wilson_interval(30, 60)
+    assert low < wide[0]
+    assert high > wide[1]
+    # By hand: the mean's variance is 0.16 / 3, which 0.25 / n has for n = 4.6875.
+    assert (low, high) == pytest.approx(wilson_interval(4.6875 / 2, 4.6875, t_quantile(2)))

@@ -11,7 +11,7 @@ NORMAL_95 = 1.959963984540054
 """Standard deviations that hold 95 % of a normal distribution."""
 
 
-def wilson_interval(successes: float, trials: int, z: float = NORMAL_95) -> tuple[float, float]:
+def wilson_interval(successes: float, trials: float, z: float = NORMAL_95) -> tuple[float, float]:
     """Interval of a share (Wilson 1927); honest near 0 and 1 and for few trials.
 
     Args:
@@ -29,6 +29,28 @@ def wilson_interval(successes: float, trials: int, z: float = NORMAL_95) -> tupl
     half = z / shrink * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     # A share of 0 or 1 is inside its interval, whatever rounding says.
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
+
+
+def share_interval(shares: FloatArray, trials: int) -> tuple[float, float]:
+    """95 % interval of the mean share of `[S]` runs, each of so many trials; it stays in [0, 1].
+
+    It is Wilson's, of as many trials as would vary like the mean of the runs (Korn and Graubard
+    1998): runs that differ by more than their trials explain count as fewer of them, and by
+    Student's t. A single run does not show how runs differ.
+
+    >>> [round(end, 2) for end in share_interval(np.array([1.0, 0.8, 1.0]), 20)]
+    [0.38, 1.0]
+    >>> [round(end, 2) for end in share_interval(np.array([1.0, 1.0, 1.0]), 20)]
+    [0.94, 1.0]
+    """
+    runs = len(shares)
+    mean = float(np.mean(shares))
+    variance = float(np.var(shares, ddof=1)) / runs if runs > 1 else 0.0
+    explained = mean * (1 - mean) / (runs * trials)
+    if variance <= explained:
+        return wilson_interval(mean * runs * trials, runs * trials)
+    effective = mean * (1 - mean) / variance
+    return wilson_interval(mean * effective, effective, t_quantile(runs - 1))
 
 
 def share_in_words(share: float, interval: tuple[float, float], count: int, of: str) -> str:

@@ -97,6 +97,15 @@ def test_summary_by_hand() -> None:
     assert PolicyReport(np.array([1.0]), np.array([3])).std == 0
 
 
+def test_a_report_is_printed_as_one_line() -> None:
+    report = PolicyReport(np.arange(50.0) - 1000, np.full(50, 200), np.arange(50) < 20)
+    line = f"{report}"
+    assert line.startswith("PolicyReport(50 episodes: mean return -975.5, 95 % interval -979.")
+    assert line.endswith("success 40%)")
+    assert "\n" not in line
+    assert f"{ {'agent': report} }" == f"{{'agent': {line}}}"
+
+
 def test_a_registered_environment_with_continuous_actions() -> None:
     env = gymnasium.make("Pendulum-v1")
     policy = RandomPolicy(env.action_space, seed=0)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -74,6 +75,17 @@ def test_result_holds_what_was_measured(run):
     assert set(result["controls"]) == {"random", "negated", "zero"}
     accuracies = result["reward"]["accuracy"], result["controls"]["negated"]["accuracy"]
     assert sum(accuracies) == pytest.approx(1)
+
+
+def test_the_report_calls_the_true_reward_by_one_name_and_shows_clips_where_they_differ(run):
+    page = (run[0] / "report.html").read_text()
+    body = page[: page.index("<summary>Settings")]
+    assert '<th scope="row">true reward</th>' in body
+    for other in ("oracle", "environment's reward", "own reward"):
+        assert other not in body
+    starts = re.findall(r"data:video/mp4;base64,[^\"]+#t=([\d.]+)", page)
+    assert len(starts) == 2
+    assert all(float(start) > 0 for start in starts)
 
 
 def test_config_comes_back(run):

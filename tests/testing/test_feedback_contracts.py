@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
-from preferl.data import Clips, Comparisons, Segments, concatenate
+from preferl.data import Clips, Comparisons, Segments, concatenate, sample_segments
 from preferl.errors import FeedbackError
 from preferl.feedback import InstantFeedback, PromptTeacher, ScriptedTeacher, UniformPairs
 from preferl.shapes import FloatArray, IntArray
+from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import (
     check_feedback,
     check_sampler,
@@ -71,6 +73,19 @@ def test_what_is_wrong_with_a_teacher_is_reported(
 ) -> None:
     with pytest.raises(FeedbackError, match=words):
         check_teacher(teacher)
+
+
+def test_teachers_of_other_observations_are_checked_with_segments_of_these() -> None:
+    def upright(clips: Clips, rng: np.random.Generator) -> FloatArray:
+        heights = np.where(clips.mask, clips.observations["at"][..., 0], 0).sum(-1)
+        return np.asarray(heights[:, 0] > heights[:, 1], np.float64)
+
+    space = spaces.Dict({"at": spaces.Box(-1, 1, (2,)), "mode": spaces.Discrete(3)})
+    rng = np.random.default_rng(0)
+    episodes = make_episodes(rng, [20, 3], space, spaces.Box(-1, 1, (2,)))
+    check_teacher(upright, sample_segments(episodes, 8, 5, rng, short="pad"))
+    with pytest.raises(FeedbackError, match=r"upright: .*made-up clips.*pass segments of your env"):
+        check_teacher(upright)
 
 
 def test_people_need_not_repeat_themselves() -> None:

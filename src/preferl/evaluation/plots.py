@@ -132,7 +132,7 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
             values = np.asarray(true, np.float64)
             check(values.shape == mean.shape, "true reward", mean.shape, values.shape)
             scaled = (values - values.mean()) / (values.std() or 1.0) * mean.std() + mean.mean()
-            axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true (scaled)")
+            axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true reward (scaled)")
         axes.margins(x=0.01)
         _ticks(axes.xaxis, 6, integer=True)
         _ticks(axes.yaxis, 4)
@@ -221,14 +221,14 @@ def _draw_rows(
 ) -> str:
     """Draw rows of `height` pixels with a mark at each mean; only `emphasis` is not grey."""
     _require_some(what, named)
-    with _canvas(WIDE, 76 + height * len(named), x_label) as axes:
+    with _canvas(HALF, 76 + height * len(named), x_label) as axes:  # a phone shows all of it
         for row, (name, values) in enumerate(named.items()):
             colour = SERIES[0] if name == emphasis else MUTED
             draw(axes, row, values, colour)
             axes.vlines(values.mean(), row - 0.3, row + 0.3, color=colour, linewidth=3)
         axes.set_yticks(np.arange(len(named)), list(named), color=INK)
         axes.set_ylim(len(named) - 0.5, -0.5)
-        _ticks(axes.xaxis, 6, _thousands)
+        _ticks(axes.xaxis, 4, _thousands)
         axes.grid(visible=False, axis="y")
         return _svg(axes)
 

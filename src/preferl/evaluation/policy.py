@@ -47,6 +47,19 @@ class PolicyReport:
     lengths: IntArray
     success: BoolArray | None = None
 
+    def __repr__(self) -> str:
+        """One line, as `print` shows it; the episodes are in the attributes.
+
+        >>> PolicyReport(np.array([1.0, 3.0]), np.array([5, 5]))
+        PolicyReport(2 episodes: mean return 2.0, 95 % interval 1.0 to 3.0, deviation 1.4)
+        """
+        low, high = self.interval
+        text = f"{self.episodes} episodes: mean return {self.mean:,.1f}, 95 % interval {low:,.1f} "
+        text += f"to {high:,.1f}, deviation {self.std:,.1f}"
+        if self.success_rate is not None:
+            text += f", success {self.success_rate:.0%}"
+        return f"PolicyReport({text})"
+
     @property
     def episodes(self) -> int:
         """`K`."""

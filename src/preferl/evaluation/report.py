@@ -71,17 +71,22 @@ class Figure:
 @final
 @dataclass(frozen=True)
 class Video:
-    """A video as `preferl.video.encode` returns it, with what is seen in words (`alt`)."""
+    """A video as `preferl.video.encode` returns it, with what is seen in words (`alt`).
+
+    It shows the picture at the second `start` until it is played.
+    """
 
     mp4: bytes = field(repr=False)
     title: str
     alt: str
     caption: str = ""
+    start: float = 0.0
 
     @property
     def source(self) -> str:
         """The video as an address that holds it."""
-        return "data:video/mp4;base64," + base64.b64encode(self.mp4).decode("ascii")
+        address = "data:video/mp4;base64," + base64.b64encode(self.mp4).decode("ascii")
+        return f"{address}#t={self.start:.3f}" if self.start else address
 
 
 @final

@@ -171,7 +171,7 @@ def _scores(runs: Named) -> Section:
         )
         for name, run in runs.items()
     )
-    table = ReportTable("By the environment's own reward", heads, rows)
+    table = ReportTable("By the true reward", heads, rows)
     return Section("Scores", tuple(cautions(runs)), (table,), figures=tuple(_dots(runs)))
 
 

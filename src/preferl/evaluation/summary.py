@@ -48,7 +48,7 @@ def run_report(
 ) -> Report:
     """Put the report of a run together, ready for `write_report`.
 
-    It shows the `policies` in their order, such as random, taught, oracle, and is about the
+    It shows the `policies` in their order, such as random, taught, true reward, and is about the
     `taught` one. The learned `reward` and the `controls` were evaluated on the same held-out
     answers; `reward_figures` are more drawings of it. The `findings` come first, if there are any.
     The `curves` are evaluations over environment steps, of the same `curve_episodes` each time. The
@@ -183,10 +183,11 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
         plots.episode_returns(returns, emphasis=taught),
         f"Returns of single episodes by policy. Means: {means}.",
         "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
+        half=True,
     )
     caption = "Returns of whole episodes"
     text = (
-        f"Evaluated by the environment's own reward at the end of the run, over "
+        f"Evaluated by the true reward at the end of the run, over "
         f"{policies[taught].episodes} episodes that nothing else used."
     )
     table = ReportTable(caption, ("policy", *cells), rows, list(policies).index(taught))

@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -48,7 +48,13 @@ from preferl.runs import open_run, require_openable, versions
 from preferl.store.feedback import StoredFeedback
 from preferl.training.reward_function import save_reward
 
+if TYPE_CHECKING:
+    from preferl.evaluation.report import Video
+
 LOGGER = get_logger(__name__)
+
+SHOWN: Final = {"oracle": "true reward"}
+"""What policies are called in the report, where that is not their name in the result."""
 
 OnStage = Callable[[str], None]
 """Called with what is about to be done, in a few words."""
@@ -271,15 +277,26 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
     return sample_comparisons(episodes, count, config.segment_length, exact, rng, short=short)
 
 
-def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> dict[str, bytes]:
+def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]":
+    """Films of policies named "before" and "after", in one episode, which begins alike."""
     if not steps:
-        return {}
+        return []
+    from preferl.evaluation.report import Video
     from preferl.video import encode
 
     env = env_factory(config)
     rate = frame_rate(env)
-    filmed = partial(film, env=env, seed=config.seed + 1, steps=steps)
-    return {name: encode(filmed(policy), fps=rate) for name, policy in policies.items()}
+    clips = []
+    for when, policy in policies.items():
+        frames = film(policy, env, seed=config.seed + 1, steps=steps)
+        video = Video(
+            encode(frames, fps=rate),
+            when.capitalize(),
+            f"{config.env_name}: the agent {when} it was taught.",
+            start=len(frames) / rate / 2,  # where they differ
+        )
+        clips.append(video)
+    return clips
 
 
 def _write_report(
@@ -291,9 +308,9 @@ def _write_report(
     policies: dict[str, PolicyReport],
     rewards: dict[str, RewardReport],
     last: Episodes,
-    clips: dict[str, bytes],
+    clips: "list[Video]",
 ) -> None:
-    from preferl.evaluation.report import Fact, Report, Section, Video, write_report
+    from preferl.evaluation.report import Fact, Report, Section, write_report
     from preferl.evaluation.summary import (
         evaluation_curve,
         findings_sections,
@@ -319,21 +336,18 @@ def _write_report(
     )
     page = run_report(
         title,
-        policies=policies,
+        policies={SHOWN.get(name, name): one for name, one in policies.items()},
         taught="taught",
         reward=rewards["learned"],
         controls={name: one for name, one in rewards.items() if name != "learned"},
         findings=report.findings,
         curves=curves,
         curve_episodes=config.eval_episodes,
-        clips=[
-            Video(mp4, when.capitalize(), f"{config.env_name}: the agent {when} it was taught.")
-            for when, mp4 in clips.items()
-        ],
+        clips=clips,
         reward_figures=[figure],
         left_out="" if (fitted := report.last_fitted) is None else fitted.accuracy_in_words,
-        lead="The agent never saw the environment's reward: its rewards came from a model of "
-        f"answers{by} to the question which of two clips is better.",
+        lead="The agent never saw the true reward, the environment's own: its rewards came from a "
+        f"model of answers{by} to the question which of two clips is better.",
         facts=(
             Fact("Comparisons", f"{answers:,}", f"{config.segment_length} steps each"),
             Fact("Environment steps", f"{report.env_steps:,}", report.time_in_words),

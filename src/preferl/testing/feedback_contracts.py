@@ -21,15 +21,31 @@ def check_teacher(
     """Raise `FeedbackError` unless a teacher answers every pair it is shown, and changes no clip.
 
     If `repeatable`, the same clips and generator must give the same answers, whatever padded steps
-    hold; pass False for people. Segments are made up by default, some of them padded.
+    hold; pass False for people. Segments are made up by default, some of them padded, with
+    observations of three numbers. Pass some of your environment for a teacher that reads others,
+    such as the keys of a dictionary: `sample_segments(episodes, 8, length, rng)`.
 
     >>> from preferl.feedback import ScriptedTeacher
     >>> check_teacher(ScriptedTeacher(temperature=0.5))
     """
+    own = segments is not None
     segments = example_segments(seed) if segments is None else segments
     shown = segments[_every_pair(len(segments))[:20]]
     before = _contents(shown)
-    answers = _answers(teacher, shown, seed)
+    try:
+        answers = _answers(teacher, shown, seed)
+    except FeedbackError:
+        raise
+    except Exception as error:  # a teacher of somebody else fails in whichever way it likes
+        if own:
+            raise
+        name = getattr(teacher, "__name__", type(teacher).__name__)
+        raise FeedbackError(
+            f"{name}: expected answers about made-up clips, whose observations are three numbers, "
+            f"got {type(error).__name__}: {error}. If it reads other observations, such as the "
+            "keys of a dictionary, pass segments of your environment: `check_teacher(teacher, "
+            "sample_segments(episodes, 8, length, rng))`."
+        ) from error
     same = before == _contents(shown)
     _require(same, teacher, "the clips shown", "left as they were", "changed ones")
     for few in (shown[:1], shown[:0]):

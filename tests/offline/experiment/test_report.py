@@ -68,6 +68,21 @@ def test_success_is_the_score_wherever_scores_are_shown(tmp_path):
     assert "The comparison in words is of returns." in page
 
 
+def test_intervals_of_success_stay_among_percentages(tmp_path):
+    """The headline of 75, 100 and 100 % is not 91.7 ± 14.4."""
+    scores = {
+        "learned": score(5.0, 6.0, 7.0, success=(0.75, 1.0, 1.0)),
+        "zero": score(8.0, 9.0, 10.0, success=(0.0, 0.0, 0.5)),
+    }
+    page = page_of(tmp_path, scores, seeds=[4, 7, 9], verdict={"text": "Worse."})
+    (low, high), *_ = re.findall(r"95\s% interval ([\d.]+) to ([\d.]+)\s%", page)
+    assert 0 < float(low) < 91.7 < float(high) <= 100
+    (value,) = re.findall(r"<dt>Success</dt>\s*<dd class=\"value\">([^<]+)<", page)
+    assert value == "91.7 %"
+    differences = re.findall(r"<td>(-?[\d.]+) to (-?[\d.]+)</td>", page)
+    assert [-100 <= float(end) <= 100 for pair in differences for end in pair] == [True, True]
+
+
 def test_five_seeds_have_an_interquartile_mean(tmp_path):
     page = page_of(tmp_path, {"cloning": score(-9.0, 2.0, 3.0, 4.0, 90.0)}, seeds=[*range(5)])
     heads = re.findall(r"<th[^>]*>([^<]+)</th>", page)

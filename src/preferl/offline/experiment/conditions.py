@@ -17,7 +17,7 @@ from preferl.offline.experiment.config import OfflineConfig, require_seeds
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
-from preferl.statistics import mean_interval, spearman, t_quantile
+from preferl.statistics import mean_interval, share_interval, spearman, t_quantile
 from preferl.training.scaling import scale_by_return_range
 
 LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
@@ -47,6 +47,9 @@ CONTROLS: Final = {
     "answers": (TRUE_ANSWERS, NEGATED_ANSWERS, RANDOM_ANSWERS, CLONING),
     "actions": (),
 }  # by what a policy learns from
+
+SUCCESS: Final = "success in %"
+"""The unit of scores that are shares of episodes."""
 
 NO_ANSWERS: Final = "No answers were used: the agents learned from the recorded rewards."
 
@@ -231,7 +234,7 @@ class ConditionScore:
         """What `shown` is, in words."""
         if self.scores is not None:
             return "normalised score"
-        return "return" if self.success is None else "success in %"
+        return "return" if self.success is None else SUCCESS
 
     def to_json(self) -> dict[str, Any]:
         """Each number by seed, with its mean and, over seeds, deviation (with `S - 1`)."""
@@ -312,11 +315,13 @@ def compare(
 
 
 def paired_differences(
-    scores: Mapping[str, FloatArray],
+    scores: Mapping[str, FloatArray], *, percentages_of: int | None = None
 ) -> dict[str, tuple[float, tuple[float, float]]]:
     """The learned condition's scores `[S]` less each control's, seed by seed.
 
-    By control, their mean and its 95 % interval by Student's t; empty with a single seed.
+    By control, their mean and its 95 % interval by Student's t; empty with a single seed. For
+    scores that are percentages of so many episodes, one that leaves -100 to 100 is replaced by
+    that of a mean with these bounds.
 
     >>> scores = {"learned": np.array([3.0, 5.0]), "zero": np.array([1.0, 3.0])}
     >>> paired_differences(scores)
@@ -326,8 +331,16 @@ def paired_differences(
     if ours is None:
         return {}
     differences = {name: scores[ours] - scores[name] for name in controls}
-    intervals = {name: mean_interval(values) for name, values in differences.items()}
-    return {name: (float(differences[name].mean()), of) for name, of in intervals.items() if of}
+    found = {}
+    for name, values in differences.items():
+        interval = mean_interval(values)
+        if interval is None:
+            continue
+        if percentages_of is not None and max(map(abs, interval)) > 100:
+            low, high = share_interval((values / 100 + 1) / 2, percentages_of)
+            interval = 200 * low - 100, 200 * high - 100
+        found[name] = float(values.mean()), interval
+    return found
 
 
 def _ours_and_controls(names: Iterable[str]) -> tuple[str | None, list[str]]:

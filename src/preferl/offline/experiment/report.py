@@ -38,6 +38,7 @@ from preferl.offline.experiment.conditions import (
     LABELS,
     LEARNED,
     NO_ANSWERS,
+    SUCCESS,
     ConditionScore,
     load_agent,
     paired_differences,
@@ -51,6 +52,7 @@ from preferl.statistics import (
     bootstrap_interval,
     interquartile_mean,
     share_in_words,
+    share_interval,
     wilson_interval,
 )
 
@@ -117,7 +119,13 @@ def _facts(
     if scores:
         first, *_ = scores.values()
         means = [f"{LABELS[name]} {_number(s.shown.mean())}" for name, s in scores.items()]
-        facts.append(Fact(first.unit.capitalize(), _spread(first.shown), " · ".join(means[1:])))
+        beside = " · ".join(means[1:])
+        if first.unit == SUCCESS:
+            between = f"95 % interval {_between(first.shown, config.episodes)} %"
+            beside = " · ".join((between, *means[1:]))
+            facts.append(Fact("Success", f"{_number(first.shown.mean())} %", beside))
+        else:
+            facts.append(Fact(first.unit.capitalize(), _spread(first.shown), beside))
         note = f"of {config.episodes} episodes for each of {len(first.shown)} seeds"
         if first.success is not None and first.scores is None:
             facts.append(Fact("Return", _spread(first.returns), note))
@@ -160,11 +168,11 @@ def _returns(
     means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
     rule = (
         f"Each policy after its last update, by {config.episodes} episodes of {config.env_id} "
-        "with the environment's own reward. Means over seeds and their standard deviation."
+        "with the true reward. Means over seeds and their standard deviation."
     )
     if several:
         rule += " Interquartile means have 95 % bootstrap intervals over seeds."
-    if unit == "success in %" and result["verdict"]:
+    if unit == SUCCESS and result["verdict"]:
         rule += " The comparison in words is of returns."
     if config.row is not None:
         rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
@@ -177,21 +185,27 @@ def _returns(
         f"Scores by condition and seed. Means: {means}.",
         "Each dot is one seed's mean over its episodes; the upright mark is their mean, the bar "
         "their range.",
+        half=True,
     )
     return Section(
         "Returns of the policies",
         (result["verdict"]["text"], rule) if result["verdict"] else (rule,),
         tables=(
             ReportTable("By the reward that the agents learned from", heads, rows, 0),
-            *_differences(scores, unit),
+            *_differences(scores, unit, config.episodes),
         ),
         figures=(figure,),
     )
 
 
-def _differences(scores: Mapping[str, ConditionScore], unit: str) -> tuple[ReportTable, ...]:
+def _differences(
+    scores: Mapping[str, ConditionScore], unit: str, episodes: int
+) -> tuple[ReportTable, ...]:
     """The learned condition's differences from its controls; none with a single seed."""
-    found = paired_differences({name: score.shown for name, score in scores.items()})
+    found = paired_differences(
+        {name: score.shown for name, score in scores.items()},
+        percentages_of=episodes if unit == SUCCESS else None,
+    )
     rows = tuple(
         (LABELS[name], _number(mean), f"{_number(low)} to {_number(high)}")
         for name, (mean, (low, high)) in found.items()
@@ -225,7 +239,7 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
         (
             "Target returns are by the reward that the policies learned from: quantiles of the "
             "returns that it gives the recorded episodes; q0.25 exceeds a quarter of them. "
-            "Achieved returns are by the environment's reward.",
+            "Achieved returns are by the true reward.",
             f"Rank correlation of both: {decimal(sweep['rank_correlation'])}, of means over "
             f"seeds. It does not show how much: {spread}.",
         ),
@@ -345,6 +359,12 @@ def _spread(values: FloatArray) -> str:
     """Mean and, of several seeds, their deviation."""
     mean = _number(float(values.mean()))
     return f"{mean} ± {_number(float(values.std(ddof=1)))}" if len(values) > 1 else mean
+
+
+def _between(percentages: FloatArray, episodes: int) -> str:
+    """95 % interval of a mean percentage over seeds."""
+    low, high = share_interval(percentages / 100, episodes)
+    return f"{_number(100 * low)} to {_number(100 * high)}"
 
 
 def _middle(values: FloatArray) -> str:
