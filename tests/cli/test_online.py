@@ -26,10 +26,24 @@ def small(out, *more):
 
 def test_online_run_from_options(tmp_path, capsys):
     ppo = ["--algorithm", "ppo", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]
+    ppo += ["--true-reward", "preferl.cli.demo:pendulum_reward", "--eval-every", "600"]
     assert run(*small(tmp_path / "run", *ppo)) == 0
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["comparisons"] == 6
-    assert "report.html" in capsys.readouterr().out
+    words = " ".join(capsys.readouterr().out.split())
+    assert "report.html" in words
+    assert 0 < result["reward"]["epic"] < 1
+    assert (
+        f"EPIC distance of the learned reward from the true one: {result['reward']['epic']:.3f}"
+        in words
+    )
+    assert "the same 10 episodes showed its progress; these 2 are others" in words
+
+
+def test_a_true_reward_that_is_none_is_refused_before_a_run_begins(tmp_path, capsys):
+    assert run(*small(tmp_path / "run", "--true-reward", "preferl.cli.demo:QUESTION")) == 1
+    assert "true reward preferl.cli.demo:QUESTION" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_a_run_keeps_is_read_by_other_commands(tmp_path, capsys):

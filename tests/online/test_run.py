@@ -18,7 +18,7 @@ from helpers.folder_contents import contents
 from preferl.configs import to_json
 from preferl.data import load_comparisons
 from preferl.data.sources import load_source
-from preferl.errors import ConfigError, ResumeError, StorageError
+from preferl.errors import ConfigError, ModelError, ResumeError, StorageError
 from preferl.evaluation import RandomPolicy
 from preferl.feedback import PromptTeacher, ScriptedTeacher
 from preferl.models import MLPRewardConfig
@@ -109,6 +109,28 @@ def test_the_settings_that_a_run_chose_itself_are_written(tmp_path):
     assert resolved["model"]["hidden"] == [8]
     assert resolved["trainer"]["epochs"] == resolved["initial_epochs"] == 1
     assert resolved["eval_every"] == 100
+
+
+def first_pairs(segments, count, rng):
+    first_pairs.calls += 1
+    return np.arange(2 * count).reshape(count, 2) % len(segments)
+
+
+def test_a_sampler_that_is_given_chooses_the_queries(tmp_path):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    first_pairs.calls = 0
+    run_online(TINY, tmp_path / "run", judge=JUDGE, sampler=first_pairs, on_iteration=stop)
+    assert first_pairs.calls == 1
+    resolved = json.loads((tmp_path / "run/config.json").read_text())["resolved"]
+    assert resolved["sampler"].endswith(":first_pairs")
+
+
+def test_a_true_reward_of_other_arguments_is_refused_before_a_run_begins(tmp_path):
+    with pytest.raises(ModelError):
+        run_online(TINY, tmp_path / "run", judge=JUDGE, true_reward=lambda steps: 0.0)
+    assert not (tmp_path / "run").exists()
 
 
 def test_comparisons_reward_and_policy_can_be_used_again(run):

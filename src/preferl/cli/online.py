@@ -11,7 +11,7 @@ import tyro
 
 from preferl import online
 from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
-from preferl.cli.options import ReportTo, Trust, import_trusted
+from preferl.cli.options import ReportTo, Trust, import_trusted, true_reward_of
 from preferl.cli.parsing.parts import options_of, require_name
 from preferl.configs import Config, from_json
 from preferl.envs.config import EnvConfig
@@ -74,6 +74,10 @@ class OnlineRunConfig:
     browser: bool = True  # open the page for people; off prints its link only.
     # module:function that draws clips for people, where the environment draws no pictures.
     draw: str | None = None
+    # the environment's reward, which the report compares the learned one with (EPIC distance), as
+    # module:function of observations, actions and perhaps the observations that followed, with a
+    # row for each step.
+    true_reward: str | None = None
     # also write the latest `buffer_steps` steps, as episodes that other commands read.
     keep_experience: bool = False
     # module of yours that registers a reward model, algorithm, sampler or teacher, or that the file
@@ -127,6 +131,7 @@ def online_run(config: OnlineRunConfig) -> None:
         if value is not None and not config.people:
             raise ConfigError(f"{option}: expected --people beside it, got none. Add --people.")
     run = config.run
+    true_reward = None if config.true_reward is None else true_reward_of(config.true_reward)
     people: AbstractContextManager[Any] = nullcontext((None, None))
     if config.people:
         note("Starting the page ...")  # what follows takes seconds
@@ -153,6 +158,7 @@ def online_run(config: OnlineRunConfig) -> None:
             feedback=feedback,
             on_iteration=on_iteration,
             resume=config.resume,
+            true_reward=true_reward,
             keep_experience=config.keep_experience,
             report_to=config.report_to,
         )
@@ -266,6 +272,9 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
     else:
         words = (reward["interval"], reward["decided"], "held-out answers about new experience")
         echo(f"The reward model predicts {share_in_words(reward['accuracy'], *words)}.")
+    if reward.get("epic") is not None:
+        distance = f"{reward['epic']:.3f}, from 0 (the same, up to shaping) to 1 (its opposite)"
+        echo(f"EPIC distance of the learned reward from the true one: {distance}.")
     echo(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
 
 

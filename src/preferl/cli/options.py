@@ -1,8 +1,9 @@
 """Options that several commands have."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
@@ -15,8 +16,9 @@ from preferl.cli.parsing.rules import comma_separated
 from preferl.configs import without_password
 from preferl.data import sources
 from preferl.errors import ConfigError, DataError, StorageError, require_in, require_seed
+from preferl.reading import reading
 from preferl.registry import TEACHERS, imported
-from preferl.trust import typed
+from preferl.trust import resolve, typed
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -284,3 +286,27 @@ def require_rewards(rewards: "FloatArray") -> None:
     expected, got = "some that differ, for a teacher to answer by", "the same at each step"
     fix = "Data without the environment's rewards need people's answers."
     DataError.check(ptp(rewards) != 0, "recorded rewards", expected, got, fix)
+
+
+def true_reward_of(name: str) -> "Callable[..., FloatArray]":
+    """The function that `--true-reward` names; the current folder may hold its module.
+
+    Raises:
+        ConfigError: no function there, or, when it is called, one of other steps.
+    """
+    function = resolve(name, what="true reward", source="--true-reward", trust=typed(name))
+    what = f"true reward {name}"
+    expected = "a function of these observations and actions"
+    if not callable(function):
+        raise ConfigError(
+            f"{what}: expected a function of observations, actions and perhaps the observations "
+            f"that followed, got {type(function).__name__}. Name it as module:function."
+        )
+
+    @wraps(function)
+    def of_transitions(*steps: object) -> "FloatArray":
+        with reading(what, expected=expected, error=ConfigError):
+            rewards: FloatArray = function(*steps)
+            return rewards
+
+    return of_transitions

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,19 +16,18 @@ from preferl.cli.options import (
     Trust,
     import_trusted,
     opened,
+    true_reward_of,
 )
 from preferl.cli.parsing.parts import OF_YOUR_OWN, options_of, require_name
 from preferl.configs import to_json
 from preferl.data import sources
-from preferl.errors import ConfigError
 from preferl.files import write_json
-from preferl.reading import read_object, reading
+from preferl.reading import read_object
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
 from preferl.training.configs import RewardTrainerConfig, usable_device
 from preferl.training.distributed import ALONE, World
 from preferl.training.reward_presets import RewardPreset, RewardSettings, model_names, reward_preset
-from preferl.trust import resolve, typed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -278,7 +276,7 @@ def reward_evaluate(config: EvaluateConfig) -> None:
     from preferl.evaluation.reward_report import seen_pairs
     from preferl.feedback.step_rewards import control_rewards
 
-    true_reward = None if config.true_reward is None else _function(config.true_reward)
+    true_reward = None if config.true_reward is None else true_reward_of(config.true_reward)
     reward = training.load_reward(config.run / "reward", trust=config.trust)
     episodes, comparisons, labels = config.read(0xE7A)
     seen = seen_pairs(reward, comparisons)
@@ -346,20 +344,6 @@ def _same_episodes(config: EvaluateConfig) -> bool:
     if asked is None or not isinstance(fitted, str):
         return False
     return Path(fitted).resolve() == Path(asked).resolve()
-
-
-def _function(name: str) -> Any:
-    """The function that `--true-reward` names; the current folder may hold its module."""
-    found = resolve(name, what="true reward", source="--true-reward", trust=typed(name))
-    what, expected = f"true reward {name}", "a function of these observations and actions"
-    ConfigError.check(callable(found), what, expected, type(found).__name__)
-
-    @wraps(found)
-    def of_transitions(*steps: Any) -> Any:
-        with reading(what, expected=expected, error=ConfigError):
-            return found(*steps)
-
-    return of_transitions
 
 
 def _echo_labels(labels: "sources.LabelReport") -> None:

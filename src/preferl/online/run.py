@@ -1,5 +1,6 @@
 """A whole online run in a folder: learn, keep everything, evaluate it, write a report."""
 
+import inspect
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -22,9 +23,14 @@ from preferl.evaluation.curve import often
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
-from preferl.evaluation.reward_report import RewardReport, TransitionReward, evaluate_reward
+from preferl.evaluation.reward_report import (
+    RewardReport,
+    TransitionReward,
+    evaluate_reward,
+    of_transitions,
+)
 from preferl.feedback.instant import InstantFeedback, sample_comparisons, teacher_in_words
-from preferl.feedback.protocols import Feedback, Teacher
+from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
 from preferl.online.acting import record
@@ -67,6 +73,7 @@ def run_online(
     judge: EvaluationConfig | None = None,
     teacher: Teacher | None = None,
     feedback: Feedback | None = None,
+    sampler: PairSampler | None = None,
     comparisons: Comparisons | None = None,
     episodes: Episodes | None = None,
     true_reward: TransitionReward | None = None,
@@ -90,6 +97,7 @@ def run_online(
         judge: how it is evaluated; the defaults if None.
         teacher: answers instead of the config's scripted one; `config.json` then names it.
         feedback: takes queries, as people do who answer in a browser.
+        sampler: chooses queries instead of the config's; `config.json` names it as resolved.
         comparisons: that exist already, as for `learn_from_preferences`.
         episodes: likewise.
         true_reward: of transitions, for the report's EPIC distance.
@@ -120,8 +128,10 @@ def run_online(
             "call preferl.learn_from_preferences(config, episodes=...), which returns a reward."
         )
     require_places(places)
+    if true_reward is not None:
+        of_transitions(true_reward)  # raises now what evaluating would raise at the end
     require_openable(out, resume=resume)  # before what takes long
-    loop = PreferenceLoop(config, teacher, feedback, data=(comparisons, episodes))
+    loop = PreferenceLoop(config, teacher, feedback, sampler=sampler, data=(comparisons, episodes))
     with closing(loop.learner.algorithm.get_env()), loop.threads():
         _require_answers_of_shape(loop)
         if not resume:
@@ -129,6 +139,7 @@ def run_online(
         judge = _filmable(config, judge, loop.learner.algorithm.action_space)
         resolved = {
             "algorithm": algorithm_of(config, loop.learner.env),
+            "sampler": config.sampler if sampler is None else _name_of(sampler),
             "model": config.model,
             "trainer": config.trainer,
             "initial_epochs": config.initial_epochs or config.trainer.epochs,
@@ -178,6 +189,12 @@ def _recorded(teacher: Teacher) -> Teacher:
     """What settings hold of a teacher: all of a registered one, and the name of another."""
     named = hasattr(teacher, "__qualname__") or TEACHERS.has_config(type(teacher))
     return teacher if named else cast("Teacher", type(teacher))
+
+
+def _name_of(sampler: PairSampler) -> str:
+    """`module:Name` of a function, or of the class of an object."""
+    named: Any = sampler if inspect.isroutine(sampler) else type(sampler)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _require_answers_of_shape(loop: PreferenceLoop) -> None:
