@@ -21,6 +21,7 @@ from preferl.cli.options import (
 from preferl.cli.parsing.parts import OF_YOUR_OWN, options_of, require_name
 from preferl.configs import to_json
 from preferl.data import sources
+from preferl.errors import ConfigError
 from preferl.files import write_json
 from preferl.reading import read_object
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
