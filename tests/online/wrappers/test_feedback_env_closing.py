@@ -25,19 +25,18 @@ KINDS = ["sb3", "vector", "single"]
 
 
 class Place(gymnasium.Env[Any, Any]):
-    """Stays at nought, or gives what is no number."""
+    """Stays at nought."""
 
     observation_space, action_space = PLACE, MOVE
 
-    def __init__(self, seen: float = 0.0) -> None:
-        self.seen = seen
+    def __init__(self) -> None:
         self.closed = False
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         return np.zeros(2, np.float32), {}
 
     def step(self, action: Any) -> Any:
-        return np.full(2, self.seen, np.float32), 0.0, False, False, {}
+        return np.zeros(2, np.float32), 0.0, False, False, {}
 
     def close(self) -> None:
         self.closed = True
@@ -131,9 +130,10 @@ def test_a_disk_that_hangs_is_not_waited_for(
 def test_experience_that_cannot_be_saved_stops_no_closing(
     kind: str, feedback: Any, tmp_path: Any
 ) -> None:
-    env = Place(np.nan)
+    env = Place()
     asking = wrapped(kind, env, feedback=feedback, rewards=tmp_path / "rewards")
     asking.reset()
+    asking.core.recording.present[:] = np.nan
     for _ in range(2):
         asking.step(0 if kind == "single" else np.array([0]))
     with pytest.raises(DataError):
@@ -144,8 +144,9 @@ def test_experience_that_cannot_be_saved_stops_no_closing(
 
 
 def test_a_core_stops_reading_by_itself_too(feedback: Any, tmp_path: Any) -> None:
-    asking = wrapped("single", Place(np.nan), feedback=feedback, rewards=tmp_path / "rewards")
+    asking = wrapped("single", Place(), feedback=feedback, rewards=tmp_path / "rewards")
     asking.reset()
+    asking.core.recording.present[:] = np.nan
     asking.step(0)
     with pytest.raises(DataError):
         asking.core.close()
