@@ -92,6 +92,8 @@ def test_a_link_of_somebody_else_asks_who_is_signed_in(study, owner, visitor, si
     assert asked.status_code == 200
     assert "set-cookie" not in asked.headers
     assert "You are signed in as owner" in asked.text
+    assert "<h1>Continue as eve?</h1>" in asked.text
+    assert study.project.title not in asked.text, "it may be another project's"
     assert owner.get("/admin").status_code == 200, "still the owner"
     elsewhere = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     assert owner.post(f"/join/{secret}", headers=elsewhere).status_code == 403
