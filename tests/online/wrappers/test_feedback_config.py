@@ -125,3 +125,9 @@ def test_a_guard_of_nothing_and_one_without_ended_episodes_are_silent() -> None:
 def test_a_refusal_ends_with_what_the_caller_adds() -> None:
     with pytest.raises(DataError, match=r"an early end\. Seen in two environments\. Pass"):
         LengthGuard("refuse").check(1, 2, " Seen in two environments.")
+
+
+def test_shorter_episodes_are_counted_where_they_are_clips_themselves(caplog, rng) -> None:
+    guard = RepetitionGuard(QueryConfig(segment_length=500, short="pad"))
+    guard.check(make_episodes(rng, [80, 80]), 4, asked=4, steps=2400)
+    assert "2 different ones of 500 steps (2 of 2 episodes are shorter)" in caplog.text

@@ -221,7 +221,8 @@ class RepetitionGuard:
             text = (
                 f"{queries} queries show {2 * queries} clips, and there are {there} different ones"
             )
-            text += f" of {length} steps ({(windows == 0).sum()} of {len(episodes)} episodes are "
+            shorter = int((episodes.lengths < length).sum())
+            text += f" of {length} steps ({shorter} of {len(episodes)} episodes are "
             text += "shorter): some are shown again."
         elif times > MOST_SHOWN:
             text = f"Clips repeat one another: each step is shown {times:.1f} times on average"
