@@ -1,6 +1,7 @@
 """`preferl annotate create` asks only what people can answer, and makes nothing if it fails."""
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -125,6 +126,17 @@ def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
         assert project.question == "Which clip is better?"
         assert len(store.questions.asked(project.id)) == 7
     assert run("annotate", "create", "--run", recorded, *where, *more) == 1, "the name is taken"
+
+
+def test_the_command_that_follows_can_be_typed_as_it_is(recorded, tmp_path, capsys):
+    where = ("--store", tmp_path / "my labels", "--queries", 4, "--length", 10)
+    more = ("--env", "Pendulum-v1", "--elsewhere")
+    assert run("annotate", "create", "--run", recorded, *where, *more) == 0
+    command = capsys.readouterr().out.splitlines()[-1].partition(": ")[2]
+    assert shlex.split(command) == [
+        *("preferl", "annotate", "serve", "--store"),
+        str(tmp_path / "my labels"),
+    ]
 
 
 def test_the_seed_decides_the_pairs(recorded, tmp_path):

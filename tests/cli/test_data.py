@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -168,6 +169,12 @@ def test_a_scripted_teacher_answers_about_episodes(tmp_path, capsys):
     out = capsys.readouterr().out
     assert (_rows(out)["pairs"], _rows(out)["segments"][-10:]) == ("30", "of 4 steps")
     assert f"preferl reward fit --comparisons {tmp_path / 'answers'}" in "".join(out.splitlines())
+
+
+def test_the_command_that_follows_can_be_typed_as_it_is(tmp_path, capsys):
+    answers = _label(tmp_path / "my data", queries=4)
+    command = capsys.readouterr().out.partition("Fit a reward to them: ")[2]
+    assert shlex.split(command)[-1] == str(answers)
 
 
 def test_answers_follow_the_seed_and_the_teacher(tmp_path):

@@ -1,6 +1,7 @@
 """`preferl annotate create`: from recorded episodes to queries that people can answer."""
 
 import inspect
+import shlex
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
@@ -135,16 +136,17 @@ def annotate_create(config: CreateConfig) -> None:
         else:
             labels.ranked.create(project.id, segments, pairs, config.queries)
         several = len(labels.projects.all()) > 1
-    place = StoreConfig(config.store, config.files).options()
-    words = place if config.store != FOLDER else place[2:]
+    words = StoreConfig(config.store, config.files).options()
+    words = words if config.store != FOLDER else words[2:]
     words += ("--project", config.project) if several else ()
+    shown = [without_password(word) for word in (*words, *trust_options(trust))]
+    place = without_password(f"{config.store}")
     and_known = f", and {config.known} with a known answer" if config.known else ""
-    lines = (
+    echo(
         f"{config.queries:,} pairs of {config.length} steps from {len(episodes):,} episodes wait "
-        f"in {config.store}{and_known}.\n"
-        f"Answer them: {' '.join(('preferl annotate serve', *words, *trust_options(trust)))}"
+        f"in {place}{and_known}.\n"
+        f"Answer them: {shlex.join(('preferl', 'annotate', 'serve', *shown))}"
     )
-    echo(without_password(lines))
 
 
 def _episodes(config: CreateConfig) -> "data.Episodes":

@@ -1,5 +1,6 @@
 """`preferl data`: inspect experience and labels, and have a scripted teacher answer queries."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -61,7 +62,7 @@ class LabelConfig:
     # has them: "{kind: scripted, temperature: 0, equal_within: 5}" calls returns equal that differ
     # by less than 5.
     teacher: str = "oracle"
-    queries: int = QUERIES
+    queries: int = QUERIES  # pairs of segments to ask about.
     length: int = LENGTH  # steps per segment.
     # sort segments into so many ranked lists, say one for each 100 queries, in place of asking
     # about random pairs; `--implied True` of `preferl reward fit` and `preferl offline run` learns
@@ -101,7 +102,8 @@ def data_label(config: LabelConfig) -> None:
     if config.format == "preferl":
         echo(f"Another --seed than {config.seed} draws other pairs, to evaluate the reward on.")
         implied = "" if config.lists is None else " --implied True"
-        echo(f"Fit a reward to them: preferl reward fit --comparisons {config.out}{implied}")
+        folder = shlex.quote(f"{config.out}")
+        echo(f"Fit a reward to them: preferl reward fit --comparisons {folder}{implied}")
 
 
 def data_inspect(config: InspectConfig) -> None:

@@ -299,8 +299,8 @@ class PixelEncoderConfig:
 
     Attributes:
         kernels: side of each convolution's kernel, in pixels.
-        strides: of each convolution.
-        filters: of each convolution.
+        strides: step of each convolution, in pixels.
+        filters: how many each convolution has.
         size: features of a picture.
         channels: where the pictures' channels are, "last" or "first"; "auto" infers it from the
             shape.
