@@ -260,6 +260,12 @@ def test_folders_of_something_else_are_refused(tmp_path):
         read_labels(tmp_path / "absent")
 
 
+def test_a_run_in_place_of_labels_leads_to_the_option_that_reads_it(tmp_path):
+    (tmp_path / "my run" / "comparisons").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"--comparisons '.*/my run', without --labels"):
+        read_labels(tmp_path / "my run")
+
+
 def test_hostile_label_files_are_refused(tmp_path):
     folder = _pt(tmp_path)
     (folder / "label_human").write_bytes(pickle.dumps(os.system))

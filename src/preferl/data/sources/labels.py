@@ -10,6 +10,7 @@ Preferences using Transformers for RL", section 5.1 for its queries.
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -334,6 +335,9 @@ def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
     expected = "the label files of either Uni-RLHF or the Preference Transformer"
     got = f"files of both: {names}" if kinds else f"neither among {names}"
     fix = "Give the folder that holds the three files of one label set."
+    if not kinds and {"comparisons", "about.json"} & set(names):  # of a run, or of its answers
+        fix = "Answers that preferl wrote, such as a run's, are read with --comparisons "
+        fix += f"{shlex.quote(f'{folder}')}, without --labels (comparisons= in Python)."
     check(len(kinds) == 1, folder, expected, got, fix)
     about, files = kinds[0], []
     for part, pattern in zip(("labels", "first", "second"), about.files, strict=True):
