@@ -1,5 +1,6 @@
 """The rollout that everything takes its steps from."""
 
+import warnings
 from itertools import islice
 from typing import Any
 
@@ -150,10 +151,14 @@ def test_environments_rest_where_no_episode_is_left():
     assert not np.array_equal(info["terminal_observation"], expected)
 
 
-def test_episodes_without_an_end_are_cut_off(caplog):
+def test_episodes_without_an_end_are_cut_off_and_warned_of_once():
     policy = RandomPolicy(PointWorld.action_space, 0)
-    steps = rollout(policy, SeededEpisodes([PointWorld(length=10**9)], seed=0))
-    last = next(step for step in steps if step.dones[0])
-    assert last.infos[0]["TimeLimit.truncated"]
-    assert next(steps).starts[0]
-    assert "did not end within 10000 steps" in caplog.text
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for seed in range(2):
+            steps = rollout(policy, SeededEpisodes([PointWorld(length=10**9)], seed=seed))
+            last = next(step for step in steps if step.dones[0])
+            assert last.infos[0]["TimeLimit.truncated"]
+            assert next(steps).starts[0]
+    (warning,) = caught
+    assert "did not end within 10000 steps" in str(warning.message)

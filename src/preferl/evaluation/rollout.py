@@ -6,6 +6,7 @@ recorded data have known faults corrected, since the scores of Fu et al. 2020 ("
 Deep Data-Driven Reinforcement Learning") are meant for the rewards of the original simulators.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,17 +29,14 @@ from preferl.evaluation.policies import (
     threads_of,
 )
 from preferl.feedback.step_rewards import AnyReward, as_reward
-from preferl.printing import get_logger
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations
-
-LOGGER = get_logger(__name__)
 
 LONGEST: Final = 10_000
 """Steps after which an episode is cut off that nothing else limits."""
 
 ENDLESS: Final = (
-    "An episode did not end within %d steps and was cut off. Set `max_episode_steps`, or end "
-    "episodes in the environment."
+    f"An episode did not end within {LONGEST} steps and was cut off. Set `max_episode_steps`, or "
+    "end episodes in the environment."
 )
 
 REACH_WEIGHT = 0.1
@@ -199,7 +197,8 @@ class SeededEpisodes:
             dones[v] = terminated or truncated or self._lengths[v] == self._max_steps
             if dones[v]:
                 if not (terminated or truncated) and self._max_steps == LONGEST:
-                    LOGGER.warning(ENDLESS, LONGEST)
+                    # Python shows a warning once, and there are many evaluations of many episodes.
+                    warnings.warn(ENDLESS, stacklevel=1)
                 last = {"terminal_observation": seen, "TimeLimit.truncated": not terminated}
                 infos[v] = infos[v] | last
                 self._begin(v)
