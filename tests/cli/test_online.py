@@ -132,6 +132,13 @@ def test_the_last_preset_counts(capsys):
     assert starting_point(["--preset", "moon", "--preset=pendulum"]).preset == "pendulum"
 
 
+@pytest.mark.parametrize(("name", "place"), [("dqn", "DQN"), ("A2C", "A2C"), ("td3", "TD3")])
+def test_algorithms_of_stable_baselines3_are_led_to_the_option_that_takes_them(name, place, capsys):
+    assert run("online", "run", "--algorithm", name) == 2
+    fix = f"Write --algorithm sb3 --algorithm.algorithm stable_baselines3:{place}."
+    assert fix in capsys.readouterr().err
+
+
 def test_nothing_given_starts_from_the_defaults():
     assert starting_point([]) == OnlineRunConfig(run=OnlineConfig())
 

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origi
 import tyro
 
 from preferl.errors import UsageError, nearest
+from preferl.online.methods.algorithm_configs import SB3_CLASSES
 from preferl.reading import parse_yaml
-from preferl.registry import REWARD_MODELS, TEACHERS, Registry, registry_of, things_of
+from preferl.registry import ALGORITHMS, REWARD_MODELS, TEACHERS, Registry, registry_of, things_of
 
 ABSENT: Final = tyro.MISSING_NONPROP
 HELP: Final = frozenset({"-h", "--help"})
@@ -153,6 +154,11 @@ def _chosen(slot: Slot, words: tuple[str, ...], beside: dict[str, Any]) -> Slot:
     text = texts[-1]
     if text.lstrip().startswith("{"):
         return slot._replace(value=decoded(slot.hint, settings_in(text, slot.path), slot.path))
+    if things is ALGORITHMS and text not in things and text.lower() in SB3_CLASSES:
+        place = SB3_CLASSES[text.lower()]
+        fix = f"Write --{slot.path} sb3 --{slot.path}.algorithm {place}."
+        expected = f"one of {', '.join(names_of(things))}"
+        raise UsageError.mismatch(f"--{slot.path}", expected=expected, got=repr(text), fix=fix)
     require_name(text, names_of(things), slot.path, fix=OF_YOUR_OWN)
     if things is TEACHERS:
         return slot._replace(value=decoded(slot.hint, text, slot.path))

@@ -15,6 +15,16 @@ LINEAR: Final = "lin_"
 """What texts begin with that mean a number which falls to 0 over the run, as in RL Zoo."""
 
 
+SB3_CLASSES: Final = {
+    **{name.lower(): f"stable_baselines3:{name}" for name in ("A2C", "DDPG", "DQN", "TD3")},
+    **{
+        name.lower(): f"sb3_contrib:{name}"
+        for name in ("ARS", "CrossQ", "MaskablePPO", "QRDQN", "RecurrentPPO", "TQC", "TRPO")
+    },
+}
+"""Names of algorithms, in small letters, to the classes that `SB3Config` takes."""
+
+
 @dataclass(frozen=True)
 class PPOConfig:
     """Proximal policy optimisation (Schulman et al. 2017); defaults are stable-baselines3's.
