@@ -26,6 +26,7 @@ from typing import Any, Final, Self, get_args
 
 from preferl.printing import harmless
 
+LARGEST_WHOLE: Final = 2**63 - 1  # that arrays of whole numbers hold
 SEED_LIMIT: Final = 2**32  # of seeds: what numpy, torch and stable-baselines3 all take
 
 
@@ -154,7 +155,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def require_in(what: str, value: float, low: float, high: float, *, fix: str = "") -> None:
-    """Raise `ConfigError` unless `low <= value <= high`; a NaN is out of every range."""
+    """Raise `ConfigError` unless `low <= value <= high`; a NaN is out of every range.
+
+    A whole number without a highest value is at most one that arrays can hold.
+    """
+    if high == float("inf") and isinstance(value, int) and value > LARGEST_WHOLE:
+        high = LARGEST_WHOLE
     if not low <= value <= high:
         expected = f"at least {low:g}" if high == float("inf") else f"in [{low:g}, {high:g}]"
         raise ConfigError.mismatch(what, expected=expected, got=value, fix=fix)

@@ -29,6 +29,11 @@ Before = Literal["zero", "entropy"]
 """The reward of an online run's steps before the first learned one."""
 
 
+MOST_COUNTED: Final = 1_000_000
+"""Queries, iterations or episodes of an evaluation, beyond which a run is a slip of the keyboard:
+a plan and the clips of all queries have to fit into memory."""
+
+
 @final
 @dataclass(frozen=True)
 class WarmStartConfig:
@@ -172,9 +177,10 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         EnvConfig.__post_init__(self)
         QueryConfig.__post_init__(self)
         require_one_of("vec_env", self.vec_env, VecEnvKind)
-        _require(self, ("environments", "iterations", "eval_episodes"), 1)
-        _require(self, ("initial_epochs",), 1)
-        _require(self, ("comparisons", "eval_every"), 0)
+        _require(self, ("iterations", "eval_episodes"), 1, MOST_COUNTED)
+        _require(self, ("environments", "initial_epochs"), 1)
+        _require(self, ("comparisons",), 0, MOST_COUNTED)
+        _require(self, ("eval_every",), 0)
         _require(self, ("reward_deviation",), 1e-12)
         ConfigError.check(isfinite(self.pessimism), "pessimism", "a number", self.pessimism)
         self._require_budget()
