@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
 from operator import attrgetter
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from preferl.errors import ConfigError, MissingExtraError
@@ -150,17 +150,52 @@ def _modules_of(*names: str | None) -> tuple[str, ...]:
     return tuple(_parts(name)[0] for name in names if name is not None and ":" in name)
 
 
+def meant_name(name: str) -> str:
+    """What to do about a path or dotted name in place of `module:Name`: a sentence, or "".
+
+    >>> meant_name("./arm.py:ReachArm")
+    'Did you mean arm:ReachArm?'
+    >>> meant_name("Pendulum-v1")
+    ''
+    """
+    path, _, rest = name.partition(":")
+    if not rest and not path.endswith(".py"):
+        path, _, rest = path.rpartition(".")  # as `arm.ReachArm`
+        if not (_is_dotted(path) and rest.isidentifier() and _can_be_found(path)):
+            return ""
+    parts = PurePath(path.removesuffix(".py")).parts
+    module = ".".join(parts)
+    if not _is_dotted(module) and parts:  # in a folder beyond the current one
+        module = parts[-1]
+    if not _is_dotted(module) or (module == name.partition(":")[0] and rest):
+        return ""
+    if not rest:
+        return f"Name the class or function in it, too: {module}:Name."
+    return f"Did you mean {module}:{rest}?"
+
+
+def _can_be_found(module: str) -> bool:
+    """Whether Python finds the top of a module, in the current folder included."""
+    top = module.split(".")[0]
+    return PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) is not None
+
+
 def _parts(name: str, what: str = "name") -> tuple[str, str]:
     module, colon, rest = name.partition(":")
-    if not (colon and _is_dotted(module) and rest) or ":" in rest:
-        raise ConfigError.mismatch(what, expected="module:Name", got=repr(name))
+    is_path = module.endswith(".py")
+    if is_path or not (colon and _is_dotted(module) and rest) or ":" in rest:
+        fix = meant_name(name)
+        raise ConfigError.mismatch(what, expected="module:Name", got=repr(name), fix=fix)
     return module, rest
 
 
 def _require_modules(trust: Collection[str]) -> None:
     for module in trust:
-        if not _is_dotted(module):
-            raise ConfigError.mismatch("trust", expected="the names of modules", got=repr(module))
+        if not _is_dotted(module) or module.endswith(".py"):
+            parts = PurePath(module.removesuffix(".py")).parts
+            fix = f"Did you mean {'.'.join(parts)}?" if _is_dotted(".".join(parts)) else ""
+            expected = "the names of modules"
+            raise ConfigError.mismatch("trust", expected=expected, got=repr(module), fix=fix)
 
 
 def _is_dotted(module: str) -> bool:

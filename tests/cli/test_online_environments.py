@@ -135,7 +135,15 @@ WRONG = {
     ("--env", "Pendulumm"): "Did you mean Pendulum-v1",
     ("--env", "nowhere:Garden"): "module that can be imported",
     ("--env", "garden:Gardn"): "Did you mean garden:Garden?",
-    ("--env", "garden.py:Garden"): "module that can be imported",
+    ("--env", "garden.py:Garden"): "Did you mean garden:Garden?",
+    ("--env", "./garden.py:Garden"): "Did you mean garden:Garden?",
+    ("--env", "./garden:Garden"): "Did you mean garden:Garden?",
+    ("--env", "garden.Garden"): "Did you mean garden:Garden?",
+    ("--env", "./garden.py"): "Name the class or function in it, too: garden:Name.",
+    ("--env", "garden.py"): "Name the class or function in it, too: garden:Name.",
+    ("--wrappers", "garden.py:Shift"): "Did you mean garden:Shift?",
+    ("--trust", "garden.py"): "Did you mean garden?",
+    ("--device", "nowhere"): "device 'nowhere': expected one that torch has here",
     ("--env", "garden:nothing"): "has to return what it makes",
     ("--env", "garden:OldStep"): "shimmy",
     ("--env", "garden:OldReset"): "`reset` as gymnasium defines it",
@@ -163,6 +171,16 @@ def test_wrong_environments_are_one_line_and_move_nothing(here, capsys, words):
     assert "Teaching" not in out + err
     assert [path.name for path in here.glob("run*")] == ["run"]
     assert Path("run/config.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("option", "most"),
+    [("comparisons", "1e+06"), ("iterations", "1e+06"), ("steps", "9.22337e+18")],
+)
+def test_numbers_that_nothing_can_count_are_refused(here, capsys, option, most):
+    assert run("online", "run", "--out", "run", *TINY, f"--{option}", "9" * 20) == 1
+    assert re.search(rf"{option}: expected in \[\d, {re.escape(most)}\]", capsys.readouterr().err)
+    assert not Path("run").exists()
 
 
 def test_arguments_that_are_no_mapping_are_wrong_usage(here, capsys):

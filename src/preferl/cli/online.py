@@ -186,8 +186,10 @@ def run_with_progress(
     """
     from preferl.envs.checks import require_usable
     from preferl.envs.factory import env_factory
+    from preferl.training.configs import usable_device
 
-    require_usable(env_factory(run), f"environment {run.env_name}")  # before anything is announced
+    usable_device(run.device)  # before anything is announced
+    require_usable(env_factory(run), f"environment {run.env_name}")
     who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
     if not (feedback or ask):
         who = teacher_in_words(run.teacher)

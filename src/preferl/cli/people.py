@@ -42,7 +42,7 @@ def prepared_for_people(
         The run, and the `frames` of a project about its clips; None where `draw` draws them.
 
     Raises:
-        ConfigError: an environment that cannot be used, or clips that nothing can draw.
+        ConfigError: an environment or device that cannot be used, or clips that nothing can draw.
     """
     from preferl.envs.checks import require_usable
     from preferl.envs.factory import draws, env_factory
@@ -51,7 +51,9 @@ def prepared_for_people(
     from preferl.online.wrappers.recording import zeros_of
     from preferl.store.rendering.frames import POSES, function_frames, holds_pixels
     from preferl.store.stages import holds_pictures
+    from preferl.training.configs import usable_device
 
+    usable_device(run.device)
     make = env_factory(run)
     require_usable(make, f"environment {run.env_name}")
     if draw is not None:

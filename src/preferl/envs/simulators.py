@@ -21,6 +21,7 @@ from preferl.envs.checks import Environment as Environment
 from preferl.envs.checks import callable_as, made_by, refused_kwargs
 from preferl.errors import ConfigError
 from preferl.printing import get_logger
+from preferl.trust import meant_name
 
 logger = get_logger(__name__)
 
@@ -91,7 +92,9 @@ def make_registered(env_id: str, **options: Any) -> Environment:
             raise
         raise refused_kwargs(what, (), cause) from error
     except GymnasiumError as error:
-        raise ConfigError.mismatch(what, expected="one that can be made", got=error) from error
+        fix = meant_name(env_id)
+        expected = "one that can be made"
+        raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
     return env
 
 
@@ -108,6 +111,7 @@ def _unknown(env_id: str, error: Exception) -> ConfigError:
     what, expected, got = "environment", "the id of a registered one", repr(env_id)
     if isinstance(error, ModuleNotFoundError):
         expected, fix = "a module that can be imported", "Begin in its folder, or install it."
+        fix = meant_name(env_id) or fix
         return ConfigError.mismatch(what, expected=expected, got=f"{got} ({error})", fix=fix)
     module, _, name = env_id.rpartition(":")
     home = vars(sys.modules[module]) if module else {}
@@ -120,6 +124,7 @@ def _unknown(env_id: str, error: Exception) -> ConfigError:
         expected = f"an id that {module} registers, or a class or function of it"
     if close:
         fix = f"Did you mean {' or '.join(close)}?"
+    fix = meant_name(env_id) or fix
     return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
 
 

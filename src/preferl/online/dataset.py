@@ -45,6 +45,7 @@ from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require
 from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.shapes import IntArray, leaves
 from preferl.training.checkpoint_folder import has_run, require_own
+from preferl.training.configs import usable_device
 from preferl.training.generators import generators_left_alone
 
 OnProgress = Callable[[str, int, int], None]
@@ -180,6 +181,7 @@ class _Recording:
     ) -> None:
         self.doing, self._places = "", places
         self._config, self._on_progress = config, on_progress or (lambda *_: None)
+        usable_device(config.device)
         require_usable(task_env(config), f"environment {config.env_name}")
         drawn, expected = not config.pictures or draws(task_env(config)), "one that draws pictures"
         fix = 'Name "rgb_array" in its `render_modes`, and take `render_mode`.'

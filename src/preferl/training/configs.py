@@ -258,5 +258,6 @@ def require_device(name: str) -> None:
     """Raise `ConfigError` unless torch has the device here."""
     import torch
 
-    with reading("device", expected='one that torch has here, such as "cpu"', error=ConfigError):
+    what, expected = f"device {name!r}", 'one that torch has here, such as "cpu" or "auto"'
+    with reading(what, expected=expected, error=ConfigError):
         torch.empty(0, device=name)
