@@ -264,7 +264,7 @@ def test_spaces_that_are_written_later_make_another_version_without_another_answ
 
 
 def test_settings_that_do_not_go_together_are_refused_at_once(config, world):
-    for wrong in ({"validation": 1.0}, {"keep": 0}, {"deviation": 0.0}, {"cancel_after": 0}):
+    for wrong in ({"validation": 1.0}, {"keep": 0}, {"reward_deviation": 0.0}, {"cancel_after": 0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             replace(config, **wrong)
     with pytest.raises(ConfigError, match="hidden"):
