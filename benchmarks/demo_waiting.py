@@ -58,7 +58,10 @@ def answered(labels: Path, seconds: float, demo: "subprocess.Popen[bytes]") -> d
         project = projects[-1]
         base = store.reports.last_event("served")["url"]
         visitor = Visitor(f"{base}/join/{store.people.owner(project.id).secret}")
-        waits, since, count, began = [], time.monotonic(), 0, time.monotonic()
+        waits = []
+        since = time.monotonic()
+        count = 0
+        began = time.monotonic()
         while demo.poll() is None:
             held = visitor.post("/api/claim", {"count": 1})
             if not held["questions"]:
@@ -73,7 +76,8 @@ def answered(labels: Path, seconds: float, demo: "subprocess.Popen[bytes]") -> d
             kind = better(store, project.id, held["questions"][0])
             body = {"token": token, "key": f"waiting-{count:010d}", "kind": kind, "count": 1}
             visitor.post("/api/answer", body | {"response_ms": 1000 * seconds})
-            since, count = time.monotonic(), count + 1
+            since = time.monotonic()
+            count = count + 1
         return {
             "answers": count,
             "seconds": round(time.monotonic() - began, 1),

@@ -25,7 +25,8 @@ from preferl.online import FeedbackCallback, FeedbackVecEnv, has_run, resume_run
 from preferl.store import Store, StoredFeedback
 from preferl.testing.worlds import PointWorld
 
-ENVIRONMENTS, ROLLOUT = 8, 64
+ENVIRONMENTS = 8
+ROLLOUT = 64
 SAVE_SECONDS = 1.0
 """Between two checkpoints: what a kill costs at most."""
 

@@ -20,7 +20,10 @@ from preferl.training.publish import read_version, version_folder, versions
 Fault = Callable[[Trial], dict[str, Any]]
 """Returns what it has done."""
 
-LOCKED_SECONDS, FULL_SECONDS, BACK_SECONDS, CUTS = 20.0, 15.0, 3600, 5
+LOCKED_SECONDS = 20.0
+FULL_SECONDS = 15.0
+BACK_SECONDS = 3600
+CUTS = 5
 
 
 def nothing(_: Trial) -> dict[str, Any]:
@@ -69,7 +72,8 @@ def disk_full(trial: Trial) -> dict[str, Any]:
 
 def cut_short(trial: Trial) -> dict[str, Any]:
     """Files of published rewards lose their ends, while in use and before anybody reads them."""
-    number, halves = trial.wait_for_version(2), 0
+    number = trial.wait_for_version(2)
+    halves = 0
     for _ in range(CUTS):
         trial.wait_for_version(number + 1)
         time.sleep(trial.rng.uniform(0.0, 1.0))
@@ -124,7 +128,8 @@ def small_disk(folder: Path) -> Iterator[dict[str, str]]:
 @contextmanager
 def own_clock(folder: Path) -> Iterator[dict[str, str]]:
     """Programs read a clock that can be set, which is right at first."""
-    library, clock = folder / "clock.so", folder / "clock"
+    library = folder / "clock.so"
+    clock = folder / "clock"
     source = Path(__file__).parent / "faults_clock.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)
     clock.write_text("0\n")

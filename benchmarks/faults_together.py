@@ -34,8 +34,10 @@ from preferl.store.schema import Answer, Query
 from preferl.training.publish import read_version, versions
 
 RESULTS = Path(__file__).parent / "results" / "faults_together.json"
-LONGEST, THINK_SECONDS = 5.0, 0.02
-PUBLISHED_EVERY, PATIENCE = 10, 60.0
+LONGEST = 5.0
+THINK_SECONDS = 0.02
+PUBLISHED_EVERY = 10
+PATIENCE = 60.0
 SERVE = "import sys; from preferl.cli.main import main; main(sys.argv[1:])"
 LITTLE = ("--min-answers", "5", "--max-wait", "1", "--members", "2", "--hidden", "16")
 LITTLE += ("--epochs", "3", "--poll-seconds", "0.2", "--keep", "100000")
@@ -45,7 +47,8 @@ class Programs:
     """All that is killed: the database, and the three programs that use it."""
 
     def __init__(self, server: Postgres, files: Path, rewards: Path, project: str) -> None:
-        self._server, self._where = server, (server.url, str(files))
+        self._server = server
+        self._where = (server.url, str(files))
         self.site = Site(*self._where)
         service = ("--store", server.url, "--files", str(files), "--project", project)
         self._service = ("reward", "serve", *service, "--out", str(rewards), *LITTLE)
@@ -71,7 +74,8 @@ class Programs:
 
 def killed_together(server: Postgres, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """So many kills, and what was acknowledged beside what is stored."""
-    files, rewards = folder / "store", folder / "rewards"
+    files = folder / "store"
+    rewards = folder / "rewards"
     store = Store.open(server.url, files)
     project = store.projects.create("together", quorum=2)
     rng = np.random.default_rng(options.seed)

@@ -30,7 +30,8 @@ from preferl.store.schema import Answer, Query
 from preferl.training.publish import read_version, versions
 
 HERE = Path(__file__).parent
-PEOPLE, THINK_SECONDS = 3, 0.3
+PEOPLE = 3
+THINK_SECONDS = 0.3
 SERVICE = ("--min-answers", "50", "--max-wait", "2", "--members", "2", "--hidden", "32")
 SERVICE += ("--epochs", "20", "--poll-seconds", "0.2", "--keep", "100000")
 PATIENT = SuperviseConfig(first_pause=0.2, longest_pause=1.0, restarts=1000)
@@ -49,7 +50,9 @@ class Trial:
     """
 
     def __init__(self, folder: Path, seed: int, steps: int, kills: int) -> None:
-        self.folder, self.rewards, self.kills = folder, folder / "rewards", kills
+        self.folder = folder
+        self.rewards = folder / "rewards"
+        self.kills = kills
         self.rng = np.random.default_rng(seed)
         self.messages: list[str] = []
         self.whole: dict[int, str] = {}
@@ -174,7 +177,8 @@ class Trial:
         ]
 
     def _better(self, left: str, right: str) -> str:
-        a, b = self._returns[left], self._returns[right]
+        a = self._returns[left]
+        b = self._returns[right]
         return "equal" if a == b else ("left" if a > b else "right")
 
     def _draw(self) -> None:

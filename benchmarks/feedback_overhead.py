@@ -37,7 +37,9 @@ from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training import RewardFunction
 
-ENV, ENVIRONMENTS, SEGMENT = "Pendulum-v1", 8, 50
+ENV = "Pendulum-v1"
+ENVIRONMENTS = 8
+SEGMENT = 50
 COLLECTING = {"segment_length": SEGMENT, "max_pending": 20}
 ALLOWED = {"mlp, per rollout": 0.10, "pt, per rollout": 0.40}
 CONFIGS: dict[str, RewardModelConfig] = {

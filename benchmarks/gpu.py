@@ -142,7 +142,8 @@ def main() -> None:
     about = machine() | {"threads_used": torch.get_num_threads(), "card": card}
     stored = {"machine": about, "torch": torch.__version__, "rates": rates}
     if len(chosen.devices) > 1:
-        first, last = chosen.devices[0], chosen.devices[-1]
+        first = chosen.devices[0]
+        last = chosen.devices[-1]
         ratios = {name: round(of[first] / of[last], 2) for name, of in rates.items()}
         stored[f"{first}_to_{last}"] = ratios
     chosen.results.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")

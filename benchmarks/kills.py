@@ -33,7 +33,9 @@ from preferl.reporting import read_jsonl
 from preferl.runs import versions
 
 RESULTS = Path(__file__).parent / "results" / "kills.json"
-ENV, LENGTH, LABELS = "Pendulum-v1", 20, 200
+ENV = "Pendulum-v1"
+LENGTH = 20
+LABELS = 200
 TIMES = ("seconds", "time")
 """Of `result.json`: all that may differ."""
 KEPT = ("*.safetensors", "*.npy", "policy.json", "evaluations/*.json")
@@ -104,7 +106,8 @@ class Command:
     """A run as a program, which goes on where there is something to go on with."""
 
     def __init__(self, words: tuple[str, ...], out: Path) -> None:
-        self._words, self.out = words, out
+        self._words = words
+        self.out = out
         self._log = out.with_name(f"{out.name}.log")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -181,7 +184,8 @@ def trial(words: tuple[str, ...], folder: Path, kills: int, seed: int) -> dict[s
     plain, before = started(words, folder / "undisturbed")
     plain.ends()
     seconds = time.monotonic() - began
-    expected, rng = outcome(plain.out), np.random.default_rng(seed)
+    expected = outcome(plain.out)
+    rng = np.random.default_rng(seed)
     stages: list[str] = []
     differing: set[str] = set()
     rounds = 0

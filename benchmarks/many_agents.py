@@ -116,7 +116,8 @@ class Programs:
 
     def __init__(self, server: str, bucket: str, folder: Path, options: argparse.Namespace) -> None:
         self._folder = folder
-        self._where, self._rewards = (server, f"{bucket}/labels"), f"{bucket}/rewards"
+        self._where = (server, f"{bucket}/labels")
+        self._rewards = f"{bucket}/rewards"
         self._most = options.answers + 200
         self.site = Site(*self._where)
         self._running: dict[str, Process] = {}
@@ -155,7 +156,8 @@ def measured(server: str, bucket: str, folder: Path, options: argparse.Namespace
     """Answers and rewards of one study, with three kills on the way."""
     store = Store.open(server, f"{bucket}/labels")
     project = store.projects.create("many", repeat_share=0.0, budget=options.answers)
-    programs, began = Programs(server, bucket, folder, options), time.monotonic()
+    programs = Programs(server, bucket, folder, options)
+    began = time.monotonic()
     agents = [f"agent-{number}" for number in range(AGENTS)]
     secrets = [store.people.invite(project.id, f"p{n}").secret for n in range(options.people)]
     people = [Person(programs.site, secret, n) for n, secret in enumerate(secrets)]
@@ -290,7 +292,8 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="preferl-many-")))
         os.environ["PREFERL_CACHE"] = str(folder / "here")
-        server, bucket = stack.enter_context(Postgres()).url, storage(stack, folder)
+        server = stack.enter_context(Postgres()).url
+        bucket = storage(stack, folder)
         result = measured(server, bucket, folder, options)
     print(json.dumps(result, indent=2))
     if not options.no_write:

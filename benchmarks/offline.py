@@ -53,7 +53,9 @@ def main() -> None:
         "ours": Path(sys.executable),
         "peer": peer_python(PEER_VENV, PEER_REQUIREMENTS),
     }
-    versions, found, costs = {}, [], {}
+    versions = {}
+    found = []
+    costs = {}
     for side, python in pythons.items():
         asked = Side(python, SCRIPTS[side])
         versions[side] = asked.ask(do="about")

@@ -51,7 +51,8 @@ class Windows:
     """A collator that looks up one trajectory after the other and stacks their windows."""
 
     def __init__(self, dataset: Dataset, statistics: dict[str, np.ndarray], seed: int) -> None:
-        self.dataset, self.statistics = dataset, statistics
+        self.dataset = dataset
+        self.statistics = statistics
         self.rng = np.random.default_rng(seed)
         self.chances = np.full(len(dataset), 1 / len(dataset))  # by length, which is the same here
 
@@ -78,7 +79,8 @@ class Windows:
         def padded(values: np.ndarray, fill: float) -> np.ndarray:
             return np.concatenate([np.full((missing, *values.shape[1:]), fill), values])
 
-        mean, deviation = self.statistics["mean"], self.statistics["deviation"]
+        mean = self.statistics["mean"]
+        deviation = self.statistics["deviation"]
         return {
             "states": (padded(states, 0) - mean) / deviation,
             "actions": padded(actions, -10),

@@ -43,7 +43,8 @@ def races(location: str, files: Path, options: argparse.Namespace) -> dict[str, 
     people = [store.people.invite(project.id, f"p{n}").annotator.id for n in range(options.people)]
     rng = np.random.default_rng(0)
     context = multiprocessing.get_context("spawn")
-    start, won = context.Barrier(len(people) + 1), context.Queue()
+    start = context.Barrier(len(people) + 1)
+    won = context.Queue()
     shares = [people[n::PROCESSES] for n in range(PROCESSES)]
     reaching = [
         context.Process(
@@ -100,7 +101,8 @@ def _reach(location, files, project_id, people, rounds, start, won) -> None:
 
 def crash(location: str, files: Path, options: argparse.Namespace) -> dict[str, Any]:
     """People answer and a program asks, while the server and the program are killed at random."""
-    store, site = Store.open(location, files), Site(location, files)
+    store = Store.open(location, files)
+    site = Site(location, files)
     project = store.projects.create("crash", quorum=2)
     rng = np.random.default_rng(options.seed)
     store.questions.ask(project.id, clips(rng, 40), np.arange(40).reshape(20, 2))
@@ -118,7 +120,8 @@ def crash(location: str, files: Path, options: argparse.Namespace) -> dict[str, 
         if not answering.is_alive():
             until[0] = time.monotonic() + 3600
             answering.start()
-        began, lasting = time.monotonic(), rng.uniform(0.1, 2.0)
+        began = time.monotonic()
+        lasting = rng.uniform(0.1, 2.0)
         while time.monotonic() - began < lasting:
             show_all(store, project.id)
             time.sleep(0.05)
@@ -179,7 +182,8 @@ def checked(store: Store, project_id: int, people: list[Person], rows: list) -> 
 
 def load(location: str, files: Path, options: argparse.Namespace) -> dict[str, Any]:
     """People who answer every three seconds, then ever more of them until it breaks."""
-    store, site = Store.open(location, files), Site(location, files)
+    store = Store.open(location, files)
+    site = Site(location, files)
     project = store.projects.create("load", quorum=2)
     rng = np.random.default_rng(0)
     segments = clips(rng, 2000)
@@ -206,7 +210,8 @@ def _step(store: Store, site: Site, project_id: int, count: int, seconds: float)
         Person(site, store.people.invite(project_id, f"{mark}-{number}").secret, number)
         for number in range(count)
     ]
-    before, used = _answers(store), []
+    before = _answers(store)
+    used = []
 
     async def everybody() -> None:
         for person in people:

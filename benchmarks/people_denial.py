@@ -54,11 +54,13 @@ def denial(location: str, files: Path, options: argparse.Namespace) -> dict[str,
 
 def _beside(attack, arguments, site: Site, secrets: list[str], seconds: float) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
-    found, begins = context.Queue(), context.Event()
+    found = context.Queue()
+    begins = context.Event()
     process = context.Process(target=_attack, args=(attack, arguments, begins, found), daemon=True)
     process.start()
     begins.wait(300)  # what it imports takes seconds
-    began, cpu = time.monotonic(), site.process.cpu_seconds()
+    began = time.monotonic()
+    cpu = site.process.cpu_seconds()
     measured = asyncio.run(_people(site, secrets, began + SETTLED_SECONDS, seconds))
     share = (site.process.cpu_seconds() - cpu) / (time.monotonic() - began)
     with suppress(Exception):  # an attacker that is stuck reports nothing

@@ -51,7 +51,8 @@ def proxy(sites: list[Site]) -> Iterator[Address]:
     """An nginx that gives each request to the next server."""
     if (program := shutil.which("nginx")) is None:
         sys.exit("nginx is not installed: apt-get install nginx-light")
-    port, servers = free_port(), " ".join(f"server 127.0.0.1:{site.port};" for site in sites)
+    port = free_port()
+    servers = " ".join(f"server 127.0.0.1:{site.port};" for site in sites)
     with tempfile.TemporaryDirectory(prefix="preferl-nginx-") as folder:
         config = Path(folder) / "nginx.conf"
         config.write_text(CONFIG.format(folder=folder, servers=servers, port=port))
@@ -74,8 +75,10 @@ def pages(location: str, files: Path, options: argparse.Namespace) -> dict[str, 
     """Answers of people who think, then claims of people who do not, on one server and on two."""
     store = Store.open(location, files)
     project = store.projects.create("pages", repeat_share=0.0)
-    rng, queries = np.random.default_rng(0), options.claims + 10_000
-    segments, known = clips(rng, 1_000), rng.permutation(1_000 * 999 // 2)[:queries]
+    rng = np.random.default_rng(0)
+    queries = options.claims + 10_000
+    segments = clips(rng, 1_000)
+    known = rng.permutation(1_000 * 999 // 2)[:queries]
     for some in np.array_split(np.stack(np.triu_indices(1_000, 1), 1)[known], 20):
         store.questions.ask(project.id, segments, some)
     show_all(store, project.id)
@@ -126,7 +129,9 @@ def _measured(people: list[Person], seconds: float, claims: int) -> dict[str, An
 async def _claims(person: Person, count: int, handed: Counter[str]) -> None:
     """Claim so often, as fast as it goes, and answer what is claimed."""
     seen: set[str] = set()
-    answered, person.seconds, person.claims = person.seconds, [], []
+    answered = person.seconds
+    person.seconds = []
+    person.claims = []
     for _ in range(count):
         state = await person.post("claim", {"count": 2})
         fresh = [one for one in state["questions"] if one["token"] not in seen]

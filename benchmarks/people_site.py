@@ -193,7 +193,9 @@ class Site:
         shared: bool = False,
     ) -> None:
         self._arguments = (location, str(files))
-        self._log, self._open_files, self._rate = log, open_files, rate
+        self._log = log
+        self._open_files = open_files
+        self._rate = rate
         self._shared = ("shared",) if shared else ()
         self.port = free_port()
         self.process: Process | None = None
@@ -231,7 +233,8 @@ class Person:
     def __init__(
         self, site: Site, secret: str, seed: int, choose: Callable[[str, str], str] | None = None
     ) -> None:
-        self._site, self._secret = site, secret
+        self._site = site
+        self._secret = secret
         self._choose = choose or (lambda *_: str(self._rng.choice(KINDS)))
         self._rng = np.random.default_rng(seed)
         self._client = httpx2.AsyncClient(base_url=site.url, timeout=10)
@@ -293,7 +296,8 @@ class Person:
                             continue
                     question = self._state["questions"][0]
                     self._shown = [Path(question[side]).stem for side in ("left", "right")]
-                    kind, key = self._choose(*self._shown), uuid4().hex
+                    kind = self._choose(*self._shown)
+                    key = uuid4().hex
                     self._pending = {"token": question["token"], "key": key, "kind": kind}
                 self._state = await self.post("answer", self._pending)
                 self.acknowledged[self._pending["key"]] = (self._pending["kind"], *self._shown)
@@ -303,9 +307,11 @@ class Person:
             except (httpx2.HTTPError, RuntimeError) as error:
                 self.errors.append(f"{type(error).__name__}: {error}")
                 if "409" in str(error):
-                    self._pending, self._state = None, {"questions": []}
+                    self._pending = None
+                    self._state = {"questions": []}
                 if "401" in str(error):  # signed out: opens the link again
-                    self._headers, self.signed_out = {}, self.signed_out + 1
+                    self._headers = {}
+                    self.signed_out = self.signed_out + 1
                 await asyncio.sleep(0.1)
 
     async def close(self) -> None:

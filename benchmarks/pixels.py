@@ -25,12 +25,16 @@ from preferl.models import CNNReward
 from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
 from preferl.training.batches import gather_windows
 
-PICTURE, LENGTH, PER_FOLDER, MINIBATCH = (84, 84, 4), 25, 50, 64
+PICTURE = (84, 84, 4)
+LENGTH = 25
+PER_FOLDER = 50
+MINIBATCH = 64
 ACTIONS = spaces.Discrete(6)
 
 
 def write_clips(folder: Path, seed: int) -> None:
-    rng, steps = np.random.default_rng(seed), PER_FOLDER * LENGTH
+    rng = np.random.default_rng(seed)
+    steps = PER_FOLDER * LENGTH
     arrays = {
         "observations": np.zeros((1, *PICTURE), np.uint8),
         "actions": rng.integers(0, 6, steps),

@@ -33,7 +33,9 @@ from preferl.online.methods.sac import SAC
 from preferl.testing import make_comparisons
 from preferl.training import CosineSchedule, FitReport, RewardTrainer, RewardTrainerConfig
 
-PAIRS, STEPS, EPOCHS = 256, 200, 10
+PAIRS = 256
+STEPS = 200
+EPOCHS = 10
 SIZES = ((64, "float32"), (64, "bfloat16"), (256, "bfloat16"))  # of an optimiser step
 AGENTS = (1, 8)
 UPDATES = 4  # of SAC in a call
@@ -132,7 +134,8 @@ def count_updates(device: str, seed: int, seconds: float, ready: Any, out: Any) 
         for _ in range(10):
             one.train(UPDATES, 256)
         ready.wait()
-        began, made = time.perf_counter(), 0
+        began = time.perf_counter()
+        made = 0
         while time.perf_counter() - began < seconds:
             one.train(UPDATES, 256)
             made += UPDATES
@@ -144,7 +147,8 @@ def count_updates(device: str, seed: int, seconds: float, ready: Any, out: Any) 
 def agents_rate(device: str, agents: int, seconds: float) -> dict[str, int]:
     """Updates a second of all agents together, each in a process of its own."""
     context = get_context("spawn")
-    ready, rates = context.Barrier(agents), context.Queue()
+    ready = context.Barrier(agents)
+    rates = context.Queue()
     processes = [
         context.Process(target=count_updates, args=(device, seed, seconds, ready, rates))
         for seed in range(agents)
@@ -159,7 +163,8 @@ def agents_rate(device: str, agents: int, seconds: float) -> dict[str, int]:
 
 def main() -> None:
     chosen = options()
-    device, times = chosen.device, chosen.repetitions
+    device = chosen.device
+    times = chosen.repetitions
     card = torch.cuda.get_device_name() if device == "cuda" else None
     stored: dict[str, Any] = {"machine": machine() | {"card": card}, "torch": torch.__version__}
 
@@ -172,7 +177,8 @@ def main() -> None:
         print(*names, value, flush=True)
         chosen.results.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
 
-    of_fits, of_agents = "preference_transformer", "sac"
+    of_fits = "preference_transformer"
+    of_agents = "sac"
     for name, recorded in (("plain", False), ("recorded", True)):
         store(of_fits, "losses", name, value=curves(device, recorded=recorded))
     for pairs, precision in SIZES:

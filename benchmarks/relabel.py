@@ -43,7 +43,8 @@ from preferl.models.base import trace_windows
 from preferl.online.wrappers.replay import relabel_replay
 from preferl.training import RewardFunction, relabel
 
-OBSERVATION, ACTION = 11, 3  # as Hopper
+OBSERVATION = 11  # as Hopper
+ACTION = 3
 SPACES = (
     spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32),
     spaces.Box(-1, 1, (ACTION,), np.float32),
@@ -94,7 +95,8 @@ def measure_replay(
     reward = RewardFunction(MLPReward(*SPACES, MLPRewardConfig(members=3), seed=0))
     data = experience(steps, length)
     buffer = ReplayBuffer(data.steps, *SPACES, device="cpu")
-    buffer.observations[:, 0], buffer.actions[:, 0] = data.observations, data.actions
+    buffer.observations[:, 0] = data.observations
+    buffer.actions[:, 0] = data.actions
     buffer.full = True
 
     def relabelled() -> np.ndarray:
@@ -120,7 +122,8 @@ def measure(
 ) -> tuple[list[float], list[float], float]:
     """Steps per second of both ways in turns, and how far their rewards are apart at most."""
     reward = RewardFunction(model)
-    rows, lengths = torch.from_numpy(sample), torch.from_numpy(data.lengths)
+    rows = torch.from_numpy(sample)
+    lengths = torch.from_numpy(data.lengths)
 
     def plain() -> np.ndarray:
         features = model.encoder(*map(torch.from_numpy, (data.observations, data.actions)))
@@ -136,7 +139,9 @@ def in_turns(
     repetitions: int,
 ) -> tuple[list[float], list[float], float]:
     """Steps per second of two ways in turns, and how far their rewards are apart at most."""
-    fast, slow, apart = [], [], 0.0
+    fast = []
+    slow = []
+    apart = 0.0
     for _ in range(repetitions):
         rewards, rate = timed(whole)
         fast.append(rate)

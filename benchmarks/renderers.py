@@ -23,14 +23,16 @@ from preferl.data.segments import Segments
 from preferl.store import Store
 
 RESULTS = Path(__file__).parent / "results" / "renderers.json"
-STEPS, REPETITIONS = 25, 3
+STEPS = 25
+REPETITIONS = 3
 
 
 def asked(folder: Path, count: int) -> None:
     """A store in which neighbours among so many clips are compared."""
     angle = np.linspace(0, 3, count * STEPS)
     seen = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)
-    start, real = STEPS * np.arange(count), np.full(count, STEPS)
+    start = STEPS * np.arange(count)
+    real = np.full(count, STEPS)
     segments = Segments(seen, np.zeros((len(seen), 1)), 0 * angle, start, real, STEPS)
     with Store.open(folder) as store:
         frames = {"kind": "env", "env_id": "Pendulum-v1"}
@@ -59,7 +61,8 @@ def main() -> None:
     parser.add_argument("--clips", type=int, default=240, help="an even number")
     options = parser.parse_args()
     seconds: dict[int, list[float]] = {1: [], 2: []}
-    starts, shares = [], []
+    starts = []
+    shares = []
     for _ in range(REPETITIONS):
         for renderers, found in seconds.items():
             with tempfile.TemporaryDirectory() as name:

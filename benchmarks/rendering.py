@@ -26,7 +26,9 @@ from preferl.video import encode
 
 DOOR = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data" / "adroit-door-human"
 RESULTS = Path(__file__).parent / "results" / "rendering.json"
-FPS, STEPS, TASK = 20, 100, "AdroitHandDoor-v1"
+FPS = 20
+STEPS = 100
+TASK = "AdroitHandDoor-v1"
 
 
 def while_stepping(path: Path) -> float:
@@ -53,7 +55,9 @@ def main() -> None:
     rng = np.random.default_rng(0)
     segments = sample_segments(demonstrations, 1 + options.repetitions, STEPS, rng)
     source = frame_source({"kind": "env", "env_id": TASK})
-    ours, theirs, sizes = [], [], []
+    ours = []
+    theirs = []
+    sizes = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "clip.mp4"
         began = time.perf_counter()

@@ -240,13 +240,15 @@ def table(rows: Iterable[dict[str, Any]], peer: str = "imitation") -> Table:
     for row in rows:
         wanted = f"{row['required']:g}x" if row["required"] else ""
         if "ratio" in row:
-            mine, theirs = row["ours"]["rate"], row["peer"]["rate"]
+            mine = row["ours"]["rate"]
+            theirs = row["peer"]["rate"]
             shown = (
                 (f"{1 / mine:.1f} s", f"{1 / theirs:.1f} s")
                 if row["unit"] == "s"
                 else (f"{mine:,.0f} {row['unit']}", f"{theirs:,.0f} {row['unit']}")
             )
-            ratio, cpu = row["ratio"], f"{row['processor_ratio']['median']:.1f}x"
+            ratio = row["ratio"]
+            cpu = f"{row['processor_ratio']['median']:.1f}x"
             out.add_row(row["title"], *shown, *_ratio(ratio), cpu, wanted)
             continue
         for kind, name in (("file", "file"), ("traced", "memory"), ("resident", "resident")):

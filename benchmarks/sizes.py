@@ -28,7 +28,9 @@ from preferl.store.schema import Answer, Query
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
 RESULTS = Path(__file__).parent / "results" / "sizes.json"
-STEPS, SEEN, ACTION = 50, 17, 6
+STEPS = 50
+SEEN = 17
+ACTION = 6
 AT_ONCE = 2_000  # clips that are put into the store together
 
 
@@ -82,7 +84,9 @@ def median_ms(act: Callable[[], Any], times: int = 9) -> float:
 
 def measured(folder: Path, sizes: list[int]) -> list[dict[str, Any]]:
     """One row for each size of a store."""
-    found, rng, there = [], np.random.default_rng(0), 0
+    found = []
+    rng = np.random.default_rng(0)
+    there = 0
     with Store.open(folder) as store:
         project = store.projects.create("sizes", repeat_share=0.0).id
         ann, ben = (store.people.invite(project, name).annotator.id for name in ("Ann", "Ben"))

@@ -130,7 +130,8 @@ def main() -> None:
             pass
         local = {"seconds": round(time.perf_counter() - began, 1), "status": sweep.returncode}
         ray = on_ray(file, Path(folder) / "ray")
-        one, other = content(Path(folder) / "local"), content(Path(folder) / "ray")
+        one = content(Path(folder) / "local")
+        other = content(Path(folder) / "ray")
     differ = sorted(name for name in one | other if one.get(name) != other.get(name))
     what = sorted({k for n in differ for k in one[n] if one[n][k] != other.get(n, {}).get(k)})
     equal = len(one) - len(differ)

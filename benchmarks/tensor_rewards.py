@@ -35,13 +35,13 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=HERE / "results" / "tensor_rewards.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    pendulums, reward = (
-        Pendulums(options.environments, options.device),
-        fitted_reward(options.device),
-    )
-    rewards, model = TensorRewards(reward), reward.model.requires_grad_(False)
+    pendulums = Pendulums(options.environments, options.device)
+    reward = fitted_reward(options.device)
+    rewards = TensorRewards(reward)
+    model = reward.model.requires_grad_(False)
     actions = torch.rand(options.environments, 1, device=options.device) * 2 - 1
-    seen, mask = pendulums.observations(), torch.ones_like(actions, dtype=torch.bool)
+    seen = pendulums.observations()
+    mask = torch.ones_like(actions, dtype=torch.bool)
     members = model.last_rewards()
 
     def from_arrays() -> torch.Tensor:

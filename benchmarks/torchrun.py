@@ -33,7 +33,10 @@ from preferl.training import RewardFunction, RewardTrainer, World, relabel, rewa
 
 SPACES = spaces.Box(-3, 3, (17,)), spaces.Box(-1, 1, (6,))  # as those of HalfCheetah
 SHAPE = PreferenceTransformerConfig(width=128, context=50, normalise=False, dropout=0.0)
-PAIRS, LENGTH, BATCH, EPOCHS = 256, 50, 64, 4
+PAIRS = 256
+LENGTH = 50
+BATCH = 64
+EPOCHS = 4
 EPISODES = [500 + 7 * k for k in range(40)]
 SIDES = {"one": (1, 1), "one of two threads": (1, 2), "two": (2, 1)}
 """Processes and threads of each."""
@@ -42,14 +45,17 @@ SIDES = {"one": (1, 1), "one of two threads": (1, 2), "two": (2, 1)}
 def work(results: Path, threads: int) -> None:
     """Fit and relabel as one of the processes of torchrun; the first one writes its numbers."""
     torch.set_num_threads(threads)
-    world, rng, ends = World.join(), np.random.default_rng(0), [time.perf_counter()]
+    world = World.join()
+    rng = np.random.default_rng(0)
+    ends = [time.perf_counter()]
     episodes = make_episodes(rng, EPISODES, *SPACES)
     answers = make_comparisons(rng, PAIRS, LENGTH, episodes)
     # As published, but for dropout, which each process draws for itself.
     config = replace(reward_preset("pt").trainer, epochs=EPOCHS, batch_size=BATCH)
     reward = RewardFunction(PreferenceTransformer(*SPACES, SHAPE, seed=0))
     trainer = RewardTrainer(reward.model, config, seed=0, world=world)
-    began, exchanged = time.perf_counter(), world.seconds
+    began = time.perf_counter()
+    exchanged = world.seconds
     report = trainer.fit(answers, on_epoch=lambda *_: ends.append(time.perf_counter()))
     share = (world.seconds - exchanged) / (time.perf_counter() - began)
     began = time.perf_counter()
@@ -71,7 +77,8 @@ def work(results: Path, threads: int) -> None:
 
 def exchange(world: World, trainer: RewardTrainer) -> float:
     """Seconds of one exchange of gradients by processes that do nothing else; the median."""
-    numbers, taken = torch.ones(sum(p.numel() for p in trainer.model.parameters())), []
+    numbers = torch.ones(sum(p.numel() for p in trainer.model.parameters()))
+    taken = []
     for _ in range(30):
         world.decide(True)  # all of them are here
         began = time.perf_counter()

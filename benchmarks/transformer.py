@@ -28,12 +28,15 @@ from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.testing import make_comparisons
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
-OBSERVATION, ACTION = 11, 3  # as Hopper
+OBSERVATION = 11  # as Hopper
+ACTION = 3
 SPACES = (
     spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32),
     spaces.Box(-1, 1, (ACTION,), np.float32),
 )
-LENGTH, BATCH, STEPS = 100, 64, 3
+LENGTH = 100
+BATCH = 64
+STEPS = 3
 PRECISIONS = ["float32", "bfloat16"]
 
 
@@ -81,7 +84,8 @@ def main() -> None:
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in trainers}
     for repetition in range(chosen.repetitions + 1):
         for name, one in trainers.items():
-            wall, processor = time.perf_counter(), time.process_time()
+            wall = time.perf_counter()
+            processor = time.process_time()
             one.fit(data)
             spent = time.perf_counter() - wall, time.process_time() - processor
             if repetition:  # the first warms up

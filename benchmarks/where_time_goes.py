@@ -32,7 +32,9 @@ from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.online.wrappers.reward_computer import RewardComputer
 from preferl.presets import load_preset
 
-SIMULATOR, REWARDS, UPDATES = "simulator", "learned rewards of steps", "updates of the agent"
+SIMULATOR = "simulator"
+REWARDS = "learned rewards of steps"
+UPDATES = "updates of the agent"
 PARTS = {"fitting": "fits", "relabelling": "relabelling", "asking": "queries"}
 """Of an iteration, as a report names them, and as the table does."""
 REST = "acting, and all else"
@@ -106,7 +108,8 @@ def main() -> None:
     seconds = measure(config)
     total = sum(seconds.values())
     shares = {part: round(took / total, 4) for part, took in seconds.items()}
-    console, table = Console(), Table("part", "seconds", "share")
+    console = Console()
+    table = Table("part", "seconds", "share")
     for part, took in sorted(seconds.items(), key=lambda item: -item[1]):
         table.add_row(part, f"{took:.1f}", f"{shares[part]:.1%}")
     console.print(table)

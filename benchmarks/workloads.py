@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-OBSERVATION, ACTION = 17, 6  # as HalfCheetah
+OBSERVATION = 17  # as HalfCheetah
+ACTION = 6
 LENGTH = 100  # steps per segment
 BATCH = 32  # pairs per optimiser step
 HIDDEN = (32, 32)
 MEMBERS = 5
 EPOCHS = 3
 FIT_PAIRS = 1_000
-QUESTIONS, OVERSAMPLING = 200, 10  # 2,000 candidates out of 200 questions' worth of experience
+QUESTIONS = 200  # 2,000 candidates out of 200 questions' worth of experience
+OVERSAMPLING = 10
 DRAWN_PAIRS = 10_000
 
 # The tutorial's whole job.

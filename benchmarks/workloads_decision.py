@@ -4,13 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STATE, ACTION = 17, 6  # as HalfCheetah
-EPISODES, LENGTH = 1_000, 1_000
-BATCH, CONTEXT, SCALE = 64, 20, 1_000.0
+STATE = 17  # as HalfCheetah
+ACTION = 6
+EPISODES = 1_000
+LENGTH = 1_000
+BATCH = 64
+CONTEXT = 20
+SCALE = 1_000.0
 BATCHES = {"ours": 2_000, "peer": 10}  # in one repetition; either takes a second or so
 UPDATES = 15  # in one repetition
 CURVE = 60  # updates whose losses are compared
-LEARNING_RATE, WEIGHT_DECAY, WARMUP, MAX_NORM = 1e-4, 1e-4, 0.1, 0.25
+LEARNING_RATE = 1e-4
+WEIGHT_DECAY = 1e-4
+WARMUP = 0.1
+MAX_NORM = 0.25
 
 
 @dataclass(frozen=True)

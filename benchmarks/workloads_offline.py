@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-OBSERVATION, ACTION = 11, 3  # as Hopper
+OBSERVATION = 11  # as Hopper
+ACTION = 3
 HIDDEN = (256, 256)
 BATCH = 256
-EPISODES, LENGTH = 100, 1_000
+EPISODES = 100
+LENGTH = 1_000
 UPDATES = 200  # in one repetition
 AGENTS = {"float32": (1, 5, 30), "bfloat16": (1, 5)}
 """At once, by precision; thirty are six conditions of five seeds."""

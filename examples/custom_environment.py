@@ -25,7 +25,8 @@ class Courtyard(gymnasium.Env):
     charger = np.array([0.8, 0.8], np.float32)
 
     def __init__(self, render_mode: str | None = None, speed: float = 0.1) -> None:
-        self.render_mode, self.speed = render_mode, speed
+        self.render_mode = render_mode
+        self.speed = speed
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=seed, options=options)
@@ -42,7 +43,8 @@ class Courtyard(gymnasium.Env):
     def render(self) -> np.ndarray:
         picture = np.full((96, 96, 3), 255, np.uint8)
         for (x, y), colour in ((self.charger, (0, 160, 0)), (self.place, (200, 0, 0))):
-            row, column = int(48 - 42 * y), int(48 + 42 * x)
+            row = int(48 - 42 * y)
+            column = int(48 + 42 * x)
             picture[row - 4 : row + 4, column - 4 : column + 4] = colour
         return picture
 

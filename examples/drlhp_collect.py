@@ -13,7 +13,8 @@ import gymnasium
 
 from preferl import HumanPreferencesEnvWrapper, Store, StoredFeedback
 
-LOGS, ENV = "drlhp_logs", "Pendulum-v1"
+LOGS = "drlhp_logs"
+ENV = "Pendulum-v1"
 
 
 def collect(answers: int, *, smoke: bool) -> None:

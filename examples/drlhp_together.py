@@ -32,7 +32,8 @@ class Together(BaseCallback):
 
     def __init__(self, feedback: StoredFeedback, pause: float) -> None:
         super().__init__()
-        self.feedback, self.pause = feedback, pause
+        self.feedback = feedback
+        self.pause = pause
         self.returns = []
         self.printed = time.monotonic()
 
@@ -60,13 +61,16 @@ def explore_until_there_is_a_reward(
 ) -> None:
     """Act at random, slowly, so that people have something to compare."""
     env.reset()
-    steps, began, printed = 0, time.monotonic(), 0.0
+    steps = 0
+    began = time.monotonic()
+    printed = 0.0
     while env.reward_version == 0 and time.monotonic() - began < seconds:
         env.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
         env.refresh()
         steps += env.num_envs
         if time.monotonic() - printed > EVERY:
-            printed, given = time.monotonic(), answers(feedback)
+            printed = time.monotonic()
+            given = answers(feedback)
             learns = "the reward learns from them" if given >= first else f"{first} are needed"
             print(f"explores: {steps:,} steps, {given} answers; {learns}")
         time.sleep(0.005)

@@ -19,9 +19,16 @@ from torch.distributions import Normal
 
 from preferl import FeedbackVectorEnv, Store, StoredFeedback, launch  # +
 
-ENV, RUN = "Pendulum-v1", Path("runs/own")
-NUM_ENVS, NUM_STEPS, UPDATE_EPOCHS, MINIBATCH_SIZE = 4, 256, 10, 128
-LEARNING_RATE, GAMMA, GAE_LAMBDA, CLIP = 1e-3, 0.9, 0.95, 0.2
+ENV = "Pendulum-v1"
+RUN = Path("runs/own")
+NUM_ENVS = 4
+NUM_STEPS = 256
+UPDATE_EPOCHS = 10
+MINIBATCH_SIZE = 128
+LEARNING_RATE = 1e-3
+GAMMA = 0.9
+GAE_LAMBDA = 0.95
+CLIP = 0.2
 
 
 def perceptron(inputs: int, outputs: int) -> nn.Sequential:
@@ -33,8 +40,10 @@ class Agent(nn.Module):
 
     def __init__(self, envs: gym.vector.VectorEnv) -> None:
         super().__init__()
-        size, width = envs.single_observation_space.shape[0], envs.single_action_space.shape[0]
-        self.value, self.mean = perceptron(size, 1), perceptron(size, width)
+        size = envs.single_observation_space.shape[0]
+        width = envs.single_action_space.shape[0]
+        self.value = perceptron(size, 1)
+        self.mean = perceptron(size, width)
         self.log_std = nn.Parameter(torch.zeros(width))
 
     def policy(self, observations: torch.Tensor) -> Normal:
@@ -56,7 +65,8 @@ def update(agent: Agent, optimiser: torch.optim.Optimizer, rollout: list, last: 
             advantages[t] = after = delta[t] + GAE_LAMBDA * going[t] * after
     returns = (advantages + values[:-1]).flatten()
     gains = ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).flatten()
-    observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
+    observations = observations.flatten(0, 1)
+    actions = actions.flatten(0, 1)
     log_probs = log_probs.flatten()
     for _ in range(UPDATE_EPOCHS):
         for rows in torch.randperm(len(observations)).split(MINIBATCH_SIZE):
@@ -93,7 +103,8 @@ def main(steps: int, *, script: bool) -> None:
                         policy = agent.policy(observation)
                         action = policy.sample()
                     step = envs.step(np.clip(action.numpy(), -high, high))
-                    reward, over = torch.as_tensor(step[1], dtype=torch.float32), step[2] | step[3]
+                    reward = torch.as_tensor(step[1], dtype=torch.float32)
+                    over = step[2] | step[3]
                     log_prob = policy.log_prob(action).sum(-1)
                     rollout.append((observation, action, log_prob, reward, torch.as_tensor(over)))
                     observation = torch.as_tensor(step[0])

@@ -23,7 +23,8 @@ from preferl.models import build_reward_model
 from preferl.online.wrappers.tensor_rewards import TensorRewards
 from preferl.training import RewardFunction, RewardTrainer
 
-OBSERVATIONS, ACTIONS = Box(-8, 8, (3,)), Box(-1, 1, (1,))
+OBSERVATIONS = Box(-8, 8, (3,))
+ACTIONS = Box(-1, 1, (1,))
 LIMIT = 200  # steps of an episode
 
 
@@ -68,7 +69,8 @@ class Pendulums:
 
 def fitted_reward(device: str, seed: int = 0) -> RewardFunction:
     """A reward fitted to 200 answers about pendulums that act at random."""
-    pendulums, steps = Pendulums(32, seed=seed), []
+    pendulums = Pendulums(32, seed=seed)
+    steps = []
     actions = torch.rand(LIMIT, 32, 1, generator=torch.Generator().manual_seed(seed)) * 2 - 1
     for acted in actions:
         seen = pendulums.observations()
@@ -96,10 +98,14 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; shows each step")
     options = parser.parse_args()
     if options.smoke:
-        options.environments, options.steps = 64, 20
+        options.environments = 64
+        options.steps = 20
     pendulums = Pendulums(options.environments, options.device)
     rewards = TensorRewards(fitted_reward(options.device))
-    seen, begins, learned, true = pendulums.observations(), None, [], []
+    seen = pendulums.observations()
+    begins = None
+    learned = []
+    true = []
     began = time.perf_counter()
     for _ in range(options.steps):
         actions = torch.rand(options.environments, 1, device=options.device) * 2 - 1

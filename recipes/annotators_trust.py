@@ -31,19 +31,26 @@ from preferl.shapes import IntArray
 from preferl.training import RewardTrainer, reward_preset
 
 RESULTS = Path(__file__).parent / "results" / "annotators_trust.csv"
-LENGTH, UNSEEN, EACH = 50, 2_000, 125
+LENGTH = 50
+UNSEEN = 2_000
+EACH = 125
 PEOPLE = ("careful", "careful too", "opposite", "random")
 CONDITIONS = ("who is who is known", "trust", "without")
 
 
 def gaits(episodes: int, steps: int, rng: np.random.Generator) -> Episodes:
     """Episodes of a cheetah whose joints swing at random speeds, some well and most badly."""
-    env, parts = gymnasium.make("HalfCheetah-v5"), []
+    env = gymnasium.make("HalfCheetah-v5")
+    parts = []
     joints = env.action_space.shape
     for number in range(episodes):
-        observed, acted, rewards = [env.reset(seed=number)[0]], [], []
-        size, speed = rng.uniform(0, 1, joints), rng.uniform(0.1, 0.8)
-        phase, shift = rng.uniform(0, 2 * np.pi, joints), rng.normal(0, 0.2, joints)
+        observed = [env.reset(seed=number)[0]]
+        acted = []
+        rewards = []
+        size = rng.uniform(0, 1, joints)
+        speed = rng.uniform(0.1, 0.8)
+        phase = rng.uniform(0, 2 * np.pi, joints)
+        shift = rng.normal(0, 0.2, joints)
         noise = rng.choice([0.05, 0.2, 0.5])
         for step in range(steps):
             swing = size * np.sin(speed * step + phase) + shift + rng.normal(0, noise, joints)
@@ -52,7 +59,8 @@ def gaits(episodes: int, steps: int, rng: np.random.Generator) -> Episodes:
             observed.append(observation)
             rewards.append(reward)
         clip = np.asarray(observed, np.float32)
-        ends, counts = np.zeros(steps, bool), np.array([steps])
+        ends = np.zeros(steps, bool)
+        counts = np.array([steps])
         parts.append(
             Episodes(clip[:-1], np.array(acted), np.array(rewards), ends, clip[-1:], counts)
         )
@@ -80,7 +88,8 @@ def answers(right: Comparisons, by: IntArray, rng: np.random.Generator) -> Compa
 
 def row(draw: int, condition: str, train: Comparisons, unseen: Comparisons) -> dict[str, object]:
     """One fit: its accuracy on unseen pairs, and its trust in each of the four."""
-    preset, segments = reward_preset("mlp"), train.segments
+    preset = reward_preset("mlp")
+    segments = train.segments
     spaces = infer_spaces(segments.observations, segments.actions)
     config = replace(preset.trainer, trust=condition == "trust")
     trainer = RewardTrainer(build_reward_model(preset.model, *spaces, seed=draw), config, seed=draw)
@@ -106,7 +115,8 @@ def rows_of(
     draw: int, episodes: tuple[Episodes, Episodes], each: int, unseen: int
 ) -> list[dict[str, object]]:
     """All conditions of one draw."""
-    rng, oracle = np.random.default_rng([17, draw]), ScriptedTeacher.oracle()
+    rng = np.random.default_rng([17, draw])
+    oracle = ScriptedTeacher.oracle()
     right, test = (
         sample_comparisons(part, count, LENGTH, oracle, rng)
         for part, count in zip(episodes, (len(PEOPLE) * each, unseen), strict=True)

@@ -59,8 +59,10 @@ from preferl.training import relabel
 
 RESULTS = Path(__file__).parent / "results" / "door_again.csv"
 KEY = ("try", "end", "condition", "seed")
-CONDITIONS, MEMBERS = ("learned", "true", "zero", "cloning"), 5
-FIRST_EPISODE, LOOKED = 10_000, 25
+CONDITIONS = ("learned", "true", "zero", "cloning")
+MEMBERS = 5
+FIRST_EPISODE = 10_000
+LOOKED = 25
 ENDS = {"last": CONDITIONS, "averaged": ("learned", "cloning"), "ensembled": ("learned", "cloning")}
 """Of training, and the conditions that are evaluated at each."""
 
@@ -104,7 +106,10 @@ class Actor:
     def __init__(
         self, policies: list[OfflinePolicy], centre: np.ndarray, scale: np.ndarray, chunk: int
     ) -> None:
-        self.policies, self.centre, self.scale, self.chunk = policies, centre, scale, chunk
+        self.policies = policies
+        self.centre = centre
+        self.scale = scale
+        self.chunk = chunk
 
     def predict(
         self,
@@ -121,9 +126,12 @@ class Actor:
         if state is None:
             state = np.zeros_like(planned), np.zeros(planned.shape[:2])
         total, count = (np.roll(part, -1, axis=1) for part in state)
-        total[:, -1], count[:, -1] = 0, 0
-        total[episode_start], count[episode_start] = 0, 0
-        total, count = total + planned, count + 1
+        total[:, -1] = 0
+        count[:, -1] = 0
+        total[episode_start] = 0
+        count[episode_start] = 0
+        total = total + planned
+        count = count + 1
         return (total[:, 0] / count[:, :1]).astype(np.float32), (total, count)
 
 
@@ -176,7 +184,8 @@ def signals_of(episodes: Episodes, learned: np.ndarray, seeds: list[int]) -> np.
 
 def train(name: str, episodes: Episodes, signals: np.ndarray, options: argparse.Namespace) -> None:
     """Train all agents of a try that have no policies yet."""
-    how, folder = TRIES[name], options.runs / name
+    how = TRIES[name]
+    folder = options.runs / name
     env = task_env(ENV)()
     low, high = (
         np.tile(bound, how.chunk) for bound in (env.action_space.low, env.action_space.high)
@@ -209,7 +218,8 @@ def learned(
 ) -> tuple[list[OfflinePolicy], list[OfflinePolicy]]:
     """Policies with the last weights, and with the mean of those in the second half."""
     folder.mkdir(parents=True, exist_ok=True)
-    state, sums = folder / f"{kind}.safetensors", folder / f"{kind}-sums.safetensors"
+    state = folder / f"{kind}.safetensors"
+    sums = folder / f"{kind}-sums.safetensors"
     every = max(1, learner.steps // 20)
 
     def add(step: int, _: Mapping[str, Any]) -> None:
@@ -225,7 +235,8 @@ def learned(
 
     how: dict[str, Any] = {"checkpoint_every": every, "every": every, "on_progress": add}
     learner.learn(episodes, rewards, state, **how)
-    last, total = learner.policies(), load_file(sums)
+    last = learner.policies()
+    total = load_file(sums)
     mean = {n: t / total["count"] for n, t in total.items() if n.startswith("policy.")}
     learner.load_state(learner.state() | mean)
     return last, learner.policies()
@@ -278,7 +289,8 @@ def evaluate(episodes: Episodes, options: argparse.Namespace) -> None:
 
 def look(episodes: Episodes, options: argparse.Namespace) -> None:
     """Shares of episodes that come to each stage, for every other agent, in another table."""
-    out, make = options.out.with_name(f"{options.out.stem}_stages.csv"), task_env(ENV)
+    out = options.out.with_name(f"{options.out.stem}_stages.csv")
+    make = task_env(ENV)
     made = [make() for _ in range(LOOKED)]
     for condition, kind in (("learned", "iql"), ("cloning", "bc")):
         for agent in range(0, MEMBERS * len(options.seeds), 2):
@@ -332,8 +344,11 @@ def main() -> int:
     torch.set_float32_matmul_precision("high")  # on a GPU in TF32, whose rounding is of 10 bits
     with tempfile.TemporaryDirectory(prefix="preferl-door-") as name:
         if options.smoke:
-            options.runs, options.out = Path(name) / "runs", Path(name) / "table.csv"
-            options.tries, options.seeds, options.steps = ["standardised", "chunks"], [0], 4
+            options.runs = Path(name) / "runs"
+            options.out = Path(name) / "table.csv"
+            options.tries = ["standardised", "chunks"]
+            options.seeds = [0]
+            options.steps = 4
             options.processes = 1
         try:
             run(options)

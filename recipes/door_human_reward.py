@@ -48,7 +48,8 @@ def by_pair(config: FitConfig, episodes: Episodes, pairs: Comparisons) -> Iterat
     """Each fold's `(right, crossing, Spearman)`; the same fold for equal pairs."""
     fold = folds(pairs, 5, np.random.default_rng(config.seed))
     for number in range(5):
-        train, test = pairs[fold != number], pairs[fold == number]
+        train = pairs[fold != number]
+        test = pairs[fold == number]
         reward = fitted(config, episodes, train)
         yield right(reward, test), crossing(test[test.decided]), np.nan
 
@@ -116,7 +117,8 @@ def main() -> None:
         "mlp x 3, crossing pairs dropped": replace(base, crossing="drop"),
         "linear": replace(base, reward=replace(ours, hidden=(), members=1)),
     }
-    draws, rows = 2 if smoke else 20, []
+    draws = 2 if smoke else 20
+    rows = []
     for name, config in kinds.items():
         for split, results in (
             ("pair", by_pair(config, episodes, pairs)),

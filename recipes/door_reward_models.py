@@ -39,7 +39,8 @@ def main() -> None:
     labels = DOOR / "door-human-v1_human_labels"
     pairs = load_labels(labels, episodes, crossing="keep").comparisons
     if options.smoke:
-        pairs, episodes = pairs[:40], episodes[:1]
+        pairs = pairs[:40]
+        episodes = episodes[:1]
     rows = []
     for name in options.only:
         settings = replace(KINDS[name], budget=1) if options.smoke else KINDS[name]

@@ -64,7 +64,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    config, episodes = from_json(OnlineConfig, load_preset("pendulum")), 100
+    config = from_json(OnlineConfig, load_preset("pendulum"))
+    episodes = 100
     if options.smoke:
         config = replace(config, steps=1_200, initial_steps=900, iterations=1, comparisons=10)
         episodes = 2

@@ -48,7 +48,8 @@ from preferl.offline.experiment.conditions import build_conditions, compare, rew
 from preferl.training import RewardFunction, load_reward, relabel, save_reward
 
 RESULTS = Path(__file__).parent / "results" / "dt_door_human.csv"
-STEPS, CLONE_STEPS = 7_000, 20_000
+STEPS = 7_000
+CLONE_STEPS = 20_000
 CONFIG = DTConfig(
     context=5,
     width=64,
@@ -77,7 +78,8 @@ def reward_of(work: Path, smoke: bool, seed: int) -> RewardFunction:
 
 def learn(condition: str, seed: int, work: Path, smoke: bool):
     """The policy of a condition and a seed, rewarded by what it learned from."""
-    env, episodes = task_env(ENV)(), load_demonstrations(DEMONSTRATIONS)
+    env = task_env(ENV)()
+    episodes = load_demonstrations(DEMONSTRATIONS)
     spaces = env.observation_space, env.action_space
     if condition == "cloning":
         steps = 5 if smoke else CLONE_STEPS
@@ -128,7 +130,8 @@ def main() -> None:
     parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
     parser.add_argument("--work", type=Path, default=Path("runs/dt_door_human"))
     options = parser.parse_args()
-    smoke, work = options.smoke, options.work / "smoke" if options.smoke else options.work
+    smoke = options.smoke
+    work = options.work / "smoke" if options.smoke else options.work
     seeds = options.seeds[:1] if smoke else options.seeds
     work.mkdir(parents=True, exist_ok=True)
     rows: list[tuple] = []

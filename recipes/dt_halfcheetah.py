@@ -44,7 +44,9 @@ from preferl.training import scale_by_return_range
 from preferl.training.configs import fast_precision
 
 RESULTS = Path(__file__).parent / "results" / "dt_halfcheetah.csv"
-STEPS, UPDATES, EPISODES = 5_000, 10_000, 20
+STEPS = 5_000
+UPDATES = 10_000
+EPISODES = 20
 """Twentieths of the tutorial's updates, in larger steps; and what others are given."""
 ASKED = (0.2, 0.4, 0.6, 0.8, 1.0)
 """Shares of the way from the worst return of the data to that of its best decile."""
@@ -66,7 +68,8 @@ def best_decile(returns: np.ndarray) -> float:
 
 def transformers(env: str, episodes: Episodes, options: argparse.Namespace) -> dict:
     """One trained agent per seed."""
-    spaces, agents = spaces_of(env), {}
+    spaces = spaces_of(env)
+    agents = {}
     for seed in options.seeds:
         # Returns are divided by 1000 and 20 steps are seen at once, as in the tutorial.
         config = DTConfig(scale=1000.0, learning_rate=3e-4, precision=fast_precision())
@@ -93,7 +96,9 @@ def spaces_of(env: str) -> tuple:
 
 def others(env: str, episodes: Episodes, options: argparse.Namespace) -> dict:
     """Clones of the data, and agents of implicit Q-learning on its own reward."""
-    spaces, seeds, updates = spaces_of(env), options.seeds, options.updates
+    spaces = spaces_of(env)
+    seeds = options.seeds
+    updates = options.updates
     config = IQLConfig.preset("mujoco")
     clones = BehaviourCloning(*spaces, CloningConfig(), seeds=seeds, steps=updates)
     clones.fit(Transitions.of(episodes), updates)
@@ -126,9 +131,13 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=EPISODES, help="by which each is evaluated")
     options = parser.parse_args()
     if options.smoke:
-        options.seeds, options.steps, options.updates, options.episodes = [0], 2, 2, 1
+        options.seeds = [0]
+        options.steps = 2
+        options.updates = 2
+        options.episodes = 1
     env, episodes = data_set(options)
-    lowest, best = float(episodes.returns.min()), best_decile(episodes.returns)
+    lowest = float(episodes.returns.min())
+    best = best_decile(episodes.returns)
     print(f"{len(episodes)} episodes, returns {lowest:,.0f} to {episodes.returns.max():,.0f}")
     asked = [lowest + share * (best - lowest) for share in ASKED]
     agents = transformers(env, episodes, options)

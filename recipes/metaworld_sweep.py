@@ -35,7 +35,11 @@ from preferl.training import RewardFunction, RewardSettings, relabel
 
 DATA = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data" / "metaworld-sweep-into"
 RESULTS = Path(__file__).parent / "results" / "metaworld_sweep.csv"
-LABELS, LENGTH, STEPS, EPISODES, FOLDS = 500, 50, 10_000, 100, 4
+LABELS = 500
+LENGTH = 50
+STEPS = 10_000
+EPISODES = 100
+FOLDS = 4
 
 NEAREST = 0.15
 """Metres between puck and goal below which the simulator would draw again, here without end."""
@@ -49,7 +53,8 @@ class PuckPlaced(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env, places: np.ndarray | None) -> None:
         super().__init__(env)
-        self._places, self._drawn = places, np.random.default_rng(0)
+        self._places = places
+        self._drawn = np.random.default_rng(0)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         """Begin an episode with the puck placed."""
@@ -58,7 +63,8 @@ class PuckPlaced(gymnasium.Wrapper):
         world = self.unwrapped
         self.env.reset(seed=seed, options=options)  # draws a task of its own, which is replaced
         start = self._start(world._random_reset_space)
-        world._freeze_rand_vec, world._last_rand_vec = True, start
+        world._freeze_rand_vec = True
+        world._last_rand_vec = start
         return world.reset(seed=seed)
 
     def _start(self, space: gymnasium.spaces.Box) -> np.ndarray:

@@ -89,7 +89,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    config, steps = from_json(OnlineConfig, load_preset("moving_dot")), 4_800
+    config = from_json(OnlineConfig, load_preset("moving_dot"))
+    steps = 4_800
     if options.smoke:
         shorter = {"steps": 1_800, "initial_steps": 800, "iterations": 1, "comparisons": 8}
         config = replace(config, **shorter, initial_epochs=1)

@@ -66,7 +66,8 @@ def split(episodes: Episodes, settings: Mapping[str, Any]) -> tuple[Episodes, Co
     """Episodes to learn from, and pairs of the others; whatever the number of answers is."""
     rng = np.random.default_rng(settings["seed"])
     unseen, seen = np.split(rng.permutation(len(episodes)), [max(1, len(episodes) // 5)])
-    judge, count = ScriptedTeacher.oracle(), settings["pairs"]
+    judge = ScriptedTeacher.oracle()
+    count = settings["pairs"]
     return episodes[seen], sample_comparisons(episodes[unseen], count, LENGTH, judge, rng)
 
 
@@ -74,7 +75,8 @@ def fits_of(
     known: Episodes, settings: Mapping[str, Any]
 ) -> dict[str, tuple[RewardPreset, Comparisons]]:
     """What is fitted, by name, and the answers to which it is."""
-    count, teacher = settings["answers"], ScriptedTeacher.mistake(settings["errors"])
+    count = settings["answers"]
+    teacher = ScriptedTeacher.mistake(settings["errors"])
     drawn = known, count, LENGTH, teacher
     rng = np.random.default_rng([settings["seed"], count])
     given = sample_comparisons(*drawn, rng)
@@ -163,9 +165,13 @@ def main() -> int:
     if not options.smoke:
         return run_table(units_of(options), partial(collect, out=options.out), options)
     with tempfile.TemporaryDirectory(prefix="preferl-table-") as name:
-        options.runs, options.out = Path(name) / "runs", Path(name) / "table.csv"
-        options.data, options.seeds, options.answers = ["halfcheetah"], [0], [40]
-        options.pairs, options.epochs = 20, 1
+        options.runs = Path(name) / "runs"
+        options.out = Path(name) / "table.csv"
+        options.data = ["halfcheetah"]
+        options.seeds = [0]
+        options.answers = [40]
+        options.pairs = 20
+        options.epochs = 1
         config = from_json(DatasetConfig, load_preset("halfcheetah", "data") | {"mix": "random:5"})
         record_seeds(config, options.runs / "data/halfcheetah", [0], report_to=())
         code = run_table(units_of(options), partial(collect, out=options.out), options)

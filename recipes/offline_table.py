@@ -77,7 +77,10 @@ RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs/images"
 COLUMNS = ("data", "condition", "seed", "answers", "score")
 KEY = COLUMNS[:-1]
-LENGTH, STEPS, EPISODES, SEEDS = 25, 25_000, 50, (0, 1, 2)
+LENGTH = 25
+STEPS = 25_000
+EPISODES = 50
+SEEDS = (0, 1, 2)
 FIRST_EPISODE = 10_000
 """Seed of the random policy's evaluation, as of the others."""
 PRECISION: dict[str, Any] = {"precision": "float32"}
@@ -97,7 +100,8 @@ class Group:
 
 
 CONTROLS = ("true", "zero", "random", "negated", "cloning")
-UNANSWERED, CONTROLLED = frozenset(CONTROLS) - {"negated"}, 1_000
+UNANSWERED = frozenset(CONTROLS) - {"negated"}
+CONTROLLED = 1_000
 """Controls that learn from no answers, and the number of answers beside which they are stored."""
 GROUPS = {
     "rewards": Group({name: name for name in ("learned", *CONTROLS)}, {"controls": True}),
@@ -150,7 +154,8 @@ def episodes_of(name: str, runs: Path) -> Path:
 
 def prepare(name: str, options: argparse.Namespace) -> None:
     """Make the folder of a data set's episodes if it is not there."""
-    episodes, shared = episodes_of(name, options.runs), SHARED / f"metaworld-{name}"
+    episodes = episodes_of(name, options.runs)
+    shared = SHARED / f"metaworld-{name}"
     if episodes.is_dir():
         return
     if any(shared.glob("*seed*.npz")):
@@ -188,12 +193,14 @@ def train_units(units: list[Unit], options: argparse.Namespace) -> None:
     torch.set_float32_matmul_precision("high")
     by_data: dict[str, dict[Path, OfflineRun]] = {}
     for unit in units:
-        run, seeds = unit.folder / "run", (unit.settings["seed"],)
+        run = unit.folder / "run"
+        seeds = (unit.settings["seed"],)
         if unit.settings["group"] != "random_policy" and not RunFolder(run).finished:
             config = run_config(unit.settings, unit.folder)
             by_data.setdefault(unit.settings["data"], {})[run] = OfflineRun(config, seeds)
     for data, runs in by_data.items():
-        began, device = time.perf_counter(), options.together
+        began = time.perf_counter()
+        device = options.together
 
         def report(stage: str, done: int, of: int, data: str = data) -> None:
             print(f"{data}: {stage}, {done:,} of {of:,}", flush=True)
@@ -222,12 +229,14 @@ def random_score(settings: Mapping[str, Any]) -> dict[str, float]:
 
 def agent_scores(settings: Mapping[str, Any], folder: Path) -> dict[str, float]:
     """The mean scores of a group's conditions, by their names in the table."""
-    group, run = GROUPS[settings["group"]], folder / "run"
+    group = GROUPS[settings["group"]]
+    run = folder / "run"
     if RunFolder(run).finished:  # killed before it had written its rows
         result = read_object(run / "result.json")
     else:
         how: dict[str, Any] = {"processes": 1, "report_to": ("jsonl",)}
-        resume, seeds = (run / "config.json").is_file(), (settings["seed"],)
+        resume = (run / "config.json").is_file()
+        seeds = (settings["seed"],)
         config = run_config(settings, folder)
         result = run_offline(config, run, resume=resume, seeds=seeds, **how)
         if result["interrupted"]:
@@ -246,7 +255,8 @@ def run_config(settings: Mapping[str, Any], folder: Path) -> OfflineConfig:
     Paths are as relative as the unit's own, so that a checkout may move.
     """
     runs = folder.parents[3]  # of RUNS/NAME/GROUP/ANSWERS/SEED, GROUP_STEPS for other steps
-    group, episodes = GROUPS[settings["group"]], episodes_of(settings["data"], runs)
+    group = GROUPS[settings["group"]]
+    episodes = episodes_of(settings["data"], runs)
     answers = folder / "answers"
     if not answers.is_dir():
         save_comparisons(answers, asked(load_episodes(episodes), group, settings))
@@ -263,7 +273,8 @@ def run_config(settings: Mapping[str, Any], folder: Path) -> OfflineConfig:
 
 def asked(episodes: Episodes, group: Group, settings: Mapping[str, Any]) -> Comparisons:
     """The answers of a unit's teacher to its own queries."""
-    seed, count = settings["seed"], settings["answers"]
+    seed = settings["seed"]
+    count = settings["answers"]
     drawn = episodes, count, LENGTH, group.teacher, np.random.default_rng([seed, count])
     return (
         sample_ranked(*drawn, lists=max(4, count // 100))
@@ -274,8 +285,10 @@ def asked(episodes: Episodes, group: Group, settings: Mapping[str, Any]) -> Comp
 
 def keys_of(settings: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The rows of a unit, as texts by `KEY`."""
-    group, own = settings["group"], GROUPS[settings["group"]].rows.values()
-    seed, answers = str(settings["seed"]), str(settings["answers"])
+    group = settings["group"]
+    own = GROUPS[settings["group"]].rows.values()
+    seed = str(settings["seed"])
+    answers = str(settings["answers"])
     names = [group] if group == "random_policy" else own
     return [(settings["data"], name, seed, answers) for name in names]
 
@@ -352,7 +365,8 @@ def summary(rows: list[Row]) -> None:
             )
             true = scores.get(("true", count)) or scores.get(("true", CONTROLLED))
             if acted and true and name not in (*CONTROLS, "random_policy"):
-                ceiling, floor = np.mean([*true.values()]), np.mean(acted)
+                ceiling = np.mean([*true.values()])
+                floor = np.mean(acted)
                 line += f", share {(values.mean() - floor) / (ceiling - floor):.3f}"
             print(line)
         for (name, count), of in scores.items():
@@ -413,12 +427,18 @@ def parsed() -> argparse.Namespace:
 def smoke(options: argparse.Namespace) -> int:
     """A few updates on a few episodes of chance."""
     with tempfile.TemporaryDirectory(prefix="preferl-table-") as name:
-        options.runs, options.out = Path(name) / "runs", Path(name) / "table.csv"
-        options.data, options.seeds, options.answers = ["halfcheetah"], [0], [20]
-        options.steps, options.episodes, options.groups = 20, 1, ["rewards", "cpl", "random_policy"]
+        options.runs = Path(name) / "runs"
+        options.out = Path(name) / "table.csv"
+        options.data = ["halfcheetah"]
+        options.seeds = [0]
+        options.answers = [20]
+        options.steps = 20
+        options.episodes = 1
+        options.groups = ["rewards", "cpl", "random_policy"]
         config = from_json(DatasetConfig, load_preset("halfcheetah", "data") | {"mix": "random:2"})
         record_seeds(config, options.runs / "data/halfcheetah", [0], report_to=())
-        units, options.together = units_of(options), "cpu"
+        units = units_of(options)
+        options.together = "cpu"
         train_units(units, options)
         code = run_table(units, partial(collect, out=options.out), options)
         summary(read(options.out))

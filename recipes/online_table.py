@@ -166,7 +166,8 @@ def by_true_reward(
     config: OnlineConfig, folder: Path, add: Add, *, wrap: Callable[[VecEnv], VecEnv] | None = None
 ) -> None:
     """The same algorithm on the environment's own reward, for as many steps; keeps its policy."""
-    make, checkpoints = env_factory(config), folder / "checkpoints"
+    make = env_factory(config)
+    checkpoints = folder / "checkpoints"
     env = make_environments(make, config.environments, seed=config.seed, vec_env=config.vec_env)
     env = env if wrap is None else wrap(env)
     env = normalised(env) if config.normalise_observations else env  # outermost: it acts on these
@@ -188,7 +189,9 @@ class Evaluates(BaseCallback):
 
     def __init__(self, agent: Any, config: OnlineConfig, last: int | None, add: Add) -> None:
         super().__init__()
-        self._agent, self._last, self._add = agent, last, add
+        self._agent = agent
+        self._last = last
+        self._add = add
         self._evaluator = Evaluator(
             env_factory(config),
             every=often(config.eval_every, config.steps),
@@ -218,7 +221,8 @@ def by_last_reward(config: OnlineConfig, folder: Path, add: Add) -> None:
 
 def by_regression(config: OnlineConfig, folder: Path, add: Add) -> None:
     """As `by_last_reward`, on a reward of the same steps that knows the true reward of each."""
-    run, fitted = learned_run(folder), folder / "reward"
+    run = learned_run(folder)
+    fitted = folder / "reward"
     if not fitted.is_dir():
         segments = load_comparisons(run / "comparisons").segments
         save_reward(fitted, regressed(load_reward(run / "reward"), segments, seed=config.seed))
@@ -228,7 +232,8 @@ def by_regression(config: OnlineConfig, folder: Path, add: Add) -> None:
 def learned_run(folder: Path) -> Path:
     """The run of the agent of `learned` that has the task and the seed of a unit's folder."""
     run = folder.parents[1] / "learned" / folder.name / "run"
-    done, fix = RunFolder(run).finished, "Run the condition `learned` with the same --runs first."
+    done = RunFolder(run).finished
+    fix = "Run the condition `learned` with the same --runs first."
     ConfigError.check(done, "learned", f"a finished run in {run}", "none", fix)
     return run
 
@@ -241,9 +246,11 @@ def regressed(
     model = build_reward_model(like.model.config, *spaces, seed=seed)
     steps = to_tensors(segments.observations, "cpu"), to_tensor(segments.actions, "cpu")
     model.encoder.observe(*steps)
-    features, rewards = model.encoder(*steps)[:, None], to_tensor(segments.rewards, "cpu")
+    features = model.encoder(*steps)[:, None]
+    rewards = to_tensor(segments.rewards, "cpu")
     targets = (rewards - rewards.mean()) / rewards.std()
-    drawn, mask = torch.Generator().manual_seed(seed), torch.ones(batch, 1, dtype=torch.bool)
+    drawn = torch.Generator().manual_seed(seed)
+    mask = torch.ones(batch, 1, dtype=torch.bool)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(updates):
         rows = torch.randint(len(targets), (batch,), generator=drawn)
@@ -256,7 +263,8 @@ def regressed(
 
 def at_random(config: OnlineConfig, _: Path, add: Add) -> None:
     """A policy that acts at random."""
-    make, seed = env_factory(config), config.seed + FIRST_EPISODE
+    make = env_factory(config)
+    seed = config.seed + FIRST_EPISODE
     with closing(make()) as env:
         policy = RandomPolicy(env.action_space, config.seed)
     add(0, 0, evaluate_policy(policy, make, episodes=config.eval_episodes, seed=seed).mean)
@@ -265,7 +273,8 @@ def at_random(config: OnlineConfig, _: Path, add: Add) -> None:
 def work(settings: Mapping[str, Any], folder: Path) -> None:
     """Train one agent, the work of a unit; each evaluation is a row of `rows.csv` in its folder."""
     torch.set_num_threads(1)
-    rows, began = folder / "rows.csv", time.perf_counter()
+    rows = folder / "rows.csv"
+    began = time.perf_counter()
     commit = (git_revision(Path(__file__).parent) or "")[:12]
     before = max((float(row["minutes"]) for row in read(rows)), default=0.0)
 
@@ -290,11 +299,13 @@ def work(settings: Mapping[str, Any], folder: Path) -> None:
 
 def units_of(options: argparse.Namespace) -> list[Unit]:
     """All agents that are asked for; raises `ConfigError` for settings that do not go together."""
-    conditions, units = CONDITIONS | more_conditions(options.more), []
+    conditions = CONDITIONS | more_conditions(options.more)
+    units = []
     last = last_steps(options.out)
     for task in options.tasks:
         for condition in options.conditions:
-            known, expected = condition in conditions, f"one of {', '.join(conditions)}"
+            known = condition in conditions
+            expected = f"one of {', '.join(conditions)}"
             ConfigError.check(known, "condition", expected, condition)
             settings = with_changes(shortened(settings_of(task), options), conditions[condition])
             for seed in options.seeds:
@@ -302,13 +313,15 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
                 from_json(OnlineConfig, config)
                 steps = 0 if condition == "random" else config["steps"]
                 stored = last.get((task, condition, str(seed)), -math.inf)
-                expected, fix = f"agents of {steps:,} steps", "Name another table with --out."
+                expected = f"agents of {steps:,} steps"
+                fix = "Name another table with --out."
                 same = stored <= steps / NEARLY
                 ConfigError.check(same, f"{options.out}", expected, f"{stored:,} steps", fix)
                 if stored > steps - config["environments"]:
                     continue
                 about = {"task": task, "condition": condition, "config": config}
-                name, folder = f"{task}, {condition}, seed {seed}", Path(task, condition, str(seed))
+                name = f"{task}, {condition}, seed {seed}"
+                folder = Path(task, condition, str(seed))
                 place = f"{Path(__file__).stem}:{work.__name__}"
                 units.append(Unit(name, place, about, options.runs / folder))
     return units
@@ -353,7 +366,8 @@ def shortened(settings: dict[str, Any], options: argparse.Namespace) -> dict[str
 def collect(units: list[Unit], out: Path) -> None:
     """Bring rows of agents into the table, and into that of costs the agents that are done."""
     for unit in units:
-        rows, about = read(unit.folder / "rows.csv"), unit.settings
+        rows = read(unit.folder / "rows.csv")
+        about = unit.settings
         agent_is = {"task": about["task"], "condition": about["condition"]}
         agent_is["seed"] = str(about["config"]["seed"])
         table = [agent_is | row for row in rows]
@@ -415,7 +429,8 @@ def draw(rows: list[Row], folder: Path) -> None:
         found = curves_of(rows, task)
         acted = [mean for each in found.pop("random", {}).values() for mean in each]
         random = {"random": float(np.mean(acted))} if acted else {}
-        curves, last = [], len(FIRST)
+        curves = []
+        last = len(FIRST)
         ranks = {condition: rank for rank, condition in enumerate(FIRST)}
         for condition, by_step in sorted(found.items(), key=lambda one: ranks.get(one[0], last)):
             seeds = max(map(len, by_step.values()))
@@ -464,9 +479,13 @@ def main() -> int:
     options = parsed()
     if options.smoke:
         with tempfile.TemporaryDirectory(prefix="preferl-table-") as name:
-            options.runs, options.out = Path(name) / "runs", Path(name) / "table.csv"
-            options.tasks, options.seeds, options.conditions = ["pendulum"], [0], FIRST[:3]
-            options.steps, options.comparisons = 2_000, 20
+            options.runs = Path(name) / "runs"
+            options.out = Path(name) / "table.csv"
+            options.tasks = ["pendulum"]
+            options.seeds = [0]
+            options.conditions = FIRST[:3]
+            options.steps = 2_000
+            options.comparisons = 20
             code = table(options)
             share(read(options.out))
             return code

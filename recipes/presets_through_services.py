@@ -75,10 +75,8 @@ def explore(env: FeedbackVecEnv, seed: int, questions: int) -> None:
 
 def service_options(config: OnlineConfig, first: int) -> list[str]:
     """The preset's reward model and its fits, as `preferl reward serve` takes them."""
-    pictures, few = (
-        config.env == "preferl/MovingDot-v0",
-        config.comparisons // config.iterations // 2,
-    )
+    pictures = config.env == "preferl/MovingDot-v0"
+    few = config.comparisons // config.iterations // 2
     options = {"min-answers": first, "min-new-answers": few, "max-wait": 5, "seed": config.seed}
     options |= {"model": "cnn" if pictures else "mlp", "members": config.model.members}
     options |= {"epochs": config.trainer.epochs, "initial-epochs": config.initial_epochs}
@@ -94,7 +92,8 @@ def through_services(config: OnlineConfig) -> tuple[object, dict[str, object]]:
     first = round(config.initial_fraction * config.comparisons)
     later = config.comparisons - first
     with tempfile.TemporaryDirectory(prefix="preferl-services-") as name:
-        labels, rewards = Path(name) / "labels", Path(name) / "rewards"
+        labels = Path(name) / "labels"
+        rewards = Path(name) / "rewards"
         store = Store.open(labels)
         project = store.projects.create("task", repeat_share=0.0, known_share=0.0)
         feedback = StoredFeedback(store, "task")
@@ -138,7 +137,8 @@ def row(
     """One agent: the true return of episodes, and the dot's distance in so many more steps."""
     began = time.perf_counter(), time.process_time()
     agent, measured = WAYS[way](config)
-    seconds, own = time.perf_counter() - began[0], time.process_time() - began[1]
+    seconds = time.perf_counter() - began[0]
+    own = time.process_time() - began[1]
     report = evaluate_policy(agent, config.env, episodes=episodes, seed=10_000)
     distance = None
     if preset == "moving_dot":  # the reward is minus the distance

@@ -41,7 +41,10 @@ SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))
 DOOR = SHARED / "data" / "adroit-door-human"
 DEMONSTRATIONS = DOOR / "door-v0_demos.pickle"
 RESULTS = Path(__file__).parent / "results" / "pt_door_human.csv"
-TASK, ENV, STEPS, EPISODES = find_task("door-human-v1"), "AdroitHandDoor-v1", 20_000, 100
+TASK = find_task("door-human-v1")
+ENV = "AdroitHandDoor-v1"
+STEPS = 20_000
+EPISODES = 100
 ON = ("gymnasium", "gymnasium-robotics", "mujoco", "torch")
 REWARDS = {
     name: RewardSettings(name, members=3, budget=budget, batch_size=64, noise=0.1, normalise=True)

@@ -34,21 +34,30 @@ from preferl.training import RewardTrainer, RewardTrainerConfig
 RESULTS = Path(__file__).parent / "results" / "wrong_answers.csv"
 RUN = Path("runs/online_table/halfcheetah/learned/0/run")
 COLUMNS = ("wrong", "seed", "fit", "width", "decay", "noise", "epochs", "accuracy")
-LENGTH, ANSWERS, UNSEEN = 50, 500, 2_000
+LENGTH = 50
+ANSWERS = 500
+UNSEEN = 2_000
 WRONG = (0.1, 0.2, 0.35)
 EPOCHS = (2, 5, 10, 15, 20, 30, 50)
-WIDTHS, DECAYS, NOISES = (64, 128), (0.01, 1.0, 10.0), (0.0, 0.2, 0.5)
-DEFAULT, FIXED = "default", "fixed"
+WIDTHS = (64, 128)
+DECAYS = (0.01, 1.0, 10.0)
+NOISES = (0.0, 0.2, 0.5)
+DEFAULT = "default"
+FIXED = "fixed"
 
 
 def answers_of(options: argparse.Namespace) -> tuple[Comparisons, Comparisons]:
     """Right answers to learn from, and unseen pairs of the clips of other answers of the run."""
-    rng, oracle = np.random.default_rng(35), ScriptedTeacher.oracle()
+    rng = np.random.default_rng(35)
+    oracle = ScriptedTeacher.oracle()
     if options.smoke:
         known = sample_comparisons(gaits(10, 200, rng), 60, LENGTH, oracle, rng)
-        answers, unseen = 40, 50
+        answers = 40
+        unseen = 50
     else:
-        known, answers, unseen = load_comparisons(options.run / "comparisons"), ANSWERS, UNSEEN
+        known = load_comparisons(options.run / "comparisons")
+        answers = ANSWERS
+        unseen = UNSEEN
     known = known[rng.permutation(len(known))]
     others = known[answers:].compact().segments.episodes()
     return known[:answers].compact(), sample_comparisons(others, unseen, LENGTH, oracle, rng)
@@ -87,7 +96,8 @@ def rows_of(
     if setting["fit"] == DEFAULT:
         trainer = trainer_of(train, 64, seed)
         epoch = trainer.fit(train).best_epoch
-        config, accuracy = trainer.config, round(trainer.evaluate(unseen)[1], 4)
+        config = trainer.config
+        accuracy = round(trainer.evaluate(unseen)[1], 4)
         own = {"decay": config.weight_decay, "noise": config.noise, "epochs": epoch}
         return [{**setting, "width": 64, **own, "accuracy": accuracy}]
     settings = {"weight_decay": setting["decay"], "noise": setting["noise"], "patience": None}
@@ -132,7 +142,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.smoke:
-        options.out, options.seeds = Path(tempfile.mkdtemp(), RESULTS.name), [0]
+        options.out = Path(tempfile.mkdtemp(), RESULTS.name)
+        options.seeds = [0]
     if not (options.table or options.smoke or options.run.is_dir()):
         parser.error(f"no run at {options.run}; the first command above makes it")
     if not options.table:
@@ -140,7 +151,8 @@ def main() -> None:
         known = {tuple(row[name] for name in COLUMNS[:-2]) for row in read(options.out)}
         known |= {(*key[:3], "", "", "") for key in known if key[2] == DEFAULT}
         for seed, wrong in product(options.seeds, options.wrong):
-            train, about = with_errors(right, wrong, seed), {"wrong": wrong, "seed": seed}
+            train = with_errors(right, wrong, seed)
+            about = {"wrong": wrong, "seed": seed}
             for setting in grid(options.smoke):
                 key = {name: str((about | setting).get(name, "")) for name in COLUMNS[:-2]}
                 if tuple(key.values()) not in known:

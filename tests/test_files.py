@@ -63,7 +63,8 @@ def test_what_was_there_is_replaced(tmp_path):
 
 
 def test_a_folder_that_another_program_made_meanwhile_is_replaced(tmp_path, monkeypatch):
-    path, replace = tmp_path / "clips", Path.replace
+    path = tmp_path / "clips"
+    replace = Path.replace
 
     def late(draft, target):
         if not target.exists():

@@ -91,7 +91,8 @@ def test_rewards_online_are_those_of_relabelling_what_was_recorded(model, kind):
         reward = RewardFunction(model)
         reward = reward.scaled(make_episodes(np.random.default_rng(version), [50]))
         learner.set_reward(reward)
-        rollout, seen = learner.learn(150), outside.take()
+        rollout = learner.learn(150)
+        seen = outside.take()
         assert seen is not None
         np.testing.assert_array_equal(rollout.observations, seen.observations)
         np.testing.assert_array_equal(rollout.lengths, seen.lengths)

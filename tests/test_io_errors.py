@@ -30,7 +30,8 @@ class FailingFile:
     """A file whose calls may fail."""
 
     def __init__(self, file: Any, count: Callable[[str], None]) -> None:
-        self._file, self._count = file, count
+        self._file = file
+        self._count = count
 
     def __enter__(self) -> "FailingFile":
         return self

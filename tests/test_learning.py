@@ -44,7 +44,8 @@ def test_random_answers_teach_no_reward():
 
     So some of its agents stand, and it is many rewards together that have to know nothing.
     """
-    config, rng = from_json(OnlineConfig, load_preset("pendulum")), np.random.default_rng(0)
+    config = from_json(OnlineConfig, load_preset("pendulum"))
+    rng = np.random.default_rng(0)
     env = gymnasium.make(config.env)
     policy = RandomPolicy(env.action_space, 0)
     experience, unseen = (record(policy, config.env, 2_000, seed=seed) for seed in (0, 1))

@@ -76,7 +76,8 @@ def test_json_has_an_end_and_objects_are_objects(tmp_path):
 
 
 def test_names_stay_inside_of_their_folder(tmp_path):
-    folder, other = tmp_path / "run", tmp_path / "run2"
+    folder = tmp_path / "run"
+    other = tmp_path / "run2"
     folder.mkdir()
     other.mkdir()
     assert inside(folder, "a/b") == folder / "a/b"

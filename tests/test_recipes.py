@@ -110,7 +110,8 @@ def table(folder: Path) -> list[str]:
 
 @pytest.mark.nightly  # sweeps that are killed share its executor, and online runs its checkpoints
 def test_a_table_that_was_killed_comes_to_the_same_rows(tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole = tmp_path / "whole"
+    killed = tmp_path / "killed"
     subprocess.run(table(whole), check=True, capture_output=True)
     with subprocess.Popen(table(killed), stdout=subprocess.DEVNULL) as program:
         learned, true = (
@@ -203,9 +204,11 @@ def test_a_regressed_reward_is_the_true_one_up_to_its_scale(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "recipes")
     from online_table import regressed
 
-    rng, box = np.random.default_rng(0), Box(-np.inf, np.inf, (3,))
+    rng = np.random.default_rng(0)
+    box = Box(-np.inf, np.inf, (3,))
     model = MLPReward(box, Box(-1, 1, (1,)), MLPRewardConfig(hidden=(32,), members=2), seed=0)
-    states, actions = rng.normal(size=(2_000, 3)), rng.uniform(-1, 1, (2_000, 1))
+    states = rng.normal(size=(2_000, 3))
+    actions = rng.uniform(-1, 1, (2_000, 1))
     true = 5 + 3 * np.abs(states[:, 0]) - 2 * actions[:, 0]  # a sum over a clip would hide a step
     steps = Segments(states, actions, true, np.arange(0, 2_000, 50), np.full(40, 50), 50)
     reward = regressed(RewardFunction(model), steps, seed=1, updates=1_000)

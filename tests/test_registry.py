@@ -29,7 +29,8 @@ class Shape:
 
 class Thing:
     def __init__(self, size=0, colour="red"):
-        self.size, self.colour = size, colour
+        self.size = size
+        self.colour = colour
 
 
 @pytest.fixture

@@ -31,7 +31,8 @@ def write(folder, name, content=b"one", **how):
 
 @pytest.mark.parametrize("name", ["00001", "videos/1/a.mp4", "clips/1/abc"])
 def test_others_fetch_what_was_sent(machines, name):
-    here, there = machines("here"), machines("there")
+    here = machines("here")
+    there = machines("there")
     assert not there.fetch(name).exists(), "nothing yet, and no error"
     write(here, name)
     found = there.fetch(name)
@@ -43,7 +44,8 @@ def test_others_fetch_what_was_sent(machines, name):
 
 
 def test_names_are_those_of_everybody(machines):
-    here, there = machines("here"), machines("there")
+    here = machines("here")
+    there = machines("there")
     assert here.names() == []
     write(here, "00001")
     write(there, "00002")
@@ -54,7 +56,8 @@ def test_names_are_those_of_everybody(machines):
 
 
 def test_only_the_first_sends_a_name(machines):
-    here, there = machines("here"), machines("there")
+    here = machines("here")
+    there = machines("there")
     write(here, "00001", b"one", exclusive=True)
     with pytest.raises(StorageError, match=r"^s3:\S+ expected a name that nobody has sent yet"):
         write(there, "00001", b"two", exclusive=True)
@@ -76,7 +79,8 @@ def test_a_name_that_was_sent_twice_because_the_reply_was_lost_is_ones_own(machi
 
 
 def test_what_changes_is_fetched_again(machines):
-    here, there = machines("here"), machines("there")
+    here = machines("here")
+    there = machines("there")
     write(here, "a.mp4", b"one")
     there.fetch("a.mp4")
     write(here, "a.mp4", b"two")

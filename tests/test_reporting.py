@@ -104,7 +104,8 @@ def test_a_disk_that_becomes_read_only_is_named(
 
 
 def test_fan_out() -> None:
-    first, second = Memory(), Memory()
+    first = Memory()
+    second = Memory()
     Sinks(first, second).log({"loss": 1.0}, step=3)
     assert first.lines == second.lines == [({"loss": 1.0}, 3)]
 
@@ -142,7 +143,8 @@ class Wandb(ModuleType):
 
     def __init__(self, error: str = "") -> None:
         super().__init__("wandb")
-        self.error, self.given = error, {}
+        self.error = error
+        self.given = {}
 
     def init(self, **given: object) -> object:
         self.given = given

@@ -63,7 +63,8 @@ def test_tiny_numbers_still_correlate(rng: np.random.Generator) -> None:
 
 
 def test_bootstrap_holds_the_mean_and_shrinks(rng: np.random.Generator) -> None:
-    few, many = rng.normal(size=10), rng.normal(size=1000)
+    few = rng.normal(size=10)
+    many = rng.normal(size=1000)
     low, high = bootstrap_interval(few, rng)
     assert low < few.mean() < high
     narrow = bootstrap_interval(many, rng)

@@ -166,7 +166,8 @@ def test_reward_models_are_fitted_and_used_with_the_threads_of_their_size(
     comparisons = make_comparisons(rng, pairs=4)
     trainer = fitted(config, comparisons, noticed)
     reward = RewardFunction(trainer.model, combine=noted(noticed))
-    seen, done = comparisons.segments.observations, comparisons.segments.actions
+    seen = comparisons.segments.observations
+    done = comparisons.segments.actions
     reward(seen[None, :4], done[None, :4], np.ones((1, 4), bool))
     assert set(noticed) == {threads}
 
@@ -188,7 +189,8 @@ def test_agents_that_act_have_one_thread_beside_any_reward(
 ):
     acting: list[int] = []
     fitting: list[int] = []
-    train, fit = PPO.train, RewardTrainer.fit
+    train = PPO.train
+    fit = RewardTrainer.fit
 
     def noted_train(self):
         acting.append(torch.get_num_threads())

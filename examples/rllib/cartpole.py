@@ -46,13 +46,15 @@ from preferl.online.reports import IterationReport
 from preferl.runs.versioned import versions
 from preferl.training.publish import publish
 
-ENV, RUN = "CartPole-v1", Path("runs/rllib")
+ENV = "CartPole-v1"
+RUN = Path("runs/rllib")
 
 
 def rewarded_envs(context: dict[str, Any]) -> FeedbackVectorEnv:
     """The environments of one EnvRunner: they take the newest published reward, and record."""
     envs = SyncVectorEnv([partial(make_env, context["env"])] * context["num_envs"])
-    rewards, before = context["rewards"], context["before"]
+    rewards = context["rewards"]
+    before = context["before"]
     return FeedbackVectorEnv(envs, rewards=rewards, before=before, record=True)
 
 
@@ -92,9 +94,12 @@ class RLlibLearner:
     def __init__(
         self, config: AlgorithmConfig, env: EnvSource, rewards: Path, *, before: str = "zero"
     ) -> None:
-        self.rewards, self.steps, self._asked = rewards.resolve(), 0, 0
+        self.rewards = rewards.resolve()
+        self.steps = 0
+        self._asked = 0
         self._ended: list[Episodes] = []  # in the last call, by EnvRunner
-        earlier, fix = versions(self.rewards), "Remove it, or name another one."
+        earlier = versions(self.rewards)
+        fix = "Remove it, or name another one."
         ConfigError.check(not earlier, f"rewards {self.rewards}", "a new folder", earlier, fix)
         self.rewards.mkdir(parents=True, exist_ok=True)
         register_env("rewarded", rewarded_envs)
@@ -160,7 +165,8 @@ def ppo(runners: int, seed: int) -> PPOConfig:
 
 def on_answers(learner: RLlibLearner, config: OnlineConfig) -> None:
     """Learn from the answers that the config asks for."""
-    env, seed = gymnasium.make(ENV), config.seed
+    env = gymnasium.make(ENV)
+    seed = config.seed
     model = build_reward_model(config.model, env.observation_space, env.action_space, seed=seed)
     trainer = RewardTrainer(model, config.trainer, seed=seed)
 

@@ -126,7 +126,8 @@ def changed(
     >>> changed(Fit, {"epochs": 3, "rate": 1e-3})
     {'epochs': 3}
     """
-    hints, found = get_type_hints(cls), dict[str, Any]()
+    hints = get_type_hints(cls)
+    found = dict[str, Any]()
     usual = _defaults(cls, hints) if usual is None else usual
     for name, value in values.items():
         default = usual.get(name, inspect.Parameter.empty)
@@ -154,7 +155,8 @@ def _defaults(cls: type[Any], hints: Mapping[str, Any]) -> dict[str, Any]:
 def _section(hint: Any, value: Mapping[str, Any]) -> type[Any] | None:
     """The dataclass of a section among those that a field takes; None if nothing here has it."""
     known = [one for one in (hint, *get_args(hint)) if is_dataclass(one) and isinstance(one, type)]
-    things, kind = things_of(hint), value.get("kind")
+    things = things_of(hint)
+    kind = value.get("kind")
     with suppress(ConfigError):
         if things is not None:
             made = things.config(str(kind or things.names()[0]))
@@ -203,11 +205,13 @@ def require_words(config: object) -> None:
 def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
     """A value as JSON; numbers that are not finite as `infinite` of them."""
     if is_dataclass(value) and not isinstance(value, type):
-        cls, hints = type(value), get_type_hints(type(value))
+        cls = type(value)
+        hints = get_type_hints(type(value))
         encoded = {
             f.name: _encode(getattr(value, f.name), hints[f.name], infinite) for f in fields(value)
         }
-        several, things = sum(map(is_dataclass, get_args(hint))) > 1, things_of(hint)
+        several = sum(map(is_dataclass, get_args(hint))) > 1
+        things = things_of(hint)
         named = several or (things is not None and things.config(things.names()[0]) is not cls)
         return {"kind": cls.__name__, **encoded} if named else encoded
     if isinstance(value, Mapping):
@@ -254,7 +258,8 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
         raise ConfigError.mismatch(keys, expected=missing, got=sorted(data))
     plain_class = isinstance(make, type) and not is_dataclass(make)
     typed = vars(make).get("__init__", make) if plain_class else make
-    hints, prefix = get_type_hints(typed), f"{where}." if where else ""
+    hints = get_type_hints(typed)
+    prefix = f"{where}." if where else ""
     decoded = {k: _decode(hints.get(k, Any), value, prefix + k) for k, value in data.items()}
     return make(**decoded)
 
@@ -271,7 +276,8 @@ def _decode_thing(things: Registry, data: Any, where: str) -> Any:
 
 
 def _decode(hint: Any, data: Any, where: str) -> Any:
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if hint is Any or hint is object:
         return data
     if origin in (Union, types.UnionType):

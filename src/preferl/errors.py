@@ -188,7 +188,8 @@ def require_one_of(what: str, value: object, choices: Any) -> None:
     """
     allowed = get_args(choices) or tuple(choices)
     if value not in allowed:
-        expected, fix = f"one of {', '.join(map(str, allowed))}", ""
+        expected = f"one of {', '.join(map(str, allowed))}"
+        fix = ""
         if isinstance(value, str):
             fix = nearest(value, [each for each in allowed if isinstance(each, str)])
         raise ConfigError.mismatch(what, expected=expected, got=repr(value), fix=fix)

@@ -96,7 +96,8 @@ def remove_drafts(folder: Path) -> None:
             continue
         if not {inside.name for inside in holder.iterdir()} <= {name[1], "old"}:
             continue
-        path, aside = holder.with_name(name[1]), holder / "old"
+        path = holder.with_name(name[1])
+        aside = holder / "old"
         try:
             if aside.exists() and not path.exists():
                 aside.rename(path)

@@ -147,7 +147,8 @@ def _extent(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
         return 1 + len(node.value), 0
     if id(node) not in known:
         known[id(node)] = 2 * MOST_SETTINGS, 0  # one that holds itself has no end
-        letters, levels = 1, 0
+        letters = 1
+        levels = 0
         for part in node.value:
             for inner in part if isinstance(part, tuple) else (part,):
                 inner_letters, inner_levels = _extent(inner, known)
@@ -212,7 +213,9 @@ class Expansion:
     """
 
     def __init__(self, name: object, stored: int) -> None:
-        self._name, self._stored, self._held = name, stored, 0
+        self._name = name
+        self._stored = stored
+        self._held = 0
 
     @classmethod
     def of(cls, path: Path) -> "Expansion":
@@ -227,7 +230,8 @@ class Expansion:
     def add(self, size: int) -> None:
         """Count bytes before they are taken; raises `DataError` beyond what the size explains."""
         if size > self.left:
-            most, got = self._held + self.left, self._held + size
+            most = self._held + self.left
+            got = self._held + size
             raise DataError.mismatch(
                 f"{self._name}",
                 expected=f"at most {most:,} bytes in memory of a file of {self._stored:,}",

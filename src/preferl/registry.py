@@ -68,7 +68,8 @@ class Registry:
         """
         present = self._entries.get(name)
         if present is not None and _text(present.target) != _text(target):
-            what, got = f"name of a {self._what}", f"{name!r}, which is {_text(present.target)}"
+            what = f"name of a {self._what}"
+            got = f"{name!r}, which is {_text(present.target)}"
             raise ConfigError.mismatch(what, expected="one that is free", got=got)
         self._entries[name] = Entry(target, config)
 
@@ -103,7 +104,8 @@ class Registry:
             self._entry(thing)
             return thing
         name = getattr(thing, "__qualname__", "<no name>")
-        expected, fix = "one that its module has by name", "Define it with `def` in a module."
+        expected = "one that its module has by name"
+        fix = "Define it with `def` in a module."
         ConfigError.check("<" not in name, self._what, expected, repr(thing), fix)
         place = f"{_module(thing)}:{name}"
         for known, entry in self._entries.items():
@@ -131,7 +133,8 @@ class Registry:
 
     def tag(self, config: object) -> dict[str, str]:
         """How a file names the thing of a config: by name, and by module unless it is ours."""
-        name, module = self.name_of(config), _module(type(config))
+        name = self.name_of(config)
+        module = _module(type(config))
         ours = module.split(".")[0] == "preferl"
         return {"kind": name} if ours else {"kind": name, "module": module}
 
@@ -142,7 +145,8 @@ class Registry:
 
         A module of somebody's own is imported if it is trusted; `ConfigError` if nobody does.
         """
-        kind, module = about["kind"], about.get("module")
+        kind = about["kind"]
+        module = about.get("module")
         if kind not in self._known and module is not None:
             admitted(f"{module}:{kind}", source=source, trust={*trust, *_TRUSTED})
             imported(module, source=source)
@@ -251,10 +255,8 @@ TEACHERS = Registry(
 """Frozen dataclasses that are called and whose fields are their settings, so that one of your own
 is its own config, and functions that make one, as for the teachers of B-Pref."""
 
-_LABELS, _FILTER = (
-    "preferl.feedback.pseudo_labels:PseudoLabels",
-    "preferl.feedback.answer_filter:AnswerFilter",
-)
+_LABELS = "preferl.feedback.pseudo_labels:PseudoLabels"
+_FILTER = "preferl.feedback.answer_filter:AnswerFilter"
 
 PREPARATIONS = Registry(
     "preparation", {"surf": Entry(_LABELS, _LABELS), "rime": Entry(_FILTER, _FILTER)}

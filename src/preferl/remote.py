@@ -203,7 +203,8 @@ class SyncedFolder:
         with tempfile.TemporaryDirectory(prefix="preferl-") as folder, self._reaching():
             if draft.is_dir():
                 draft = _pack(draft, Path(folder) / "packed")
-            mode, target = "create" if exclusive else "overwrite", self._object(name)
+            mode = "create" if exclusive else "overwrite"
+            target = self._object(name)
             try:
                 self._storage.put_file(str(draft), target, mode=mode)
             except FileExistsError:  # it may be ours, of a try whose reply was lost
@@ -225,7 +226,8 @@ class SyncedFolder:
             if isinstance(error, FileNotFoundError) and not missing:
                 return
             if isinstance(error, FileExistsError):
-                expected, fix = "a name that nobody has sent yet", "Let one program write there."
+                expected = "a name that nobody has sent yet"
+                fix = "Let one program write there."
             got = f"{type(error).__name__}: {error}".rstrip(".")
             raise StorageError.mismatch(f"{self}", expected=expected, got=got, fix=fix) from error
 

@@ -184,7 +184,8 @@ def require_places(places: Sequence[str]) -> None:
         MissingExtraError: wandb is asked for and not installed.
     """
     if not set(places) <= PLACES.keys() or len(set(places)) < len(places):
-        expected, got = f"some of {', '.join(PLACES)}", ", ".join(places)
+        expected = f"some of {', '.join(PLACES)}"
+        got = ", ".join(places)
         raise ConfigError.mismatch("report_to", expected=expected, got=got)
     if "wandb" in places:
         require("wandb", extra="wandb")

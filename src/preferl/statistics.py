@@ -24,7 +24,8 @@ def wilson_interval(successes: float, trials: float, z: float = NORMAL_95) -> tu
     """
     if trials == 0:
         return 0.0, 1.0
-    share, shrink = successes / trials, 1 + z * z / trials
+    share = successes / trials
+    shrink = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / shrink
     half = z / shrink * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     # A share of 0 or 1 is inside its interval, whatever rounding says.

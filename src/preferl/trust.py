@@ -211,7 +211,8 @@ def _needs_no_trust(module: str) -> bool:
 
 def _is_only_here(module: str) -> bool:
     """Whether Python would find it in the current folder alone."""
-    top, here = module.split(".")[0], str(Path.cwd())
+    top = module.split(".")[0]
+    here = str(Path.cwd())
     if top in sys.modules or PathFinder.find_spec(top, [here]) is None:
         return False
     elsewhere = [place for place in sys.path if place not in ("", here)]

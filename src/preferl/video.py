@@ -80,7 +80,8 @@ def _colour(frames: Iterable[Array]) -> Iterator[Array]:
 def _fit(picture: Array, smallest: int) -> Array:
     """A picture scaled up to be seen, with even sides."""
     height, width = picture.shape[:2]
-    wanted, room = -(-smallest // min(height, width)), LARGEST // max(height, width)
+    wanted = -(-smallest // min(height, width))
+    room = LARGEST // max(height, width)
     factor = max(1, min(wanted, room))
     large = picture.repeat(factor, 0).repeat(factor, 1) if factor > 1 else picture
     odd = [(0, side % 2) for side in large.shape[:2]]
@@ -122,7 +123,8 @@ def encode_picture(picture: Array, most_bytes: int) -> bytes:
         data = _jpeg(small.reformat(width, height), scale)
         if len(data) <= most_bytes:
             return data
-    expected, got = f"one that fits into {most_bytes:,} bytes", f"{len(data):,} when blurred"
+    expected = f"one that fits into {most_bytes:,} bytes"
+    got = f"{len(data):,} when blurred"
     raise DataError.mismatch("picture", expected=expected, got=got)
 
 
@@ -139,8 +141,11 @@ def decode_picture(data: bytes) -> Array:
 
 def _jpeg(frame: Any, scale: int) -> bytes:
     codec: Any = av.CodecContext.create("mjpeg", "w")
-    codec.width, codec.height, codec.pix_fmt = frame.width, frame.height, "yuvj420p"
-    codec.time_base, codec.thread_count = Fraction(1, 1), 1
+    codec.width = frame.width
+    codec.height = frame.height
+    codec.pix_fmt = "yuvj420p"
+    codec.time_base = Fraction(1, 1)
+    codec.thread_count = 1
     codec.qmin = codec.qmax = scale
     frame.pts = 0
     return b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])

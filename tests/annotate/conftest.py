@@ -158,7 +158,8 @@ def person(chromium, address):
     `routes` are in force before the page is: a browser told to intercept while it runs may let one
     more request pass.
     """
-    contexts, trouble = [], []
+    contexts = []
+    trouble = []
 
     def opened(secret, *, read=True, expected=(), init=None, path="/", routes=None, **options):
         context = chromium.new_context(viewport=options.pop("viewport", DESKTOP), **options)

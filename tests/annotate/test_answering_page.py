@@ -198,7 +198,8 @@ def test_a_lost_connection_loses_nothing(study, person):
 
 def test_what_was_asked_while_an_answer_was_on_its_way_is_out_of_date(study, person):
     study.ask(3)
-    answered, asked = [], []
+    answered = []
+    asked = []
     hold = {"**/api/answer": lambda route: answered.append(route)}
     page = person(study.people["ann"][1], routes=hold)
     watched(page)

@@ -158,7 +158,8 @@ def test_the_form_explains_what_becomes_of_the_pair(study, answered, owner, purp
     made = first.answers[0]
     with study.store.database.write() as session:
         query = session.get_one(Query, made.query.id)
-        query.purpose, query.quorum = purpose, quorum
+        query.purpose = purpose
+        query.quorum = quorum
     page = owner.get(f"/admin/answers?at={made.answer.id}")
     assert f"it no longer counts, and {words}" in page.text
     sent = form(owner, act="withdraw", key=KEY)

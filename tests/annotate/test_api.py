@@ -111,7 +111,8 @@ def test_no_get_writes_anything(study, ann, owner):
 
 def test_a_link_writes_that_somebody_signed_in_and_nothing_else(study, visitor):
     study.ask(2)
-    before, others = content(study), content(study, but=["sign_in"])
+    before = content(study)
+    others = content(study, but=["sign_in"])
     assert visitor().get(f"/join/{study.owner}").status_code == 303
     assert content(study, but=["sign_in"]) == others
     assert content(study) != before

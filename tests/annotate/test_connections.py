@@ -43,7 +43,8 @@ def patience(monkeypatch):
 
 @pytest.fixture
 def connect(patience, app, serving):
-    address, made = urlsplit(serving(app)), []
+    address = urlsplit(serving(app))
+    made = []
 
     def connected(sent=b""):
         made.append(socket.create_connection((address.hostname, address.port), SECONDS))
@@ -152,7 +153,8 @@ def test_a_stream_goes_on(study, connect, ann):
 def test_who_never_reads_is_cut(connect, app, monkeypatch):
     from fastapi.responses import PlainTextResponse
 
-    lost, cut = PatientProtocol.connection_lost, threading.Event()
+    lost = PatientProtocol.connection_lost
+    cut = threading.Event()
     monkeypatch.setattr(PatientProtocol, "connection_lost", lambda *a: cut.set() or lost(*a))
     app.get("/much")(lambda: PlainTextResponse("x" * 30_000_000))
     connection = connect(b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -165,7 +167,8 @@ def test_who_never_reads_is_cut(connect, app, monkeypatch):
 
 
 def test_the_oldest_that_waits_makes_room_for_the_newest(app, patience):
-    most, waiting = 3, {}
+    most = 3
+    waiting = {}
     made = partial(
         PatientProtocol, request_seconds=600.0, read_seconds=600.0, most=most, waiting=waiting
     )

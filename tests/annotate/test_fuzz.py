@@ -36,7 +36,8 @@ class Fuzzer:
 
     def once(self):
         """Send one request; nobody may read or change more than is theirs."""
-        world, drawn = self.world, self.world.drawn
+        world = self.world
+        drawn = self.world.drawn
         world.keep_roles()
         visitor = drawn.of(list(world.visitors.values()))
         request, meant = self.requests.request(visitor)
@@ -109,7 +110,9 @@ class Fuzzer:
             self.judge_change(row, before, request, message)
 
     def judge_change(self, row, before, request, message):
-        tables, me, after = self.world.tables, row["id"], self.picture()
+        tables = self.world.tables
+        me = row["id"]
+        after = self.picture()
         project = row["project_id"]
         for answer in tables.rows("answer", f"id > {before['answer']}"):
             assert (answer["annotator_id"], answer["project_id"]) == (me, project), message
@@ -118,7 +121,8 @@ class Fuzzer:
                 assert pair[1] == me, message
         for table in ("annotator", "project"):
             for number in set(before[table]) | set(after[table]):
-                old, new = before[table].get(number), after[table].get(number)
+                old = before[table].get(number)
+                new = after[table].get(number)
                 if old != new:
                     whose = (new or old).get("project_id", number)
                     assert whose == project, message

@@ -80,7 +80,8 @@ def test_two_servers_allow_no_more_than_one(study):
 
 
 def test_a_server_asks_the_database_for_several_requests_at_once(study, monkeypatch):
-    each, asked = {"request": Rate(per_second=1e-6, burst=80.0)}, []
+    each = {"request": Rate(per_second=1e-6, burst=80.0)}
+    asked = []
     take = study.store.people.take_allowance
     monkeypatch.setattr(
         study.store.people, "take_allowance", lambda *a, **k: asked.append(1) or take(*a, **k)
@@ -124,7 +125,8 @@ def lost(*_, **__):
 
 
 def test_the_oldest_gives_way_and_places_come_back():
-    limits, ended = MemoryLimits(rates(1.0), places=2), []
+    limits = MemoryLimits(rates(1.0), places=2)
+    ended = []
     leave = [limits.enter("stream", "ann", lambda n=n: ended.append(n)) for n in range(4)]
     limits.enter("stream", "ben", lambda: ended.append("ben"))
     assert ended == [0, 1]
@@ -196,7 +198,8 @@ def test_pages_that_are_refused_wait_while_there_is_room(study):
 
 @pytest.fixture
 def handled():
-    records, handler = [], logging.Handler()
+    records = []
+    handler = logging.Handler()
     handler.emit = lambda record: records.append(record.getMessage())
     logger = logging.getLogger("bounded-log-test")
     logger.propagate = False

@@ -33,7 +33,8 @@ class Restarted:
     """A server that can be stopped and started at the same address."""
 
     def __init__(self, study, settings):
-        self._study, self._settings = study, settings
+        self._study = study
+        self._settings = settings
         self._port = 0
 
     def _bound(self):

@@ -67,7 +67,8 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
 
 def test_a_heartbeat_comes_where_there_is_no_news(study, app, serving, monkeypatch):
     monkeypatch.setattr(news, "QUIET_SECONDS", 0.05)
-    events, address = [], serving(app)
+    events = []
+    address = serving(app)
     about = (address, study.people["ann"][1], events, threading.Event())
     threading.Thread(target=listen, args=about, daemon=True).start()
     assert wait_for(events, lambda k, c: k == "here") == {}

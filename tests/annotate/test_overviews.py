@@ -72,7 +72,8 @@ def test_many_looks_at_once_compute_once(study, answer, monkeypatch):
 
 
 def test_pages_of_those_who_look_on_come_one_at_a_time(app):
-    at_once, most = [], []
+    at_once = []
+    most = []
 
     def look():
         at_once.append(1)

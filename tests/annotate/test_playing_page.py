@@ -93,7 +93,8 @@ def test_clips_never_drift(study, person):
     page = person(study.people["ann"][1])
     watched(page)
     page.keyboard.press("]")
-    seen, skew = set(), []
+    seen = set()
+    skew = []
 
     def looked():  # at six rounds, each of which begins at nought, and at most of the frames
         left, right = page.evaluate(NUMBERS)
@@ -172,7 +173,8 @@ def test_the_first_pair_is_there_soon_and_the_next_at_once(study, person):
     watched(page)
     wait_in(page, lambda: len(page.evaluate(LOADED)) == 4, "the next clips were not loaded")
     page.wait_for_function("() => window.preferl.player.clips.every((clip) => clip.frames[0])")
-    ready, before = page.evaluate(LOADED), pair(page)
+    ready = page.evaluate(LOADED)
+    before = pair(page)
     page.evaluate(FRESH)
     page.keyboard.press("ArrowLeft")
     after = next_pair(page, before)

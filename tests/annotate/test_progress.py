@@ -130,7 +130,9 @@ def test_the_bar_is_of_the_nearest_end(study, report):
 
 
 def test_one_request_counts_while_others_take_what_is_known(study, monkeypatch):
-    tally, times, beside = Tally(study.store), [0.0], []
+    tally = Tally(study.store)
+    times = [0.0]
+    beside = []
     monkeypatch.setattr("preferl.annotate.progress.time.monotonic", lambda: times[0])
     before = tally.of(study.project.id, within=1.0)
     count = study.store.progress
@@ -191,7 +193,8 @@ def test_the_overview_tells_agents_apart_by_their_names(study, report):
 
 
 def test_the_overview_reports_what_was_published_and_when(study, visitor):
-    store, project = study.store, study.project.id
+    store = study.store
+    project = study.project.id
     page = visitor(study.owner).get("/admin").text
     assert "Learned reward" not in page
     assert "No events besides answers so far." in page

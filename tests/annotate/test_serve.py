@@ -76,7 +76,9 @@ def test_a_program_from_start_to_interrupt(study):
 
 
 def test_the_owners_link_is_on_no_command_line(study, monkeypatch):
-    serving, opened, held = import_module("preferl.annotate.serve"), [], threading.Event()
+    serving = import_module("preferl.annotate.serve")
+    opened = []
+    held = threading.Event()
 
     class Server:
         def __init__(self, *_):
@@ -117,7 +119,8 @@ def test_the_address_is_remembered_for_invitations(study, monkeypatch):
 def test_who_starts_the_page_finds_its_link_in_a_file(study, monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(Server, "run", lambda *_, **__: seen.append(read_status(file)))
-    settings, file = AnnotateSettings(port=0, secret=None), tmp_path / "page.status.json"
+    settings = AnnotateSettings(port=0, secret=None)
+    file = tmp_path / "page.status.json"
     serve(study.store, study.project, settings, open_browser=False, status_file=file)
     url = study.store.reports.last_event("served")["url"]
     assert seen == [Status("serving", link=f"{url}/join/{study.owner}")]

@@ -9,7 +9,8 @@ DAY = 24 * 3600
 @pytest.fixture
 def clock(monkeypatch):
     """What sessions take for the time, in seconds from now."""
-    signer, offset = itsdangerous.TimestampSigner, [0]
+    signer = itsdangerous.TimestampSigner
+    offset = [0]
     timestamp = signer.get_timestamp
     monkeypatch.setattr(signer, "get_timestamp", lambda self: timestamp(self) + offset[0])
     return offset

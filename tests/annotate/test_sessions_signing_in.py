@@ -26,7 +26,8 @@ def copied(visitor, client):
 
 
 def test_who_signs_out_is_out_wherever_the_cookie_is(study, ann, visitor):
-    thief, elsewhere = copied(visitor, ann), visitor(study.people["ann"][1])
+    thief = copied(visitor, ann)
+    elsewhere = visitor(study.people["ann"][1])
     assert thief.get("/").status_code == 200
     assert ann.post("/leave", data=form(ann)).status_code == 303
     assert thief.get("/").status_code == 401

@@ -122,7 +122,8 @@ def test_a_stage_of_unknown_length_has_no_share():
 
 def lines_on_screen(output):
     """What a terminal shows in the end of text that moves its cursor up and erases lines."""
-    lines, row = [""], 0
+    lines = [""]
+    row = 0
     for part in re.findall(r"\x1b\[[\d;?]*[A-Za-z]|\n|\r|[^\x1b\n\r]+", output):
         if part == "\n":
             row += 1

@@ -141,7 +141,8 @@ def test_d4rl_files_and_their_tasks(tmp_path, capsys):
     h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
     with h5py.File(tmp_path / "data.hdf5", "w") as file:
         file["observations"] = file["actions"] = np.zeros((250, 1))
-        file["rewards"], file["terminals"] = np.ones(250), np.zeros(250, bool)
+        file["rewards"] = np.ones(250)
+        file["terminals"] = np.zeros(250, bool)
     with pytest.raises(DataError, match="timeouts"):
         data_inspect(InspectConfig(str(tmp_path / "data.hdf5")))
     data_inspect(InspectConfig(str(tmp_path / "data.hdf5"), task="pen-human-v1"))

@@ -43,7 +43,8 @@ def test_people_teach_the_pendulum_in_their_browser(tmp_path):
 
 @pytest.mark.slow
 def test_an_interrupted_demo_goes_on_with_its_labels(tmp_path):
-    labels, out = tmp_path / "run-labels", tmp_path / "run"
+    labels = tmp_path / "run-labels"
+    out = tmp_path / "run"
     words = ["demo", "--people", "--no-browser", "--smoke", "--comparisons", "8", "--out", str(out)]
     command = [sys.executable, "-m", "preferl", *words]
     with (

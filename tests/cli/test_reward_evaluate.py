@@ -82,8 +82,10 @@ def test_a_reward_with_a_history_has_no_epic_distance(fitted, tmp_path, capsys):
 
 def test_data_of_the_fit_are_named(fitted, tmp_path, capsys):
     data = fitted[1:]
-    episodes, quick = data[:2], ("--epochs", 1, "--hidden", 4, "--report-to", "jsonl")
-    seen, drawn = "The reward was fitted to answers from here", "These pairs are new, but"
+    episodes = data[:2]
+    quick = ("--epochs", 1, "--hidden", 4, "--report-to", "jsonl")
+    seen = "The reward was fitted to answers from here"
+    drawn = "These pairs are new, but"
     script = (*episodes, "--teacher", "oracle", "--queries", 30, "--length", LENGTH)
     for words in (data, script):
         assert fit(*words, *quick, "--out", tmp_path / "fit") == 0
@@ -95,7 +97,8 @@ def test_data_of_the_fit_are_named(fitted, tmp_path, capsys):
 
 
 def test_drawn_pairs_are_others_than_those_of_the_fit(fitted, tmp_path, monkeypatch):
-    read, pairs = AnswersConfig.read, []
+    read = AnswersConfig.read
+    pairs = []
 
     def remember(self, *draws):
         found = read(self, *draws)

@@ -63,7 +63,8 @@ def test_a_shared_fit_that_is_stopped_resumes_to_that_of_one_process(words, tmp_
     assert "by 2 processes, which spent" in done.stdout
     assert done.stdout.count("Fitted in") == 1, "the first process alone prints"
     assert not list(here.rglob("*.ran"))
-    alone, together = losses(one), losses(two)
+    alone = losses(one)
+    together = losses(two)
     assert together.keys() == alone.keys()
     np.testing.assert_allclose(list(together.values()), list(alone.values()), rtol=1e-5)
     episodes = recorded(np.random.default_rng(5), episodes=3)

@@ -30,7 +30,8 @@ def wide_terminal(monkeypatch):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A folder with an online run, an offline run, a fit of a reward and a data set."""
-    folder, rng = tmp_path_factory.mktemp("runs"), np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("runs")
+    rng = np.random.default_rng(0)
     episodes = offline_runs.recorded(rng)
     save_episodes(folder / "data/episodes", episodes)
     labels = offline_runs.write_labels(folder / "data/labels", episodes, rng)

@@ -62,7 +62,8 @@ def made(tmp_path_factory):
 
 DATA = "--demonstrations episodes"
 BOTH = f"{DATA} --labels labels"
-FIT, OFFLINE = "reward fit --out OUT", "offline run --episodes 0 --out OUT"
+FIT = "reward fit --out OUT"
+OFFLINE = "offline run --episodes 0 --out OUT"
 TEACHER = f"{FIT} {DATA} --teacher"
 EVALUATE = "reward evaluate fit"
 

@@ -28,7 +28,8 @@ TINY = (
 )  # fmt: skip
 """An online run of seconds, for input that no command refuses before it."""
 
-CLIPS, LABELS = "--run recorded --length 5", "--demonstrations a --labels b"
+CLIPS = "--run recorded --length 5"
+LABELS = "--demonstrations a --labels b"
 
 OPTIONS = {
     "online run --stepz 100": r"--stepz: .* nearest is --steps\.",

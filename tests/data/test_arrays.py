@@ -33,7 +33,8 @@ from preferl.testing import make_comparisons
 
 def _episodes(*, dictionary: bool = False) -> Episodes:
     steps = np.arange(20.0)
-    block, final = steps.reshape(10, 2), np.ones((2, 2))
+    block = steps.reshape(10, 2)
+    final = np.ones((2, 2))
     return Episodes(
         {"wrist": block, "arm/angle": steps[:10]} if dictionary else block,
         steps[:10, None].astype(np.float32),
@@ -186,7 +187,8 @@ def test_episodes_round_trip(tmp_path, dictionary):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(episodes, name))
         assert getattr(loaded, name).dtype == getattr(episodes, name).dtype
     for name in ("observations", "final_observations"):
-        before, after = getattr(episodes, name), getattr(loaded, name)
+        before = getattr(episodes, name)
+        after = getattr(loaded, name)
         if dictionary:
             assert list(after) == list(before) == ["wrist", "arm/angle"]
         for key in before if dictionary else [slice(None)]:

@@ -62,7 +62,8 @@ def test_shapes_must_agree(changes, match):
 
 
 def test_of_keeps_what_the_pairs_need():
-    segments, pairs = _segments(100), np.array([[70, 3], [3, 99]])
+    segments = _segments(100)
+    pairs = np.array([[70, 3], [3, 99]])
     comparisons = Comparisons.of(segments, pairs, np.array([1, 0]))
     assert (len(comparisons.segments), comparisons.segments.steps) == (3, 9)
     np.testing.assert_array_equal(_shown(comparisons), segments[pairs].observations)
@@ -132,7 +133,8 @@ def test_swapped_says_the_same():
 
 
 def test_concatenate_keeps_the_order():
-    first, second = _comparisons(), replace(_comparisons(), segments=_segments(offset=100))
+    first = _comparisons()
+    second = replace(_comparisons(), segments=_segments(offset=100))
     both = concatenate([first, second, first[:1]])
     np.testing.assert_array_equal(_shown(both)[:4], _shown(first))
     np.testing.assert_array_equal(_shown(both)[4:8], _shown(second))
@@ -140,7 +142,8 @@ def test_concatenate_keeps_the_order():
 
 
 def test_concatenate_keeps_annotators_and_fills_in_nobody_in_particular():
-    known, unknown = _comparisons(annotator=np.arange(4)), _comparisons()
+    known = _comparisons(annotator=np.arange(4))
+    unknown = _comparisons()
     assert concatenate([known, known]).annotator.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
     assert concatenate([unknown, known]).annotator.tolist() == [-1] * 4 + [0, 1, 2, 3]
     assert concatenate([unknown, unknown]).annotator is None

@@ -107,7 +107,8 @@ def test_what_one_annotator_implies_is_theirs():
 
 
 def test_answers_of_no_weight_imply_nothing():
-    chain, weight = [[0, 1], [1, 2], [2, 3], [3, 4]], np.array([1.0, 0, 1, 1])
+    chain = [[0, 1], [1, 2], [2, 3], [3, 4]]
+    weight = np.array([1.0, 0, 1, 1])
     found, places = with_implied(comparisons(chain, np.ones(4), weight=weight))
     assert found.pairs[4:].tolist() == [[2, 4]]
     np.testing.assert_allclose(found.weight, [1, 0, 2 / 3, 2 / 3, 2 / 3])

@@ -29,7 +29,8 @@ def _episodes(lengths) -> Episodes:
 
 
 def test_sampling_is_uniform_over_windows(rng):
-    lengths, length = np.array([4, 9, 30, 5, 2]), 4
+    lengths = np.array([4, 9, 30, 5, 2])
+    length = 4
     episodes = _episodes(lengths)
     windows = np.concatenate(
         [

@@ -47,6 +47,7 @@ def test_the_other_order_is_the_same_question():
 def test_what_has_a_clip_of_either_set_is_unused():
     pairs = [(f"{n} a", f"{n} b") for n in range(100)]
     chosen = validation_split(pairs, 0.3)
-    train, judge = pairs[chosen.index(TRAIN)], pairs[chosen.index(VALIDATION)]
+    train = pairs[chosen.index(TRAIN)]
+    judge = pairs[chosen.index(VALIDATION)]
     more = [(train[0], judge[0]), (train[0], train[1]), (judge[1], judge[0]), ("new", train[0])]
     assert validation_split(pairs + more, 0.3)[100:] == [UNUSED, TRAIN, VALIDATION, TRAIN]

@@ -56,7 +56,8 @@ def _reset_times(rng, steps, environments):
 
 @pytest.mark.parametrize("length", [1, 3, 8])
 def test_history_equals_windows_through_resets(rng, length):
-    steps, environments = 40, 3
+    steps = 40
+    environments = 3
     begins = _reset_times(rng, steps, environments)
     observations = {"arm": rng.normal(size=(steps, environments, 2)), "eye": np.zeros((steps, 3))}
     observations["eye"][:] = np.arange(steps)[:, None]

@@ -24,7 +24,8 @@ def site() -> Path:
     out = ROOT / "docs/_build/html"
     out.parent.mkdir(exist_ok=True)
     with FileLock(out.parent / "lock"):
-        of, now = out / ".built_from", _state()
+        of = out / ".built_from"
+        now = _state()
         if not of.is_file() or of.read_text() != now:
             shutil.rmtree(out, ignore_errors=True)  # an earlier build may have pages that are gone
             strictly = ["-E", "-W", "--keep-going", "-q"]

@@ -19,7 +19,8 @@ MARK = "# +"
 
 def without_feedback(text):
     """The program without its marked lines; what these enclose moves to the left."""
-    kept, enclosing = [], []
+    kept = []
+    enclosing = []
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())
         while enclosing and line.strip() and indent <= enclosing[-1]:

@@ -19,7 +19,8 @@ class Links(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.targets, self.places = set(), set()
+        self.targets = set()
+        self.places = set()
         self.feed(page.read_text("utf-8"))
 
     def handle_starttag(self, tag, attrs):

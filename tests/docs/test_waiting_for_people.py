@@ -30,10 +30,12 @@ def person(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(code, labels):
-        store, over = Store.open(labels), threading.Event()
+        store = Store.open(labels)
+        over = threading.Event()
 
         def answer():
-            rng, answers = np.random.default_rng(0), None
+            rng = np.random.default_rng(0)
+            answers = None
             while not over.wait(0.05):
                 if answers is None and store.projects.all():
                     feedback = StoredFeedback(store)

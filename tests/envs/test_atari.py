@@ -23,7 +23,8 @@ class Game(gymnasium.Env):
     game = 0
 
     def reset(self, *, seed=None, options=None):
-        self.game, self.at = self.game + 1, 0
+        self.game = self.game + 1
+        self.at = 0
         return self.screen(), {"lives": 3}
 
     def step(self, action):

@@ -62,9 +62,11 @@ def test_goals_are_drawn_as_the_simulator_draws_its_own(make):
 
 def test_a_goal_comes_to_the_same_episode_as_a_task_of_meta_world(make):
     with closing(make()) as env:
-        first, goal = env.reset(seed=3)[0], env.unwrapped._last_rand_vec
+        first = env.reset(seed=3)[0]
+        goal = env.unwrapped._last_rand_vec
         steps = played(env, 100, 4)
-        env.unwrapped._freeze_rand_vec, env.unwrapped._last_rand_vec = True, goal
+        env.unwrapped._freeze_rand_vec = True
+        env.unwrapped._last_rand_vec = goal
         np.testing.assert_array_equal(first, env.reset()[0])
         np.testing.assert_array_equal(steps, played(env, 100, 4))
 

@@ -61,7 +61,8 @@ def test_the_reward_is_for_where_the_dot_was():
 
 
 def test_stacked_frames_are_the_last_ones_oldest_first():
-    single, stacked = MovingDot(size=10), MovingDot(size=10, stack=3)
+    single = MovingDot(size=10)
+    stacked = MovingDot(size=10, stack=3)
     frames = [single.reset(seed=1)[0]] * 3
     assert np.array_equal(stacked.reset(seed=1)[0], np.concatenate(frames, axis=-1))
     for action in (RIGHT, DOWN, LEFT, UP):
@@ -74,7 +75,8 @@ def test_stacked_frames_are_the_last_ones_oldest_first():
 
 def test_episodes_have_one_length_and_a_seed_makes_the_same():
     def play(seed):
-        env, rng = MovingDot(length=7), np.random.default_rng(0)
+        env = MovingDot(length=7)
+        rng = np.random.default_rng(0)
         env.reset(seed=seed)
         return [env.step(int(rng.integers(5)))[1:4] for _ in range(7)]
 

@@ -107,7 +107,8 @@ def test_what_is_drawn_changes_nothing_that_happens():
         env.reset(seed=0)
         env.unwrapped.data.qpos[0] = 39.9  # the floor of the model ends at 40
     for action in rng.uniform(-1, 1, (200, 6)):
-        here, there = plain.step(action), usual.step(action)
+        here = plain.step(action)
+        there = usual.step(action)
         np.testing.assert_array_equal(here[0], there[0])
         assert here[1] == there[1]
     floor = usual.unwrapped.model.mat_texrepeat[0] / usual.unwrapped.model.geom_size[0, :2]

@@ -44,7 +44,8 @@ def test_shares_are_those_of_the_model(episodes):
 
 
 def test_members_are_averaged(episodes):
-    one, two = transformer(0), transformer(1)
+    one = transformer(0)
+    two = transformer(1)
     each = [preference_attention(RewardFunction(m), episodes, slice(0, 5)) for m in (one, two)]
     both = preference_attention(RewardFunction(Ensemble([one, two])), episodes, slice(0, 5))
     np.testing.assert_allclose(both, (each[0] + each[1]) / 2, atol=1e-6)

@@ -21,7 +21,8 @@ def evaluation(step, *returns, success=None):
 
 def test_numbers_have_the_names_of_the_field():
     metrics = evaluation(3, 1.0, 3.0, success=(True, False)).metrics()
-    low, high = metrics.pop("eval/mean_reward_low"), metrics.pop("eval/mean_reward_high")
+    low = metrics.pop("eval/mean_reward_low")
+    high = metrics.pop("eval/mean_reward_high")
     assert (low, high) == (1.0, 3.0)
     assert metrics == {
         "eval/mean_reward": 2.0,

@@ -19,11 +19,14 @@ class Painter(gymnasium.Env[Any, Any]):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 7}
 
     def __init__(self, render_mode: str | None = None, *, draws: bool = True) -> None:
-        self.render_mode, self.draws = render_mode, draws
-        self.seed, self.steps = 0, 0
+        self.render_mode = render_mode
+        self.draws = draws
+        self.seed = 0
+        self.steps = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.seed, self.steps = seed or 0, 0
+        self.seed = seed or 0
+        self.steps = 0
         return {"step": np.zeros(1, np.float32)}, {}
 
     def step(self, action: Any) -> Any:

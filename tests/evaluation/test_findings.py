@@ -212,8 +212,10 @@ def first_is_better(shown: Clips, rng: np.random.Generator) -> FloatArray:
 
 def asked_in_rounds(*rounds: tuple[int, int], observations: list[float]) -> Comparisons:
     """Answers that always prefer the first clip, of clips with equal actions and rewards."""
-    feedback, count = InstantFeedback(first_is_better, 0), len(observations)
-    same, rows = np.zeros((count, 1)), np.arange(count)
+    feedback = InstantFeedback(first_is_better, 0)
+    count = len(observations)
+    same = np.zeros((count, 1))
+    rows = np.arange(count)
     shown = np.array(observations)[:, None]
     clips = Segments(shown, same, np.zeros(count), rows, np.ones(count, int), 1)
     for pair in rounds:

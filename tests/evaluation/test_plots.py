@@ -139,7 +139,8 @@ def test_nothing_to_draw_is_refused() -> None:
 
 @pytest.mark.parametrize(("runs", "most"), [(1, 100), (2, 10)])
 def test_a_band_of_two_runs_does_not_flatten_their_lines(runs: int, most: int) -> None:
-    values, ends = np.array([[1.0, 2.0], [3.0, 4.0]])[:runs], np.array([[-90.0] * 2, [90.0] * 2])
+    values = np.array([[1.0, 2.0], [3.0, 4.0]])[:runs]
+    ends = np.array([[-90.0] * 2, [90.0] * 2])
     svg = learning_curves([Curve("wide", np.array([0, 1]), values, ends)])
     ticks = [float(text.replace("−", "-")) for text in re.findall(r">([−\d.]+)</text>", svg)]
     assert most / 2 < max(ticks) <= most
@@ -159,7 +160,8 @@ def test_attention_is_darker_where_more_is_looked_at() -> None:
     picture = re.search(r'data:image/png;base64,([^"]+)"', svg)
     assert picture is not None
     pixels = png(picture[1])[::-1]  # SVG puts pictures upside down and turns them over
-    height, width = pixels.shape[0] // 2, pixels.shape[1] // 2
+    height = pixels.shape[0] // 2
+    width = pixels.shape[1] // 2
     opacity = [pixels[y, x, 3] for y in (1, height + 1) for x in (1, width + 1)]
     np.testing.assert_allclose(opacity, [0.5, 0.5, 0, 1], atol=0.01)
 

@@ -30,7 +30,8 @@ def test_pictures_are_turned_as_they_were():
     space = spaces.Box(-1, 1, (3, 6, 5))  # channels first
 
     class Painter(gymnasium.Env[Any, Any]):
-        observation_space, action_space = space, spaces.Discrete(2)
+        observation_space = space
+        action_space = spaces.Discrete(2)
 
     env = VecNormalize(DummyVecEnv([Painter]))
     agent = PPO("MlpPolicy", env, n_steps=8, batch_size=8)
@@ -65,7 +66,8 @@ class Mirror:
 def normalising(**settings: Any) -> VecNormalize:
     env = VecNormalize(DummyVecEnv([PointWorld]), epsilon=0.0, **settings)
     if env.norm_obs:
-        env.obs_rms.mean, env.obs_rms.var = np.array([1.0, -1.0]), np.array([4.0, 0.25])
+        env.obs_rms.mean = np.array([1.0, -1.0])
+        env.obs_rms.var = np.array([4.0, 0.25])
     return env
 
 

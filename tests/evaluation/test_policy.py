@@ -19,7 +19,8 @@ class Countdown(gymnasium.Env[Any, Any]):
     def __init__(self, *, nested: bool = False, endless: bool = False) -> None:
         number = spaces.Box(0, 100, (1,), np.float32)
         self.observation_space = spaces.Dict({"left": number}) if nested else number
-        self.nested, self.endless = nested, endless
+        self.nested = nested
+        self.endless = endless
         self.left = 0
 
     def _observe(self) -> Any:

@@ -11,7 +11,8 @@ from preferl.shapes import Array, BoolArray, FloatArray, Observations
 
 @pytest.fixture
 def episodes(rng: np.random.Generator) -> Episodes:
-    observations, actions = rng.normal(size=(600, 3)), rng.normal(size=(600, 2))
+    observations = rng.normal(size=(600, 3))
+    actions = rng.normal(size=(600, 2))
     return Episodes(
         observations,
         actions,

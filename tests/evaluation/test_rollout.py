@@ -31,7 +31,8 @@ class Worlds:
     num_envs = 3
 
     def reset(self) -> Any:
-        self.time, self.resets = np.zeros(3, int), 0
+        self.time = np.zeros(3, int)
+        self.resets = 0
         return self.time[:, None].astype(float)
 
     def step(self, actions: Any) -> Any:

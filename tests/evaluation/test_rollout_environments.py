@@ -34,10 +34,12 @@ def test_only_the_reward_is_corrected(env_id):
     corrected.reset(seed=3)
     plain.reset(seed=3)
     action = np.full(plain.action_space.shape, 0.3, np.float32)
-    ours, theirs = corrected.step(action), plain.step(action)
+    ours = corrected.step(action)
+    theirs = plain.step(action)
     np.testing.assert_array_equal(ours[0], theirs[0])
     assert ours[2:4] == theirs[2:4]
-    sites, bodies = stage.data.site_xpos, stage.data.xpos
+    sites = stage.data.site_xpos
+    bodies = stage.data.xpos
     door = env_id == "AdroitHandDoor-v1"
     palm = sites[stage.grasp_site_id if door else stage.S_grasp_site_id]
     thing = sites[stage.handle_site_id] if door else bodies[stage.obj_body_id]

@@ -17,7 +17,8 @@ class Scores:
     context = 1
 
     def __init__(self, *members: list[float]) -> None:
-        self._scores, self.members = np.array(members), len(members)
+        self._scores = np.array(members)
+        self.members = len(members)
 
     def __call__(self, observations, actions, mask):
         raise NotImplementedError
@@ -28,7 +29,8 @@ class Scores:
 
 def answers(preference: list[float]) -> Comparisons:
     """About pairs of clips 0 and 1, 0 and 2, and so on."""
-    block, count = np.arange(len(preference) + 1.0)[:, None], len(preference)
+    block = np.arange(len(preference) + 1.0)[:, None]
+    count = len(preference)
     segments = Segments(block, block, block[:, 0], np.arange(count + 1), np.ones(count + 1, int), 1)
     pairs = np.stack([np.zeros(count, int), 1 + np.arange(count)], axis=1)
     return Comparisons.of(segments, pairs, np.array(preference))
@@ -88,7 +90,8 @@ def test_members_that_were_trained_on_an_answer_do_not_count():
 
 def test_who_means_the_opposite_is_believed_by_the_trust_in_them():
     scores = Scores([0.0, -3, -3, -3, -3, -9])
-    given, votes = answers([1.0, 1.0, 1.0, 0.0, 0.0]), seen_by_none(1, 5)
+    given = answers([1.0, 1.0, 1.0, 0.0, 0.0])
+    votes = seen_by_none(1, 5)
     opposite = FitContext(scores, votes, trust=np.array([1.0, 1, 1, -1, -1]))
     found = AnswerFilter(beta=0.0)(given, opposite)
     assert found.weight.tolist() == [1] * 5
@@ -113,7 +116,8 @@ def test_nothing_is_left_out_before_the_first_fit_or_by_a_reward_that_knows_too_
     assert AnswerFilter()(given, FitContext(None, seen_by_none(1, 2))) is given
     absurd = Scores([0.0, 2, -2])
     assert AnswerFilter()(given, FitContext(absurd, seen_by_none(1, 2))) is given
-    given, mostly_wrong = answers([1.0, 1.0, 1.0]), Scores([0.0, 3, 3, -3])
+    given = answers([1.0, 1.0, 1.0])
+    mostly_wrong = Scores([0.0, 3, 3, -3])
     assert AnswerFilter(beta=0.0)(given, FitContext(mostly_wrong, seen_by_none(1, 3))) is given
 
 

@@ -20,7 +20,8 @@ PLACES = (0.0, 4.0, 10.0, 5.0)
 
 def at(*places: float) -> Segments:
     """One-step windows at these places."""
-    block, count = np.array(places)[:, None], len(places)
+    block = np.array(places)[:, None]
+    count = len(places)
     return Segments(block, block, block[:, 0], np.arange(count), np.ones(count, int), 1)
 
 

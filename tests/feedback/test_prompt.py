@@ -19,7 +19,8 @@ def clips(pairs: int) -> Clips:
 
 def typing(*keys: str) -> tuple[Callable[[str], str], list[str]]:
     """Types the keys one after the other, then nobody is there; and the questions put."""
-    waiting, questions = list(keys), []
+    waiting = list(keys)
+    questions = []
 
     def ask(question: str) -> str:
         questions.append(question)

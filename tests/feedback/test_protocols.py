@@ -58,7 +58,8 @@ def test_answers_in_a_store_last_and_those_in_memory_do_not(tmp_path):
         feedback = StoredFeedback(store, "dots")
         assert isinstance(feedback, LastingFeedback)
         assert feedback.newest == 0
-        segments, pairs = example_segments(), np.array([[0, 1], [2, 3]])
+        segments = example_segments()
+        pairs = np.array([[0, 1], [2, 3]])
         feedback.ask(segments, pairs[:1])
         since = feedback.newest
         assert since == 1

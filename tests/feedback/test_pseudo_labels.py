@@ -14,7 +14,8 @@ VALUES = np.array([0.0, 10.0, 0.1])  # of the only steps that there are
 class Sums:
     """Two members, of which one sees everything twice as large."""
 
-    context, members = 1, 2
+    context = 1
+    members = 2
     likelihood = Likelihood(noise=0.3, scale=0.5)
 
     def __call__(self, observations, actions, mask):

@@ -18,7 +18,8 @@ def higher(pairs):
 def test_binary_search_sorts_with_few_answers(seed):
     rng = np.random.default_rng(seed)
     numbers = rng.permuted(np.tile(np.arange(40), (3, 1)), axis=1)
-    lists, asked = RankedLists(numbers, 10_000, rng), 0
+    lists = RankedLists(numbers, 10_000, rng)
+    asked = 0
     while len(pairs := lists.pairs()):
         lists.add(higher(pairs))
         asked += len(pairs)
@@ -36,7 +37,8 @@ def test_equal_clips_share_a_place_and_a_declined_clip_has_none():
 
 
 def test_queries_are_shared_evenly_and_never_exceeded():
-    numbers, asked = np.arange(60).reshape(3, 20), []
+    numbers = np.arange(60).reshape(3, 20)
+    asked = []
     lists = RankedLists(numbers, 20, np.random.default_rng(0))
     while len(pairs := lists.pairs()):
         lists.add(higher(pairs))
@@ -48,7 +50,8 @@ def test_queries_are_shared_evenly_and_never_exceeded():
 
 def test_lists_without_an_answer_wait_and_the_others_grow_on():
     numbers = np.array([[4, 1, 9], [5, 2, 7]])
-    waiting, whole = RankedLists(numbers, 10), RankedLists(numbers, 10)
+    waiting = RankedLists(numbers, 10)
+    whole = RankedLists(numbers, 10)
     while len(pairs := waiting.pairs()):
         waiting.add(higher(pairs), (pairs != 2).all(1))
     assert waiting.place.tolist() == [[1, 0, 2], [0, -1, -1]]
@@ -60,7 +63,8 @@ def test_lists_without_an_answer_wait_and_the_others_grow_on():
 
 def test_who_is_shown_first_is_tossed():
     rng = np.random.default_rng(0)
-    lists, first = RankedLists(np.arange(400).reshape(1, 400), 1000, rng), []
+    lists = RankedLists(np.arange(400).reshape(1, 400), 1000, rng)
+    first = []
     while len(pairs := lists.pairs()):
         lists.add(higher(pairs))
         first.append(pairs[0, 0] > pairs[0, 1])  # the new one, which is always the better

@@ -89,7 +89,8 @@ def test_greedy_picks_match_a_search_over_all_distances(rng: np.random.Generator
 
 
 def test_distances_are_those_of_the_nearer_way_round(rng: np.random.Generator) -> None:
-    points, centres = rng.normal(size=(5, 2, 3)), rng.normal(size=(4, 2, 3))
+    points = rng.normal(size=(5, 2, 3))
+    centres = rng.normal(size=(4, 2, 3))
     there = ((points[:, None] - centres) ** 2).sum((-1, -2))
     turned = ((points[:, None] - centres[:, ::-1]) ** 2).sum((-1, -2))
     np.testing.assert_allclose(squared_distances(points, centres), np.minimum(there, turned))

@@ -113,7 +113,8 @@ def test_learners_use_them_and_relabel_their_replay_buffer(reward) -> None:
     learner.set_reward(reward)
     buffer = agent.replay_buffer
     size = buffer.size()
-    low, high = agent.action_space.low, agent.action_space.high
+    low = agent.action_space.low
+    high = agent.action_space.high
     actions = low + (buffer.actions[:size, 0] + 1) / 2 * (high - low)
     expected = torque(buffer.observations[:size, 0], actions)
     np.testing.assert_allclose(buffer.rewards[:size, 0], expected, rtol=1e-4, atol=1e-5)

@@ -15,7 +15,8 @@ def first_feature(observations: Observations, actions: Array) -> FloatArray:
 
 @pytest.fixture
 def segments(rng: np.random.Generator) -> Segments:
-    observations, actions = rng.normal(size=(10, 3)), rng.normal(size=(10, 2))
+    observations = rng.normal(size=(10, 3))
+    actions = rng.normal(size=(10, 2))
     return Segments(
         observations, actions, np.arange(10.0), np.array([0, 2, 7]), np.array([4, 4, 2]), 4
     )
@@ -42,7 +43,8 @@ def test_only_the_last_step_of_a_window_counts() -> None:
 
 
 def test_random_is_a_function_and_depends_on_its_seed(rng: np.random.Generator) -> None:
-    observations, actions = rng.normal(size=(500, 1, 3)), rng.normal(size=(500, 1, 2))
+    observations = rng.normal(size=(500, 1, 3))
+    actions = rng.normal(size=(500, 1, 2))
     mask = np.ones((500, 1), bool)
     first = random(0)(observations, actions, mask)
     np.testing.assert_array_equal(first, random(0)(observations, actions, mask))

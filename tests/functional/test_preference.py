@@ -145,7 +145,8 @@ def test_swapping_sides_and_preferences_changes_nothing():
 
 
 def test_weights_count_answers():
-    logits, preference = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([1.0, 0.0, 0.0])
+    logits = torch.tensor([1.0, -2.0, 3.0])
+    preference = torch.tensor([1.0, 0.0, 0.0])
     losses = [preference_loss(logits[i : i + 1], preference[i : i + 1]) for i in range(3)]
     weight = torch.tensor([2.0, 0.0, 0.5])
     expected = (2 * losses[0] + 0.5 * losses[2]) / 3
@@ -154,7 +155,8 @@ def test_weights_count_answers():
 
 def test_members_have_losses_of_their_own():
     logits = torch.tensor([[1.0, -1.0], [0.5, 2.0]])
-    preference, weight = torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 2.0], [0.0, 3.0]])
+    preference = torch.tensor([1.0, 0.0])
+    weight = torch.tensor([[1.0, 2.0], [0.0, 3.0]])
     loss = preference_loss(logits, preference, weight)
     assert loss.shape == (2,)
     for member in range(2):

@@ -36,7 +36,8 @@ def learned(golden):
         learning_rate=about["lrs"],
         batch_size=golden["in:batch_idx"].shape[1],
     )
-    observation, action = golden["in:observations"].shape[1], golden["in:actions"].shape[1]
+    observation = golden["in:observations"].shape[1]
+    action = golden["in:actions"].shape[1]
     agent = IQL(
         spaces.Box(-np.inf, np.inf, (observation,)),
         spaces.Box(-1, 1, (action,)),
@@ -61,7 +62,8 @@ def learned(golden):
 
 def steps(observation, action):
     """A step of the right shape, since minibatches are those recorded."""
-    seen, one = torch.zeros(1, observation), torch.ones(1)
+    seen = torch.zeros(1, observation)
+    one = torch.ones(1)
     return Transitions(seen, torch.zeros(1, action), one, seen, one)
 
 

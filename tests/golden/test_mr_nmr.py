@@ -152,7 +152,8 @@ def trained(
         with torch.no_grad():
             return [loss_of(model, golden, rows).item() for rows in BATCHES]
 
-    evaluated, losses = [evaluate()], []
+    evaluated = [evaluate()]
+    losses = []
     for step in range(20):
         loss = loss_of(model, golden, BATCHES[step % 2])
         optimiser.zero_grad()

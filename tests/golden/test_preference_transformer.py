@@ -108,8 +108,10 @@ def check_forward(model: PreferenceTransformer, golden: dict[str, Any], toleranc
     *step, mask = steps(golden)
     with torch.no_grad():
         output = model(*step, mask)
-    real, full = mask.numpy(), mask.numpy().all(1)
-    rewards, scores = output.rewards[0].numpy(), output.scores[0].numpy()
+    real = mask.numpy()
+    full = mask.numpy().all(1)
+    rewards = output.rewards[0].numpy()
+    scores = output.scores[0].numpy()
     np.testing.assert_allclose(rewards[real], golden["out:value"][real], atol=tolerance)
     np.testing.assert_allclose(scores, expected_scores(golden, real), atol=tolerance)
     assert full.any()
@@ -301,7 +303,8 @@ def test_first_gradient(training):
 
 def test_what_shifts_all_keys_or_all_rewards_has_no_gradient(training):
     last = "Dense_2" if training.model.config.head == "preference" else "Dense_3"
-    width, counts = training.model.config.width, training.determined()
+    width = training.model.config.width
+    counts = training.determined()
     for path, numbers in counts.items():
         if path.endswith("GPT2SelfAttention_0/Dense_0/bias"):
             assert not numbers[width : 2 * width].any(), path  # queries, keys, values
@@ -320,11 +323,14 @@ def test_what_shifts_all_keys_or_all_rewards_has_no_gradient(training):
 
 
 def test_twenty_updates(training):
-    golden, schedule = training.golden, CosineSchedule(warmup=0.1, start=0.1, end=0.1)
+    golden = training.golden
+    schedule = CosineSchedule(warmup=0.1, start=0.1, end=0.1)
     rates = [1e-3 * schedule.at(update, 20) for update in range(21)]
     np.testing.assert_allclose(rates, golden["out:lr"], rtol=0, atol=1e-9)
     optimiser = torch.optim.AdamW(training.model.parameters(), weight_decay=1e-4, fused=True)
-    losses, evaluated, counts = [], [training.evaluate()], training.determined()
+    losses = []
+    evaluated = [training.evaluate()]
+    counts = training.determined()
     for update in range(20):
         optimiser.param_groups[0]["lr"] = rates[update]
         loss = training.loss(slice(8, 14) if update % 2 else slice(8))

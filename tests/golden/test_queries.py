@@ -24,7 +24,8 @@ def golden(shared):
 @pytest.fixture(scope="module")
 def episodes(golden) -> Episodes:
     rows, lengths = qlearning_view(golden["in:raw_terminals"], golden["in:raw_timeouts"])
-    observations, rewards = golden["in:obs_qlearning"], golden["in:rewards_qlearning"]
+    observations = golden["in:obs_qlearning"]
+    rewards = golden["in:rewards_qlearning"]
     return Episodes(
         observations,
         observations,

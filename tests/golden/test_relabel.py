@@ -22,7 +22,8 @@ from preferl.models import (
 from preferl.training import RewardFunction, relabel
 
 SEEN = 6
-OBSERVATIONS, ACTIONS = spaces.Box(-np.inf, np.inf, (5,)), spaces.Box(-1, 1, (2,))
+OBSERVATIONS = spaces.Box(-np.inf, np.inf, (5,))
+ACTIONS = spaces.Box(-1, 1, (2,))
 
 
 @pytest.fixture

@@ -71,7 +71,9 @@ class Recorder:
 
     def states(self) -> Iterator[tuple[str, Disk, int]]:
         """Every disk that a loss of power may leave, and what was known to be on it."""
-        disk, lasting, known = Disk(), 0, 0
+        disk = Disk()
+        lasting = 0
+        known = 0
         names = [dict(disk.names)]  # after each operation on them
         for at, operation in enumerate([*self.operations, ("known", None)]):
             for loss, lose in LOSSES.items():
@@ -106,7 +108,8 @@ class Recorder:
                     self._note("make", place, None)
             for name in names:
                 path = Path(folder, name)
-                number, content = path.stat().st_ino, path.read_bytes()
+                number = path.stat().st_ino
+                content = path.read_bytes()
                 if self._seen.now.get(number) != content:
                     self._seen.now[number] = content
                     self.operations.append(("write", number, content))

@@ -76,7 +76,8 @@ class Requests:
         return post_form(path, fields, visitor.headers)
 
     def form(self, visitor):
-        drawn, mark = self.drawn, PLACES[visitor.place]
+        drawn = self.drawn
+        mark = PLACES[visitor.place]
         pick = drawn.random.random()
         csrf = {"csrf": visitor.csrf}
         if pick < 0.4:
@@ -116,7 +117,8 @@ class Requests:
 
     def reading(self, visitor):
         """Pages, clips and exports, of the own project or of another."""
-        drawn, slug = self.drawn, visitor.place if self.drawn.chance(0.7) else "door"
+        drawn = self.drawn
+        slug = visitor.place if self.drawn.chance(0.7) else "door"
         clip = drawn.of(self.world.clips[slug] if drawn.chance(0.8) else self.world.strange)
         pages = ["/", "/episode", "/admin", "/admin/export/csv", "/api/progress", "/api/stream"]
         path = f"/media/{clip}.mp4" if drawn.chance(0.6) else drawn.of(pages)
@@ -125,7 +127,8 @@ class Requests:
 
     def anything(self, visitor):
         """Any method at any address with anything in it."""
-        drawn, world = self.drawn, self.world
+        drawn = self.drawn
+        world = self.world
         clips = [clip for of in world.clips.values() for clip in of] + world.strange
         path = drawn.path(clips, world.secrets, world.static)
         method = drawn.of(["GET"] * 6 + ["POST"] * 3 + METHODS)
@@ -161,7 +164,8 @@ class Requests:
 
     def cookie(self, visitor):
         """A cookie, and whether it should be good for this visitor."""
-        drawn, good = self.drawn, visitor.cookie
+        drawn = self.drawn
+        good = visitor.cookie
         if drawn.chance(0.8):
             return good.encode(), True
         name, _, value = good.partition("=")

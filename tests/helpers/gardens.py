@@ -17,7 +17,9 @@ class Garden(gymnasium.Env[Any, Any]):
     def __init__(
         self, render_mode: str | None = None, speed: float = 0.1, hides: bool = True
     ) -> None:
-        self.render_mode, self.speed, self.hides = render_mode, speed, hides
+        self.render_mode = render_mode
+        self.speed = speed
+        self.hides = hides
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -35,7 +37,8 @@ class Garden(gymnasium.Env[Any, Any]):
     def render(self) -> Any:
         picture = np.full((60, 90, 3), 255, np.uint8)
         for (x, y), colour in ((self.goal, (0, 160, 0)), (self.state, (200, 0, 0))):
-            row, column = int(26 + 24 * y), int(42 + 40 * x)
+            row = int(26 + 24 * y)
+            column = int(42 + 40 * x)
             picture[row : row + 8, column : column + 8] = colour
         return picture
 

@@ -64,7 +64,8 @@ def _bytes(content: bytes) -> Callable[[Path], Path]:
 
 def _nested(depth: int, close: bytes) -> bytes:
     """A pickle of an object that holds the one before it twice, `depth` times over."""
-    content, number = b"\x80\x02]K\x01a" if close == b"l" else b"\x80\x02K\x01\x85", 0
+    content = b"\x80\x02]K\x01a" if close == b"l" else b"\x80\x02K\x01\x85"
+    number = 0
     for number in range(depth):
         content += b"q" + bytes([number]) + b"0"
         pair = b"h" + bytes([number])
@@ -292,7 +293,8 @@ def _one_page(path: Path) -> Path:
     pyarrow.parquet.write_table(table, path, compression="zstd", **settings)
     content = path.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    number, signed = b"", 2 * rows  # as Thrift writes it
+    number = b""  # as Thrift writes it
+    signed = 2 * rows
     while signed:
         number += bytes([signed & 127 | (128 if signed > 127 else 0)])
         signed >>= 7

@@ -64,7 +64,8 @@ def main(folder: Path, kind: str, *moment: int) -> None:
     time from then on (see `die_at_touch`).
     """
     torch.set_num_threads(1)
-    checkpoints, epochs = FitCheckpoints(folder / "checkpoints", seconds=0), count(1)
+    checkpoints = FitCheckpoints(folder / "checkpoints", seconds=0)
+    epochs = count(1)
 
     def on_epoch(*_: object) -> None:
         if moment and next(epochs) == moment[0]:

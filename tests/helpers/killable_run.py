@@ -59,7 +59,9 @@ class Die(BaseCallback):
 
     def __init__(self, folder: Path, at: int, touch: int) -> None:
         super().__init__()
-        self.folder, self.at, self.touch = folder, at, touch
+        self.folder = folder
+        self.at = at
+        self.touch = touch
 
     def _on_step(self) -> bool:
         if self.num_timesteps >= self.at:

@@ -12,7 +12,8 @@ def die_at_touch(folder: Path, touch: int) -> None:
     A touch is whatever Python audits with a path: opening, listing, moving or removing a file. The
     writing of one checkpoint has about fifty, so that the program ends in the middle of it.
     """
-    touches, place = 0, os.fspath(folder)
+    touches = 0
+    place = os.fspath(folder)
 
     def count(_: str, arguments: tuple[object, ...]) -> None:
         nonlocal touches

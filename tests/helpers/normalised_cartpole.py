@@ -27,7 +27,8 @@ def balancing(**settings: Any) -> BaseAlgorithm:
 def taught(env: VecEnv) -> BaseAlgorithm:
     agent = build_algorithm(CONFIG, env, seed=0)
     normaliser: Any = agent.get_vec_normalize_env()
-    normaliser.obs_rms.mean, normaliser.obs_rms.var = MEAN.copy(), VAR.copy()
+    normaliser.obs_rms.mean = MEAN.copy()
+    normaliser.obs_rms.var = VAR.copy()
     normaliser.obs_rms.count = 1e6
     policy: Any = agent.policy
     weight = CONTROL * np.sqrt(VAR + normaliser.epsilon)

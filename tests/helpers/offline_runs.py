@@ -23,7 +23,8 @@ def recorded(rng: np.random.Generator, episodes: int = 40, steps: int = 20) -> E
     path = np.concatenate([start, np.zeros((episodes, steps, 2))], axis=1)
     for t in range(steps):
         path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
-    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
+    seen = path[:, :-1].reshape(-1, 2)
+    done = push.reshape(-1, 2)
     return Episodes(
         observations=seen,
         actions=done.astype(np.float32),

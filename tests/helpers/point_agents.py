@@ -19,7 +19,9 @@ def mixed_episodes(rng, count=100, length=20):
     """Pushes of a skill that differs between episodes, from harmful to good, and much noise."""
     skill = rng.uniform(-0.6, 0.6, (count, 1, 1)) * np.array([1.0, -1.0])
     actions = np.clip(skill + rng.normal(0, 0.4, (count, length, 2)), -1, 1).astype(np.float32)
-    observations, rewards, finals = [], [], []
+    observations = []
+    rewards = []
+    finals = []
     for k in range(count):
         env = PointWorld(length)
         seen = [env.reset(seed=k)[0]]

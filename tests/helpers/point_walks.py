@@ -14,7 +14,8 @@ def point_walks(rng: np.random.Generator, push: FloatArray) -> Episodes:
     path[:, 0] = rng.uniform(-1, 1, (count, 2))
     for t in range(steps):
         path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
-    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
+    seen = path[:, :-1].reshape(-1, 2)
+    done = push.reshape(-1, 2)
     return Episodes(
         observations=seen,
         actions=done,

@@ -27,7 +27,8 @@ def quick_service(out):
 
 def serve_once(config, world, until=1):
     """Serve until so many versions were published by this service."""
-    stop, versions = threading.Event(), []
+    stop = threading.Event()
+    versions = []
 
     def on_version(number, metrics):
         versions.append((number, metrics))

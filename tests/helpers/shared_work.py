@@ -103,7 +103,8 @@ def fitted(kind: str, world: World, seed: int = 3, **how: Any) -> dict[str, np.n
 
 def relabelled(world: World) -> dict[str, np.ndarray]:
     """Rewards of episodes of unequal lengths, in batches so small that there are many."""
-    reward_function.CHUNK, reward_function.TRACED = 16, 50  # type: ignore[misc]
+    reward_function.CHUNK = 16  # type: ignore[misc]
+    reward_function.TRACED = 50
     found = {}
     for kind in ("perceptrons", "transformer"):
         model, *_ = FITS[kind](np.random.default_rng(0))

@@ -18,8 +18,12 @@ class Somebody(threading.Thread):
 
     def __init__(self, labels: Path, most: float = math.inf, rests_after: float = math.inf) -> None:
         super().__init__()
-        self.labels, self.most, self.rests_after, self.given = labels, most, rests_after, 0
-        self.done, self.had_enough = threading.Event(), threading.Event()
+        self.labels = labels
+        self.most = most
+        self.rests_after = rests_after
+        self.given = 0
+        self.done = threading.Event()
+        self.had_enough = threading.Event()
         self.open_after_reward: list[int] = []  # pairs, whenever a reward was just published
 
     def run(self) -> None:

@@ -48,7 +48,8 @@ class Tables:
 
 def faults(tables):
     """Everything that must not be, in words; empty where all is well."""
-    people, queries = tables.by_id("annotator"), tables.by_id("query")
+    people = tables.by_id("annotator")
+    queries = tables.by_id("query")
     answers = sorted(tables.rows("answer"), key=lambda row: row["id"])
     checks = (
         [("damage", what) for what in tables.damage() + tables.dangling()],
@@ -115,9 +116,11 @@ def _of_queries(queries, answers, clips, people):
     standing = Counter(query for (query, _), kind in _latest(answers).items() if kind in COUNTED)
     stored = {(row["project_id"], row["id"]) for row in clips}
     for number, row in queries.items():
-        project, sides = row["project_id"], {row["first_clip"], row["second_clip"]}
+        project = row["project_id"]
+        sides = {row["first_clip"], row["second_clip"]}
         wanted = max(row["quorum"] - standing[number], 0) if row["purpose"] == "ask" else 0
-        again, whose = queries.get(row["repeat_of"]), people.get(row["for_annotator"])
+        again = queries.get(row["repeat_of"])
+        whose = people.get(row["for_annotator"])
         rules = {
             "needed": row["needed"] == wanted,
             "clips": len(sides) == 2 and all((project, side) in stored for side in sides),
@@ -136,7 +139,8 @@ def _of_leases(leases, queries, people):
     held = Counter((row["query_id"], row["annotator_id"]) for row in leases)
     yield from (("two leases", pair) for pair, count in held.items() if count > 1)
     for row in leases:
-        query, person = queries.get(row["query_id"]), people.get(row["annotator_id"])
+        query = queries.get(row["query_id"])
+        person = people.get(row["annotator_id"])
         if query is None or person is None:
             yield "lease of nobody or nothing", row["token"]
         elif query["project_id"] != person["project_id"] or query["purpose"] == "example":
@@ -152,7 +156,8 @@ def _of_answers(answers, queries, people):
     yield from (("two answers of a key", key) for key, count in keys.items() if count > 1)
     kinds_of = defaultdict(list)
     for row in answers:
-        query, person = queries[row["query_id"]], people[row["annotator_id"]]
+        query = queries[row["query_id"]]
+        person = people[row["annotator_id"]]
         kinds_of[row["query_id"], row["annotator_id"]].append(row["kind"])
         seen = PREFERENCES.get(row["kind"])
         right = seen if seen is None or not row["swapped"] else 1 - seen
@@ -186,7 +191,9 @@ def _of_roles(answers, people, events):
             changes[member].append((row["at"], row["kind"], detail.get("role")))
     may = {}
     for key, steps in changes.items():
-        role, disabled, spans = None, False, []
+        role = None
+        disabled = False
+        spans = []
         for at, kind, named in steps:
             role = named if kind in ("invited", "role") else role
             disabled = {"ended": True, "restored": False, "invited": False}.get(kind, disabled)

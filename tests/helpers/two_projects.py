@@ -35,7 +35,9 @@ class Visitor:
         self.name = name
         self.place, self.role = PEOPLE[name]
         self.secret = self.cookie = self.csrf = ""
-        self.tokens, self.keys, self.old = [], [], []
+        self.tokens = []
+        self.keys = []
+        self.old = []
 
     @property
     def token_hash(self):

@@ -78,7 +78,8 @@ from preferl.training.checkpoint_folder import (
 from preferl.training.publish import publish, read_version
 from preferl.training.scaling import RewardScaler
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Box(-1, 1, (2,))
 PICTURES = spaces.Box(0, 255, (10, 10, 3), np.uint8)
 RNG: Final = np.random.default_rng(0)
 
@@ -222,7 +223,9 @@ def decision_transformer(
     observations: spaces.Space[Any] = OBSERVATIONS, *, regulariser: DTRConfig | None = None
 ) -> DecisionTransformerPolicy:
     """A small one, whose parameters nobody trained; it needs none of Hugging Face's code."""
-    pictures, width, positions = are_pictures(observations), 4, 6
+    pictures = are_pictures(observations)
+    width = 4
+    positions = 6
     pixel_config = PixelEncoderConfig(kernels=(3,), strides=(3,), filters=2, size=5)
     seen = 5 if pictures else 3
     sizes = {

@@ -34,7 +34,8 @@ def blocks():
 def test_the_code_of_the_page_learns_from_a_learned_reward(heading, tmp_path, monkeypatch):
     pytest.importorskip(SECTIONS[heading], reason="`make interop` installs it")
     monkeypatch.chdir(tmp_path)
-    code, names = blocks(), {"__name__": "page"}
+    code = blocks()
+    names = {"__name__": "page"}
     exec(compile(code["PyTorch, in the style of CleanRL"], str(PAGE), "exec"), names)
     env = names["gymnasium"].make("Pendulum-v1")
     reward = RewardFunction(MLPReward(env.observation_space, env.action_space, seed=3))

@@ -11,7 +11,8 @@ from preferl.models import attention
 from preferl.models.attention import UNSEEN, Attend, Block, SelfAttention, causal_bias
 from preferl.models.configs import PreferenceTransformerConfig
 
-HEADS, WIDTH = 2, 8
+HEADS = 2
+WIDTH = 8
 SHAPE = PreferenceTransformerConfig(WIDTH, heads=HEADS, activation="gelu")
 
 
@@ -41,7 +42,8 @@ def test_parts_equal_the_whole(rows, every, size, padded, monkeypatch):
         real[2, : size - 2] = False
     bias = causal_bias(real)[:, :, every - 1 :: every].double()
     query, both = draws((3, size // every, WIDTH), (3, size, 2 * WIDTH))
-    got, expected = Attend.apply(query, both, bias, HEADS, 0.0), naive(query, both, bias)
+    got = Attend.apply(query, both, bias, HEADS, 0.0)
+    expected = naive(query, both, bias)
     torch.testing.assert_close(got, expected)
     upstream = torch.linspace(-1, 1, got.numel(), dtype=torch.float64).view_as(got)
     for one, other in zip(

@@ -31,7 +31,8 @@ from preferl.testing import FadingModel
 from preferl.training import RewardFunction, relabel
 from preferl.training import reward_function as module
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Box(-1, 1, (2,))
 SEEN = 6
 LENGTHS = [4, 9, 1, 15, SEEN, 7, 1, 40, 2, SEEN - 1]
 
@@ -154,7 +155,8 @@ def test_how_work_is_split_does_not_matter(model, span, monkeypatch):
 def test_rewards_relabelled_are_those_computed_while_acting(model):
     data = episodes(LENGTHS)
     reward = RewardFunction(model, combine=lower_bound(1.0)).scaled(data)
-    history, online = History(model.context, 1), []
+    history = History(model.context, 1)
+    online = []
     for step, position in enumerate(positions(torch.tensor(LENGTHS)).tolist()):
         if position == 0:
             history.forget()

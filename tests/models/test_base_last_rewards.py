@@ -14,7 +14,8 @@ from preferl.models import (
 )
 from preferl.training import RewardFunction
 
-SEEN, DONE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(4)
+SEEN = spaces.Box(-1, 1, (3,), np.float32)
+DONE = spaces.Discrete(4)
 SMALL = {"width": 16, "heads": 2, "preference_width": 8, "context": 7}
 PT = PreferenceTransformerConfig(**SMALL)
 MODELS = {

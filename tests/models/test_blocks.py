@@ -61,7 +61,8 @@ def test_each_member_is_a_plain_perceptron(activation, members, rows):
         torch.testing.assert_close(got[0], want[0], rtol=1e-6, atol=1e-6)
         layers = len(networks.weights)
         for index in range(layers):
-            weight, bias = got[1 + index][member], got[1 + layers + index][member, 0]
+            weight = got[1 + index][member]
+            bias = got[1 + layers + index][member, 0]
             torch.testing.assert_close(weight.T, want[1 + 2 * index], rtol=1e-6, atol=1e-6)
             torch.testing.assert_close(bias, want[2 + 2 * index], rtol=1e-6, atol=1e-6)
 

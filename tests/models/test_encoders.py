@@ -97,7 +97,8 @@ def test_statistics_are_set_again_and_never_gathered():
     steps = torch.randn(50, 1, generator=torch.Generator().manual_seed(0))
     encoder.observe(steps * 100, steps)
     encoder.observe(steps, steps)
-    mean, count = encoder.mean.clone(), int(encoder.count)
+    mean = encoder.mean.clone()
+    count = int(encoder.count)
     encoder.observe(steps, steps)
     assert torch.equal(encoder.mean, mean)
     assert int(encoder.count) == count == 50

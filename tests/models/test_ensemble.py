@@ -20,7 +20,8 @@ from preferl.models import (
 from preferl.models.build import config_of
 from preferl.testing import check_reward_model
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Discrete(2)
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Discrete(2)
 SMALL = MLPRewardConfig(hidden=(8,))
 
 

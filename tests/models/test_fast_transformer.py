@@ -37,7 +37,8 @@ def steps(count: int, features: int, scale: float = 1.0) -> Tensor:
 
 def test_scales_are_those_of_two_normalisations():
     model = model_of(3, 2, width=8, context=4)
-    first, second = model.input_norm, model.blocks[0].norm1
+    first = model.input_norm
+    second = model.blocks[0].norm1
     place = model.time_embed.weight[1:].double().T
     rows = steps(9, 5)
     with torch.no_grad():
@@ -68,7 +69,8 @@ def test_scales_are_those_of_two_normalisations():
 )
 def test_the_published_size_equals_a_window_per_step(observation, action, scale, noise):
     model = model_of(observation, action, noise=noise)
-    features, lengths = steps(260, observation + action, scale), torch.tensor([130, 30, 100])
+    features = steps(260, observation + action, scale)
+    lengths = torch.tensor([130, 30, 100])
     some = torch.tensor([0, 50, 98, 99, 100, 101, 115, 129, 130, 159, 160, 259])
     traced = model.trace(features, lengths)[:, some]
     plain = trace_windows(model, features, lengths, some)
@@ -80,7 +82,8 @@ def test_rewards_of_a_window_do_not_depend_on_its_batch():
     features = steps(30, 6)
     with torch.no_grad():
         last = OneBlock(model).after_windows
-        together, alone = last(features), [last(features[i : i + 5]) for i in range(26)]
+        together = last(features)
+        alone = [last(features[i : i + 5]) for i in range(26)]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
 
 
@@ -107,8 +110,10 @@ def without_engines(monkeypatch):
 @pytest.mark.parametrize("head", ["preference", "plain"])
 def test_the_library_works_without_the_engine(head, request):
     model = model_of(4, 2, width=16, heads=2, context=5, head=head)
-    features, lengths = steps(40, 6), torch.tensor([3, 17, 20])
-    windows, mask = features[:15].view(3, 5, 6), np.arange(5) >= [[0], [2], [4]]
+    features = steps(40, 6)
+    lengths = torch.tensor([3, 17, 20])
+    windows = features[:15].view(3, 5, 6)
+    mask = np.arange(5) >= [[0], [2], [4]]
     assert isinstance(model.last_rewards(), OneBlock)
     fast = model.trace(features, lengths), model.last_rewards()(windows, mask)
     request.getfixturevalue("without_engines")

@@ -18,7 +18,8 @@ from preferl.models import (
 )
 from preferl.models.flax import flax_places
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Box(-1, 1, (2,))
 
 
 def mlp(**settings: object) -> MLPReward:
@@ -64,7 +65,8 @@ def test_every_parameter_has_its_place_and_is_set(make):
 
 @pytest.mark.parametrize("prefix", ["", "params/", "param:", "param:params/"])
 def test_names_may_have_a_prefix_and_come_from_a_file(tmp_path, prefix):
-    one, other = mlp(), mlp()
+    one = mlp()
+    other = mlp()
     arrays = some_arrays(one)
     np.savez(tmp_path / "arrays.npz", **{prefix + name: a for name, a in arrays.items()})
     load_flax(one, arrays)

@@ -14,7 +14,8 @@ from preferl.models import (
 )
 from preferl.testing import check_reward_model
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Box(-1, 1, (2,))
 
 
 def small(seed: int = 0, **settings: object) -> LSTMReward:
@@ -46,7 +47,8 @@ def one_by_one(model: LSTMReward, steps: Tensor) -> Tensor:
             + model.lstm.bias[r]
             for name, r in rows.items()
         }
-        kept, added = torch.sigmoid(gate["f"]) * cell, torch.sigmoid(gate["i"])
+        kept = torch.sigmoid(gate["f"]) * cell
+        added = torch.sigmoid(gate["i"])
         cell = kept + added * torch.tanh(gate["g"])
         hidden = torch.sigmoid(gate["o"]) * torch.tanh(cell)
         out = torch.cat([inputs, hidden])

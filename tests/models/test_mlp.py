@@ -10,7 +10,8 @@ from torch import nn
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.testing import check_reward_model
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Box(-1, 1, (2,))
 LAYERS = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
 
 
@@ -58,7 +59,8 @@ def test_gradients_are_those_of_the_perceptrons(rows):
         (rewards * mask).sum(-1).square().mean().backward()
         linears = [layer for layer in alone if isinstance(layer, nn.Linear)]
         for index, linear in enumerate(linears):
-            weight, bias = model.networks.weights[index], model.networks.biases[index]
+            weight = model.networks.weights[index]
+            bias = model.networks.biases[index]
             torch.testing.assert_close(weight.grad[member].T, linear.weight.grad)
             torch.testing.assert_close(bias.grad[member, 0], linear.bias.grad)
 

@@ -18,7 +18,8 @@ from preferl.models import (
 )
 from preferl.testing import check_reward_model
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Box(-1, 1, (2,))
 HEADS = ["preference", "plain"]
 
 
@@ -73,7 +74,8 @@ def test_size_of_the_published_model():
 def test_scores_are_rewards_weighed_by_importance(head):
     model = transformer(head=head).eval()
     features, mask = windows()
-    looks, output = model.attention(features, mask), model.judge(features, mask)
+    looks = model.attention(features, mask)
+    output = model.judge(features, mask)
     torch.testing.assert_close(looks.importance.sum(1), torch.ones(6))
     assert not looks.importance[~mask].any()
     torch.testing.assert_close(output.scores[0], (looks.importance * output.rewards[0]).sum(1))
@@ -128,7 +130,9 @@ def test_dropout_is_drawn_in_training_at_three_places_and_not_in_the_preference(
     for module in ("blocks", "attention"):
         monkeypatch.setattr(f"preferl.models.{module}.kept", all_kept)
     model.train().judge(features, mask)
-    tokens, probabilities, residual = (6, 16, 16), (24, 8, 16), (6, 8, 16)
+    tokens = (6, 16, 16)
+    probabilities = (24, 8, 16)
+    residual = (6, 8, 16)
     assert drawn == [tokens, probabilities, residual, residual]
 
 

@@ -21,9 +21,11 @@ SMALL = CPLConfig(hidden=(16, 12), batch_size=32, pairs=6, dropout=0.0)
 
 
 def test_the_loss_by_hand():
-    first, second = torch.tensor([2.0, 2.0]), torch.tensor([1.0, 1.0])
+    first = torch.tensor([2.0, 2.0])
+    second = torch.tensor([1.0, 1.0])
     even = contrastive_loss(first, second, torch.tensor([1.0, 0.5]))
-    right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
+    right = np.log1p(np.exp(-1))
+    wrong = np.log1p(np.exp(1))
     np.testing.assert_allclose(even, [right, (right + wrong) / 2], rtol=1e-6)
     biased = contrastive_loss(first, second, torch.tensor([1.0, 0.0]), bias=0.5)
     by_hand = [-np.log(np.exp(2) / (np.exp(2) + np.exp(0.5))), -np.log(1 / (1 + np.exp(0)))]
@@ -33,7 +35,8 @@ def test_the_loss_by_hand():
 @pytest.mark.parametrize(("cloning", "cloned"), [(0.0, 0), (0.33, 7)])
 def test_updates_are_those_of_one_agent_written_for_clarity(rng, cloning, cloned):
     """Whatever was cloned before, its Adam is fresh and its learning rate begins at the top."""
-    comparisons, steps = make_comparisons(rng), Transitions.of(make_episodes(rng, [40, 30]))
+    comparisons = make_comparisons(rng)
+    steps = Transitions.of(make_episodes(rng, [40, 30]))
     agents = CPL(*SPACES, replace(SMALL, cloning=cloning), seeds=[3, 4], steps=20)
     agents.set_answers(comparisons)
     if cloned:
@@ -49,7 +52,9 @@ def test_updates_are_those_of_one_agent_written_for_clarity(rng, cloning, cloned
         x = torch.relu(x @ parameters["weight_0"] + parameters["bias_0"])
         x = torch.relu(x @ parameters["weight_1"] + parameters["bias_1"])
         mean = torch.tanh(x @ parameters["weight_2"].T + parameters["bias_2"][:, 0])
-        scores, nll, count = [], 0.0, 0.0
+        scores = []
+        nll = 0.0
+        count = 0.0
         steps_of = zip(mean.split(5), batch.actions[1].split(5), strict=True)
         for k, (guess, action) in enumerate(steps_of):  # a segment after another
             real = batch.mask[1].flatten(0, 1)[k]
@@ -57,7 +62,8 @@ def test_updates_are_those_of_one_agent_written_for_clarity(rng, cloning, cloned
             share = batch.preference[1, k // 2] if k % 2 == 0 else 1 - batch.preference[1, k // 2]
             log_std = parameters["log_std"][:, 0].clamp(-5, 2)
             density = gaussian_log_density(action[real], guess[real].detach(), log_std)
-            nll, count = nll - share * density.sum(), count + share * real.sum()
+            nll = nll - share * density.sum()
+            count = count + share * real.sum()
         pairs = torch.stack(scores).view(-1, 2)
         loss = contrastive_loss(pairs[:, 0], pairs[:, 1], batch.preference[1], bias=0.5).mean()
         adam.param_groups[0]["lr"] = 3e-4 * cosine_decay(update, 20 - cloned)
@@ -71,7 +77,8 @@ def test_updates_are_those_of_one_agent_written_for_clarity(rng, cloning, cloned
 
 
 def test_the_first_updates_clone_and_the_others_compare(rng):
-    comparisons, steps = make_comparisons(rng), Transitions.of(make_episodes(rng, [40, 30]))
+    comparisons = make_comparisons(rng)
+    steps = Transitions.of(make_episodes(rng, [40, 30]))
     agents = CPL(*SPACES, SMALL, seeds=[0], steps=10)
     agents.set_answers(comparisons)
     seen = []
@@ -83,13 +90,16 @@ def test_the_first_updates_clone_and_the_others_compare(rng):
 @pytest.mark.parametrize(("dropout", "every"), [(0.0, 5), (0.25, 5), (0.25, 4), (0.25, 3)])
 def test_a_resumed_training_is_that_without_interruption(rng, tmp_path, dropout, every):
     """Also from where it begins to compare, after eight updates, and from while it clones."""
-    episodes, comparisons = make_episodes(rng, [40, 30]), make_comparisons(rng)
+    episodes = make_episodes(rng, [40, 30])
+    comparisons = make_comparisons(rng)
     how = {"comparisons": comparisons, "checkpoint_every": every, "on_progress": lambda *_: None}
 
     def agents():
         return CPL(*SPACES, replace(SMALL, dropout=dropout), seeds=[0, 1], steps=20)
 
-    whole, first, second = agents(), agents(), agents()
+    whole = agents()
+    first = agents()
+    second = agents()
     whole.learn(episodes, None, tmp_path / "whole", **how)
 
     def stop(step, _):

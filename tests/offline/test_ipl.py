@@ -35,7 +35,8 @@ def test_segments_of_one_step_imply_nothing_and_are_refused(rng):
 
 
 def test_the_loss_of_the_critics_by_hand(rng):
-    comparisons, steps = make_comparisons(rng), Transitions.of(make_episodes(rng, [40, 30]))
+    comparisons = make_comparisons(rng)
+    steps = Transitions.of(make_episodes(rng, [40, 30]))
     agents = IPL(*SPACES, SMALL, seeds=[3, 4], steps=20)
     agents.set_answers(comparisons)
     agents.fit(steps, 5)
@@ -48,10 +49,12 @@ def test_the_loss_of_the_critics_by_hand(rng):
         for agent in (0, 1):
             expected = 0.0
             for critic in (agent, agent + 2):
-                sums, squares = [], []
+                sums = []
+                squares = []
                 for k in range(12):  # segments
                     at = slice(5 * k, 5 * k + 5)
-                    s, a = pairs.states[agent, at], pairs.actions[agent, at]
+                    s = pairs.states[agent, at]
+                    a = pairs.actions[agent, at]
                     real = pairs.mask[agent].flatten(0, 1)[k]
                     q = run(agents._critics.parameters, critic, torch.cat([s, a], 1))
                     v = run(agents._values.parameters, agent, s)

@@ -31,7 +31,8 @@ def networks_of(agent, kind):
 
 def dropped(config, seed):
     """Factors of hidden units that are a function of an update's seed alone."""
-    factors, generator = [], torch.Generator()
+    factors = []
+    generator = torch.Generator()
     for layer, units in enumerate(config.hidden):
         like = torch.empty(config.batch_size, units)
         drawn = kept_by_seeds(like[None], config.dropout, [seed ^ layer], generator)[0]
@@ -65,7 +66,8 @@ class Oracle:
         return x @ net[f"weight_{last}"].T + net[f"bias_{last}"][:, 0]
 
     def update(self, s, a, r, c, s2, masks=None):
-        config, sa = self.config, torch.cat([s, a], dim=1)
+        config = self.config
+        sa = torch.cat([s, a], dim=1)
         goal = torch.minimum(*(self.run(net, sa)[:, 0] for net in self.target)).detach()
         loss = expectile_loss(goal - self.run(self.v, s)[:, 0], config.expectile).mean()
         self.descend(self.v_adam, loss)

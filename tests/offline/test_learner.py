@@ -70,7 +70,8 @@ def test_a_run_that_was_stopped_goes_on_exactly(kind, precision, steps, tmp_path
     second.load_state(load_file(tmp_path / "state.safetensors"))
     assert second.step == 41
     second.fit(steps, 29)
-    expected, got = whole.state(), second.state()
+    expected = whole.state()
+    got = second.state()
     assert set(expected) == set(got)
     for name, tensor in expected.items():
         assert torch.equal(tensor, got[name]), name
@@ -131,7 +132,8 @@ def test_a_training_that_diverges_leaves_no_state(kind, fault, tmp_path):
 
 
 def test_planned_updates_are_made_once_and_each_checkpoint_is_on_disk(tmp_path):
-    state, whole = tmp_path / "state.safetensors", clones()
+    state = tmp_path / "state.safetensors"
+    whole = clones()
     assert learned(whole, state, checkpoint_every=4) == [4, 6]
     assert int(load_training(state)["step"]) == 6
     again = clones()
@@ -149,7 +151,8 @@ def test_a_file_that_is_cut_off_is_named(tmp_path):
 
 
 def test_clones_look_at_no_reward(steps):
-    one, other = clones(), clones()
+    one = clones()
+    other = clones()
     one.fit(steps, 3)
     other.fit(replace(steps, rewards=-9 * steps.rewards), 3)
     for name, tensor in one.state().items():

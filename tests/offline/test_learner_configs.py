@@ -110,7 +110,8 @@ def test_a_run_decides_about_critics_and_a_target_given_twice():
 def test_what_is_drawn_of_training_has_the_unit_of_its_loss():
     assert CloningConfig().curve(discrete=False) is None
     assert IQLConfig().curve(discrete=False).metric == "value"
-    squares, gaussian = DTConfig(), DTConfig(action_loss="gaussian")
+    squares = DTConfig()
+    gaussian = DTConfig(action_loss="gaussian")
     assert squares.curve(discrete=False).unit == "square error"
     assert gaussian.curve(discrete=False).unit == gaussian.curve(discrete=True).unit == "nats"
     assert "critics" in CriticDTConfig().curve(discrete=True).caption

@@ -43,7 +43,8 @@ def on_gpu(part):
 
 @pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.__name__)
 def test_updates_from_the_same_minibatches_are_the_same(kind):
-    seeds, steps = [0, 1, 2], Transitions.of(EPISODES)
+    seeds = [0, 1, 2]
+    steps = Transitions.of(EPISODES)
     here, there = (
         kind(*SPACES, LEARNERS[kind], seeds=seeds, steps=20, device=device)
         for device in ("cpu", "cuda")
@@ -60,7 +61,8 @@ def test_updates_from_the_same_minibatches_are_the_same(kind):
         there._prepare()
         expected = here._update(here._batch(lambda _, batch=batch: batch))
         got = there._update(there._batch(lambda _, batch=batch: Batch(*map(on_gpu, batch))))
-        here.step, there.step = update + 1, update + 1
+        here.step = update + 1
+        there.step = update + 1
         for name, values in expected.items():
             torch.testing.assert_close(
                 got[name].cpu(), values, rtol=1e-3, atol=1e-4, equal_nan=True, msg=name
@@ -95,7 +97,8 @@ def test_updates_that_are_replayed_are_those_that_are_not(kind, precision, dropo
     assert isinstance(replayed._make_update, RecordedUpdate)
     usual._fresh_update = lambda: usual._update
     usual._make_update = usual._update
-    metrics, expected = replayed.fit(steps, 90), usual.fit(steps, 90)
+    metrics = replayed.fit(steps, 90)
+    expected = usual.fit(steps, 90)
     for name, values in expected.items():
         np.testing.assert_allclose(metrics[name], values, rtol=1e-3, atol=1e-4, err_msg=name)
     for name, tensor in usual.state().items():

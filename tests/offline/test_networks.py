@@ -5,7 +5,8 @@ import torch
 
 from preferl.offline.networks import Networks
 
-NETWORKS, ROWS = 3, 16
+NETWORKS = 3
+ROWS = 16
 
 
 def built(sizes, *, precision="float32"):
@@ -21,7 +22,8 @@ def built(sizes, *, precision="float32"):
 
 def alone(networks, number, inputs, dropout=None):
     """Outputs `[out, B]` of one network, as its layers are usually written."""
-    layers, below = networks.layers(number), inputs[number]
+    layers = networks.layers(number)
+    below = inputs[number]
     last = len(layers) // 2 - 1
     for layer in range(last):
         below = torch.relu(below @ layers[f"weight_{layer}"].T + layers[f"bias_{layer}"])
@@ -35,7 +37,8 @@ SIZES = [(5, 1), (5, 8, 1), (5, 8, 3), (5, 8, 6, 1), (5, 8, 6, 7, 2)]
 @pytest.mark.parametrize("dropped", [0.0, 0.25])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_outputs_are_those_of_each_network_alone(sizes, dropped):
-    networks, keep = built(sizes), 1 - dropped
+    networks = built(sizes)
+    keep = 1 - dropped
     inputs = torch.randn(NETWORKS, ROWS, 5)
     drawn = [torch.bernoulli(torch.full((NETWORKS, ROWS, n), keep)) / keep for n in sizes[1:-1]]
     dropout = drawn if dropped else None
@@ -78,7 +81,8 @@ def test_first_weights_are_orthogonal_and_each_network_has_its_own():
 
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_the_optimiser_is_adam(outputs):
-    networks, twin = built((3, 5, outputs)), built((3, 5, outputs))
+    networks = built((3, 5, outputs))
+    twin = built((3, 5, outputs))
     adam = torch.optim.Adam(twin.parameters.values(), lr=1e-2)
     for _ in range(5):
         inputs = torch.randn(NETWORKS, ROWS, 3)

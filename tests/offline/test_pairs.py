@@ -35,7 +35,8 @@ def counted():
         np.array([3, 2]),
         3,
     )
-    pairs, answers = np.array([[0, 1], [1, 0]]), np.array([1.0, np.nan])
+    pairs = np.array([[0, 1], [1, 0]])
+    answers = np.array([1.0, np.nan])
     return Comparisons.of(segments, pairs, answers, np.array([0.25, 1.0]))
 
 
@@ -65,7 +66,8 @@ def test_weights_are_one_in_the_mean(rng):
 
 def test_an_agent_s_batches_depend_on_its_seed_and_the_update_alone(rng):
     comparisons = make_comparisons(rng)
-    both, alone = batches(comparisons)(5), batches(comparisons, seeds=(1,))(5)
+    both = batches(comparisons)(5)
+    alone = batches(comparisons, seeds=(1,))(5)
     for together, single in zip(both, alone, strict=True):
         torch.testing.assert_close(together[1], single[0])
     assert not torch.equal(both.states[0], both.states[1])
@@ -75,7 +77,8 @@ def test_an_agent_s_batches_depend_on_its_seed_and_the_update_alone(rng):
 def test_agents_have_preferences_of_their_own(rng):
     comparisons = make_comparisons(rng)
     own = np.stack([comparisons.preference, 1 - comparisons.preference])
-    given, negated = batches(comparisons, own, seeds=(0, 1)), batches(comparisons, seeds=(1,))
+    given = batches(comparisons, own, seeds=(0, 1))
+    negated = batches(comparisons, seeds=(1,))
     torch.testing.assert_close(given(0).preference[1], 1 - negated(0).preference[0])
 
 

@@ -29,7 +29,8 @@ def by_hand(weight, bias, low_high, observations):
 
 
 def test_mean_actions_are_scaled_to_the_space():
-    weight, bias = torch.tensor([[1.0, 0, 0], [0, -2.0, 0]]), torch.tensor([0.0, 0.5])
+    weight = torch.tensor([[1.0, 0, 0], [0, -2.0, 0]])
+    bias = torch.tensor([0.0, 0.5])
     parameters = {"weight_0": weight, "bias_0": bias, "log_std": torch.zeros(2)}
     policy = OfflinePolicy(SEEN, WIDE, parameters)
     observations = np.random.default_rng(0).normal(size=(6, 3))

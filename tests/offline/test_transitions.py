@@ -119,7 +119,8 @@ def test_each_agent_learns_from_its_own_rewards():
 
 def test_what_an_agent_draws_depends_on_its_seed_and_the_update_alone():
     for update in (0, BLOCK - 1, BLOCK, 1000):
-        together, alone = drawn([7, 9], update), drawn([9], update)
+        together = drawn([7, 9], update)
+        alone = drawn([9], update)
         assert together.rewards[1].tolist() == alone.rewards[0].tolist()
         assert together.rewards[0].tolist() != alone.rewards[0].tolist()
         assert together.dropout_seeds[1] == alone.dropout_seeds[0]

@@ -19,14 +19,16 @@ class Lasting(gymnasium.Env[Any, Any]):
     action_space = gymnasium.spaces.Discrete(3)
 
     def __init__(self, length: int) -> None:
-        self.length, self.episode = length, -1
+        self.length = length
+        self.episode = -1
 
     def _seen(self) -> tuple[Any, dict[str, Any]]:
         state = np.array([self.length, self.time])
         return np.array([self.time], np.float32), {"state": state}
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.time, self.episode = 0, self.episode + 1
+        self.time = 0
+        self.episode = self.episode + 1
         return self._seen()
 
     def step(self, action: int) -> Any:

@@ -71,7 +71,8 @@ def test_labels_are_joined_with_their_demonstrations(tmp_path, rng):
 
 
 def test_episodes_are_those_that_the_buffer_has_room_for(tmp_path, rng):
-    recorded, given = make_episodes(rng, [20, 20]), make_episodes(rng, [20])
+    recorded = make_episodes(rng, [20, 20])
+    given = make_episodes(rng, [20])
     save_episodes(tmp_path / "episodes", recorded)
     start = WarmStartConfig(episodes=tmp_path / "episodes")
     _, found = load_fixed(OnlineConfig(warm_start=start, buffer_steps=30), None, given)
@@ -190,7 +191,8 @@ def test_without_a_share_all_are_trained_on(rng):
 def test_the_split_is_that_of_the_reward_service(rng):
     comparisons = make_comparisons(rng, pairs=60)
     found = LearningSet(Collected(comparisons), 0.4).split(comparisons)
-    train, held_out = comparisons[found == TRAIN], comparisons[found == VALIDATION]
+    train = comparisons[found == TRAIN]
+    held_out = comparisons[found == VALIDATION]
     names = clip_ids(comparisons.segments)
     expected = np.array(
         validation_split(((names[a], names[b]) for a, b in comparisons.pairs.tolist()), 0.4)
@@ -204,7 +206,8 @@ def test_the_split_is_that_of_the_reward_service(rng):
 
 def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
     parts = [make_comparisons(rng, pairs=20) for _ in range(4)]
-    learning, sides = LearningSet(Collected(None), 0.3), {}
+    learning = LearningSet(Collected(None), 0.3)
+    sides = {}
     for until in range(1, 5):
         comparisons = concatenate(parts[max(0, until - 2) : until])
         found = learning.split(comparisons)
@@ -217,13 +220,15 @@ def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
 
 
 def test_held_out_answers_stay_held_out_where_joining_changes_their_clips(rng):
-    fixed, new = make_comparisons(rng, pairs=10), make_comparisons(rng, pairs=10)
+    fixed = make_comparisons(rng, pairs=10)
+    new = make_comparisons(rng, pairs=10)
     segments = fixed.segments
     wide = segments.observations.astype(np.float64)
     wider = replace(segments, observations=wide, states=np.zeros((segments.steps, 2)))
     learning = LearningSet(Collected(new), 0.4)
     for changed in (wider, replace(segments, rewards=segments.rewards.astype(np.float16))):
-        learning.fixed, learning.of_clip = replace(fixed, segments=changed), {}
+        learning.fixed = replace(fixed, segments=changed)
+        learning.of_clip = {}
         before, after = (learning.split(some) for some in (learning.fixed, learning.comparisons()))
         assert {TRAIN, VALIDATION} <= set(before)
         np.testing.assert_array_equal(before, after[:10])
@@ -247,7 +252,8 @@ def test_entropy_and_deviation_by_hand():
     reward = reward_of([[0, 0, three, 0], [0, 0, 0, three]])
     found = query_metrics(reward, CLIPS, np.array([[0, 1], [2, 0], [2, 3]]))
     # Log-odds: 0 and 0; log 3 and 0; log 3 and -log 3.
-    even, sure = np.log(2), 2 * np.log(2) - 0.75 * np.log(3)  # of 1/2, and of 3/4
+    even = np.log(2)  # of 1/2, and of 3/4
+    sure = 2 * np.log(2) - 0.75 * np.log(3)
     assert found.entropy == pytest.approx((2 * even + (sure + even) + 2 * sure) / 6)
     assert found.deviation == pytest.approx((0 + three / 2**0.5 + 2 * three / 2**0.5) / 3)
 
@@ -260,7 +266,8 @@ def test_the_scale_counts_and_one_member_has_no_deviation():
 
 
 def test_noise_does_not_make_clips_alike_or_members_agree():
-    scores, pairs = [[0, 1, 30, 0], [0, 2, 10, 0]], np.array([[2, 0], [1, 0]])
+    scores = [[0, 1, 30, 0], [0, 2, 10, 0]]
+    pairs = np.array([[2, 0], [1, 0]])
     noisy, clean = (
         query_metrics(reward_of(scores, Likelihood(noise)), CLIPS, pairs) for noise in (0.6, 0.0)
     )

@@ -30,7 +30,8 @@ SMALL = DatasetConfig(
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    out, progress = tmp_path_factory.mktemp("data") / "both", []
+    out = tmp_path_factory.mktemp("data") / "both"
+    progress = []
     result = record_seeds(
         SMALL, out, [3, 5], report_to=(), on_progress=lambda *now: progress.append(now)
     )
@@ -78,7 +79,8 @@ def test_a_recording_that_was_stopped_goes_on(recorded, tmp_path, monkeypatch):
         run_units(units[:1], on_done, processes=processes)
         raise KeyboardInterrupt
 
-    run_units, out = dataset_seeds.run_units, tmp_path / "both"
+    run_units = dataset_seeds.run_units
+    out = tmp_path / "both"
     monkeypatch.setattr(dataset_seeds, "run_units", stopped)
     assert record_seeds(SMALL, out, [3, 5], report_to=())["interrupted"]
     monkeypatch.setattr(dataset_seeds, "run_units", run_units)

@@ -63,7 +63,8 @@ def learner(kind: Any, **settings: Any) -> SB3Learner:
 
 @pytest.mark.parametrize("kind", list(OF_KIND))
 def test_diagnostics_of_each_algorithm_are_logged_by_environment_steps(kind: Any) -> None:
-    subject, sink = learner(kind), Kept()
+    subject = learner(kind)
+    sink = Kept()
     subject.report_to(sink)
     for _ in range(3):
         subject.learn(100)
@@ -78,7 +79,8 @@ def test_diagnostics_of_each_algorithm_are_logged_by_environment_steps(kind: Any
 
 
 def test_each_update_is_logged_once() -> None:
-    subject, sink = learner(PPO), Kept()
+    subject = learner(PPO)
+    sink = Kept()
     subject.report_to(sink)
     subject.learn(36 + 64)  # 10 to explore, two whole rollouts; the rest waits
     assert len(sink.of("train/loss")) == 2
@@ -87,7 +89,8 @@ def test_each_update_is_logged_once() -> None:
 
 
 def test_an_algorithm_that_talks_goes_on_talking(capsys: pytest.CaptureFixture[str]) -> None:
-    subject, sink = learner(PPO, verbose=1), Kept()
+    subject = learner(PPO, verbose=1)
+    sink = Kept()
     subject.report_to(sink)
     subject.learn(40)
     subject.learn(40)

@@ -40,11 +40,14 @@ class Cut(gymnasium.Env[Any, Any]):
     action_space = spaces.Box(-1, 1, (1,))
 
     def __init__(self, *lengths: int, terminates: bool = False) -> None:
-        self.lengths, self.episode, self.terminates = lengths, -1, terminates
+        self.lengths = lengths
+        self.episode = -1
+        self.terminates = terminates
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         super().reset(seed=seed)
-        self.episode, self.steps = self.episode + 1, 0
+        self.episode = self.episode + 1
+        self.steps = 0
         return np.zeros(2, np.float32), {}
 
     def step(self, action: Any) -> Any:
@@ -130,7 +133,9 @@ class Hands:
     """A learner of one's own that hands over episodes of these lengths."""
 
     def __init__(self, *lengths: list[int], terminates: bool = False) -> None:
-        self.steps, self._lengths, self._terminates = 0, list(lengths), terminates
+        self.steps = 0
+        self._lengths = list(lengths)
+        self._terminates = terminates
 
     def learn(self, steps: int) -> Episodes:
         self.steps += steps
@@ -226,7 +231,8 @@ def test_resets_give_episodes_up() -> None:
 
 def test_recordings_go_on_counting() -> None:
     one, other = (Recording(*SPACES, 2) for _ in range(2))
-    seen, acted = np.zeros((2, 2)), np.zeros((2, 1))
+    seen = np.zeros((2, 2))
+    acted = np.zeros((2, 1))
     one.begin(seen)
     one.act(acted)
     one.advance(seen, np.zeros(2))

@@ -110,7 +110,8 @@ class Own:
         from preferl.online.learner import build_learner
 
         self.inner = build_learner(TINY, np.random.default_rng(0))
-        self.learn, self.explore = self.inner.explore, self.inner.explore
+        self.learn = self.inner.explore
+        self.explore = self.inner.explore
         self.set_reward = self.inner.set_reward
 
     @property

@@ -20,14 +20,17 @@ from preferl.online.acting import act, task_environments
 from preferl.online.algorithms import build_algorithm
 from preferl.testing import make_episodes
 
-ENV, LENGTH = "preferl-tests/Corridor-v0", 6
-SEEN, DONE = spaces.Box(-9, 9, (2,)), spaces.Box(-1, 1, (1,))
+ENV = "preferl-tests/Corridor-v0"
+LENGTH = 6
+SEEN = spaces.Box(-9, 9, (2,))
+DONE = spaces.Box(-1, 1, (1,))
 
 
 class Corridor(gymnasium.Env[Any, Any]):
     """Every episode begins alike; the action moves, is the reward, and is what one sees drawn."""
 
-    observation_space, action_space = SEEN, DONE
+    observation_space = SEEN
+    action_space = DONE
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 5}
 
     def __init__(self, render_mode: str | None = None) -> None:
@@ -38,11 +41,13 @@ class Corridor(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
-        self.place, self.time = 0.0, 0
+        self.place = 0.0
+        self.time = 0
         return self._seen(), {}
 
     def step(self, action: Any) -> Any:
-        self.place, self.time = self.place + float(action[0]), self.time + 1
+        self.place = self.place + float(action[0])
+        self.time = self.time + 1
         return self._seen(), float(action[0]), False, self.time == LENGTH, {}
 
     def render(self) -> Any:
@@ -67,7 +72,8 @@ def stateless() -> Any:
 
 def normalised() -> Any:
     env = VecNormalize(DummyVecEnv([Corridor]), training=False)
-    env.obs_rms.mean, env.obs_rms.var = np.array([2.0, 1.0]), np.array([4.0, 0.25])
+    env.obs_rms.mean = np.array([2.0, 1.0])
+    env.obs_rms.var = np.array([4.0, 0.25])
     agent = build_algorithm(PPOConfig(hidden=(4,)), env, seed=0)
     with torch.no_grad():
         agent.policy.log_std.fill_(-30)
@@ -103,10 +109,13 @@ def policy(request) -> Any:
 @pytest.fixture(scope="module")
 def expected(policy) -> Any:
     """`[T]` actions of an episode, by a loop that hides nothing."""
-    env, actions, state = Corridor(), [], None
+    env = Corridor()
+    actions = []
+    state = None
     seen, _ = env.reset()
     for step in range(LENGTH):
-        shown, start = seen[None], np.array([step == 0])
+        shown = seen[None]
+        start = np.array([step == 0])
         if getattr(policy, "get_vec_normalize_env", lambda: None)() is not None:
             shown = policy.get_vec_normalize_env().normalize_obs(shown)
         action, state = policy.predict(shown, state, start, deterministic=True)

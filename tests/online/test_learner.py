@@ -447,7 +447,8 @@ def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
     resets = counted_resets(algorithm.get_env())
     with pytest.raises(KeyboardInterrupt):
         subject.learn(32)
-    used, before = subject.steps, len(resets)
+    used = subject.steps
+    before = len(resets)
     assert used == 6 + 6
     episodes = subject.learn(32)
     assert len(resets) == before + 2, "it explores from new episodes, and acts in new ones after"

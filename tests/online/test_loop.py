@@ -211,7 +211,8 @@ class Wanting(Counting):
 
 
 def test_a_sampler_of_ones_own_chooses_among_many():
-    plain, wanting = Counting(), Wanting()
+    plain = Counting()
+    wanting = Wanting()
     for sampler in (plain, wanting):
         learn_from_preferences(replace(TINY, oversampling=4, iterations=1), sampler=sampler)
     assert plain.seen == [(8 * 17, 17)]

@@ -33,7 +33,8 @@ TINY = OnlineConfig(
 @pytest.fixture
 def fits(monkeypatch) -> list[dict[tuple[str, str], tuple[float, ...]]]:
     """Of each fit, the counts of every member for each pair of clips."""
-    seen, fit = [], RewardTrainer.fit
+    seen = []
+    fit = RewardTrainer.fit
 
     def spy(self, train, *held_out, places, **options):
         counts = self.bootstrap(places.max() + 1)[:, places].T.tolist()
@@ -71,7 +72,8 @@ def test_counts_stay_as_the_oldest_answers_are_forgotten(fits, prepare, validati
 def test_a_run_that_forgets_answers_comes_to_the_same_after_a_kill(fits, tmp_path):
     config = replace(TINY, max_comparisons=20, prepare=(AnswerFilter(beta=0.0),))
     expected = learn_from_preferences(config)
-    whole, numbers = fits.copy(), everything(expected.learner.algorithm)
+    whole = fits.copy()
+    numbers = everything(expected.learner.algorithm)
 
     def end(report: IterationReport) -> None:
         if report.iteration == 2:

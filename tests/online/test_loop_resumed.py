@@ -165,7 +165,8 @@ def test_feedback_of_ones_own_keeps_its_answers_itself(tmp_path):
     class Own:
         def __init__(self) -> None:
             self.inner = InstantFeedback(ScriptedTeacher.oracle(), 0)
-            self.ask, self.comparisons = self.inner.ask, self.inner.comparisons
+            self.ask = self.inner.ask
+            self.comparisons = self.inner.comparisons
 
     own = Own()
 

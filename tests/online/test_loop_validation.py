@@ -31,7 +31,8 @@ TINY = OnlineConfig(
 def fitted(config, monkeypatch):
     """The report of a run, and the clips that each fit was given to train on and to validate."""
     calls = []
-    fit, validate = RewardTrainer.fit, RewardTrainer.validate
+    fit = RewardTrainer.fit
+    validate = RewardTrainer.validate
 
     def noted(some):
         names = clip_ids(some.segments)
@@ -72,7 +73,8 @@ def test_the_report_has_the_accuracy_on_them_and_how_many_they_are():
     found = asked[-1].validation
     assert 5 < found.judged <= found.answers < 30
     assert found.answers + asked[-1].fit.pairs <= 60
-    names, answers = clip_ids(report.comparisons.segments), report.comparisons
+    names = clip_ids(report.comparisons.segments)
+    answers = report.comparisons
     pairs = ((names[one], names[other]) for one, other in answers.pairs.tolist())
     held_out = answers[np.array(validation_split(pairs, 0.3)) == VALIDATION]
     scores = report.reward.scores(held_out.segments)[

@@ -134,7 +134,8 @@ def test_the_reward_has_a_share_of_the_time() -> None:
 
 def test_the_accuracy_of_more_unseen_answers_counts() -> None:
     assert report(fit=fit()).unseen_accuracy == (0.8, 10)
-    few, many = Validation(5, 4, 0.5), Validation(30, 20, 0.55)
+    few = Validation(5, 4, 0.5)
+    many = Validation(30, 20, 0.55)
     assert report(fit=fit(), validation=few).unseen_accuracy == (0.8, 10)
     assert report(fit=fit(), validation=many).unseen_accuracy == (0.55, 20)
     nothing = report(fit=fit(judged=0), validation=Validation(3, 0)).unseen_accuracy
@@ -148,7 +149,8 @@ def evaluation(step: int, *returns: float) -> Evaluation:
 def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> None:
     trainer = RewardTrainerConfig(noise=0.1)
     config = OnlineConfig(steps=900, initial_steps=100, max_comparisons=60, trainer=trainer)
-    first, again = evaluation(300, -9.0, -7.0), evaluation(300, -9.0, -7.0)  # a resumed run's copy
+    first = evaluation(300, -9.0, -7.0)  # a resumed run's copy
+    again = evaluation(300, -9.0, -7.0)
     guessed = fit(likelihood=Likelihood(0.1), judged=0, validated_on=None)
     found = course_of(
         [

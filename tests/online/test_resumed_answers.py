@@ -43,7 +43,9 @@ class Person:
     """Answers by the clips alone, and ends the program after so many answers."""
 
     def __init__(self, seen: list[str], until: int, end: type[BaseException] = KilledError) -> None:
-        self.seen, self.until, self.end = seen, until, end
+        self.seen = seen
+        self.until = until
+        self.end = end
         self.teacher = PromptTeacher(show=self.show, ask=self.ask)
 
     def show(self, clips: Any, _: int) -> None:
@@ -127,7 +129,8 @@ class Programs:
     """Runs of one folder, one after the other."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.starts = folder, 0
+        self.folder = folder
+        self.starts = 0
 
     def start(self, until: int | None = None) -> Any:
         self.starts += 1
@@ -167,7 +170,9 @@ class Programs:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_person_is_asked_nothing_twice_by_a_program_that_is_killed_20_times(tmp_path, number):
     rng = np.random.default_rng(int(number))
-    programs, acknowledged, shown = Programs(tmp_path), set(), []
+    programs = Programs(tmp_path)
+    acknowledged = set()
+    shown = []
     # Up to three answers a run, so that all of them are fewer than the run asks for; the signal
     # comes while the next query is on the screen, or right after the key was pressed.
     answers = rng.permutation(np.repeat([0, 1, 2, 3], KILLS // 4))

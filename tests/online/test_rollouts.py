@@ -77,7 +77,8 @@ def test_no_more_steps_than_asked_for_and_few_less(
 
 
 def test_the_last_rollout_is_the_shorter_one() -> None:
-    algorithm, lengths = agent(PPO, 2), Lengths()
+    algorithm = agent(PPO, 2)
+    lengths = Lengths()
     learn_within(algorithm, 2 * (32 + 32 + 15), callback=lengths)
     assert lengths.found == [32, 32, 15]
     assert (algorithm.n_steps, algorithm.rollout_buffer.buffer_size) == (32, 32)
@@ -86,7 +87,8 @@ def test_the_last_rollout_is_the_shorter_one() -> None:
 
 
 def test_rollouts_before_the_last_shrink_only_where_no_whole_one_fits() -> None:
-    algorithm, lengths = agent(PPO, 2), Lengths()
+    algorithm = agent(PPO, 2)
+    lengths = Lengths()
     learn_within(algorithm, 2 * (32 + 15), last=False, callback=lengths)
     assert lengths.found == [32]
     learn_within(algorithm, 2 * 15, last=False, callback=lengths)
@@ -94,7 +96,8 @@ def test_rollouts_before_the_last_shrink_only_where_no_whole_one_fits() -> None:
 
 
 def test_no_minibatch_has_a_single_step() -> None:
-    algorithm, lengths = agent(PPO), Lengths()
+    algorithm = agent(PPO)
+    lengths = Lengths()
     learn_within(algorithm, 17, callback=lengths)  # one minibatch of 16, and one step
     assert lengths.found == [16]
 

@@ -182,7 +182,8 @@ def seldom_decides(shown, rng):
 
 
 def test_result_and_report_tell_what_is_wrong(tmp_path):
-    judge, config = replace(JUDGE, oracle=False, clip_steps=0), replace(TINY, comparisons=30)
+    judge = replace(JUDGE, oracle=False, clip_steps=0)
+    config = replace(TINY, comparisons=30)
     result = run_online(config, tmp_path / "run", judge=judge, teacher=seldom_decides)
     assert [one["name"] for one in result["findings"]] == ["too_alike"]
     page = (tmp_path / "run/report.html").read_text()
@@ -283,7 +284,8 @@ def test_the_settings_name_who_answered(tmp_path, teacher, written):
     def stop(turn):
         raise KeyboardInterrupt
 
-    few, out = replace(TINY, comparisons=4, steps=600, iterations=1), tmp_path / "run"
+    few = replace(TINY, comparisons=4, steps=600, iterations=1)
+    out = tmp_path / "run"
     judge = EvaluationConfig(episodes=1, oracle=False, questions=5, clip_steps=0)
     run_online(few, out, judge=judge, on_iteration=stop, teacher=teacher)
     saved = json.loads((out / "config.json").read_text())["config"]["teacher"]

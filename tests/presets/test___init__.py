@@ -24,7 +24,8 @@ def config_of(name: str) -> OnlineConfig:
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_makes_a_run_of_its_own_steps_and_queries(name):
-    settings, config = load_preset(name), config_of(name)
+    settings = load_preset(name)
+    config = config_of(name)
     assert "from" not in settings
     assert {"env", "steps", "comparisons", "algorithm", "model", "teacher"} <= settings.keys()
     assert (config.steps, config.comparisons) == (settings["steps"], settings["comparisons"])
@@ -67,7 +68,8 @@ def test_presets_whose_signal_is_in_short_clips_compare_these():
 
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("pebble-")])
 def test_pebble_has_the_environment_and_budget_of_the_plain_preset(name):
-    pebble, plain = config_of(name), config_of(name.removeprefix("pebble-"))
+    pebble = config_of(name)
+    plain = config_of(name.removeprefix("pebble-"))
     assert (pebble.environment, pebble.steps) == (plain.environment, plain.steps)
     assert pebble.comparisons == plain.comparisons
     assert (pebble.before, plain.before) == ("entropy", "zero")
@@ -82,7 +84,8 @@ def ends_early(name: str) -> bool:
 
 
 def test_a_preset_has_the_settings_of_the_one_it_comes_from_but_its_own():
-    base, own = load_preset("halfcheetah"), load_preset("reacher")
+    base = load_preset("halfcheetah")
+    own = load_preset("reacher")
     differ = {name for name in own if own[name] != base.get(name)}
     assert differ == {
         *("env", "steps", "comparisons", "segment_length", "initial_steps", "algorithm")

@@ -23,11 +23,13 @@ class Numbered(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self):
-        self.number, self.episode = int(np.random.default_rng().integers(2**31)), -1
+        self.number = int(np.random.default_rng().integers(2**31))
+        self.episode = -1
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.episode, self.time = self.episode + 1, 0
+        self.episode = self.episode + 1
+        self.time = 0
         return self.look(), {}
 
     def step(self, action):

@@ -104,7 +104,8 @@ def runs(process: int) -> bool:
 
 
 def test_other_settings_in_the_folder_of_a_unit_are_refused_before_anything_runs(tmp_path):
-    one, other = unit(tmp_path, 1), unit(tmp_path, 2)
+    one = unit(tmp_path, 1)
+    other = unit(tmp_path, 2)
     run_units([one])
     changed = Unit(one.name, one.work, {"number": 3}, one.folder)
     with pytest.raises(ConfigError, match=r"settings of square 1 .*'number': 1.*'number': 3"):

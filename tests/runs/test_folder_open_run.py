@@ -171,7 +171,8 @@ def waits(ready: Any, stop: Any) -> None:
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_children_do_not_keep_the_lock_of_a_parent_that_died(tmp_path, method):
     context = multiprocessing.get_context("spawn")
-    ready, stop = context.Queue(), context.Event()
+    ready = context.Queue()
+    stop = context.Event()
     parent = context.Process(
         target=held_with_children, args=(tmp_path / "run", method, ready, stop)
     )

@@ -120,7 +120,8 @@ def test_somebody_who_only_looks_changes_nothing(tmp_path):
 
 def test_several_may_look_at_once(tmp_path, monkeypatch):
     (tmp_path / LOCK).write_text('{"pid": 7, "host": "there", "command": "x"}')  # it was killed
-    seen, locked = [], folder_lock._lock
+    seen = []
+    locked = folder_lock._lock
 
     def look_twice(file, before, **how):
         found = locked(file, before, **how)

@@ -81,7 +81,8 @@ def test_metrics_tell_how_far_a_run_without_a_result_is(tmp_path):
 
 
 def test_a_run_that_ends_while_somebody_looks_is_finished(tmp_path, monkeypatch):
-    running, look = ExitStack(), FolderLock.holder
+    running = ExitStack()
+    look = FolderLock.holder
     folder = running.enter_context(open_run(tmp_path / "run", config=OnlineConfig(), seed=0))
 
     def once_it_has_ended(lock):
@@ -149,7 +150,8 @@ def test_a_run_with_its_result_is_finished_whatever_follows(tmp_path):
 
 
 def test_an_error_stays_until_the_run_is_resumed(tmp_path):
-    path, config = tmp_path / "run", OnlineConfig()
+    path = tmp_path / "run"
+    config = OnlineConfig()
     with pytest.raises(ZeroDivisionError), open_run(path, config=config, seed=0):
         _ = 1 / 0
     run = read_run(path)

@@ -36,7 +36,8 @@ def test_one_run_needs_neither_grid_nor_list():
 
 
 def test_names_are_those_of_folders_and_differ():
-    long, slash = {"note": "x" * 300}, {"env": "dm_control/walker-walk", "teacher": {"rate": 0.2}}
+    long = {"note": "x" * 300}
+    slash = {"env": "dm_control/walker-walk", "teacher": {"rate": 0.2}}
     first, second, third, *_ = names = made(
         runs=[long, {"note": "x" * 301}, slash, {"teacher": {"rate": 0.2}}, {"teacher": [0.2]}]
     ).by_name()

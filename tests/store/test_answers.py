@@ -121,7 +121,8 @@ def test_skips_and_other_projects_are_not_there(study):
 
 
 def test_answers_differ_where_people_do(study):
-    ann, ben = study.answer(study.ann, True, True, True), study.answer(study.ben, True, False)
+    ann = study.answer(study.ann, True, True, True)
+    ben = study.answer(study.ben, True, False)
     assert study.ids(show="differing") == [ben[1], ann[1]]
     assert study.ids(show="differing", annotator_id=study.ann) == [ann[1]]
     (question,) = study.store.queue.claim(study.project.id, study.ben, 1).questions
@@ -131,7 +132,8 @@ def test_answers_differ_where_people_do(study):
 
 
 def test_the_most_surprising_comes_first(study):
-    ann, ben = study.answer(study.ann, True, True, False), study.answer(study.ben, False)
+    ann = study.answer(study.ann, True, True, False)
+    ben = study.answer(study.ben, False)
     assert study.ids(show="surprising") == []
     first, second, third = study.asked
     predicted = {first: 0.9, second: 0.4, third: 0.8}
@@ -291,7 +293,8 @@ def many(store, count):
     """A project of `count` answers to half as many pairs, and their predictions; its number."""
     study = Study(store)
     rng = np.random.default_rng(0)
-    project, first = study.project.id, study.asked[0]
+    project = study.project.id
+    first = study.asked[0]
     with store.database.write() as session:
         about = {"project_id": project, "purpose": "ask", "ready": True, "asked_at": 0.0}
         clips = [clip.id for clip in session.scalars(select(Clip)).all()]
@@ -322,7 +325,8 @@ def test_ten_thousand_answers_take_no_time(store):
             page = partial(study.page, show=show, **more)
             taken = min(timeit.repeat(page, time.process_time, number=1, repeat=3))
             assert taken < 0.5, (show, more)
-    differing, surprising = study.page(show="differing"), study.page(show="surprising")
+    differing = study.page(show="differing")
+    surprising = study.page(show="surprising")
     assert 4_500 < differing.total < 5_500
     assert 4_500 < surprising.total < 5_500
     miss = [abs(row.answer.preference - row.predicted) for row in surprising.answers]

@@ -48,7 +48,8 @@ def test_it_keeps_the_contract_with_people_who_cannot_tell(store):
 
 def test_what_a_newer_reward_chose_comes_first_and_older_questions_after_it(store):
     project = store.projects.create("dots", repeat_share=0.0)
-    feedback, segments = StoredFeedback(store), example_segments(3)
+    feedback = StoredFeedback(store)
+    segments = example_segments(3)
     pairs = np.array([[0, 1], [2, 3], [4, 5], [6, 7]])
     for version, rows in ((None, pairs[:2]), (1, pairs[2:3]), (2, pairs[3:])):
         feedback.model_version = version
@@ -80,7 +81,8 @@ def test_agents_of_one_project_count_their_own_queries(store):
 
 
 def test_answers_of_another_program_are_joined_to_their_clips(open_store):
-    asking, answering = open_store(), open_store()
+    asking = open_store()
+    answering = open_store()
     project = asking.projects.create("dots", repeat_share=0.0)
     feedback = StoredFeedback(asking)
     segments = example_segments(3)
@@ -100,7 +102,8 @@ def test_answers_of_another_program_are_joined_to_their_clips(open_store):
 
 def test_clips_of_two_lengths_are_learned_from_together(store, rng):
     project = store.projects.create("dots", repeat_share=0.0)
-    feedback, space = StoredFeedback(store), spaces.Box(-1, 1, (2,))
+    feedback = StoredFeedback(store)
+    space = spaces.Box(-1, 1, (2,))
     asked = [
         sample_segments(make_episodes(rng, [30], space, space), 2, length, rng) for length in (5, 7)
     ]
@@ -117,14 +120,16 @@ def test_clips_of_two_lengths_are_learned_from_together(store, rng):
 
 def test_who_gave_each_answer_is_handed_through(store):
     project = store.projects.create("dots", repeat_share=0.0, quorum=2)
-    mean, each = StoredFeedback(store), StoredFeedback(store, combine="each")
+    mean = StoredFeedback(store)
+    each = StoredFeedback(store, combine="each")
     mean.ask(example_segments(0), np.array([[0, 1], [2, 3]]))
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
     kinds = {"Ann": ("left", "equal"), "Bo": ("right", "cannot_tell")}
     for name, answers in kinds.items():
         person = store.people.invite(project.id, name).annotator.id
         for question in store.queue.claim(project.id, person, 2).questions:
-            key, kind = f"{name}'s to {question.query_id}", answers[question.query_id - 1]
+            key = f"{name}'s to {question.query_id}"
+            kind = answers[question.query_id - 1]
             store.queue.answer(person, question.token, key, kind)
     queries, comparisons, names = each.answered()
     given = [names[row] for row in comparisons.annotator]
@@ -145,7 +150,8 @@ def test_no_file_of_clips_stays_open(store, rng):
     if not files.is_dir():
         pytest.skip("only /proc tells which files are open")
     feedback = StoredFeedback(store, store.projects.create("dots", repeat_share=0.0).id)
-    picture, space = spaces.Box(0, 255, (16, 16, 3), np.uint8), spaces.Box(-1, 1, (2,))
+    picture = spaces.Box(0, 255, (16, 16, 3), np.uint8)
+    space = spaces.Box(-1, 1, (2,))
     observed = spaces.Dict({"camera": picture, "arm": space})
     for _ in range(5):
         segments = sample_segments(make_episodes(rng, [30], observed, space), 2, 5, rng)
@@ -160,7 +166,8 @@ def test_no_file_of_clips_stays_open(store, rng):
 def test_windows_with_the_same_steps_are_not_compared(store):
     project = store.projects.create("dots", repeat_share=0.0)
     block = np.array([0, 1, 0, 1, 2, 3], np.float64)[:, None]
-    start, real = np.array([0, 2, 4]), np.full(3, 2)
+    start = np.array([0, 2, 4])
+    real = np.full(3, 2)
     segments = Segments(block, block, block[:, 0], start, real, 2)
     assert distinct_clips(segments).start.tolist() == [0, 4]
     pairs = np.array([[0, 1], [1, 2]])
@@ -201,7 +208,8 @@ def test_asking_waits_for_people_on_request(store, no_time_passes):
     feedback.ask(example_segments(0), np.array([[0, 1], [1, 2]]))
     assert len(feedback.comparisons()) == 2
     assert waits == [2]
-    feedback.patience, feedback.on_wait = 0.2, waits.append
+    feedback.patience = 0.2
+    feedback.on_wait = waits.append
     feedback.ask(example_segments(0), np.array([[3, 4]]))
     assert feedback.pending == 1
     assert set(waits[1:]) == {1}
@@ -252,7 +260,8 @@ def test_nobody_is_waited_for_once_the_budget_is_spent(store):
 
 def test_only_what_people_are_asked_counts_towards_the_budget(store):
     project = store.projects.create("dots", repeat_share=0.0, budget=4)
-    segments, waits = example_segments(0), []
+    segments = example_segments(0)
+    waits = []
     old = store.questions.ask(project.id, segments, np.array([[0, 2], [1, 3]]), model_version=1)
     assert store.questions.cancel(project.id, before_version=2) == len(old)
     feedback = StoredFeedback(store, patience=0.1, ahead=2, on_wait=waits.append)
@@ -263,7 +272,9 @@ def test_only_what_people_are_asked_counts_towards_the_budget(store):
 
 def test_a_resumed_question_waits_once(store, monkeypatch):
     store.projects.create("dots", repeat_share=0.0)
-    feedback, segments, waits = StoredFeedback(store, patience=60.0), example_segments(0), []
+    feedback = StoredFeedback(store, patience=60.0)
+    segments = example_segments(0)
+    waits = []
     monkeypatch.setattr(StoredFeedback, "wait", lambda self, seconds, **_: waits.append(seconds))
     pairs = np.array([[0, 1], [2, 3]])
     feedback.ask(segments, pairs[:1])
@@ -311,7 +322,8 @@ def test_clips_are_there_when_the_query_is_not_yet(store, monkeypatch):
 
 def test_what_cannot_be_asked_is_refused_whole(store):
     project = store.projects.create("dots")
-    segments, pairs = example_segments(0), np.array([[0, 1], [1, 2]])
+    segments = example_segments(0)
+    pairs = np.array([[0, 1], [1, 2]])
     for wrong, more in (
         (np.array([[0, 1], [1, 1]]), {}),
         (np.array([[0, 99]]), {}),

@@ -10,7 +10,8 @@ from preferl.store import StoredFeedback
 from preferl.testing import make_episodes
 from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
 
-FRAMES, ACTIONS = spaces.Box(0, 255, (32, 32, 2), np.uint8), spaces.Discrete(3)
+FRAMES = spaces.Box(0, 255, (32, 32, 2), np.uint8)
+ACTIONS = spaces.Discrete(3)
 
 
 def test_a_reward_is_fitted_to_pictures_that_stay_in_the_store(store, rng):

@@ -34,7 +34,8 @@ def test_a_session_from_link_to_end(store, project):
 
 def test_one_use_is_one_use_though_many_come_at_once(store, project):
     secret = store.people.invite(project, "ann", uses=1).secret
-    start, found = threading.Barrier(8), []
+    start = threading.Barrier(8)
+    found = []
 
     def reach():
         start.wait()

@@ -61,7 +61,8 @@ def test_programs_that_give_no_sign_of_life_are_lost(store):
 @pytest.mark.postgres
 @pytest.mark.parametrize("open_store", ["postgres"], indirect=True)  # SQLite: one at a time anyway
 def test_two_programs_of_one_name_may_give_their_first_sign_of_life_at_once(open_store):
-    one, other = open_store(), open_store()
+    one = open_store()
+    other = open_store()
     project = one.projects.create("dots")
     states = iter(["waiting"])
 

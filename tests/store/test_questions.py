@@ -49,7 +49,8 @@ def test_the_longer_clip_at_the_greatest_speed_is_the_least_time(store):
 def test_no_more_are_asked_than_a_project_may_have(open_store):
     stores = [open_store() for _ in range(3)]
     project = stores[0].projects.create("dots").id
-    segments, together = example_segments(0), threading.Barrier(3)
+    segments = example_segments(0)
+    together = threading.Barrier(3)
     pairs = np.array([(i, j) for i in range(8) for j in range(i)][:6])
 
     def ask(store: Store) -> int:
@@ -93,7 +94,8 @@ def test_lists_grow_until_answers_have_sorted_their_clips(store):
     assert store.ranked.create(project, segments, rows, 40) == 2
     store.clips.video_ready(project, store.clips.without_video(project, 100))
     people = [store.people.invite(project, name).annotator.id for name in ("Ann", "Bo")]
-    good, asked = ranks(store, project), 0
+    good = ranks(store, project)
+    asked = 0
     while True:
         claims = [store.queue.claim(project, person, 1, undrawn=True) for person in people]
         if not any(claim.questions for claim in claims):

@@ -83,7 +83,8 @@ def test_the_same_key_twice_is_one_answer(store):
 
 def test_nobody_answers_for_somebody_else(store):
     project, _ = project_with(store)
-    ann, bob = person(store, project), person(store, project, "Bob")
+    ann = person(store, project)
+    bob = person(store, project, "Bob")
     (question,) = store.queue.claim(project.id, ann, 1).questions
     with pytest.raises(FeedbackError, match="somebody else"):
         store.queue.answer(bob, question.token, key(1), "left")
@@ -132,7 +133,8 @@ def pass_time(store, seconds):
 
 def test_a_lease_that_ran_out_goes_to_the_next_and_one_that_is_kept_does_not(store):
     project, _ = project_with(store, [(0, 1)], lease_seconds=10_000.0)
-    ann, bob = person(store, project), person(store, project, "Bob")
+    ann = person(store, project)
+    bob = person(store, project, "Bob")
     (question,) = store.queue.claim(project.id, ann, 1).questions
     assert store.queue.claim(project.id, bob, 1).state == "waiting"
     pass_time(store, 6_000)
@@ -147,7 +149,8 @@ def test_a_lease_that_ran_out_goes_to_the_next_and_one_that_is_kept_does_not(sto
 
 def test_a_clock_set_back_frees_what_was_leased_in_the_future(store):
     project, _ = project_with(store, [(0, 1)])
-    ann, bob = person(store, project), person(store, project, "Bob")
+    ann = person(store, project)
+    bob = person(store, project, "Bob")
     store.queue.claim(project.id, ann, 1)
     with store.database.write() as session:
         later = {"renewed_at": Lease.renewed_at + 3600, "expires_at": Lease.expires_at + 3600}
@@ -157,7 +160,8 @@ def test_a_clock_set_back_frees_what_was_leased_in_the_future(store):
 
 def test_who_waited_long_for_others_takes_no_lease_that_they_have_since(store, monkeypatch):
     project, _ = project_with(store, [(0, 1)])
-    ann, bob = person(store, project), person(store, project, "Bob")
+    ann = person(store, project)
+    bob = person(store, project, "Bob")
     store.queue.claim(project.id, ann, 1)
     monkeypatch.setattr("preferl.store.queue.clock", lambda session: clock(session) - 9)
     assert store.queue.claim(project.id, bob, 1).state == "waiting"
@@ -302,7 +306,8 @@ def test_queries_without_an_agent_keep_their_order(store):
 def test_repeats_come_later_to_the_same_person_half_of_them_swapped(store):
     pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
     project, asked = project_with(store, pairs, repeat_share=0.4)
-    ann, bob = person(store, project), person(store, project, "Bob")
+    ann = person(store, project)
+    bob = person(store, project, "Bob")
     number = 0
     while (claim := store.queue.claim(project.id, ann, 1)).state == "ready":
         (question,) = claim.questions
@@ -419,7 +424,9 @@ def test_races_for_leases_end_with_one_winner_each(open_store):
     project, asked = project_with(store, pairs)
     people = [person(store, project, f"p{number}") for number in range(8)]
     stores = [open_store() for _ in range(2)]
-    start, got, failed = threading.Barrier(len(people)), [], []
+    start = threading.Barrier(len(people))
+    got = []
+    failed = []
 
     def work(number: int) -> None:
         try:
@@ -447,7 +454,8 @@ def test_races_for_leases_end_with_one_winner_each(open_store):
 def test_programs_may_answer_what_is_not_drawn_yet(store):
     project = store.projects.create("dots", repeat_share=0.0, known_share=0.0)
     store.questions.ask(project.id, SEGMENTS, np.array([(0, 1)]))
-    ann, script = person(store, project), person(store, project, "script")
+    ann = person(store, project)
+    script = person(store, project, "script")
     assert store.queue.claim(project.id, ann).state == "waiting"
     (question,) = store.queue.claim(project.id, script, undrawn=True).questions
     assert store.queue.answer(script, question.token, key(1), "left").new

@@ -30,7 +30,8 @@ def asked(store, pairs, quorum=1):
 
 def at_once(*works):
     """What each work returns or raises, all begun at the same moment."""
-    start, results = threading.Barrier(len(works)), [None] * len(works)
+    start = threading.Barrier(len(works))
+    results = [None] * len(works)
 
     def run(place, work):
         start.wait()
@@ -248,7 +249,8 @@ def test_one_name_is_one_person_though_invited_at_once(open_store):
 
 
 def test_votes_have_names_though_answers_are_imported_meanwhile(open_store, monkeypatch):
-    store, other = open_store(), open_store()
+    store = open_store()
+    other = open_store()
     project = asked(store, pairs=2)
     ann = store.people.invite(project, "Ann").annotator.id
     (question,) = store.queue.claim(project, ann, 1).questions

@@ -59,7 +59,8 @@ def test_drawing_a_state_is_not_acting() -> None:
     env: Any = gymnasium.make("CartPole-v1", render_mode="rgb_array")
     stage = StateStage(env)
     assert stage.widths == (4,)
-    middle, right = np.zeros(4), np.array([2.0, 0.0, 0.0, 0.0])
+    middle = np.zeros(4)
+    right = np.array([2.0, 0.0, 0.0, 0.0])
     first = stage.draw(middle, np.zeros(1))
     assert first.dtype == np.uint8
     assert first.shape[2] == 3

@@ -108,7 +108,8 @@ def test_the_copy_before_an_upgrade_is_private(tmp_path, loose, monkeypatch):
 
 def test_a_new_key_reaches_the_disk_with_its_folder(tmp_path, monkeypatch):
     order = []
-    sync, link = files.sync, os.link
+    sync = files.sync
+    link = os.link
     monkeypatch.setattr(files, "sync", lambda path: (order.append(path), sync(path)))
     monkeypatch.setattr(
         files.os, "link", lambda draft, path: (order.append("link"), link(draft, path))

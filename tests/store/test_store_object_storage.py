@@ -57,7 +57,8 @@ def test_clips_and_videos_reach_machines_that_share_no_disk(machine):
 
 
 def test_old_episodes_are_removed_everywhere_but_in_copies(machine):
-    agent, page = machine("agent"), machine("page")
+    agent = machine("agent")
+    page = machine("page")
     project = agent.projects.create("dots").id
     ids = [
         agent.clips.put(project, SEGMENTS.select(np.array([row])), kind="episode")[0]
@@ -74,7 +75,8 @@ def test_old_episodes_are_removed_everywhere_but_in_copies(machine):
 
 
 def test_what_others_removed_is_sent_again(machine):
-    agent, page = machine("agent"), machine("page")
+    agent = machine("agent")
+    page = machine("page")
     project = agent.projects.create("dots").id
     one = SEGMENTS.select(np.array([0]))
     (name,) = agent.clips.put(project, one, kind="episode")
@@ -87,10 +89,12 @@ def test_what_others_removed_is_sent_again(machine):
 
 
 def test_an_outage_of_storage_fails_no_clip(machine, monkeypatch):
-    agent, drawing = machine("agent"), machine("drawing")
+    agent = machine("agent")
+    drawing = machine("drawing")
     project = agent.projects.create("dots")
     StoredFeedback(agent).ask(SEGMENTS, PAIRS)
-    storage, away = drawing.synced._storage, threading.Event()
+    storage = drawing.synced._storage
+    away = threading.Event()
     fetch = storage.get_file
 
     def lost_once(*about):

@@ -10,7 +10,8 @@ def test_everybody_gets_the_share_that_was_asked_for() -> None:
     config = CrowdConfig(answers=200, quorum=3, known_share=0.1, repeat_share=0.05)
     crowd = simulate_crowd(np.zeros(6), np.random.default_rng(0), config)
     votes = crowd.votes
-    known, repeat = ~np.isnan(votes.known), votes.is_repeat
+    known = ~np.isnan(votes.known)
+    repeat = votes.is_repeat
     assert np.bincount(votes.annotator[known]).tolist() == [20] * 6
     assert np.bincount(votes.annotator[repeat]).tolist() == [10] * 6
     assert len(votes) == 6 * 200

@@ -10,7 +10,8 @@ from preferl.functional import pool
 from preferl.models import MLPReward, MLPRewardConfig, RewardModel, RewardOutput, VectorEncoder
 from preferl.testing import CountingModel, check_reward_model
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Discrete(2)
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Discrete(2)
 
 
 class Linear(RewardModel):

@@ -15,7 +15,8 @@ from preferl.testing.worlds import (
 
 
 def test_the_linear_reward() -> None:
-    positions, pushes = np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])
+    positions = np.array([[1.0, 0.0], [0.0, 2.0]])
+    pushes = np.array([[0.0, 0.0], [1.0, 1.0]])
     assert linear_reward(positions, pushes).tolist() == [1.0, -0.25]
 
 

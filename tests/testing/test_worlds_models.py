@@ -17,7 +17,8 @@ from preferl.testing.worlds import (
 def test_training_calls_are_counted() -> None:
     model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((8,), members=2), seed=0)
     counted = CountingModel(model)
-    features, mask = torch.ones(3, 5, 4), torch.ones(3, 5, dtype=torch.bool)
+    features = torch.ones(3, 5, 4)
+    mask = torch.ones(3, 5, dtype=torch.bool)
     found = counted.train().judge(features, mask)
     torch.testing.assert_close(found.rewards, model.train().judge(features, mask).rewards)
     counted.judge(features[:2], mask[:2])

@@ -44,7 +44,8 @@ def model(*, nested=False) -> MLPReward:
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("nested", [False, True])
 def test_windows_are_the_features_of_segments_laid_out(rng, padded, nested):
-    clips, judge = segments(rng, padded=padded, nested=nested), model(nested=nested)
+    clips = segments(rng, padded=padded, nested=nested)
+    judge = model(nested=nested)
     rows = np.array([2, 0, 2, 5])
     features, mask = Windows(judge, clips, observe=True)(torch.from_numpy(rows))
     shown = clips[rows]
@@ -163,18 +164,22 @@ def test_cropped_windows_are_padded_on_the_left(rng):
 
 
 def test_pictures_are_cropped_as_states_are(rng):
-    clips, judge = segments(rng), model()
+    clips = segments(rng)
+    judge = model()
     rows = torch.tensor([4, 1])
-    early, late = Windows(judge, clips, observe=False), LateWindows(judge, clips)
+    early = Windows(judge, clips, observe=False)
+    late = LateWindows(judge, clips)
     for got, expected in zip(late(rows, one_less), early(rows, one_less), strict=True):
         torch.testing.assert_close(got, expected)
 
 
 def test_both_clips_of_a_pair_lose_as_many_steps_from_places_of_their_own():
     generator = torch.Generator().manual_seed(0)
-    start, real = torch.tensor([10, 20, 30, 40]).repeat(300), torch.tensor([6, 6, 6, 2]).repeat(300)
+    start = torch.tensor([10, 20, 30, 40]).repeat(300)
+    real = torch.tensor([6, 6, 6, 2]).repeat(300)
     first, left = crop_pairs(*draw_crops(600, most=3, generator=generator), start, real)
-    skipped, cut = (first - start).view(-1, 2, 2), (real - left).view(-1, 2, 2)  # [300, 2, 2]
+    skipped = (first - start).view(-1, 2, 2)  # [300, 2, 2]
+    cut = (real - left).view(-1, 2, 2)
     assert (cut[..., 0] == cut[..., 1]).all()
     assert set(cut[:, 0, 0].tolist()) == {0, 1, 2, 3}
     assert set(cut[:, 1, 0].tolist()) == {0, 1}  # one step remains

@@ -82,7 +82,8 @@ def test_generators_go_on(tmp_path, kind):
 def test_rewards_and_comparisons_come_back(tmp_path):
     model = MLPReward(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
     rng = np.random.default_rng(0)
-    observations, actions = rng.normal(size=(8, 3)), rng.normal(size=(8, 1))
+    observations = rng.normal(size=(8, 3))
+    actions = rng.normal(size=(8, 1))
     segments = Segments(
         observations, actions, np.arange(8.0), np.array([0, 4]), np.array([4, 4]), 4
     )

@@ -44,7 +44,8 @@ def found(tmp_path_factory):
     [("perceptrons", 2e-6), ("transformer", 2e-6), ("pictures", 2e-4)],
 )
 def test_a_shared_fit_has_the_curves_of_one_process(found, kind, rtol, size):
-    alone, shared = found(kind, 1), found(kind, size)
+    alone = found(kind, 1)
+    shared = found(kind, size)
     for name in CURVES:
         np.testing.assert_allclose(shared[name], alone[name], rtol=rtol, err_msg=name)
     for name in ("best_epoch", "epochs", "judged", "pairs", "penalty"):
@@ -72,7 +73,8 @@ def test_all_processes_end_with_the_same_numbers(found, kind, size):
 
 
 def test_each_process_drops_units_of_its_own(found):
-    alone, shared = found("dropout", 1), found("dropout", 2)
+    alone = found("dropout", 1)
+    shared = found("dropout", 2)
     assert not np.allclose(alone["train_loss"], shared["train_loss"], rtol=1e-4)
     np.testing.assert_allclose(alone["train_loss"], shared["train_loss"], rtol=0.2)
 
@@ -120,7 +122,8 @@ def test_shared_fits_that_were_killed_resume_to_the_last_bit(tmp_path, found):
         )
     assert shared_work.run(tmp_path, 2, "resumed 0") == [0, 0]
     for rank in (0, 1):
-        resumed, whole = np.load(tmp_path / f"resumed 0.2.{rank}.npz"), found("dropout", 2, rank)
+        resumed = np.load(tmp_path / f"resumed 0.2.{rank}.npz")
+        whole = found("dropout", 2, rank)
         differ = [name for name in whole if resumed[name].tobytes() != whole[name].tobytes()]
         assert differ == ["seconds"]
 
@@ -147,7 +150,8 @@ def test_parts_are_all_rows_once():
 
 
 def test_one_process_alone_exchanges_nothing():
-    tensor, weight = torch.tensor([1.0, -0.0]), torch.ones(1, requires_grad=True)
+    tensor = torch.tensor([1.0, -0.0])
+    weight = torch.ones(1, requires_grad=True)
     assert ALONE.sum(tensor) is tensor
     assert ALONE.merge(tensor) is tensor
     assert ALONE.mean(tensor, 7) is tensor

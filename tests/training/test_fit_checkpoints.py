@@ -118,7 +118,9 @@ def test_a_fit_that_was_killed_comes_to_the_same(tmp_path, kind):
     """Killed six times, each after it has got further: between epochs, and while it saves."""
     model, report = fit(kind)
     save_reward(tmp_path / "expected", RewardFunction(model, likelihood=report.likelihood))
-    kept, reached, drafts = tmp_path / "checkpoints", [0], []
+    kept = tmp_path / "checkpoints"
+    reached = [0]
+    drafts = []
     for touch in (0, 7, 17, 42, 44, 49):  # the checkpoint is in its place from the 43rd on
         assert status_of(main, tmp_path, kind, 2, touch) == -signal.SIGKILL, "it ended by itself"
         reached.append(max(versions(kept)))

@@ -108,7 +108,8 @@ def trainer_of(members: int, **changes) -> RewardTrainer:
 
 
 def test_a_fit_ends_with_the_likelihood_of_out_of_bag_answers(noisy):
-    train, unseen = noisy[:100], noisy[100:]
+    train = noisy[:100]
+    unseen = noisy[100:]
     trainer = trainer_of(3, epochs=60, patience=None)
     report = trainer.fit(train)
     reward = RewardFunction(trainer.model, likelihood=report.likelihood)

@@ -7,7 +7,8 @@ from preferl.training.places import AnswerPlaces
 
 
 def test_places_are_those_of_a_table_that_only_grows(rng):
-    places, known = AnswerPlaces(), {}
+    places = AnswerPlaces()
+    known = {}
     for start in range(0, 60, 7):
         queries = rng.integers(start - 30, start + 10, rng.integers(0, 25))
         expected = [known.setdefault(query, len(known)) for query in queries.tolist()]

@@ -30,7 +30,8 @@ from preferl.training.publish import (
 )
 from preferl.training.reward_function import RewardFunction, save_reward
 
-OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,))
+OBSERVATIONS = spaces.Box(-1, 1, (3,))
+ACTIONS = spaces.Box(-1, 1, (1,))
 STEP = (np.ones((1, 1, 3)), np.ones((1, 1, 1)), np.ones((1, 1), bool))
 
 
@@ -216,7 +217,8 @@ def test_a_folder_that_cannot_be_read_is_reported(tmp_path):
 
 def test_what_is_published_counts_though_the_oldest_cannot_be_found(tmp_path, monkeypatch, caplog):
     looks = iter([[], [], StorageError("stale handle")])
-    own, real = threading.get_ident(), versioned.names_in
+    own = threading.get_ident()
+    real = versioned.names_in
 
     def away(folder):
         if threading.get_ident() != own:  # of another test, which watches its folder
@@ -349,7 +351,8 @@ def test_watching_outlives_what_it_cannot_read(tmp_path):
 
 
 def test_closing_waits_for_no_disk_that_hangs(tmp_path, monkeypatch):
-    hangs, answers = threading.Event(), threading.Event()
+    hangs = threading.Event()
+    answers = threading.Event()
 
     def hang(_):
         hangs.set()

@@ -152,7 +152,9 @@ def test_each_member_is_trained_as_if_alone_on_its_bootstrap(comparisons, places
 
 
 def test_declined_answers_have_places_as_well(comparisons):
-    others, places, fitted = np.arange(20) != 3, np.arange(20), []
+    others = np.arange(20) != 3
+    places = np.arange(20)
+    fitted = []
     declined = answered(comparisons, np.where(others, comparisons.preference, NAN))
     for train, own in ((declined, places), (comparisons[others], places[others])):
         trainer = RewardTrainer(mlp(members=3), FEW, seed=4)
@@ -180,7 +182,8 @@ def test_bootstraps_keep_their_counts_as_answers_arrive():
 
 @pytest.mark.parametrize("minibatch_size", [1, 2, 4])
 def test_accumulated_gradients_are_those_of_the_whole_batch(comparisons, minibatch_size):
-    whole, parts = mlp(members=2), mlp(members=2)
+    whole = mlp(members=2)
+    parts = mlp(members=2)
     one = fit(whole, comparisons, penalty=AdaptivePenalty(0.01))
     other = fit(parts, comparisons, penalty=AdaptivePenalty(0.01), minibatch_size=minibatch_size)
     torch.testing.assert_close(weights(whole), weights(parts), atol=1e-5, rtol=1e-4)
@@ -206,7 +209,8 @@ def test_training_and_validation_loss_of_the_same_answers_agree(comparisons):
 
 
 def test_noise_changes_what_is_learned(comparisons):
-    plain, noisy = mlp(), mlp()
+    plain = mlp()
+    noisy = mlp()
     fit(plain, comparisons)
     fit(noisy, comparisons, noise=0.1)
     assert not torch.allclose(weights(plain), weights(noisy), atol=1e-4)
@@ -214,7 +218,8 @@ def test_noise_changes_what_is_learned(comparisons):
 
 def test_declined_answers_count_for_nothing(comparisons):
     declined = np.where(np.arange(20) % 3 == 0, NAN, comparisons.preference)
-    with_them, without = mlp(), mlp()
+    with_them = mlp()
+    without = mlp()
     report = fit(with_them, answered(comparisons, declined))
     fit(without, comparisons[np.arange(20) % 3 != 0])
     assert torch.equal(weights(with_them), weights(without))
@@ -509,7 +514,8 @@ def test_a_restarted_fit_remembers_nothing(comparisons):
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_restarted_fit_forgets_the_fitted_noise(comparisons, restart):
-    config, found = replace(FEW, epochs=1, restart=restart, noise="fitted"), []
+    config = replace(FEW, epochs=1, restart=restart, noise="fitted")
+    found = []
     for before in (0.05, 0.4):
         trainer = RewardTrainer(mlp(), config, seed=0)
         trainer.set_noise(before)  # as an earlier fit may have
@@ -707,9 +713,11 @@ def test_settings_out_of_range_are_named(setting, value):
 )
 def test_rewards_learn_as_on_the_processor(config, precision, tmp_path):
     rng = np.random.default_rng(0)
-    episodes, comparisons = make_episodes(rng, [40, 60]), make_comparisons(rng, pairs=64)
+    episodes = make_episodes(rng, [40, 60])
+    comparisons = make_comparisons(rng, pairs=64)
     fitted = RewardTrainerConfig(epochs=5, batch_size=16, precision=precision)
-    losses, found = [], []
+    losses = []
+    found = []
     for device in ("cpu", "cuda"):
         model = build_reward_model(config, POINT_SPACE, PUSH_SPACE, seed=0)
         report = RewardTrainer(model, fitted, seed=0, device=device).fit(comparisons)

@@ -20,7 +20,9 @@ from preferl.training.trust import AnnotatorTrust, Trust, fit_trust, trust_by_na
 
 CPU = torch.device("cpu")
 FEW = RewardTrainerConfig(epochs=4, batch_size=8, learning_rate=1e-2, trust=True)
-CAREFUL, OPPOSITE, RANDOM = (0, 1), 2, 3
+CAREFUL = (0, 1)
+OPPOSITE = 2
+RANDOM = 3
 
 
 def rows(*numbers: int) -> torch.Tensor:
@@ -62,7 +64,8 @@ def test_somebody_without_an_answer_that_counts_has_the_prior():
 def test_only_members_that_did_not_see_an_answer_are_asked():
     logits = torch.tensor([[9.0, 1.0], [1.0, -9.0], [3.0, 1.0]])
     votes = torch.tensor([[False, True], [True, False], [True, True]])
-    answers, by = torch.ones(2), torch.zeros(2, dtype=torch.int64)
+    answers = torch.ones(2)
+    by = torch.zeros(2, dtype=torch.int64)
     found = fit_trust(logits, answers, votes, by)
     assert found == fitted_by([2, 1], [1, 1], [0, 0])
     assert fit_trust(logits, answers, torch.zeros(3, 2, dtype=torch.bool), by)[0].answers == 0
@@ -85,7 +88,8 @@ def test_differences_of_any_size_have_a_maximum(size):
 
 
 def test_the_interval_covers_what_is_true(rng):
-    true, inside = np.array([1.5, 0.0, -1.0]), 0
+    true = np.array([1.5, 0.0, -1.0])
+    inside = 0
     for _ in range(40):
         d = rng.normal(0, 1.5, 300)
         by = np.arange(300) % 3
@@ -186,7 +190,8 @@ def fitted(asked: Comparisons, config: RewardTrainerConfig) -> tuple[RewardTrain
 
 
 def test_a_liar_is_turned_round_and_a_guesser_ignored(rng):
-    asked, unseen = crowd(rng, 240), make_comparisons(rng, 300)
+    asked = crowd(rng, 240)
+    unseen = make_comparisons(rng, 300)
     config = replace(FEW, epochs=30, batch_size=32)
     with_trust, report = fitted(asked, config)
     without, _ = fitted(asked, replace(config, trust=False))
@@ -218,7 +223,8 @@ def test_with_one_annotator_nothing_changes(rng, annotator):
 
 
 def test_trust_that_is_off_changes_nothing_and_is_reported(rng):
-    asked, config = crowd(rng, 40), replace(FEW, trust=False)
+    asked = crowd(rng, 40)
+    config = replace(FEW, trust=False)
     own, report = fitted(asked, config)
     plain, plain_report = fitted(replace(asked, annotator=None), config)
     assert torch.equal(weights(own), weights(plain))
@@ -260,7 +266,8 @@ def test_damaged_trust_is_refused(rng, tmp_path):
 
 
 def test_each_fit_begins_at_one_without_a_warm_start(rng):
-    asked, config = crowd(rng, 40), replace(FEW, restart=True)
+    asked = crowd(rng, 40)
+    config = replace(FEW, restart=True)
     own, _ = fitted(asked, config)
     again = own.trust.value
     own.fit(make_comparisons(rng, 20))

@@ -171,7 +171,8 @@ def export(
 def _overview(
     request: Request, person: Annotator, link: dict[str, str] | None = None
 ) -> HTMLResponse:
-    store, project_id = store_of(request), person.project_id
+    store = store_of(request)
+    project_id = person.project_id
     overviews: Overviews = request.app.state.overviews
     numbers = overviews.of(project_id)
     tally: Tally = request.app.state.news.tally

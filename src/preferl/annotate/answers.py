@@ -76,7 +76,8 @@ def _page(
     beside: dict[str, int],
     at: int | None,
 ) -> HTMLResponse:
-    store, project_id = store_of(request), person.project_id
+    store = store_of(request)
+    project_id = person.project_id
     found = store.answers.page(project_id, show=show, annotator_id=annotator, **beside)
     chosen = next(iter(found.answers), None) if at is None else store.answers.get(project_id, at)
     if at is not None and chosen is None:
@@ -118,7 +119,8 @@ def change(
     back: Annotated[str, Form(pattern=r"^[0-9a-z=&]{0,100}$")] = "",
 ) -> Response:
     """Withdraw an answer, or correct it in the name of who does."""
-    store, project_id = store_of(request), person.project_id
+    store = store_of(request)
+    project_id = person.project_id
     if store.answers.get(project_id, number) is None:
         raise HTTPException(404, "There is no answer of this number here.")
     try:
@@ -136,7 +138,8 @@ def change(
 
 def _view(row: GivenAnswer) -> dict[str, Any]:
     """An answer in words."""
-    answer, share = row.answer, row.predicted
+    answer = row.answer
+    share = row.predicted
     seen = {"left": 1.0, "right": 0.0}.get(answer.kind)
     wrong = share is not None and seen is not None and (seen - 0.5) * (share - 0.5) < 0
     return {

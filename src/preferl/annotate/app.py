@@ -240,13 +240,15 @@ async def _refusal(request: Request, error: Exception) -> Response:  # blocks no
     headers = None
     if isinstance(error, AnyHTTPException):
         own = isinstance(error, HTTPException)
-        status, headers = error.status_code, error.headers
+        status = error.status_code
+        headers = error.headers
         words = error.detail if own else PLAIN.get(status, error.detail)
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"][1:])
         place = place.encode("utf-8", "replace").decode()  # half a character cannot be sent back
-        status, words = 422, f"The request is not understood: {place}: {first['msg']}."
+        status = 422
+        words = f"The request is not understood: {place}: {first['msg']}."
     else:
         status, words = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     if request.url.path.startswith("/api/"):

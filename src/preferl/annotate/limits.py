@@ -101,7 +101,8 @@ class MemoryLimits:
 
     async def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted."""
-        rate, now = self._rates[what], self._clock()
+        rate = self._rates[what]
+        now = self._clock()
         with self._lock:
             left, at = self._buckets.pop((what, who), (rate.burst, now))
             left = min(rate.burst, left + (now - at) * rate.per_second)
@@ -115,7 +116,8 @@ class MemoryLimits:
         with self._lock:
             taken = self._places.setdefault((what, who), [])
             taken.append(end)
-            over, taken[:] = taken[: -self._most], taken[-self._most :]
+            over = taken[: -self._most]
+            taken[:] = taken[-self._most :]
         for oldest in over:
             oldest()
 
@@ -140,10 +142,12 @@ class SharedLimits:
     """
 
     def __init__(self, people: People, rates: dict[What, Rate], *, places: int = STREAMS) -> None:
-        self._people, self._rates = people, rates
+        self._people = people
+        self._rates = rates
         self._own = MemoryLimits(rates, places=places)  # so that floods do not reach the database
         self.enter = self._own.enter
-        self._threads, self._forgot_at = CapacityLimiter(THREADS), -math.inf
+        self._threads = CapacityLimiter(THREADS)
+        self._forgot_at = -math.inf
         self._taken: dict[tuple[What, str], int] = {}  # for requests to come; the loop's alone
 
     async def allows(self, what: What, who: Hashable) -> bool:

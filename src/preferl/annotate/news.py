@@ -141,7 +141,8 @@ class News:
         }
 
     def _send(self, project_id: int, found: dict[str, dict[str, Any]]) -> None:
-        last, self._last[project_id] = self._last.get(project_id, {}), found
+        last = self._last.get(project_id, {})
+        self._last[project_id] = found
         changed = [message for message in found.items() if last.get(message[0]) != message[1]]
         for reader, wanted in self._readers.items():
             for message in changed if wanted == project_id else ():

@@ -18,7 +18,8 @@ from preferl.store.quality.agreement import AgreementReport, agreement_report
 from preferl.store.quality.annotators import annotator_report
 from preferl.store.store import Store
 
-WIDTH, HEIGHT = 560, 96  # of the chart of answers, in pixels
+WIDTH = 560  # of the chart of answers, in pixels
+HEIGHT = 96
 RESAMPLES: Final = 500  # of the interval of the agreement
 
 BRIEF: Final = 0.1

@@ -95,7 +95,8 @@ def answering(request: Request) -> Response:
     project = store.projects.get(person.project_id)
     examples = []
     for query in store.questions.examples(project.id):
-        clips, known = (query.first_clip, query.second_clip), float(query.known or 0.0)
+        clips = (query.first_clip, query.second_clip)
+        known = float(query.known or 0.0)
         better, worse = clips if known >= 0.5 else reversed(clips)
         about = {"equal": known == 0.5, "note": str((query.detail or {}).get("note", ""))}
         examples.append({"better": better, "worse": worse, **about})
@@ -169,7 +170,8 @@ async def media(request: Request, clip: str, person: Anyone) -> FileResponse:
 
     Only some threads wait for object storage, so that answers never do.
     """
-    about, fetching = (store_of(request), person.project_id, clip), request.app.state.fetching
+    about = (store_of(request), person.project_id, clip)
+    fetching = request.app.state.fetching
     path = await to_thread.run_sync(_video, *about, False)
     path = path or await to_thread.run_sync(_video, *about, True, limiter=fetching)
     if path is None:
@@ -215,7 +217,8 @@ def _parts(lines: list[str]) -> list[Markup]:
     """The lists and paragraphs of one block, in which a list may follow a line of text."""
     runs: list[tuple[str, list[Markup]]] = []
     for line in lines:
-        bullet, number = BULLET.match(line), NUMBER.match(line)
+        bullet = BULLET.match(line)
+        number = NUMBER.match(line)
         found = bullet or number
         tag = "ul" if bullet else "ol" if number else "p"
         if not runs or runs[-1][0] != tag:

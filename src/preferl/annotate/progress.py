@@ -44,12 +44,15 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
     budget = store.projects.get(project_id).budget
     goal = (progress.wanted or None) if budget or not asking else None
     rewards = store.reports.rewards(project_id)
-    until, newest, share = None, None, min(progress.answered / goal, 1.0) if goal else None
+    until = None
+    newest = None
+    share = min(progress.answered / goal, 1.0) if goal else None
     if service is not None and rewards:
         until = _until("next", service, (service.next_at or 0) - progress.revision)
         newest = f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}."
     elif service is not None:
-        decided, needed = store.reports.decided(project_id), service.first_at or 0
+        decided = store.reports.decided(project_id)
+        needed = service.first_at or 0
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
     agents = (s.status for s in services if kind_of(s.name) == AGENT and s.works)
@@ -104,13 +107,15 @@ def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
 
 def _program(name: str) -> str:
     """The name of a program for people."""
-    kind, own = kind_of(name), name.partition(" ")[2]
+    kind = kind_of(name)
+    own = name.partition(" ")[2]
     names = {REWARD_SERVICE: "Reward service", AGENT: f"Agent {own}".rstrip()}
     return names.get(kind, name)
 
 
 def _service_words(service: ServiceState) -> str:
-    status, after = service.status, _after(service.status)
+    status = service.status
+    after = _after(service.status)
     if status.state == "stopped":
         return f"stopped {ago(service.age)}{after}"
     if not service.alive:

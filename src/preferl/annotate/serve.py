@@ -148,7 +148,8 @@ def bind(settings: AnnotateSettings) -> socket.socket:
         where = (settings.host, settings.port)
         listening = socket.create_server(where, family=family, backlog=BACKLOG)
     except OSError as error:
-        what, expected = f"{settings.host}:{settings.port}", "an address and port that are free"
+        what = f"{settings.host}:{settings.port}"
+        expected = "an address and port that are free"
         fix = "The page may be served already. Choose another port, or 0 for any."
         raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
     # asyncio does this for sockets of its own alone. Without it the body of a reply waits 40 ms,
@@ -233,7 +234,8 @@ class BoundedLog(logging.Filter):
         if now - self._began >= 60:
             if (missed := self._count - self._per_minute) > 0:
                 _add(record, f"{missed:,} messages before this one were left out")
-            self._began, self._count = now, 0
+            self._began = now
+            self._count = 0
         self._count += 1
         if self._count == self._per_minute:
             _add(record, "further messages of this minute are left out")
@@ -241,7 +243,8 @@ class BoundedLog(logging.Filter):
 
 
 def _add(record: logging.LogRecord, words: str) -> None:
-    record.msg, record.args = f"{record.getMessage()} ({words})", ()
+    record.msg = f"{record.getMessage()} ({words})"
+    record.args = ()
 
 
 @contextmanager

@@ -128,7 +128,8 @@ def require_own_page(request: Request) -> None:
     anybody's; browsers that add whose it is do so only over https and on this machine. Programs
     that are no browsers send neither, and no other site can make them send a session's cookie.
     """
-    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    site = request.headers.get("sec-fetch-site")
     if origin and origin != "null":
         ours = origin.partition("://")[2] == request.headers.get("host")
     else:

@@ -236,11 +236,13 @@ def annotate_import(config: ImportConfig) -> None:
     from preferl.store.exchange.imports import import_drlhp, import_labels, import_table
 
     kind = _kind(config.path)
-    named, length = config.name, config.length
+    named = config.name
+    length = config.length
     with opened(config.labels, new=config.new) as (store, project):
         about = (store, project.id, config.path)
         if kind == "export":
-            owner, same = config.owner, config.without_same
+            owner = config.owner
+            same = config.without_same
             added = import_answers(*about, clips=config.clips, owner=owner, without_same=same)
             echo(f"{added.new:,} answers are new, {added.known:,} were there already.")
             return

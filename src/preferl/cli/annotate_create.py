@@ -107,7 +107,8 @@ def annotate_create(config: CreateConfig) -> None:
         raise ConfigError.mismatch("reward", expected=expected, got=config.reward, fix=fix)
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
-    episodes, instructions = _episodes(config), ""
+    episodes = _episodes(config)
+    instructions = ""
     if config.instructions is not None:
         with reading(config.instructions, expected="a text file", error=DataError):
             instructions = config.instructions.read_text(encoding="utf-8")
@@ -194,7 +195,8 @@ def _draw_pairs(
 
         reward = load_reward(config.reward / "reward")
         parts |= {"scorer": reward.scores, "likelihood": reward.likelihood}
-    rng, sampler = np.random.default_rng(config.seed), SAMPLERS.build(config.sampler, **parts)
+    rng = np.random.default_rng(config.seed)
+    sampler = SAMPLERS.build(config.sampler, **parts)
     wanted = segments_wanted(sampler, config.queries)
     drawn = data.sample_segments(episodes, wanted, config.length, rng)
     segments = store.distinct_clips(drawn)
@@ -208,10 +210,12 @@ def _draw_lists(
     plain = config.sampler == CreateConfig.sampler
     fix = "Lists decide themselves what to ask. Leave --sampler or --lists out."
     ConfigError.check(plain, "lists", f"{CreateConfig.sampler} pairs", config.sampler, fix)
-    rng, lists = np.random.default_rng(config.seed), config.lists or 0
+    rng = np.random.default_rng(config.seed)
+    lists = config.lists or 0
     drawn, _ = sample_lists(episodes, config.queries, config.length, rng, lists=lists)
     segments = store.distinct_clips(drawn)
-    each, expected = len(segments) // lists, f"at least two different ones for each of {lists}"
+    each = len(segments) // lists
+    expected = f"at least two different ones for each of {lists}"
     fix = "Make fewer lists, or record more steps."
     DataError.check(each >= 2, "clips of lists", expected, f"{len(segments)} in all", fix)
     return segments, np.arange(lists * each).reshape(lists, each)

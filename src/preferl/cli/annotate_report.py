@@ -88,7 +88,8 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
 
 
 def _progress(numbers: dict[str, Any]) -> Grid:
-    progress, answers = numbers["progress"], numbers["answers"]
+    progress = numbers["progress"]
+    answers = numbers["answers"]
     checks = "known pairs and repeats" if numbers["known_pairs"] else "repeats"
     rows = (
         ("answers", f"{progress['answered']:,} of {progress['wanted']:,} wanted"),
@@ -108,7 +109,8 @@ def _progress(numbers: dict[str, Any]) -> Grid:
 
 def _agreement(numbers: dict[str, Any]) -> Grid:
     agreement = numbers["agreement"]
-    low, high = agreement["low"], agreement["high"]
+    low = agreement["low"]
+    high = agreement["high"]
     rows = (
         ("pairs with two or more answers", f"{agreement['queries']:,}"),
         ("their answers agree", _percent(agreement["raw"])),
@@ -166,8 +168,10 @@ def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:
 def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) -> None:
     from preferl.evaluation.report import Fact, Report, ReportTable, Section, write_report
 
-    progress, agreement = numbers["progress"], numbers["agreement"]
-    raw, chance = _percent(agreement["raw"]), f"{_percent(agreement['chance'])} by chance"
+    progress = numbers["progress"]
+    agreement = numbers["agreement"]
+    raw = _percent(agreement["raw"])
+    chance = f"{_percent(agreement['chance'])} by chance"
     facts = (
         Fact("Answers", f"{progress['answered']:,}", f"of {progress['wanted']:,} wanted"),
         Fact("People", f"{len(numbers['people']):,}"),
@@ -179,7 +183,8 @@ def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) ->
     ]
     if remarks := _remarks(numbers):
         sections.append(Section("What to do", text=remarks))
-    title, lead = numbers["project"]["title"], numbers["project"]["question"]
+    title = numbers["project"]["title"]
+    lead = numbers["project"]["question"]
     write_report(path, Report(title, lead=lead, facts=facts, sections=tuple(sections)))
 
 

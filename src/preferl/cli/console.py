@@ -58,7 +58,8 @@ def print_table(
 
     rows = [[harmless(cell) for cell in row] for row in rows]
     table = Table(box=SIMPLE_HEAD, show_header=bool(heads), padding=(0, 1, 0, 0), pad_edge=False)
-    table.title, table.title_justify = Text(harmless(title)), "left"
+    table.title = Text(harmless(title))
+    table.title_justify = "left"
     for number, cells in enumerate(zip(*rows, strict=True) if rows else [()] * len(heads)):
         head = heads[number] if heads else ""
         is_numeric = heads and number and all(cell[:1] in "0123456789-–" for cell in cells)
@@ -84,7 +85,8 @@ def columns_that_fit(
     """
     from rich.console import Console
 
-    console, kept = Console(), list(columns)
+    console = Console()
+    kept = list(columns)
     widths = {head: max(len(head), *(len(row[head]) for row in rows)) for head in columns}
     while sum(widths[head] + 1 for head in kept) > console.width:
         last = max(reversed(kept), key=columns.__getitem__)

@@ -129,7 +129,8 @@ def data_inspect(config: InspectConfig) -> None:
 
 
 def _episode_rows(episodes: "data.Episodes") -> list[Row]:
-    terminated, succeeded = int(episodes.terminated.sum()), episodes.succeeded
+    terminated = int(episodes.terminated.sum())
+    succeeded = episodes.succeeded
     return [
         ("episodes", f"{len(episodes):,}"),
         ("steps", f"{episodes.steps:,}"),
@@ -145,7 +146,8 @@ def _episode_rows(episodes: "data.Episodes") -> list[Row]:
 
 
 def _comparison_rows(comparisons: "data.Comparisons") -> list[Row]:
-    preference, segments = comparisons.preference, comparisons.segments
+    preference = comparisons.preference
+    segments = comparisons.segments
     counts = {
         "first preferred": preference > 0.5,
         "second preferred": preference < 0.5,

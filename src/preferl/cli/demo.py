@@ -35,7 +35,8 @@ The pendulum should swing up, and then stand still on its end.
 Choose "Can't tell" where you would have to guess. The agent learns while you answer, so clips get
 better."""
 
-WIDTH, HEIGHT = 25, 11
+WIDTH = 25
+HEIGHT = 11
 FRAMES_PER_SECOND = 20
 
 
@@ -108,7 +109,8 @@ def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
     """
     del following
     cosine, sine, speed = observations.T
-    angle, torque = np.arctan2(sine, cosine), np.clip(actions[:, 0], -2, 2)
+    angle = np.arctan2(sine, cosine)
+    torque = np.clip(actions[:, 0], -2, 2)
     return -(angle**2 + 0.1 * speed**2 + 0.001 * torque**2)
 
 

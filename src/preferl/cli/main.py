@@ -72,7 +72,9 @@ COMMON: Final = {
 
 LIST: Final = "`preferl --help` lists all commands."
 
-FAILURE, USAGE_ERROR, INTERRUPTED = 1, 2, 130  # exit statuses; the last one as shells have it
+FAILURE = 1  # exit statuses; the last one as shells have it
+USAGE_ERROR = 2
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -132,8 +134,10 @@ def _shared(command: str, common: Collection[str]) -> Collection[str]:
     from preferl.training.distributed import launched
 
     rank, size = launched()
-    what, expected = "torchrun", f"one process, or the command {' or '.join(TOGETHER)}"
-    got, fix = f"{size} processes of {command}", "Start it without torchrun."
+    what = "torchrun"
+    expected = f"one process, or the command {' or '.join(TOGETHER)}"
+    got = f"{size} processes of {command}"
+    fix = "Start it without torchrun."
     UsageError.check(size == 1 or command in TOGETHER, what, expected, got, fix)
     return common if rank == 0 else {*common, "--quiet"} - {"--verbose"}
 
@@ -141,7 +145,8 @@ def _shared(command: str, common: Collection[str]) -> Collection[str]:
 @contextmanager
 def _loudness(common: Collection[str]) -> Iterator[None]:
     """Choose what is logged and warned about, in a block; warnings are a line of words."""
-    logger, usual = logging.getLogger("preferl"), warnings.formatwarning
+    logger = logging.getLogger("preferl")
+    usual = warnings.formatwarning
     level = logger.level
     warnings.formatwarning = lambda message, *_args, **_kwargs: harmless(f"preferl: {message}\n")
     try:

@@ -43,7 +43,8 @@ def offline_run(config: OfflineRunConfig) -> None:
     from preferl.offline.experiment.conditions import NO_ANSWERS
 
     typed(*config.run.modules)
-    line, news = ProgressLine(), ""
+    line = ProgressLine()
+    news = ""
 
     def show_progress(stage: str, done: int, total: int) -> None:
         line(stage, done, total, news if stage.startswith("training") else "")

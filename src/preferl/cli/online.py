@@ -91,7 +91,8 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         next(reversed(options_of(arguments, name)), None) for name in ("--preset", "--config")
     )
     if preset and file:
-        expected, fix = "--preset or --config", "Drop one."
+        expected = "--preset or --config"
+        fix = "Drop one."
         raise ConfigError.mismatch("settings", expected=expected, got="both", fix=fix)
     if preset is not None:
         require_name(preset, preset_names(), "preset")
@@ -263,7 +264,8 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
         bold=list(policies).index("taught"),
     )
     if shown := result["evaluations"]["taught"]:
-        repeated, final = shown[-1]["episodes"], policies["taught"]["episodes"]
+        repeated = shown[-1]["episodes"]
+        final = policies["taught"]["episodes"]
         echo(
             f"While it learned, the same {repeated} episodes showed its progress; these {final} "
             "are others."

@@ -197,7 +197,8 @@ class AnswersConfig(StoreConfig):
 
         _require_one_source(self)
         teacher = None if self.teacher is None else named_teacher(self.teacher)
-        rng, episodes = default_rng([self.seed, draws]), None
+        rng = default_rng([self.seed, draws])
+        episodes = None
         if self.demonstrations is not None:
             episodes = sources.load_source(self.demonstrations, task=self.task)
         given, report = _given(self, episodes)
@@ -238,7 +239,8 @@ def _given(
             return StoredFeedback(store, project.id, combine=config.combine).comparisons(), None
     if config.labels is None or episodes is None:
         return None, None
-    length, crossing = config.length, config.crossing
+    length = config.length
+    crossing = config.crossing
     found = sources.load_labels(config.labels, episodes, length=length, crossing=crossing)
     return found.comparisons, found.report
 
@@ -253,7 +255,8 @@ def _drawn(
     from preferl.feedback.instant import sample_comparisons
 
     require_rewards(episodes.rewards)
-    count, length = config.queries or QUERIES, LENGTH if config.length is None else config.length
+    count = config.queries or QUERIES
+    length = LENGTH if config.length is None else config.length
     return sample_comparisons(episodes, count, length, teacher, rng)
 
 
@@ -270,7 +273,8 @@ def _chosen(
 
     if config.queries is not None:
         there = np.flatnonzero(given.answered | (teacher is not None))
-        expected, got = f"at most {len(there):,}, as many as there are", f"{config.queries:,}"
+        expected = f"at most {len(there):,}, as many as there are"
+        got = f"{config.queries:,}"
         ConfigError.check(config.queries <= len(there), "queries", expected, got, "Ask for fewer.")
         given = given[np.sort(rng.choice(there, config.queries, replace=False))].compact()
     if teacher is None:
@@ -283,7 +287,8 @@ def require_rewards(rewards: "FloatArray") -> None:
     """Raise `DataError` where a teacher would call all pairs equal."""
     from numpy import ptp
 
-    expected, got = "some that differ, for a teacher to answer by", "the same at each step"
+    expected = "some that differ, for a teacher to answer by"
+    got = "the same at each step"
     fix = "Data without the environment's rewards need people's answers."
     DataError.check(ptp(rewards) != 0, "recorded rewards", expected, got, fix)
 

@@ -109,7 +109,8 @@ def reward_fit(config: FitConfig) -> None:
 
     Of several processes, all fit and relabel, and the first one does the rest.
     """
-    config, world = _without_defaults(config), training.World.join()
+    config = _without_defaults(config)
+    world = training.World.join()
     if config.publish and (config.store is None or config.teacher is not None):
         raise ConfigError.mismatch(
             "publish",
@@ -194,8 +195,10 @@ def _fit_with_progress(
 ) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit beside a bar, with options of `fit_reward`; Ctrl-C prints how to continue."""
     doing = f"fitting {len(comparisons)} answers"
-    preset, line = _preset(config, comparisons), ProgressLine(doing)
-    epochs, unseen = preset.trainer.epochs, "validation" if preset.held_out else "out_of_bag"
+    preset = _preset(config, comparisons)
+    line = ProgressLine(doing)
+    epochs = preset.trainer.epochs
+    unseen = "validation" if preset.held_out else "out_of_bag"
 
     def on_epoch(epoch: int, metrics: dict[str, float]) -> None:
         named = {name.replace("validation", unseen): value for name, value in metrics.items()}
@@ -214,7 +217,8 @@ def _fit_with_progress(
 
 def _preset(config: FitConfig, comparisons: "data.Comparisons") -> RewardPreset:
     """The model and trainer of a config for these answers."""
-    length, answers = comparisons.segments.length, int(comparisons.answered.sum())
+    length = comparisons.segments.length
+    answers = int(comparisons.answered.sum())
     usual = _parts(reward_preset(config.reward.model))
     own = {name: getattr(config, name) for name in usual if getattr(config, name) is not None}
     base = RewardPreset(**usual | own)
@@ -316,7 +320,8 @@ def _about_seen(config: EvaluateConfig, fitted: int, seen: "NDArray[np.bool_]") 
 
     The sentence is empty where there is nothing to say.
     """
-    pairs, count = len(seen), int(seen.sum())
+    pairs = len(seen)
+    count = int(seen.sum())
     if pairs and count == pairs:
         return (
             f"Reward on {pairs:,} answers that it was fitted to",
@@ -341,7 +346,8 @@ def _same_episodes(config: EvaluateConfig) -> bool:
     file = config.run / "config.json"
     settings = read_object(file)["config"] if file.is_file() else {}
     settings = settings.get("config", settings)
-    fitted, asked = settings.get("demonstrations"), config.demonstrations
+    fitted = settings.get("demonstrations")
+    asked = config.demonstrations
     if asked is None or not isinstance(fitted, str):
         return False
     return Path(fitted).resolve() == Path(asked).resolve()

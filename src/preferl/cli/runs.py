@@ -85,7 +85,8 @@ def runs_list(config: RunsListConfig) -> None:
 def runs_show(config: RunsShowConfig) -> None:
     """Print what is known of a run."""
     record = read_run(config.run)
-    differs, findings = changed_settings(record), _findings(record)
+    differs = changed_settings(record)
+    findings = _findings(record)
     if config.json:
         _print_json(record.to_json() | {"changed": differs, "findings": findings})
         return

@@ -75,7 +75,8 @@ def sweep(config: SweepConfig) -> None:
         return
     execute = executor_of(config.cluster, config.processes)
     out = config.out or Path("runs") / config.file.stem
-    expected, got = "a folder for many runs", "the folder of one"
+    expected = "a folder for many runs"
+    got = "the folder of one"
     StorageError.check(not (out / "config.json").exists(), f"{out}", expected, got, "Name another.")
     units = [
         Unit(name, f"{__name__}:run_command", {"command": plan.command, "words": words}, out / name)
@@ -129,7 +130,9 @@ def _do(
     """Do the units with a live line; the failed ones. Records of the others are kept."""
     where = "here" if config.cluster == LOCAL else f"on {config.cluster}"
     note(f"{len(units)} runs of {config.file} {where}. After Ctrl-C the same command goes on.")
-    line, began, done = ProgressLine("running"), time.perf_counter(), 0
+    line = ProgressLine("running")
+    began = time.perf_counter()
+    done = 0
 
     def show(unit: Unit, _: object) -> None:
         nonlocal done

@@ -90,7 +90,8 @@ def _declared_size(file: IO[bytes], stored: int, what: str) -> int:
     # Numpy indexes by the other axes even where one of them is 0.
     if min(shape, default=0) < 0 or math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**62:
         raise ValueError(f"shape {shape}")
-    size, there = math.prod(shape) * int(dtype.itemsize), stored - file.tell()
+    size = math.prod(shape) * int(dtype.itemsize)
+    there = stored - file.tell()
     if size > there:
         raise ValueError(f"{what}{size:,} bytes declared and {there:,} there")
     return size
@@ -151,7 +152,8 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
     expected = "a folder written by preferl, with an about.json"
     with reading(path, expected=expected, error=DataError):
         about = read_object(path / "about.json")
-    version, fix = about.get("format"), "Read it with the version of preferl that wrote it."
+    version = about.get("format")
+    fix = "Read it with the version of preferl that wrote it."
     check(version == FORMAT, f"format of {path}", FORMAT, version, fix)
     with reading(path / "about.json", expected="names of arrays in this folder", error=DataError):
         names = about.pop("arrays")  # in the order they were saved, since that has a meaning

@@ -162,8 +162,10 @@ def _with_annotator(part: Comparisons) -> Comparisons:
 
 
 def _require_rows(pairs: IntArray, segments: int) -> None:
-    least, most = pairs.min(initial=0), pairs.max(initial=-1)
-    inside, expected = least >= 0 and most < segments, f"rows of {segments} segments"
+    least = pairs.min(initial=0)
+    most = pairs.max(initial=-1)
+    inside = least >= 0 and most < segments
+    expected = f"rows of {segments} segments"
     check(inside, "Comparisons.pairs", expected, f"rows {least} to {most}")
 
 

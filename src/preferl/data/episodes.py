@@ -80,7 +80,8 @@ class Episodes:
             final = name == "final_observations"
             rows, why = (len(lengths), "one for each episode") if final else steps
             for array in [] if column is None else leaves(column):
-                what, got = f"Episodes.{name}", f"{len(array)} rows"
+                what = f"Episodes.{name}"
+                got = f"{len(array)} rows"
                 check(len(array) == rows, what, f"{rows} rows, {why}", got)
                 if name not in (*OUTCOMES, "states"):
                     require_finite(what, array)

@@ -38,15 +38,18 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     counts = given.weight > 0
     group = linked(given.pairs[counts], len(given.segments))
     pairs, preference = _implied(given[counts], group)
-    of, of_implied = group[given.pairs[:, 0]], group[pairs[:, 0]]
+    of = group[given.pairs[:, 0]]
+    of_implied = group[pairs[:, 0]]
     count = len(given.segments)
     answers, more = (np.bincount(rows, minlength=count) for rows in (of[counts], of_implied))
-    weight, all_of = np.bincount(of, given.weight, minlength=count), np.maximum(answers + more, 1)
+    weight = np.bincount(of, given.weight, minlength=count)
+    all_of = np.maximum(answers + more, 1)
     first = np.full(count, len(given))
     np.minimum.at(first, of, np.arange(len(given)))
     annotator = given.annotator
     if annotator is not None:
-        lowest, highest = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+        lowest = np.full(count, np.iinfo(np.int64).max)
+        highest = np.full(count, -1)
         np.minimum.at(lowest, of[counts], annotator[counts])
         np.maximum.at(highest, of[counts], annotator[counts])
         whose = np.where(lowest == highest, lowest, -1)
@@ -80,7 +83,8 @@ def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]
     order = np.argsort(group, kind="stable")
     within = np.empty(len(group), np.int64)  # each clip's number among those of its group
     within[order] = np.arange(len(group)) - (np.cumsum(sizes) - sizes)[group[order]]
-    found, answers = [np.empty((0, 2), np.int64)], [np.empty(0)]
+    found = [np.empty((0, 2), np.int64)]
+    answers = [np.empty(0)]
     widths = np.where(sizes > 2, 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(int), 0)
     for width in np.unique(widths[widths > 0]):  # groups of like sizes in one computation
         groups = np.flatnonzero(widths == width)
@@ -90,7 +94,8 @@ def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]
         here = number[group] >= 0
         clips[number[group[here]], within[here]] = np.flatnonzero(here)
         rows = number[group[given.pairs[:, 0]]] >= 0
-        pairs, preference = given.pairs[rows], given.preference[rows]
+        pairs = given.pairs[rows]
+        preference = given.preference[rows]
         at = number[group[pairs[:, 0]]], *within[pairs].T
         above, equal, asked = _closure((len(groups), width, width), at, preference)
         upper = np.triu(np.ones((width, width), bool), 1)

@@ -60,7 +60,8 @@ class OnDisk:
     def __getitem__(self, rows: int | slice | IntArray | BoolArray) -> Array:
         """Rows, read into memory: `[...]` of them to `[..., *row]`."""
         numbers = np.arange(len(self))[rows]
-        part, row = self._part[numbers].ravel(), self._row[numbers].ravel()
+        part = self._part[numbers].ravel()
+        row = self._row[numbers].ravel()
         out = np.empty((len(part), *self._row_shape), self.dtype)
         order = np.argsort(part, kind="stable")
         used, first = np.unique(part[order], return_index=True)
@@ -78,7 +79,8 @@ class OnDisk:
         selected = object.__new__(type(self))
         used, selected._part = np.unique(self._part[rows], return_inverse=True)
         selected._sources = tuple(self._sources[source] for source in used)
-        selected._row, selected._row_shape = self._row[rows], self._row_shape
+        selected._row = self._row[rows]
+        selected._row_shape = self._row_shape
         selected.dtype = self.dtype
         return selected
 
@@ -116,7 +118,8 @@ class _File:
 
     def __getitem__(self, rows: IntArray) -> Array:
         """Rows in memory; those of an old file that has been replaced would be of other clips."""
-        same, fix = _identity(self.path) == self.identity, "Load the folder again."
+        same = _identity(self.path) == self.identity
+        fix = "Load the folder again."
         expected = "the file that these pictures were found in"
         check(same, self.path, expected, "another file or none", fix)
         return cast("Array", np.memmap(self.path, mode="r", **self.layout)[rows])
@@ -127,7 +130,8 @@ def _source(array: Any) -> Any:
     whole: bool = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
     if not whole:
         return array
-    path, layout = Path(array.filename), {"dtype": array.dtype, "offset": array.offset}
+    path = Path(array.filename)
+    layout = {"dtype": array.dtype, "offset": array.offset}
     layout |= {"shape": array.shape, "order": "C" if array.flags.c_contiguous else "F"}
     return _File(path, layout, _identity(path))
 

@@ -86,7 +86,8 @@ class Segments:
         require_shape("Segments.real", self.real, (len(self),))
         if self.origin is not None:
             require_shape("Segments.origin", self.origin, (len(self), 3))
-        first, last = self.start.min(initial=0), (self.start + self.real).max(initial=0)
+        first = self.start.min(initial=0)
+        last = (self.start + self.real).max(initial=0)
         whole = self.real.min(initial=1) >= 1 and self.real.max(initial=1) <= self.length
         expected = f"windows of 1 to {self.length} steps inside {steps} steps"
         inside = whole and first >= 0 and last <= steps
@@ -118,7 +119,8 @@ class Segments:
 
     def returns(self, segments: object = slice(None)) -> FloatArray:
         """`[...]` the sum of the environment's rewards over each window."""
-        rows, mask = self.rows(segments), self.mask(segments)
+        rows = self.rows(segments)
+        mask = self.mask(segments)
         return np.asarray((np.asarray(self.rewards, np.float64)[rows] * mask).sum(-1))
 
     def episodes(self) -> Episodes:
@@ -135,7 +137,8 @@ class Segments:
         Pictures that are on disk stay there.
         """
         numbers = np.arange(len(self))[segments]
-        start, real = self.start[numbers], self.real[numbers]
+        start = self.start[numbers]
+        real = self.real[numbers]
         change = np.zeros(self.steps + 1, np.int64)
         np.add.at(change, start, 1)
         np.add.at(change, start + real, -1)
@@ -179,7 +182,8 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
     """
     start = np.asarray(start, np.int64)
     last = episodes.steps - length
-    first, latest = start.min(initial=last), start.max(initial=0)
+    first = start.min(initial=last)
+    latest = start.max(initial=0)
     expected = f"rows in [0, {last}] of these {episodes.steps} steps"
     fix = "Load the data set that the labels were made for."
     inside = not len(start) or (first >= 0 and latest <= last)
@@ -219,7 +223,8 @@ def sample_segments(
     >>> sorted(segments.start.tolist())
     [0, 2, 3]
     """
-    valid, expected = count >= 0 and length >= 1, "count >= 0 and length >= 1"
+    valid = count >= 0 and length >= 1
+    expected = "count >= 0 and length >= 1"
     ConfigError.check(valid, "segments", expected, (count, length))
     windows = windows_of(episodes, length, short)
     total = int(windows.sum())

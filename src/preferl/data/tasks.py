@@ -65,7 +65,8 @@ class Task:
     goal_ends_episode: bool = False
 
     def __post_init__(self) -> None:
-        apart, expected = self.random != self.expert, "another return than random's"
+        apart = self.random != self.expert
+        expected = "another return than random's"
         ConfigError.check(apart, "Task.expert", expected, f"{self.expert:g}")
         for name in ("max_episode_steps", "query_length"):
             require_in(f"Task.{name}", getattr(self, name), 1, float("inf"))

@@ -23,7 +23,8 @@ LOGGER = get_logger(__name__)
 
 def require_new_minari(name: str) -> None:
     """Raise as `save_minari` would for this name; best called before recording."""
-    minari, what = require("minari", extra="minari"), f"Minari id {name!r}"
+    minari = require("minari", extra="minari")
+    what = f"Minari id {name!r}"
     try:
         require("minari.dataset.minari_dataset", extra="minari").parse_dataset_id(name)
     except (TypeError, ValueError) as error:
@@ -50,7 +51,8 @@ def require_minari_env(env: "Environment") -> None:
         try:
             written(space)
         except NotImplementedError as error:
-            expected, fix = "a space that Minari can hold", "Wrap the environment, or leave it out."
+            expected = "a space that Minari can hold"
+            fix = "Wrap the environment, or leave it out."
             what = f"{name} for the Minari data set"
             raise DataError.mismatch(what, expected=expected, got=space, fix=fix) from error
     if not _can_be_made_again(env):
@@ -100,7 +102,8 @@ def save_minari(
     from preferl.envs.simulators import make_registered  # loads gymnasium
 
     require_new_minari(name)
-    minari, about = require("minari", extra="minari"), dict(about or {})
+    minari = require("minari", extra="minari")
+    about = dict(about or {})
     references = about.get("references", {})
     packages = about.get("versions", {}).get("packages", {})
     made = make_registered(env) if isinstance(env, str) else env

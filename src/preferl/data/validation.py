@@ -16,7 +16,9 @@ from preferl.data.implied import linked
 from preferl.errors import ConfigError, DataError
 from preferl.shapes import BoolArray, IntArray
 
-TRAIN, VALIDATION, UNUSED = 0, 1, -1
+TRAIN = 0
+VALIDATION = 1
+UNUSED = -1
 
 
 def split(
@@ -135,7 +137,8 @@ def validation_split(
     split = []
     for pair in pairs:
         known = {of_clip[clip] for clip in pair if clip in of_clip}
-        fresh, drawn = sorted(clip for clip in pair if clip not in of_clip), TRAIN
+        fresh = sorted(clip for clip in pair if clip not in of_clip)
+        drawn = TRAIN
         if len(fresh) == 2 or known == {VALIDATION}:
             digest = blake2b("\n".join(fresh).encode(), digest_size=7).digest()
             drawn = VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN

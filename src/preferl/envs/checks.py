@@ -70,9 +70,12 @@ def require_environment(env: Any, what: str) -> None:
     """Raise `ConfigError` unless `env` is one environment of gymnasium."""
     if isinstance(env, gymnasium.Env):
         return
-    expected, got, fix = "an environment of gymnasium", f"a {type(env).__name__}", ""
+    expected = "an environment of gymnasium"
+    got = f"a {type(env).__name__}"
+    fix = ""
     if any(base.__module__.split(".")[0] == "gym" for base in type(env).__mro__):
-        got, fix = f"{got} of the old gym", f"Write `import gymnasium as gym`. {NOW}"
+        got = f"{got} of the old gym"
+        fix = f"Write `import gymnasium as gym`. {NOW}"
     elif isinstance(env, VectorEnv) or hasattr(env, "num_envs"):
         got = f"{got}, which is several"
         fix = "Make one: `environments` and `vec_env` make several of it."
@@ -94,7 +97,8 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
     with closing(make()) as env:
         for name in ("observation_space", "action_space"):
             space = getattr(env, name, None)
-            expected, fix = f"a space as `{name}`", f"Set `self.{name}` in its constructor."
+            expected = f"a space as `{name}`"
+            fix = f"Set `self.{name}` in its constructor."
             ConfigError.check(isinstance(space, spaces.Space), what, expected, space, fix)
         if not _is_observed(env.observation_space):
             raise ConfigError(
@@ -189,7 +193,8 @@ def _require_shape(space: spaces.Space[Any], observation: Any, what: str) -> Non
     shape: Any = {key: part.shape for key, part in parts.items()} or space.shape
     if None in (shape.values() if parts else [shape]):
         return  # a space of spaces, which is refused where steps are recorded
-    got, fix = map_observations(np.shape, observation), "Change its space, or what is observed."
+    got = map_observations(np.shape, observation)
+    fix = "Change its space, or what is observed."
     ConfigError.check(got == shape, what, f"observations of shape {shape}, as its space", got, fix)
     for key, part in (parts or {"": space}).items():
         _require_type(part.dtype, np.asarray(observation[key] if parts else observation), what)

@@ -154,7 +154,8 @@ def _parts_of(config: EnvConfig) -> dict[str, Any]:
     ConfigError.check(spec is not None, "env", expected, got, fix)
     wrapped = []
     for one in spec.additional_wrappers:
-        known, fix = one.kwargs is not None, "Pass the environment without it, and `wrappers=`."
+        known = one.kwargs is not None
+        fix = "Pass the environment without it, and `wrappers=`."
         what = f"{got} in a {one.name} whose arguments are not known"
         ConfigError.check(known, "env", expected, what, fix)
         wrapped.append({one.entry_point: one.kwargs} if one.kwargs else one.entry_point)

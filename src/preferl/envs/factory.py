@@ -45,7 +45,8 @@ def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) ->
     >>> make_configured(EnvConfig("Pendulum-v1", {"g": 3.7}, max_episode_steps=9)).unwrapped.g
     3.7
     """
-    source, kwargs = config.env, {**config.env_kwargs, **options}
+    source = config.env
+    kwargs = {**config.env_kwargs, **options}
     if config.max_episode_steps is not None:
         kwargs["max_episode_steps"] = config.max_episode_steps
     if isinstance(source, str):

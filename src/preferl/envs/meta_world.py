@@ -41,7 +41,8 @@ class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
         tasks = env.get_wrapper_attr("tasks")
         self._world.set_task(tasks[0])  # from now on the goal is observed
         tasks.clear()  # which a checkpoint could not hold
-        self._world.seeded_rand_vec, self._world._freeze_rand_vec = True, False
+        self._world.seeded_rand_vec = True
+        self._world._freeze_rand_vec = False
         self.observation_space = self._world.sawyer_observation_space
 
     def reset(

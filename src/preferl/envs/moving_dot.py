@@ -53,7 +53,9 @@ class MovingDot(gymnasium.Env[Array, Any]):
         require_one_of("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         self.observation_space = spaces.Box(0, 255, (size, size, stack), np.uint8)
         self.action_space = spaces.Discrete(len(MOVES))
-        self.size, self.stack, self.length = size, stack, length
+        self.size = size
+        self.stack = stack
+        self.length = length
         self.render_mode = render_mode
         self._dot = max(2, size // 14)  # pixels on a side
         self._speed = max(1, size // 28)  # so that the middle is in reach from everywhere

@@ -108,9 +108,12 @@ def make_by(
 
 def _unknown(env_id: str, error: Exception) -> ConfigError:
     """The error for an id that nothing has, with what looks alike."""
-    what, expected, got = "environment", "the id of a registered one", repr(env_id)
+    what = "environment"
+    expected = "the id of a registered one"
+    got = repr(env_id)
     if isinstance(error, ModuleNotFoundError):
-        expected, fix = "a module that can be imported", "Begin in its folder, or install it."
+        expected = "a module that can be imported"
+        fix = "Begin in its folder, or install it."
         fix = meant_name(env_id) or fix
         return ConfigError.mismatch(what, expected=expected, got=f"{got} ({error})", fix=fix)
     module, _, name = env_id.rpartition(":")
@@ -162,7 +165,8 @@ def draw_plainly(env: Environment) -> None:
     planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     wide = (model.geom_size[:, :2] >= RUNWAY).all(axis=1)
     for floor in np.flatnonzero(planes & wide & (model.geom_matid >= 0)):
-        material, size = model.geom_matid[floor], model.geom_size[floor, :2]
+        material = model.geom_matid[floor]
+        size = model.geom_size[floor, :2]
         if not model.mat_texuniform[material]:  # tiles keep their size
             model.mat_texrepeat[material] /= size
             model.mat_texuniform[material] = 1

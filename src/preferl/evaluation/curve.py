@@ -74,7 +74,8 @@ class Evaluation:
         >>> Evaluation(100, report).in_words
         'return -13.0 (95 % interval -15.0 to -11.0, the same 3 episodes each time)'
         """
-        returned, rate = self.report.mean, self.report.success_rate
+        returned = self.report.mean
+        rate = self.report.success_rate
         success = "" if rate is None else f", success {100 * rate:.0f} %"
         agents = max(1, len(self.means))
         count = f"the same {self.report.episodes // agents:,} episodes each time"
@@ -144,8 +145,11 @@ class Evaluator:
     ) -> None:
         require_in("eval_every", every, 0, inf)
         require_in("eval_episodes", episodes, 1, inf)
-        self.env, self.every, self.episodes = env, every, episodes
-        self.seed, self.max_steps = seed, max_steps
+        self.env = env
+        self.every = every
+        self.episodes = episodes
+        self.seed = seed
+        self.max_steps = max_steps
 
     def due(self, step: int, before: int | None, *, over: bool = False) -> bool:
         """Whether to evaluate at a step, after the one of the evaluation before; None had none.

@@ -69,7 +69,8 @@ def film(
             if step % every == 0:
                 frame: Any = stage.render()
                 drawn = isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3
-                what, got = "what the environment renders", type(frame).__name__
+                what = "what the environment renders"
+                got = type(frame).__name__
                 fix = "Film an environment that supports render_mode='rgb_array'."
                 ConfigError.check(drawn, what, "a picture [height, width, 3]", got, fix)
                 frames.append(frame.astype(np.uint8))
@@ -90,7 +91,8 @@ def show(
 
     The policy acts a second time to be drawn, and has to do the same then.
     """
-    env, steps = task_env(task), min(MOST_STEPS, max_steps or MOST_STEPS)
+    env = task_env(task)
+    steps = min(MOST_STEPS, max_steps or MOST_STEPS)
     with closing(env()) as stage:
         episode = _episode(policy, SeededEpisodes([stage], seed, episodes=1, max_steps=steps))
     frames = None
@@ -111,7 +113,8 @@ def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
     acting = rollout(policy, envs, deterministic=True)
     while not steps or not steps[-1].dones[0]:
         steps.append(next(acting))
-    seen, last = [step.observations for step in steps], steps[-1].infos[0]
+    seen = [step.observations for step in steps]
+    last = steps[-1].infos[0]
     terminated = np.zeros(len(steps), bool)
     terminated[-1] = not last["TimeLimit.truncated"]
     return Episodes(

@@ -121,13 +121,15 @@ def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, flo
     """
     if comparisons is None or not comparisons.answered.any():
         return np.nan, np.nan
-    decided, preference = comparisons.decided, comparisons.preference
+    decided = comparisons.decided
+    preference = comparisons.preference
     ties = float((preference[comparisons.answered] == 0.5).mean())
     pairs = _clip_numbers(comparisons.segments)[comparisons.pairs[decided]]
     first = preference[decided] > 0.5
     of_pair = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     lower = (pairs[:, 0] < pairs[:, 1]) == first  # which of the two, in whatever order
-    count, for_lower = np.bincount(of_pair), np.bincount(of_pair, lower)
+    count = np.bincount(of_pair)
+    for_lower = np.bincount(of_pair, lower)
     several = count > 1
     both = several & (for_lower > 0) & (for_lower < count)
     return ties, float(both.sum() / several.sum()) if several.any() else np.nan
@@ -157,7 +159,8 @@ def _at_chance(course: Course) -> Finding | None:
     fitted = np.flatnonzero(~np.isnan(course.accuracy + course.judged))
     if len(fitted) < 2:
         return None
-    share, judged = float(course.accuracy[fitted[-1]]), int(course.judged[fitted[-1]])
+    share = float(course.accuracy[fitted[-1]])
+    judged = int(course.judged[fitted[-1]])
     # An undecided reward is half right.
     low, high = interval = wilson_interval(round(2 * share * judged) / 2, judged)
     if judged < LEAST_JUDGED or not low <= 0.5 <= high:
@@ -236,7 +239,8 @@ def _exhausted(course: Course) -> Finding | None:
 
 
 def _contradictory(course: Course) -> Finding | None:
-    noise, contradicted = _last(course.noise), _last(course.contradicted)
+    noise = _last(course.noise)
+    contradicted = _last(course.contradicted)
     seen = []
     if noise > NOISY:
         seen.append(f"the fit takes {100 * noise:.0f} % of the answers to be random")

@@ -27,7 +27,9 @@ from preferl.evaluation.reward_report import Calibration
 from preferl.shapes import Array, FloatArray
 from preferl.statistics import bootstrap_interval, wilson_interval
 
-INK, MUTED, GRID = "#24292f", "#667080", "#e3e6ea"
+INK = "#24292f"
+MUTED = "#667080"
+GRID = "#e3e6ea"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 """Blue, vermilion, green, pink, sky blue, orange; a seventh series begins again, dotted."""
 
@@ -35,7 +37,8 @@ VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
     colour: f"series-{number}" for number, colour in enumerate(SERIES, start=1)
 }
 
-WIDE, HALF = 620, 400
+WIDE = 620
+HALF = 400
 """Widths in pixels: one figure to a row, or two."""
 
 DASHED: Final[Mapping[str, Any]] = {
@@ -120,11 +123,13 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     and stretched to their mean and deviation.
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
-    mean, steps = members.mean(0), np.arange(members.shape[1])
+    mean = members.mean(0)
+    steps = np.arange(members.shape[1])
     with _canvas(WIDE, 250, "step", "reward") as axes:
         label = "learned"
         if len(members) > 1:
-            low, high = members.min(0), members.max(0)
+            low = members.min(0)
+            high = members.max(0)
             axes.fill_between(steps, low, high, color=SERIES[0], alpha=0.18, linewidth=0)
             label = f"learned (range of {len(members)} members)"
         axes.plot(steps, mean, color=SERIES[0], label=label)
@@ -145,7 +150,8 @@ def calibration_diagram(calibration: Calibration) -> str:
 
     On the dashed line, clips predicted to be preferred with 80 % are preferred eight times in ten.
     """
-    predicted, observed = np.array(calibration.predicted), np.array(calibration.observed)
+    predicted = np.array(calibration.predicted)
+    observed = np.array(calibration.observed)
     count = np.array(calibration.count, float)
     intervals = [wilson_interval(o * n, int(n)) for o, n in zip(observed, count, strict=True)]
     low, high = np.array(intervals).reshape(-1, 2).T
@@ -240,7 +246,8 @@ def attention_map(attention: FloatArray) -> str:
     check(is_square, "attention", "a square [L, L]", shares.shape)
     with _canvas(HALF, 380, "step that is looked at", "step that looks") as axes:
         picture = np.empty((*shares.shape, 4))  # none is transparent
-        picture[..., :3], picture[..., 3] = to_rgb(SERIES[0]), shares / (shares.max() or 1.0)
+        picture[..., :3] = to_rgb(SERIES[0])
+        picture[..., 3] = shares / (shares.max() or 1.0)
         axes.imshow(picture, interpolation="nearest", aspect="equal", origin="upper")
         _ticks(axes.xaxis, 5, integer=True)
         _ticks(axes.yaxis, 5, integer=True)
@@ -265,7 +272,8 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
 
 def _draw_curve(axes: Axes, curve: Curve, colour: str, line: Any) -> None:
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
-    count, expected = runs.shape[1], f"{len(curve.steps)} values, one per step"
+    count = runs.shape[1]
+    expected = f"{len(curve.steps)} values, one per step"
     check(count == len(curve.steps), f"curve {curve.label!r}", expected, count)
     mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
     if len(runs) > 1:
@@ -296,7 +304,8 @@ def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
     for height in references.values():
         axes.axhline(height, **DASHED)
     low, high = axes.get_ylim()
-    place, offset = -np.inf, {"xytext": (8, 0), "textcoords": "offset points"}
+    place = -np.inf
+    offset = {"xytext": (8, 0), "textcoords": "offset points"}
     for name, height in sorted(references.items(), key=lambda item: item[1]):
         place = max((height - low) / (high - low), place + 0.065)
         where: dict[str, Any] = offset | {"xycoords": "axes fraction", "va": "center"}
@@ -352,7 +361,8 @@ def _canvas(width: int, height: int, x_label: str = "", y_label: str = "") -> It
 
 def _svg(axes: Axes) -> str:
     """The figure without what only a file of its own needs, and with names for its colours."""
-    file, figure = io.StringIO(), cast("Figure", axes.figure)
+    file = io.StringIO()
+    figure = cast("Figure", axes.figure)
     # Marks are named by a hash of their drawing, so equal names on one page are equal marks.
     with matplotlib.rc_context({"svg.hashsalt": "preferl"}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})

@@ -113,7 +113,8 @@ class NormalisedPolicy:
     """
 
     def __init__(self, policy: Policy, normaliser: Any) -> None:
-        self.policy, self.normaliser = policy, normaliser
+        self.policy = policy
+        self.normaliser = normaliser
 
     def predict(self, observation: Any, *state: Any, **how: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations of the environment to `[V, *act]` actions, by SB3's convention.
@@ -204,7 +205,8 @@ def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
     """The same, with pictures channels first where the statistics are."""
     if isinstance(space, spaces.Dict):
         return {key: _fitting(observation[key], part) for key, part in space.items()}
-    array, shape = np.asarray(observation), space.shape or ()
+    array = np.asarray(observation)
+    shape = space.shape or ()
     moved = np.moveaxis(array, -1, -3) if len(shape) == 3 <= array.ndim else array
     for way in (array, moved):
         if not isinstance(space, spaces.Box) or way.shape[way.ndim - len(shape) :] == shape:

@@ -156,7 +156,8 @@ def evaluate_policy(
 
 
 def _play(policy: Policy, envs: SeededEpisodes, episodes: int, deterministic: bool) -> PolicyReport:
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+    returns = np.zeros(episodes)
+    lengths = np.zeros(episodes, np.int64)
     success: dict[int, bool] = {}
     ended = 0
     for step in rollout(policy, envs, deterministic=deterministic):
@@ -212,7 +213,8 @@ def evaluate_policies(
     settings: dict[str, Any] = {"env": env, "episodes": episodes, "seed": seed}
     settings |= {"deterministic": deterministic, "parallel": parallel, "max_steps": max_steps}
     evaluate = partial(_evaluate_alone, settings)
-    processes, reports = min(processes, len(policies)), {}
+    processes = min(processes, len(policies))
+    reports = {}
     done = ((name, evaluate(policy)) for name, policy in policies.items())
     for name, report in _spread(policies, evaluate, processes) if processes > 1 else done:
         reports[name] = report
@@ -250,7 +252,8 @@ def _spread(
         for done in as_completed(names):
             yield names[done], done.result()
     except BrokenProcessPool as error:
-        expected, got = f"{processes} that evaluate policies", "one that ended"
+        expected = f"{processes} that evaluate policies"
+        got = "one that ended"
         fix = 'Guard the script with `if __name__ == "__main__":`, or pass processes=1.'
         raise ConfigError.mismatch("processes", expected=expected, got=got, fix=fix) from error
     finally:

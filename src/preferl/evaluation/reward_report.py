@@ -159,7 +159,8 @@ def evaluate_reward(
     losses = -(target * first[counted] + (1 - target) * second[counted])
     # Exact zero is no opinion; rounding of a mean over members must not be one either.
     lead = np.where(np.abs(first - second) < 1e-12, 0, first - second)[comparisons.decided]
-    wanted, decided = np.sign(comparisons.preference[comparisons.decided] - 0.5), len(lead)
+    wanted = np.sign(comparisons.preference[comparisons.decided] - 0.5)
+    decided = len(lead)
     accuracy = float((1 + np.sign(lead) * wanted).mean() / 2) if decided else None
     against = _against_truth(reward, episodes, true_reward, discount, seed)
     if not decided:
@@ -229,7 +230,8 @@ def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) ->
     0.4
     """
     answered = ~np.isnan(preference)
-    predicted, observed = first[answered], preference[answered]
+    predicted = first[answered]
+    observed = preference[answered]
     inside = np.minimum((predicted * bins).astype(np.int64), bins - 1)
     count = np.bincount(inside, minlength=bins)
     used = count > 0
@@ -250,7 +252,8 @@ def _against_truth(
     """`spearman`, `epic` and `notes` of a `RewardReport`."""
     if episodes is None or not episodes.steps:
         return {"notes": ("spearman and epic: no episodes with true rewards were given.",)}
-    notes, distance = [], math.nan
+    notes = []
+    distance = math.nan
     ranks = spearman(step_rewards(reward, episodes), np.asarray(episodes.rewards))
     if math.isnan(ranks):
         notes.append("spearman: the learned or the true reward is the same at every step.")
@@ -367,8 +370,10 @@ def _expected(
     reward: TransitionReward, states: Observations, actions: Array, following: Observations
 ) -> FloatArray:
     """`[B]` means of `reward(s, A, S')` over the same `(A, S')` for each state."""
-    count, draws = len(leaves(states)[0]), len(actions)
-    means, size = np.empty(count), max(1, CHUNK // draws)
+    count = len(leaves(states)[0])
+    draws = len(actions)
+    means = np.empty(count)
+    size = max(1, CHUNK // draws)
     for begin in range(0, count, size):
         rows = np.arange(begin, min(begin + size, count))
         draw = np.tile(np.arange(draws), len(rows))

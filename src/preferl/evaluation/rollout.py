@@ -120,7 +120,9 @@ def rollout(
     threads = threads_of(policy)
     seen = envs.reset() if observations is None else observations
     count = begun = envs.num_envs
-    starts, episodes, state = np.ones(count, bool), np.arange(count), None
+    starts = np.ones(count, bool)
+    episodes = np.arange(count)
+    state = None
     learned_reward = None if reward is None else as_reward(reward)
     history = History(1 if learned_reward is None else learned_reward.context, count)
     learned: FloatArray | None = None
@@ -136,7 +138,9 @@ def rollout(
         yield Step(
             seen, actions, state, starts, episodes, rewards, learned, dones, infos, following
         )
-        seen, starts, ended = following, dones, int(np.count_nonzero(dones))
+        seen = following
+        starts = dones
+        ended = int(np.count_nonzero(dones))
         episodes = episodes.copy()
         episodes[dones] = begun + np.arange(ended)
         begun += ended
@@ -169,7 +173,9 @@ class SeededEpisodes:
         max_steps: int | None = None,
     ) -> None:
         require_in("environments", len(envs), 1, episodes)
-        self._envs, self._seed, self.num_envs = envs, seed, len(envs)
+        self._envs = envs
+        self._seed = seed
+        self.num_envs = len(envs)
         self._episodes = episodes
         self._max_steps = max_steps if max_steps or _has_limit(envs[0]) else LONGEST
         self._space = envs[0].observation_space
@@ -187,12 +193,14 @@ class SeededEpisodes:
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, list[dict[str, Any]]]:
         """One step wherever there is an episode; observations, rewards, dones and infos."""
-        rewards, dones = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
+        rewards = np.zeros(self.num_envs)
+        dones = np.zeros(self.num_envs, bool)
         infos: list[dict[str, Any]] = [{} for _ in self._envs]
         each = list(iterate(self._actions, actions))
         for v in np.flatnonzero(~self._resting).tolist():
             seen, reward, terminated, truncated, infos[v] = self._envs[v].step(each[v])
-            self._seen[v], rewards[v] = seen, float(reward)
+            self._seen[v] = seen
+            rewards[v] = float(reward)
             self._lengths[v] += 1
             dones[v] = terminated or truncated or self._lengths[v] == self._max_steps
             if dones[v]:

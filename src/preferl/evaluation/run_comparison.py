@@ -108,10 +108,8 @@ def comparison_report(runs: Named) -> Report:
 
     Where a name is too long for legends, tables and drawings number the runs.
     """
-    lead, numbered = (
-        f"{_listed(runs)}.",
-        {f"run {n}": run for n, run in enumerate(runs.values(), 1)},
-    )
+    lead = f"{_listed(runs)}."
+    numbered = {f"run {n}": run for n, run in enumerate(runs.values(), 1)}
     names = tuple(zip(numbered, runs, strict=True))
     named = Section("Runs", tables=(ReportTable("Names of the runs", ("", ""), names),))
     is_short = max(map(len, runs)) <= LONGEST_NAME
@@ -182,7 +180,8 @@ def _beside(runs: Named) -> Section:
         for name, run in runs.items()
         for beside, one in run.beside.items()
     )
-    title, heads = "Policies beside them", ("run", "policy", "score", "95 % interval")
+    title = "Policies beside them"
+    heads = ("run", "policy", "score", "95 % interval")
     return Section(title, tables=(ReportTable(title, heads, rows),) if rows else ())
 
 
@@ -270,7 +269,8 @@ def _table(caption: str, runs: Named, rows: Mapping[str, tuple[str, ...]]) -> It
 def _packages(versions: Mapping[str, Any]) -> dict[str, Any]:
     """Versions by name, without the sections in which they lie."""
     found = {name: value for name, value in versions.items() if not isinstance(value, Mapping)}
-    packages, git = versions.get("packages") or {}, versions.get("git") or {}
+    packages = versions.get("packages") or {}
+    git = versions.get("git") or {}
     return found | dict(packages) | {"git": str(git.get("revision", MISSING))[:10]}
 
 

@@ -73,7 +73,8 @@ class AnswerFilter:
         logits = context.logits(comparisons.segments, comparisons.pairs[:given]) * context.trust
         votes = np.broadcast_to(context.votes, logits.shape)
         first = (sigmoid(logits) * votes).sum(0) / votes.sum(0)
-        preference, weight = comparisons.preference.copy(), comparisons.weight.copy()
+        preference = comparisons.preference.copy()
+        weight = comparisons.weight.copy()
         loss = losses(first, preference[:given])
         trusted = loss < threshold(loss, alpha=self.alpha, beta=self.beta)
         if trusted.mean() < LEAST_TRUSTED:
@@ -92,7 +93,8 @@ def losses(first: FloatArray, preference: FloatArray) -> FloatArray:
     [0.6931, 2.3026]
     """
     least = 1e-300
-    agree, against = np.log(np.maximum(first, least)), np.log(np.maximum(1 - first, least))
+    agree = np.log(np.maximum(first, least))
+    against = np.log(np.maximum(1 - first, least))
     return np.asarray(-(preference * agree + (1 - preference) * against))
 
 
@@ -106,7 +108,8 @@ def threshold(loss: FloatArray, *, alpha: float = 0.5, beta: float = 1.0) -> flo
     >>> threshold(undecided) > math.log(2)
     True
     """
-    largest, trusted = 0.0, loss
+    largest = 0.0
+    trusted = loss
     found = math.inf
     for _ in range(UPDATES):
         largest += RATE * (float(trusted.max()) - largest)

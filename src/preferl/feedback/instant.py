@@ -148,13 +148,15 @@ class InstantFeedback:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Know what an earlier run of the same settings knew, and draw what it would have drawn."""
         self._blocks = [] if snapshot["answers"] is None else [snapshot["answers"]]
-        self.asked, self.declined = int(snapshot["asked"]), int(snapshot["declined"])
+        self.asked = int(snapshot["asked"])
+        self.declined = int(snapshot["declined"])
         self.rng = snapshot["rng"]
 
     def _ask_singly(self, teacher: SingleAnswers, segments: Segments, pairs: IntArray) -> None:
         answers = teacher.one_by_one(segments[pairs], self.rng)
         for number in range(len(pairs)):
-            answer, got = next(answers, None), f"{number} answers to {len(pairs)}"
+            answer = next(answers, None)
+            got = f"{number} answers to {len(pairs)}"
             FeedbackError.check(answer is not None, "teacher", "an answer to each query", got)
             self._keep(segments, pairs[[number]], np.array([answer]))
 
@@ -245,7 +247,8 @@ def check_pairs(pairs: IntArray, count: int) -> IntArray:
     whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
     expected = f"whole numbers of shape [P, 2], rows of {count} segments"
     FeedbackError.check(whole, "pairs", expected, f"{pairs.dtype} of shape {pairs.shape}")
-    least, most = pairs.min(initial=0), pairs.max(initial=-1)
+    least = pairs.min(initial=0)
+    most = pairs.max(initial=-1)
     inside = least >= 0 and most < count
     FeedbackError.check(inside, "pairs", expected, f"rows {least} to {most}")
     return pairs

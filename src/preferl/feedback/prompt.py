@@ -140,7 +140,8 @@ def _line(values: Array, mask: BoolArray, levels: str) -> tuple[str, str, str]:
     visible = mask & np.isfinite(values)
     if not visible.any():
         return "", "", "nothing to show"
-    low, high = values[visible].min(), values[visible].max()
+    low = values[visible].min()
+    high = values[visible].max()
     height = (np.where(visible, values, low) - low) / ((high - low) or 1.0)
     level = np.minimum((height * len(levels)).astype(np.int64), len(levels) - 1)
     characters = np.where(visible, np.array(list(levels))[level], " ")

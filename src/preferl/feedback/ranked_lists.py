@@ -51,15 +51,18 @@ class RankedLists:
     def __init__(
         self, clips: IntArray, queries: int | IntArray, rng: np.random.Generator | None = None
     ) -> None:
-        self._clips, self._rng = np.asarray(clips, np.int64), rng
+        self._clips = np.asarray(clips, np.int64)
+        self._rng = rng
         count, each = self._clips.shape
         self._left = shared_evenly(queries, count) if isinstance(queries, int) else queries.copy()
         self.place = np.full((count, each), -1)
         self.place[:, :1] = 0
         self._places = np.ones(count, np.int64)  # of each list
         self._new = np.ones(count, np.int64)  # column of the clip that enters
-        self._low, self._high = np.zeros(count, np.int64), np.ones(count, np.int64)
-        self._asked, self._flipped = np.arange(0), np.zeros(0, bool)
+        self._low = np.zeros(count, np.int64)
+        self._high = np.ones(count, np.int64)
+        self._asked = np.arange(0)
+        self._flipped = np.zeros(0, bool)
 
     def pairs(self) -> IntArray:
         """`[Q, 2]` rows of segments to ask about now; none at the end, or before `add`."""
@@ -67,7 +70,8 @@ class RankedLists:
         lists = self._asked
         there = self.place[lists] == self._middle[lists, None]
         chance = there if self._rng is None else np.where(there, self._rng.random(there.shape), -1)
-        stands, clips = chance.argmax(1), self._clips[lists]
+        stands = chance.argmax(1)
+        clips = self._clips[lists]
         row = np.arange(len(lists))
         pairs = np.stack([clips[row, self._new[lists]], clips[row, stands]], 1)
         self._flipped = np.zeros(len(lists), bool)
@@ -83,9 +87,11 @@ class RankedLists:
         """
         if known is not None:
             self._left[self._asked[~known]] = 0
-            preference, self._flipped = preference[known], self._flipped[known]
+            preference = preference[known]
+            self._flipped = self._flipped[known]
             self._asked = self._asked[known]
-        lists, middle = self._asked, self._middle[self._asked]
+        lists = self._asked
+        middle = self._middle[self._asked]
         better = np.where(self._flipped, 0.5 - preference, preference - 0.5)  # than what is there
         self._low[lists] = np.where(better > 0, middle + 1, self._low[lists])
         self._high[lists] = np.where(better < 0, middle, self._high[lists])
@@ -97,7 +103,8 @@ class RankedLists:
         self._places[found] += 1
         over = lists[~(np.abs(better) > 0) | (self._low == self._high)[lists]]
         self._new[over] += 1
-        self._low[over], self._high[over] = 0, self._places[over]
+        self._high[over] = self._places[over]
+        self._low[over] = 0
 
     @property
     def _middle(self) -> IntArray:
@@ -158,7 +165,9 @@ def sample_ranked(
     """
     segments, clips = sample_lists(episodes, queries, length, rng, lists=lists)
     state = RankedLists(clips, queries, rng)
-    teacher, asked, answers = adapted_to(segments, teacher), [], []
+    teacher = adapted_to(segments, teacher)
+    asked = []
+    answers = []
     while len(pairs := state.pairs()):
         answers.append(check_answers(teacher(segments[pairs], rng), len(pairs)))
         state.add(answers[-1])

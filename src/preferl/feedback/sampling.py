@@ -85,10 +85,8 @@ def sigmoid(logits: FloatArray) -> FloatArray:
 
 def _members(logits: FloatArray) -> FloatArray:
     logits = np.asarray(logits, np.float64)
-    several, expected = (
-        logits.ndim == 2 and len(logits) >= 2,
-        "at least 2, since one has no variance",
-    )
+    several = logits.ndim == 2 and len(logits) >= 2
+    expected = "at least 2, since one has no variance"
     fix = "Train an ensemble, choose `entropy`, or ask with UniformPairs."
     got = f"logits of shape {logits.shape}"
     FeedbackError.check(several, "members of the reward model", expected, got, fix)
@@ -122,7 +120,8 @@ class UniformPairs:
         if count == 0:
             return np.empty((0, 2), np.int64)
         windows = rng.permutation(distinct_windows(segments))
-        expected, fix = "at least 2 different windows", "Record more steps or shorten the segments."
+        expected = "at least 2 different windows"
+        fix = "Record more steps or shorten the segments."
         FeedbackError.check(len(windows) >= 2, "segments to pair", expected, len(windows), fix)
         return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
 
@@ -172,7 +171,8 @@ class InformativePairs:
         logits = scores[:, pairs[:, 0]] - scores[:, pairs[:, 1]]  # [E, candidates]
         likelihood = self.likelihood() if callable(self.likelihood) else self.likelihood
         value = np.asarray(self.acquisition(likelihood.log_odds(logits)), np.float64)
-        fits, expected = value.shape == (len(pairs),), f"one number per pair, shape ({len(pairs)},)"
+        fits = value.shape == (len(pairs),)
+        expected = f"one number per pair, shape ({len(pairs)},)"
         got = "NaN" if fits else f"shape {value.shape}"
         FeedbackError.check(fits and not np.isnan(value).any(), "acquisition", expected, got)
         return pairs[np.argsort(-value, kind="stable")[:count]]
@@ -184,7 +184,8 @@ class InformativePairs:
 
 def mean_observation(segments: Segments) -> FloatArray:
     """`[N, F]` observations of each window, flattened and averaged over its real steps."""
-    rows, mask = segments.rows(), segments.mask()
+    rows = segments.rows()
+    mask = segments.mask()
     features = []
     for leaf in leaves(segments.observations):
         total = np.zeros((len(segments), int(np.prod(leaf.shape[1:]))))
@@ -233,12 +234,14 @@ class CoveringPairs:
                 different windows.
         """
         pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
-        enough, there = len(pairs) >= count, len(pairs)
+        enough = len(pairs) >= count
+        there = len(pairs)
         FeedbackError.check(enough, "candidate pairs", f"at least {count}", there)
         if count == 0:
             return pairs[:0]
         features = self._features(segments)
-        middle, deviation = features.mean(axis=0), features.std(axis=0)
+        middle = features.mean(axis=0)
+        deviation = features.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)
         points = ((features - middle) / scale)[pairs]  # [C, 2, F]
         nearest = np.full(len(points), np.inf)  # [C] squared distance to the pairs asked before

@@ -115,7 +115,8 @@ def plan(
     PlannedIteration(steps=450, queries=18, candidates=36)
     PlannedIteration(steps=450, queries=0, candidates=0)
     """
-    steps, queries = _count("steps", steps), _count("queries", queries)
+    steps = _count("steps", steps)
+    queries = _count("queries", queries)
     iterations = _count("iterations", iterations, 1)
     initial_steps = _count("initial_steps", initial_steps)
     require_in("initial_steps", initial_steps, 0, steps, fix="They are part of `steps`.")
@@ -145,7 +146,8 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     Raises:
         ConfigError: weights or a total out of range.
     """
-    total, numbers = _count("total", total), [float(weight) for weight in weights]
+    total = _count("total", total)
+    numbers = [float(weight) for weight in weights]
     valid = all(isfinite(number) and number >= 0 for number in numbers)
     ConfigError.check(valid, "weights", "numbers of at least 0", numbers)
     exact = [Fraction(number) for number in numbers]

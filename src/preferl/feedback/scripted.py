@@ -210,10 +210,12 @@ class ScriptedTeacher:
 
     def _thresholds(self) -> tuple[float | None, float]:
         """`skip_below` and `equal_within`, or what the margins come to for the policy."""
-        skip, equal = self.skip_margin, self.equal_margin
+        skip = self.skip_margin
+        equal = self.equal_margin
         if skip is None and equal is None:
             return self.skip_below, self.equal_within
-        what, fix = "typical", "Name it, the mean return of a segment, or take `adapted(typical)`."
+        what = "typical"
+        fix = "Name it, the mean return of a segment, or take `adapted(typical)`."
         expected = "a number, as thresholds follow the policy"
         FeedbackError.check(self.typical is not None, what, expected, None, fix)
         way = max((self.typical or 0.0) - self.worst, 0.0)
@@ -254,10 +256,12 @@ def _margin(typical: float, margin: float, worst: float) -> float:
 def _rewards(shown: Clips) -> FloatArray:
     rewards = np.asarray(shown.rewards, np.float64)
     pairs = rewards.ndim == 3 and rewards.shape[1] == 2 and shown.mask.shape == rewards.shape
-    what, expected = "clips shown to a scripted teacher", "rewards and mask of shape [P, 2, L]"
+    what = "clips shown to a scripted teacher"
+    expected = "rewards and mask of shape [P, 2, L]"
     got = f"shapes {rewards.shape} and {shown.mask.shape}"
     FeedbackError.check(pairs, what, expected, got, "Show segments[pairs], with pairs [P, 2].")
-    finite, what = np.isfinite(rewards[shown.mask]).all(), "rewards shown to a scripted teacher"
+    finite = np.isfinite(rewards[shown.mask]).all()
+    what = "rewards shown to a scripted teacher"
     fix = "Data without the environment's rewards need a person to answer."
     FeedbackError.check(finite, what, "finite numbers", "NaN or infinity", fix)
     return np.where(shown.mask, rewards, 0.0)

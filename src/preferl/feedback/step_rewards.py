@@ -184,7 +184,8 @@ def one_per_step(given: Any, steps: int) -> FloatArray:
 def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:
     """`[T]` rewards of every step with the history its episode gives it."""
     reward = as_reward(reward)
-    starts, rewards = episodes.start_of_step, np.empty(episodes.steps)
+    starts = episodes.start_of_step
+    rewards = np.empty(episodes.steps)
     size = max(1, CHUNK // reward.context)
     for begin in range(0, episodes.steps, size):
         steps = np.arange(begin, min(begin + size, episodes.steps))

@@ -105,12 +105,14 @@ def cross_entropy(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> 
     comparison that strongly contradicts the model is treated as a random answer.
     """
     if noise:
-        floor, rest = math.log(noise / 2), math.log1p(-noise)
+        floor = math.log(noise / 2)
+        rest = math.log1p(-noise)
         least = logits.new_full((), floor)
         first = torch.logaddexp(least, rest + F.logsigmoid(logits))
         second = torch.logaddexp(least, rest + F.logsigmoid(-logits))
     else:
-        first, second = F.logsigmoid(logits), F.logsigmoid(-logits)
+        first = F.logsigmoid(logits)
+        second = F.logsigmoid(-logits)
     return -(preference * first + (1 - preference) * second)
 
 
@@ -140,7 +142,8 @@ def contrastive_loss(
     >>> [round(one, 4) for one in contrastive_loss(high, low, torch.ones(2), bias=0.5).tolist()]
     [0.0789, 0.4741]
     """
-    loss_first, loss_second = F.softplus(bias * second - first), F.softplus(bias * first - second)
+    loss_first = F.softplus(bias * second - first)
+    loss_second = F.softplus(bias * first - second)
     return preference * loss_first + (1 - preference) * loss_second
 
 
@@ -174,7 +177,8 @@ def preference_loss(
     answered = ~torch.isnan(preference)
     target = torch.where(answered, preference, 0.5)
     each = cross_entropy(logits, target, noise=noise) if loss is None else loss(logits, target)
-    expected, got = f"one number per answer, of shape {[*logits.shape]}", f"{[*each.shape]}"
+    expected = f"one number per answer, of shape {[*logits.shape]}"
+    got = f"{[*each.shape]}"
     ConfigError.check(each.shape == logits.shape, "loss of answers", expected, got)
     each = torch.where(answered, each, 0.0)
     return (each if weight is None else each * weight).sum(-1) / max(1, preference.shape[-1])

@@ -39,7 +39,8 @@ class Block(nn.Module):
         Only each last of `every` tokens asks; the others have keys and values only.
         """
         asking = slice(every - 1, None, every)
-        normed, device = self.norm1(tokens), tokens.device.type
+        normed = self.norm1(tokens)
+        device = tokens.device.type
         if torch.is_autocast_enabled(device):  # once for all products that they go into
             normed = normed.to(torch.get_autocast_dtype(device))
         attended = self.attn(normed[:, asking], normed, bias[:, :, asking])
@@ -57,7 +58,8 @@ class SelfAttention(nn.Module):
 
     def __init__(self, config: PreferenceTransformerConfig, generator: torch.Generator) -> None:
         super().__init__()
-        self.heads, self.dropout = config.heads, config.dropout
+        self.heads = config.heads
+        self.dropout = config.dropout
         self.qkv = lecun_linear(config.width, 3 * config.width, generator)
         self.out = lecun_linear(config.width, config.width, generator)
 
@@ -102,7 +104,8 @@ class Attend(torch.autograd.Function):
         batch, asking, _ = query.shape
         q = _of_heads(query, heads).flatten(0, 1)  # [B * heads, Q, D]
         k, v = (_of_heads(part, heads).flatten(0, 1) for part in both.chunk(2, dim=-1))
-        scale, gain = 1 / math.sqrt(q.shape[-1]), 1 / (1 - share)
+        scale = 1 / math.sqrt(q.shape[-1])
+        gain = 1 / (1 - share)
         ratio = k.shape[1] // asking
         got = torch.empty_like(q)
         saved = []
@@ -116,7 +119,9 @@ class Attend(torch.autograd.Function):
             got[:, first:last] = torch.bmm(left, v[:, :seen]).mul_(gain)
             saved += [shares, left]
         ctx.save_for_backward(q, k, v, got, *saved)
-        ctx.heads, ctx.scale, ctx.gain = heads, scale, gain
+        ctx.heads = heads
+        ctx.scale = scale
+        ctx.gain = gain
         return _of_rows(got, heads)
 
     @staticmethod
@@ -128,11 +133,14 @@ class Attend(torch.autograd.Function):
         wide = torch.promote_types(got.dtype, torch.float32)
         inner = (gradient * got).sum(-1, keepdim=True, dtype=wide).to(got.dtype)
         gradient = gradient * ctx.gain
-        dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        dq = torch.empty_like(q)
+        dk = torch.zeros_like(k)
+        dv = torch.zeros_like(v)
         ratio = k.shape[1] // q.shape[1]
         for index, (first, last) in enumerate(_parts(q.shape[1])):
             shares, left = saved[2 * index : 2 * index + 2]
-            rows, seen = slice(first, last), slice(ratio * last)
+            rows = slice(first, last)
+            seen = slice(ratio * last)
             dv[:, seen] += torch.bmm(left.mT, gradient[:, rows])
             change = torch.bmm(gradient[:, rows], v[:, seen].mT).mul_(left)
             change.addcmul_(shares, inner[:, rows], value=-1)

@@ -66,7 +66,8 @@ class RewardModel(nn.Module, ABC):
         self.encoder = cast("Any", encoder)
         self.observation_space: Space = self.encoder.observation_space
         self.action_space: Space = self.encoder.action_space
-        self.context, self.members = context, members
+        self.context = context
+        self.members = members
         self.fitted_pairs: IntArray = np.zeros(0, np.int64)
 
     @abstractmethod

@@ -51,7 +51,8 @@ def config_of(model: RewardModel) -> RewardModelConfig:
     A model of one's own class, which nothing registers, is a `ConfigError`.
     """
     config: RewardModelConfig = model.config
-    known, expected = _is_known(config), "one whose `config` is in preferl.registry.REWARD_MODELS"
+    known = _is_known(config)
+    expected = "one whose `config` is in preferl.registry.REWARD_MODELS"
     fix = "Register its class and its config, or save its state_dict with safetensors."
     ConfigError.check(known, "reward model", expected, type(model).__name__, fix)
     return config

@@ -112,7 +112,8 @@ def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[n
         channels = config.filters
     large = min(size[1:]) >= SMALLEST and min(sides) >= 1
     expected = f"at least {SMALLEST} pixels on a side, and some left by all layers"
-    got, fix = f"{size[1]} x {size[2]}", "Take fewer or smaller strides, or an MLPReward."
+    got = f"{size[1]} x {size[2]}"
+    fix = "Take fewer or smaller strides, or an MLPReward."
     SpaceError.check(large, "pictures", expected, got, fix)
     return nn.Sequential(*layers), channels * math.prod(sides)
 

@@ -37,7 +37,8 @@ class Ensemble(RewardModel):
         for model in models:
             _require_alike(models[0], model)
         contexts = {model.context for model in models} - {1}
-        what, expected = "contexts of an ensemble's members", "1 and at most one other"
+        what = "contexts of an ensemble's members"
+        expected = "1 and at most one other"
         ConfigError.check(len(contexts) <= 1, what, expected, sorted(contexts))
         fused = _fuse(models)
         members = sum(model.members for model in fused)
@@ -82,7 +83,8 @@ def _require_alike(first: RewardModel, model: RewardModel) -> None:
     own, theirs = (dict(m.encoder.named_buffers()) for m in (first, model))
     same = type(model.encoder) is type(first.encoder) and own.keys() == theirs.keys()
     same = same and all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)
-    what, fix = "encoders of an ensemble's members", "Join models before training them."
+    what = "encoders of an ensemble's members"
+    fix = "Join models before training them."
     expected = "the same settings, as `normalise` and `use_actions`, and input statistics"
     got = f"others in {type(model).__name__} than in {type(first).__name__}"
     ConfigError.check(same, what, expected, got, fix)

@@ -47,8 +47,10 @@ class Scales:
     def __init__(
         self, embeds: Tensor, place: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]
     ) -> None:
-        steps, places = embeds[..., :-1], embeds[..., -1:] + place  # [2, W, F - 1], [2, W, H]
-        c, width = _centred(norms[0].bias.double()[:, None]), len(place)
+        steps = embeds[..., :-1]  # [2, W, F - 1], [2, W, H]
+        places = embeds[..., -1:] + place
+        c = _centred(norms[0].bias.double()[:, None])
+        width = len(place)
         (ce, me), (cp, mp) = ((_centred(x), _mixed(norms[0], x)) for x in (steps, places))
         squares = torch.stack([(e.mT @ e).sum(0) for e in (ce, me)])  # [2, F - 1, F - 1]
         kinds = F.pad((steps != 0).any(1).double(), (0, 1))  # [2, F]
@@ -66,7 +68,8 @@ class Scales:
 
     def __call__(self, steps: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
         """`α` and `β`, `[C, 2, H]`, of windows in steps `[F, R]`, `stride` steps apart."""
-        steps, length = steps.double(), self.places.shape[2]
+        steps = steps.double()
+        length = self.places.shape[2]
         parts = (self.squares @ steps).unflatten(0, (2, -1)) * steps  # [2, F, R]
         own = (self.sums @ parts.flatten(0, 1)).unfold(1, length, stride)  # [6, C, H]
         windows = steps.unfold(1, length, stride)  # [F, C, H]
@@ -109,7 +112,8 @@ class OneBlock:
         heads = model.config.heads
         q, k, v = (w.unflatten(0, (heads, -1)) for w in block.attn.qkv.weight.double().chunk(3))
         q_bias, _, v_bias = block.attn.qkv.bias.double().chunk(3)
-        keys, values = k @ sources / k.shape[1] ** 0.5, v @ sources  # [heads, D, N]
+        keys = k @ sources / k.shape[1] ** 0.5  # [heads, D, N]
+        values = v @ sources
         out = block.attn.out.weight.double().unflatten(1, (heads, -1))  # [W, heads, D]
         sizes = [2 * embeds.shape[2], model.context, 1]
         query = torch.einsum("hde,hdn->hne", q, keys)
@@ -132,7 +136,8 @@ class OneBlock:
 
     def full_windows(self, features: Tensor, steps: Tensor) -> Tensor:
         """Rewards `[B]` of the windows that end at neighbouring steps of features `[T, F]`."""
-        first, end = int(steps[0]), int(steps[-1]) + 1
+        first = int(steps[0])
+        end = int(steps[-1]) + 1
         rewards = self.after_windows(features[first + 1 - self._model.context : end])
         return rewards[steps.to(features.device) - first]
 
@@ -164,10 +169,12 @@ class OneBlock:
         context = len(self.places) - 1
         steps = F.pad(features.T, (0, 0, 0, 1), value=1.0)  # [F, R]
         if lengths is None:
-            last, place = steps[:, context - 1 :: stride], self.places[context]
+            last = steps[:, context - 1 :: stride]
+            place = self.places[context]
         else:
             begins = torch.arange(len(lengths), device=lengths.device) * stride
-            last, place = steps[:, begins + lengths - 1], self.places[lengths]
+            last = steps[:, begins + lengths - 1]
+            place = self.places[lengths]
         first, before_attention, before_perceptron = self.norms
         tokens = first(torch.addmm(place, last.T, self.state))
         tokens = tokens + self.attend(before_attention(tokens), steps, stride, lengths)
@@ -178,7 +185,9 @@ class OneBlock:
         self, tokens: Tensor, steps: Tensor, stride: int = 1, lengths: Tensor | None = None
     ) -> Tensor:
         """What attention adds to tokens `[C, W]` that stand last in windows of steps `[F, R]`."""
-        count, heads, length = len(tokens), self.parts[2], len(self.places) - 1
+        count = len(tokens)
+        heads = self.parts[2]
+        length = len(self.places) - 1
         windows = steps.unfold(1, length, stride).transpose(0, 1)  # [C, F, H] without a copy
         alpha, beta = (scale[:, None] for scale in self.scales(steps, stride))  # [C, 1, 2, H]
         asked = self.query(tokens).split(self.parts, dim=1)
@@ -227,7 +236,8 @@ def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:
     """`[2, W, F]` in double precision: of a step's features and 1 as a state, and as an action."""
     as_state = F.pad(state.weight, (0, action.in_features))
     as_action = F.pad(action.weight, (state.in_features, 0))
-    weights, biases = torch.stack([as_state, as_action]), torch.stack([state.bias, action.bias])
+    weights = torch.stack([as_state, as_action])
+    biases = torch.stack([state.bias, action.bias])
     return torch.cat([weights, biases[..., None]], dim=2).double()
 
 

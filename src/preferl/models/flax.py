@@ -78,7 +78,8 @@ def _mlp(model: MLPReward) -> Iterator[tuple[str, Tensor]]:
 def _lstm(model: LSTMReward) -> Iterator[tuple[str, Tensor]]:
     for index, linear in enumerate([*model.before.linear, *model.after.linear, model.output]):
         yield from _of(f"Dense_{index}", linear)
-    cell, lstm = "SimpleLSTM_0/OptimizedLSTMCell_0", model.lstm
+    cell = "SimpleLSTM_0/OptimizedLSTMCell_0"
+    lstm = model.lstm
     parts = (part.chunk(4) for part in (lstm.input, lstm.recurrent, lstm.bias))
     for gate, inputs, recurrent, bias in zip("ifgo", *parts, strict=True):
         yield f"{cell}/i{gate}/kernel", inputs.T
@@ -109,17 +110,21 @@ def _transformer(model: PreferenceTransformer) -> Iterator[tuple[str, Tensor]]:
 
 def _of(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Places of a linear layer, or of a normalisation."""
-    weight, is_norm = module.get_parameter("weight"), isinstance(module, nn.LayerNorm)
+    weight = module.get_parameter("weight")
+    is_norm = isinstance(module, nn.LayerNorm)
     yield (f"{name}/scale", weight) if is_norm else (f"{name}/kernel", weight.T)
     yield f"{name}/bias", module.get_parameter("bias")
 
 
 def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
     fix = "Build the model for the spaces, and with the layers, widths and head, that were trained."
-    missing, unknown = places.keys() - named.keys(), named.keys() - places.keys()
-    names, expected = sorted(missing or unknown), f"the {len(places)} of this model"
+    missing = places.keys() - named.keys()
+    unknown = named.keys() - places.keys()
+    names = sorted(missing or unknown)
+    expected = f"the {len(places)} of this model"
     got = f"{len(names)} {'missing' if missing else 'unknown'}: {names[:3]}"
     CheckpointError.check(not names, "Flax parameters", expected, got, fix)
     for name, place in places.items():
-        shape, wanted = named[name].shape, tuple(place.shape)
+        shape = named[name].shape
+        wanted = tuple(place.shape)
         CheckpointError.check(shape == wanted, f"shape of {name}", wanted, shape, fix)

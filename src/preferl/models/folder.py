@@ -88,7 +88,8 @@ class NetworkFolder:
         with self.reading(path):
             about = read_object(path / self.config)
             tensors = load_file(path / self.weights)
-        known, got = self.format in (None, about.get("format")), about.get("format")
+        known = self.format in (None, about.get("format"))
+        got = about.get("format")
         fix = f"It was written by preferl {about.get('preferl', 'of an unknown version')}."
         CheckpointError.check(known, f"format of {path}", self.format, got, fix)
         with reading(path / self.config, expected="the shape of a known model"):
@@ -166,11 +167,14 @@ def require_finite(
     expected: Any
     for name, tensor in tensors.items():
         if dtype not in (None, tensor.dtype):
-            expected, got = dtype, f"{tensor.dtype}"
+            expected = dtype
+            got = f"{tensor.dtype}"
         elif strange := tensor.is_floating_point() and int((~tensor.isfinite()).sum()):
-            expected, got = "finite numbers", f"{strange} of {tensor.numel()} NaN or infinite"
+            expected = "finite numbers"
+            got = f"{strange} of {tensor.numel()} NaN or infinite"
         elif name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
-            expected, got = "numbers above 0", f"{tensor.min().item()}"
+            expected = "numbers above 0"
+            got = f"{tensor.min().item()}"
         else:
             continue
         fix = "The training that wrote it diverged, or the file is damaged."

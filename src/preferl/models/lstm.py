@@ -32,7 +32,8 @@ class LSTMReward(ConfiguredReward):
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
         config = self.config
-        half, quarter = config.width // 2, config.width // 4
+        half = config.width // 2
+        quarter = config.width // 4
         self.before = Layers((self.encoder.size, config.width, half, half), config, generator)
         self.lstm = LSTM(half, generator)
         self.after = Layers((config.width, half, quarter, quarter), config, generator)
@@ -56,7 +57,8 @@ class LSTMReward(ConfiguredReward):
         """
 
         def late(steps: Tensor) -> Tensor:
-            first, last = int(steps[0]) + 1 - self.context, int(steps[-1]) + 1
+            first = int(steps[0]) + 1 - self.context
+            last = int(steps[-1]) + 1
             inputs = self.before(features[first:last])  # [R, width / 2]
             ends = steps.to(features.device) - first
             return self.reward(inputs[ends], self.lstm.after_windows(inputs, ends, self.context))

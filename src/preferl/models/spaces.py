@@ -229,7 +229,8 @@ def space_from_json(data: dict[str, Any]) -> Space:
             # A list of pairs keeps its order, which is that of the features; a dict is sorted.
             return spaces.Dict([(k, space_from_json(s)) for k, s in data["spaces"].items()])
         case "Box":
-            shape, dtype = tuple(data["shape"]), _dtype(data)
+            shape = tuple(data["shape"])
+            dtype = _dtype(data)
             _require_small(shape)
             bounds = (np.asarray(data[side]).astype(dtype) for side in ("low", "high"))
             low, high = (np.broadcast_to(bound, shape) for bound in bounds)
@@ -255,7 +256,8 @@ def _dtype(data: dict[str, Any]) -> np.dtype[Any]:
 
 
 def _require_small(shape: Sequence[int]) -> None:
-    numbers, expected = math.prod(shape), f"at most {MOST_NUMBERS:,} numbers"
+    numbers = math.prod(shape)
+    expected = f"at most {MOST_NUMBERS:,} numbers"
     SpaceError.check(numbers <= MOST_NUMBERS, "space", expected, f"{numbers:,}")
 
 

@@ -60,7 +60,8 @@ class PreferenceTransformer(ConfiguredReward):
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
         config = self.config
-        width, states = config.width, feature_size(self.observation_space)
+        width = config.width
+        states = feature_size(self.observation_space)
         self.state_embed = lecun_linear(states, width, generator)
         self.action_embed = lecun_linear(self.encoder.size - states, width, generator)
         table = torch.randn((config.positions or config.context) + 1, width, generator=generator)
@@ -120,7 +121,8 @@ class PreferenceTransformer(ConfiguredReward):
     def attention(self, features: Tensor, mask: Tensor) -> Attention:
         """Attention weights in windows `[B, L, F]`; call it in evaluation mode."""
         bias = causal_bias(mask, each=2)
-        tokens, layers = self._tokens(features, mask), []
+        tokens = self._tokens(features, mask)
+        layers = []
         for block in self.blocks:
             layers.append(block.attn.shares(block.norm1(tokens), bias))
             tokens = block(tokens, bias)
@@ -133,7 +135,8 @@ class PreferenceTransformer(ConfiguredReward):
 
     def pool(self, rewards: Tensor, mask: Tensor) -> NoReturn:  # noqa: ARG002 (the contract)
         """Always raise `ModelError`: scores weigh steps by their features."""
-        what, expected = "scores of a PreferenceTransformer", "features to judge"
+        what = "scores of a PreferenceTransformer"
+        expected = "features to judge"
         raise ModelError.mismatch(what, expected=expected, got="rewards alone", fix="Call `judge`.")
 
     def _hidden(self, features: Tensor, mask: Tensor, every: int) -> Tensor:
@@ -148,7 +151,8 @@ class PreferenceTransformer(ConfiguredReward):
         """`[B, 2L, W]` an action and a state for each step, normalised, with its place."""
         if mask.shape[1] >= self.time_embed.num_embeddings:
             expected = f"at most {self.time_embed.num_embeddings - 1}"
-            got, fix = mask.shape[1], "Build the model with a longer context, or more positions."
+            got = mask.shape[1]
+            fix = "Build the model with a longer context, or more positions."
             raise ModelError.mismatch("steps per window", expected=expected, got=got, fix=fix)
         # Where all windows have the same real steps, a GPU need not sum the gradients of each place
         # over windows by a sort; on a processor, its numbers would be rounded in another order.
@@ -167,7 +171,8 @@ class PreferenceTransformer(ConfiguredReward):
 
     def _preference(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Shares `[B, L, L]` of the preference attention, whose logits are not scaled."""
-        weight, bias = self.pref_proj.weight[:-1], self.pref_proj.bias[:-1]
+        weight = self.pref_proj.weight[:-1]
+        bias = self.pref_proj.bias[:-1]
         query, key = F.linear(hidden, weight, bias).float().chunk(2, dim=-1)
         with torch.autocast(hidden.device.type, enabled=False):
             logits = query @ key.mT  # large ones differ by less than bfloat16 resolves

@@ -47,7 +47,8 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
         super().set_answers(comparisons, *args, **how)
 
     def _critic_loss(self, batch: Batch, q_values: Tensor, following: Tensor) -> dict[str, Tensor]:
-        config, pairs = self.config, batch.compared
+        config = self.config
+        pairs = batch.compared
         steps = torch.cat([pairs.states, pairs.actions], -1)  # [S, N, O + A]
         compared = self._critics.forward(torch.cat([steps, steps])).view(2, *pairs.mask.shape)
         with torch.no_grad():

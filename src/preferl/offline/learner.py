@@ -77,10 +77,13 @@ class OfflineLearner(ABC, Generic[Settings]):
         fine = seeds and min(seeds) >= 0
         ConfigError.check(fine, "seeds", "numbers of at least 0", list(seeds))
         require_in("steps", steps, 1, math.inf)
-        self.observation_space, self.action_space = observation_space, action_space
+        self.observation_space = observation_space
+        self.action_space = action_space
         self.config = config or cast("Settings", self._settings())
         self.seeds = tuple(int(seed) for seed in seeds)
-        self.steps, self.step, self.device = steps, 0, torch.device(device)
+        self.steps = steps
+        self.step = 0
+        self.device = torch.device(device)
         self._scale = ActionScale.of(action_space, self.device)
         self._sizes = sizes = (observation_size(observation_space), len(self._scale.centre))
         self._policies = self._perceptrons(*sizes, log_std=(len(seeds), sizes[1], 1))
@@ -228,7 +231,8 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     def _drawn(self, minibatches: Minibatches) -> Batch:
         """The next batch, with all that is random in its update."""
-        batch, share = self._batch(minibatches), self.config.dropout
+        batch = self._batch(minibatches)
+        share = self.config.dropout
         return batch._replace(factors=self._kept(batch)) if share else batch
 
     def _rows(self, batch: Batch) -> int:  # noqa: ARG002  # a hook
@@ -257,8 +261,10 @@ class OfflineLearner(ABC, Generic[Settings]):
         self, inputs: int, outputs: int, *, each: int = 1, **extra: tuple[int, ...]
     ) -> Networks:
         """`each` networks for each agent, those of all agents side by side."""
-        sizes, count = (inputs, *self.config.hidden, outputs), each * len(self.seeds)
-        precision, device = self.config.precision, self.device
+        sizes = (inputs, *self.config.hidden, outputs)
+        count = each * len(self.seeds)
+        precision = self.config.precision
+        device = self.device
         return Networks(sizes, count, precision=precision, device=device, extra=extra)
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -284,7 +290,8 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     def _kept(self, batch: Batch) -> tuple[Tensor, ...]:
         """Factors of each hidden layer's units, drawn for each agent from its own seed."""
-        share, rows = self.config.dropout, self._rows(batch)
+        share = self.config.dropout
+        rows = self._rows(batch)
         factors = []
         for layer, units in enumerate(self.config.hidden):
             like = torch.empty(len(self.seeds), rows, units, device=self.device)
@@ -296,7 +303,8 @@ class OfflineLearner(ABC, Generic[Settings]):
     def _check(self, data: Transitions) -> None:
         sizes = (data.observations.shape[1], data.actions.shape[1])
         fine = sizes == self._sizes and data.next_observations.shape[1] == sizes[0]
-        expected, got = "observations and actions of {} and {} numbers", "{} and {}".format(*sizes)
+        expected = "observations and actions of {} and {} numbers"
+        got = "{} and {}".format(*sizes)
         fix = "Use the spaces of the environment that was recorded."
         SpaceError.check(fine, "transitions", expected.format(*self._sizes), got, fix)
         rows = len(data.rewards) if data.rewards.ndim == 2 else 1

@@ -37,7 +37,8 @@ def parsed_target(target: float | str) -> tuple[float, bool]:
     >>> parsed_target("q0.9"), parsed_target("-120")
     ((0.9, True), (-120.0, False))
     """
-    text, number = str(target), nan
+    text = str(target)
+    number = nan
     with suppress(ValueError):
         number = float(text.removeprefix("q"))
     expected = "a number, or a quantile such as q0.95"
@@ -425,9 +426,11 @@ class DTConfig(LearnerConfig):
 
     def curve(self, *, discrete: bool) -> TrainingCurve:
         """Their loss."""
-        what, unit = "Mean square error of actions, each number in [−1, 1]", "square error"
+        what = "Mean square error of actions, each number in [−1, 1]"
+        unit = "square error"
         if discrete:
-            what, unit = "Cross-entropy of actions, in nats", "nats"
+            what = "Cross-entropy of actions, in nats"
+            unit = "nats"
         elif self.action_loss == "gaussian":
             what = "Negative log likelihood of each number of an action, up to a constant"
             unit = "nats"

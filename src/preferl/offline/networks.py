@@ -38,7 +38,9 @@ class Networks:
         extra: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         """`count` networks whose parameters are 0, with room for `extra` ones beside them."""
-        self.count, self._last, self._low = count, len(sizes) - 2, precision == "bfloat16"
+        self.count = count
+        self._last = len(sizes) - 2
+        self._low = precision == "bfloat16"
         shapes: dict[str, tuple[int, ...]] = {}
         for layer, (fan_in, out) in enumerate(pairwise(sizes)):
             last = layer == self._last

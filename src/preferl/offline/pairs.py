@@ -99,7 +99,8 @@ class PairBatches:
         )
         self._pairs, self._preference, self._weight = padded  # [S, P, 2] and [S, P]
         self._counts = [len(one) for one in own]
-        self._seeds, self._size = seeds, size
+        self._seeds = seeds
+        self._size = size
         self._agents = torch.arange(len(seeds), device=device)[:, None]
         self._generator = torch.Generator(device)
 
@@ -107,7 +108,8 @@ class PairBatches:
         """The minibatches of one update."""
         pick = self._agents, self._drawn(update)
         pairs = self._pairs[pick]  # [S, B, 2]
-        rows, mask = self._rows[pairs], self._mask[pairs]  # [S, B, 2, L]
+        rows = self._rows[pairs]  # [S, B, 2, L]
+        mask = self._mask[pairs]
         followed = mask.clone()
         followed[..., -1] = False
         flat = rows.flatten(1)
@@ -176,7 +178,8 @@ class AnswerLearner(OfflineLearner[Settings]):
         Preferences `[S, P]` are each agent's own, NaN where it has no answer; those of the
         comparisons if None. If `implied`, each agent also learns from what its own answers imply.
         """
-        size, device = self.config.pairs, self.device  # type: ignore[attr-defined]
+        size = self.config.pairs  # type: ignore[attr-defined]
+        device = self.device
         how: dict[str, Any] = {"size": size, "device": device, "implied": implied}
         self._pairs = PairBatches(comparisons, preferences, self._scale, self.seeds, **how)
 

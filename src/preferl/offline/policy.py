@@ -47,8 +47,10 @@ class OfflinePolicy:
         learner: str = "",
         seed: int = 0,
     ) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-        self.learner, self._bounds = learner, log_std_bounds
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.learner = learner
+        self._bounds = log_std_bounds
         self._parameters = dict(parameters)
         sizes = (observation_size(observation_space), int(np.prod(action_space.shape or ())))
         _require_layers(parameters, *sizes)
@@ -156,7 +158,8 @@ def batched(observation: Any, space: spaces.Space[Any]) -> tuple[bool, Any]:
     first = observation
     while isinstance(space, spaces.Dict):
         key = next(iter(space))
-        first, space = first[key], space[key]
+        first = first[key]
+        space = space[key]
     single = np.ndim(first) == len(space.shape or ())
     return single, _with_axis(observation) if single else observation
 
@@ -195,7 +198,8 @@ class _Actor(nn.Module):
 
     def __init__(self, parameters: Mapping[str, Tensor], scale: ActionScale, inputs: int) -> None:
         super().__init__()
-        self.scale, self.inputs = scale, inputs
+        self.scale = scale
+        self.inputs = inputs
         modules: list[nn.Module] = []
         for layer in range(sum(name.startswith("weight") for name in parameters)):
             weight = parameters[f"weight_{layer}"]

@@ -45,7 +45,8 @@ class Transitions:
         for name in ("actions", "next_observations", "continues"):
             got = tuple(getattr(self, name).shape)
             DataError.check(got[:1] == (steps,), f"Transitions.{name}", f"{steps} rows", got)
-        shape, expected = list(self.rewards.shape), f"shape [{steps}], or [agents, {steps}]"
+        shape = list(self.rewards.shape)
+        expected = f"shape [{steps}], or [agents, {steps}]"
         fine = len(shape) in (1, 2) and shape[-1] == steps
         DataError.check(fine, "Transitions.rewards", expected, shape)
         DataError.check(steps, "Transitions", "at least one step", "none")
@@ -111,7 +112,8 @@ def observation_size(space: spaces.Space[Any]) -> int:
             return int(np.prod(space.shape))
         case spaces.Dict():
             return sum(observation_size(part) for part in space.values())
-    what, expected = "observations of offline learning", "a Box of floats, or a Dict of these"
+    what = "observations of offline learning"
+    expected = "a Box of floats, or a Dict of these"
     fix = "Turn them into features with a gymnasium wrapper."
     raise SpaceError.mismatch(what, expected=expected, got=space, fix=fix)
 
@@ -134,12 +136,14 @@ class ActionScale:
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
         """That of an action space."""
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-            what, fix = "actions of offline learning", "Choose a learner for discrete actions."
+            what = "actions of offline learning"
+            fix = "Choose a learner for discrete actions."
             raise SpaceError.mismatch(what, expected="a Box of floats", got=space, fix=fix)
         bounded = space.bounded_below & space.bounded_above
         low = np.where(bounded, space.low, -1).ravel().astype(np.float64)
         high = np.where(bounded, space.high, 1).ravel().astype(np.float64)
-        centre, half = (high + low) / 2, (high - low) / 2
+        centre = (high + low) / 2
+        half = (high - low) / 2
         half[half == 0] = 1  # an action that cannot change
         columns = (centre.astype(np.float32), half.astype(np.float32), bounded.ravel())
         return cls(*(torch.tensor(column, device=device) for column in columns))
@@ -188,9 +192,11 @@ class Minibatches:
         # Each is gathered from where its numbers lie side by side, in the order they are used.
         self._states = torch.cat([data.observations, data.next_observations])  # [2 T, O]
         self._pairs = torch.cat([data.observations, actions], dim=1)
-        self._actions, self._continues = actions, data.continues
+        self._actions = actions
+        self._continues = data.continues
         self._rewards = data.rewards.expand(len(seeds), len(data))
-        self._seeds, self._batch_size = seeds, batch_size
+        self._seeds = seeds
+        self._batch_size = batch_size
         self._generator = torch.Generator(data.rewards.device)
         self._block = -1
 
@@ -203,7 +209,8 @@ class Minibatches:
 
     def _draw(self, block: int) -> None:
         """Draw and gather a block: `[BLOCK, S, B, ...]`."""
-        steps, shape = len(self._actions), (BLOCK, self._batch_size)
+        steps = len(self._actions)
+        shape = (BLOCK, self._batch_size)
         rows, dropout = drawn_rows(self._seeds, block, steps, shape, self._generator)
         rows = rows.transpose(0, 1)  # [BLOCK, S, B]
         self._drawn: tuple[Any, ...] = (
@@ -230,7 +237,8 @@ def drawn_rows(
 
     They are functions of each agent's seed, the number of the draw, and the stream alone.
     """
-    drawn, others = [], []
+    drawn = []
+    others = []
     for seed in seeds:
         entropy = [seed, number, stream] if stream else [seed, number]
         words = np.random.SeedSequence(entropy).generate_state(BLOCK + 1, np.uint64)

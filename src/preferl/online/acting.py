@@ -53,7 +53,8 @@ def task_environments(
 
     With `states` their infos have `state`, see `RecordsStates`; they draw with `pictures`.
     """
-    wrap, drawn = RecordsStates if states else None, {"render_mode": "rgb_array"}
+    wrap = RecordsStates if states else None
+    drawn = {"render_mode": "rgb_array"}
     make = partial(task_env(env), **(drawn if pictures else {}))
     return make_environments(make, count, seed=seed, wrap=wrap, vec_env=vec_env)
 
@@ -97,14 +98,16 @@ def act(
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
     observations: Any = venv.reset()
     wanted = venv.num_envs if episodes is None else episodes
-    acting, ended = np.arange(venv.num_envs) < wanted, 0
+    acting = np.arange(venv.num_envs) < wanted
+    ended = 0
     recording.begin(
         observations, which=acting, states=stack_states(venv.reset_infos) if states else None
     )
     taken = rollout(policy, venv, deterministic=deterministic, observations=observations)
     while acting.any() and (whole or recording.steps < steps):
         step = next(taken)
-        infos, over = list(step.infos), np.flatnonzero(step.dones & acting)
+        infos = list(step.infos)
+        over = np.flatnonzero(step.dones & acting)
         seen = stack_states(present_infos(venv, step.dones, infos)) if states else None
         recording.act(step.actions)
         recording.advance(step.following, step.rewards, states=seen, success=successes(infos))
@@ -117,7 +120,8 @@ def act(
         else:  # those under way were begun as well
             again &= np.cumsum(again) <= episodes - ended - np.count_nonzero(acting)
         recording.begin(which=again)
-        acting, ended = (acting & ~step.dones) | again, ended + len(over)
+        acting = (acting & ~step.dones) | again
+        ended = ended + len(over)
         if on_progress:
             by_steps = (min(recording.steps, steps), steps)
             on_progress(*(by_steps if episodes is None else (ended, wanted)))
@@ -145,7 +149,8 @@ def load_actor(
         return on_raw_observations(load_policy(path, device=device))
     got = "a file, which holds pickles if it is of stable-baselines3"
     fix = "If you trust its maker, pass --trust-pickle (trust_pickle=True)."
-    what, expected = f"policy {path}", "a policy folder of a preferl run"
+    what = f"policy {path}"
+    expected = "a policy folder of a preferl run"
     ConfigError.check(trust_pickle, what, expected, got, fix)
     warnings.warn(
         f"Opening {path} runs what its maker put into it: stable-baselines3 saves pickles.",

@@ -72,8 +72,10 @@ def build_algorithm(
     take, such as actions of another kind, and a device that torch lacks, are a `ConfigError`.
     """
     device = usable_device(device)
-    settings, seen = _with_schedules(asdict(config)), env.observation_space
-    hidden, named = settings.pop("hidden", None), settings.pop("policy", None)
+    settings = _with_schedules(asdict(config))
+    seen = env.observation_space
+    hidden = settings.pop("hidden", None)
+    named = settings.pop("policy", None)
     pictures = picture_policy(seen)
     if isinstance(seen, spaces.Dict):
         policy = "MultiInputPolicy"
@@ -88,7 +90,8 @@ def build_algorithm(
             named or policy, env, seed=seed, device=device, policy_kwargs=network, **settings
         )
     except AssertionError as error:  # so stable-baselines3 refuses a space or a setting
-        expected, what = "what it takes", f"spaces and settings of {type(config).__name__}"
+        expected = "what it takes"
+        what = f"spaces and settings of {type(config).__name__}"
         fix = "Use PPO, which takes most spaces, or change the setting."
         raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
     return algorithm
@@ -170,7 +173,8 @@ def algorithm_class(name: str) -> type[BaseAlgorithm]:
 def require_torch(algorithm: BaseAlgorithm) -> None:
     """Raise `ConfigError` unless networks are torch's: those of sbx cannot be saved."""
     held = any(True for _ in algorithm.policy.parameters())
-    expected, got = "networks of torch, which can be saved", f"{type(algorithm).__name__} without"
+    expected = "networks of torch, which can be saved"
+    got = f"{type(algorithm).__name__} without"
     fix = "It can learn in `learn_from_preferences` without checkpoints."
     ConfigError.check(held, "algorithm", expected, got, fix)
 
@@ -204,7 +208,8 @@ def make_environments(
             make = partial(make_env, env)
             return make_vec_env(make, count, seed=seed, wrapper_class=wrap, vec_env_cls=kind)
     except (EOFError, ConnectionError) as error:
-        expected, got = f"{count} processes with an environment each", "one that ended"
+        expected = f"{count} processes with an environment each"
+        got = "one that ended"
         fix = 'Guard the script with `if __name__ == "__main__":`, or choose "dummy".'
         raise ConfigError.mismatch("vec_env", expected=expected, got=got, fix=fix) from error
 
@@ -221,7 +226,8 @@ def normalised(env: VecEnv) -> VecNormalize:
     parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
     keys = [key for key, part in parts.items() if isinstance(part, spaces.Box)]
     keys = [key for key in keys if not is_image_space(parts[key])]
-    expected, fix = "observations that are arrays, and no pictures", "Leave it out."
+    expected = "observations that are arrays, and no pictures"
+    fix = "Leave it out."
     ConfigError.check(keys, "normalise_observations", expected, space, fix)
     only = keys if isinstance(space, spaces.Dict) else None
     return VecNormalize(env, norm_reward=False, norm_obs_keys=only)

@@ -97,7 +97,8 @@ def numbered(feedback: Feedback) -> Answered:
     """
     if isinstance(feedback, StoredFeedback):
         return feedback.answered()
-    found, gone = feedback.comparisons(), 0
+    found = feedback.comparisons()
+    gone = 0
     if isinstance(feedback, InstantFeedback):
         gone = feedback.asked - feedback.declined - len(found)
     return Answered(gone + np.arange(len(found)), found)
@@ -118,7 +119,8 @@ class LearningSet:
     def __init__(self, feedback: Feedback, share: float) -> None:
         self.fixed: Comparisons | None = None
         self.of_clip: dict[str, int] = {}
-        self._feedback, self._share = feedback, share
+        self._feedback = feedback
+        self._share = share
 
     @property
     def given(self) -> Answered | None:

@@ -84,7 +84,9 @@ class FeedbackCallback(BaseCallback):
         require_in("switch_probability", switch_probability, 0.0, 1.0)
         require_one_of("compute_rewards", compute_rewards, ("rollout", "step"))
         self._compute_rewards = compute_rewards
-        self._fraction, self._seed, self._wait = exploration_fraction, seed, wait
+        self._fraction = exploration_fraction
+        self._seed = seed
+        self._wait = wait
         self._probabilities = (random_probability, switch_probability)
 
     def _init_callback(self) -> None:
@@ -101,7 +103,8 @@ class FeedbackCallback(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         self._env.refresh(wait=self._wait)
-        version, reward = self._env.core.active_version, self._env.learned_reward
+        version = self._env.core.active_version
+        reward = self._env.learned_reward
         if (buffer := replay_of(self.model)) is not None:
             known, by = self._env.relabelled
             if version and version != (by if known is buffer else 0) and reward is not None:
@@ -133,7 +136,9 @@ class FeedbackCallback(BaseCallback):
 
     def _explore(self) -> None:
         """Let a random policy take over for a stretch, once as many steps are due."""
-        env, agent, explored = self.training_env, self.model, self._env.explored_steps
+        env = self.training_env
+        agent = self.model
+        explored = self._env.explored_steps
         due = self._fraction * (agent.num_timesteps + explored) - explored
         stretch = 4 * self._env.core.config.segment_length  # a shorter one has few clips
         if due < stretch * env.num_envs:
@@ -194,7 +199,9 @@ class SaveRunCallback(BaseCallback):
     ) -> None:
         super().__init__(verbose)
         require_in("every", every, 1, float("inf"))
-        self._folder, self._every, self._say = Path(folder), every, say
+        self._folder = Path(folder)
+        self._every = every
+        self._say = say
 
     def _init_callback(self) -> None:
         self._saved = self._tried = self.model.num_timesteps

@@ -61,7 +61,8 @@ class WarmStartConfig:
 
     def __post_init__(self) -> None:
         both = (self.labels is None) == (self.demonstrations is None)
-        expected, fix = "labels and demonstrations together", "Labels are rows of demonstrations."
+        expected = "labels and demonstrations together"
+        fix = "Labels are rows of demonstrations."
         got = "labels alone" if self.demonstrations is None else "demonstrations alone"
         ConfigError.check(both, "warm_start", expected, got, fix)
 
@@ -195,8 +196,10 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         require_validation(self.trainer, members=members, held_out=self.validation > 0)
         require_in("exploration_bonus", self.exploration_bonus, 0, inf)
         require_in("bonus_decay", self.bonus_decay, 0, 1)
-        expected, fix = "0 with one network", "Give the model several members, which disagree."
-        alone, bonus = self.exploration_bonus > 0 and members < 2, self.exploration_bonus
+        expected = "0 with one network"
+        fix = "Give the model several members, which disagree."
+        alone = self.exploration_bonus > 0 and members < 2
+        bonus = self.exploration_bonus
         ConfigError.check(not alone, "exploration_bonus", expected, bonus, fix)
 
     @classmethod
@@ -367,7 +370,8 @@ class DatasetConfig(EnvConfig):
 
     def require_no_training(self) -> None:
         """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
-        what, expected = "mix of a policy that is there", "random and expert alone"
+        what = "mix of a policy that is there"
+        expected = "random and expert alone"
         fix = "It has no training here: leave out medium and replay, or train a policy."
         suits = self.amounts.keys() <= {"random", "expert"}
         ConfigError.check(suits, what, expected, self.mix, fix)

@@ -136,7 +136,8 @@ def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> E
         return np.linspace(0, len(episodes) - 1, number).round().astype(int)
 
     if count is None:
-        counts, lengths = range(1, len(episodes)), episodes.lengths
+        counts = range(1, len(episodes))
+        lengths = episodes.lengths
         count = next((n for n in counts if lengths[evenly(n)].sum() >= steps), len(episodes))
     return episodes[evenly(min(count, len(episodes)))]
 
@@ -179,15 +180,19 @@ class _Recording:
         places: Sequence[str],
         on_progress: OnProgress | None,
     ) -> None:
-        self.doing, self._places = "", places
-        self._config, self._on_progress = config, on_progress or (lambda *_: None)
+        self.doing = ""
+        self._places = places
+        self._config = config
+        self._on_progress = on_progress or (lambda *_: None)
         usable_device(config.device)
         require_usable(task_env(config), f"environment {config.env_name}")
-        drawn, expected = not config.pictures or draws(task_env(config)), "one that draws pictures"
+        drawn = not config.pictures or draws(task_env(config))
+        expected = "one that draws pictures"
         fix = 'Name "rgb_array" in its `render_modes`, and take `render_mode`.'
         ConfigError.check(drawn, f"environment {config.env_name}", expected, "none", fix)
         with closing(task_env(config)()) as env:
-            self._states, actions = has_states(env) or config.pictures, env.action_space
+            self._states = has_states(env) or config.pictures
+            actions = env.action_space
             suited = suited_algorithm(env, steps=config.train_steps)
         self._algorithm: AlgorithmConfig = config.algorithm or suited
         self._policies: dict[str, Policy] = {"random": RandomPolicy(actions, config.seed)}
@@ -210,7 +215,8 @@ class _Recording:
 
     def run(self, folder: RunFolder, minari: str | None) -> dict[str, Any]:
         """Everything in order; what `result.json` holds."""
-        self._folder, config = folder, self._config
+        self._folder = folder
+        config = self._config
         began = time.perf_counter()
         if self._trains:
             self._choose_policies(self._train())
@@ -230,7 +236,8 @@ class _Recording:
         beside = about | {"versions": versions()}
         save_episodes(folder.path("episodes"), episodes, about=beside)
         if minari is not None:
-            env, algorithm = task_env(config)(), about["algorithm"]
+            env = task_env(config)()
+            algorithm = about["algorithm"]
             save_minari(episodes, minari, env=env, algorithm=algorithm, about=beside)
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
@@ -240,7 +247,8 @@ class _Recording:
 
     def _environments(self, count: int, seed: int, *, states: bool) -> VecEnv:
         """Copies of the environment, which record with `states` what pictures are drawn from."""
-        config, pictures = self._config, states and self._config.pictures
+        config = self._config
+        pictures = states and self._config.pictures
         kept: dict[str, Any] = {"states": states, "pictures": pictures}
         return task_environments(config, count, seed=seed, vec_env=config.vec_env, **kept)
 
@@ -266,8 +274,10 @@ class _Recording:
 
         Returns the steps made: those planned, or fewer where a checkpoint is as good as wanted.
         """
-        config, folder = self._config, self._folder
-        kept, wanted = folder.path("training"), config.target_return
+        config = self._config
+        folder = self._folder
+        kept = folder.path("training")
+        wanted = config.target_return
         venv = self._environments(self._copies, config.seed, states=self._states)
         with (
             closing(open_sinks(self._places, folder.folder)) as sink,
@@ -295,7 +305,8 @@ class _Recording:
 
     def _learn(self, agent: BaseAlgorithm, more: str) -> None:
         """Learn until the next checkpoint."""
-        before, total = agent.num_timesteps, self._config.train_steps
+        before = agent.num_timesteps
+        total = self._config.train_steps
         progress = partial(self._report, f"training{more}", total=total)
 
         def on_step(*_: Any) -> bool:
@@ -312,7 +323,8 @@ class _Recording:
 
     def _evaluate(self, agent: BaseAlgorithm, sink: MetricSink) -> None:
         """Keep and evaluate the present policy, unless that is done."""
-        config, step = self._config, agent.num_timesteps
+        config = self._config
+        step = agent.num_timesteps
         file = self._folder.path(f"evaluations/{step:09d}.json")
         if file.is_file():
             return
@@ -347,8 +359,10 @@ class _Recording:
         return load_episodes(folder)
 
     def _acted(self, tier: Tier) -> Episodes:
-        config, amount = self._config, self._config.amounts[tier]
-        seed, states = config.seed + SEEDS[tier], self._states
+        config = self._config
+        amount = self._config.amounts[tier]
+        seed = config.seed + SEEDS[tier]
+        states = self._states
         with (
             generators_left_alone(),
             closing(self._environments(config.environments, seed, states=states)) as venv,
@@ -365,7 +379,9 @@ class _Recording:
             )
 
     def _replay(self) -> Episodes:
-        known, amount, unit = self._experience, self._config.amounts["replay"], self._config.unit
+        known = self._experience
+        amount = self._config.amounts["replay"]
+        unit = self._config.unit
         if known is None:
             expected = "episodes that ended while training"
             fix = "Train for longer than an episode, or leave replay out of the mix."

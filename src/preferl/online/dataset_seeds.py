@@ -73,14 +73,18 @@ def record_seeds(
         ResumeError: the recording to resume is finished, or there is none; nothing was changed.
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
-    run, out, began = DatasetSeeds(config, tuple(seeds)), Path(out), time.perf_counter()
+    run = DatasetSeeds(config, tuple(seeds))
+    out = Path(out)
+    began = time.perf_counter()
     require_openable(out, resume=resume)
     require_places(report_to)
     require_usable(task_env(config), f"environment {config.env_name}")
     if minari is not None:
         require_new_minari(minari)
         require_minari_env(task_env(config)())
-    report, total, doing = on_progress or (lambda *_: None), len(seeds), "recording seeds"
+    report = on_progress or (lambda *_: None)
+    total = len(seeds)
+    doing = "recording seeds"
     units = [
         Unit(
             name=f"seed {seed}",
@@ -136,7 +140,9 @@ def _joined(
 ) -> dict[str, Any]:
     """Write the data set of all recordings; what is known of it."""
     parts = [load_episodes(folder.folder / f"seeds/{seed}/{RUN}/episodes") for seed in run.seeds]
-    episodes, first, tiers = join(parts), 0, []
+    episodes = join(parts)
+    first = 0
+    tiers = []
     for seed, part, result in zip(run.seeds, parts, results, strict=True):
         tiers += [tier | {"seed": seed, "first": tier["first"] + first} for tier in result["tiers"]]
         first += len(part)
@@ -150,6 +156,7 @@ def _joined(
     beside = about | {"versions": versions()}
     save_episodes(folder.path("episodes"), episodes, about=beside)
     if minari is not None:
-        env, algorithm = task_env(run.config)(), results[0]["algorithm"]
+        env = task_env(run.config)()
+        algorithm = results[0]["algorithm"]
         save_minari(episodes, minari, env=env, algorithm=algorithm, about=beside)
     return about | {"minari": minari}

@@ -24,7 +24,8 @@ class SinkWriter(KVWriter):
     """
 
     def __init__(self, sink: MetricSink, steps: Callable[[], int]) -> None:
-        self._sink, self._steps = sink, steps
+        self._sink = sink
+        self._steps = steps
 
     def write(
         self,

@@ -40,16 +40,19 @@ class AgentEvaluations:
     """
 
     def __init__(self, config: OnlineConfig, learner: Any, env: EnvSource | None) -> None:
-        self._learner, self._evaluator = learner, None
+        self._learner = learner
+        self._evaluator = None
         self._policy = learner.algorithm if isinstance(learner, SB3Learner) else learner
         self.made: list[Evaluation] = []
         self.sink: MetricSink = Sinks()
         self.on_evaluation: OnEvaluation | None = None
         if env is None:
             return
-        expected, got = "one with `predict`, since it is to be evaluated", type(learner).__name__
+        expected = "one with `predict`, since it is to be evaluated"
+        got = type(learner).__name__
         ConfigError.check(isinstance(self._policy, Policy), "learner", expected, got)
-        every, seed = often(config.eval_every, config.steps), config.seed + FIRST_EPISODE
+        every = often(config.eval_every, config.steps)
+        seed = config.seed + FIRST_EPISODE
         episodes = config.eval_episodes
         self._evaluator = Evaluator(env, every=every, episodes=episodes, seed=seed)
         if isinstance(learner, SB3Learner):
@@ -62,7 +65,8 @@ class AgentEvaluations:
 
     def offer(self, *, over: bool = False) -> None:
         """Evaluate the agent as it is now if it is time to; `over` at the end of the run."""
-        step, before = self._learner.steps, None if self.latest is None else self.latest.step
+        step = self._learner.steps
+        before = None if self.latest is None else self.latest.step
         if self._evaluator is None or not self._evaluator.due(step, before, over=over):
             return
         self.made.append(evaluation := Evaluation(step, self._evaluator(self._policy)))

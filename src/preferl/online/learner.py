@@ -138,9 +138,12 @@ class SB3Learner:
             require_critic(algorithm)
         if (buffer := replay_of(algorithm)) is not None:
             require_relabelling(buffer)
-        self.algorithm, self.env = algorithm, _installed(algorithm, states)
-        self.total_steps, self.progress_bar = total_steps, progress_bar
-        self.exploration_fraction, self.before = exploration_fraction, before
+        self.algorithm = algorithm
+        self.env = _installed(algorithm, states)
+        self.total_steps = total_steps
+        self.progress_bar = progress_bar
+        self.exploration_fraction = exploration_fraction
+        self.before = before
         self._exploration = ExplorationPolicy(
             algorithm, algorithm.action_space, rng, random_probability, switch_probability
         )
@@ -176,7 +179,8 @@ class SB3Learner:
         with self._asking(steps), self.threads():
             self._explore(self.exploration_fraction * steps)
             self._improve(self._asked - self.steps)
-        finished, made = self.env.core.recording.finished_steps, self.steps - before
+        finished = self.env.core.recording.finished_steps
+        made = self.steps - before
         return self._taken(cut=made > 0 and 2 * finished <= made)
 
     def explore(self, steps: int) -> Episodes:
@@ -216,7 +220,8 @@ class SB3Learner:
         """
         first = self.env.learned_reward is None
         self.env.set_reward(reward)
-        buffer, learned = replay_of(self.algorithm), self.env.learned_reward
+        buffer = replay_of(self.algorithm)
+        learned = self.env.learned_reward
         if buffer is not None and learned is not None:
             relabel_replay(buffer, learned)
         if first and self._unrewarded and has_critic(self.algorithm):
@@ -263,7 +268,8 @@ class SB3Learner:
 
     def _explore(self, steps: float) -> None:
         self._unexplored += steps
-        env, agent = _environment(self.algorithm), self.algorithm
+        env = _environment(self.algorithm)
+        agent = self.algorithm
         left = max(0, self._asked - self.steps)
         vector_steps = int((min(self._unexplored, left) + 1e-9) // env.num_envs)
 
@@ -279,7 +285,8 @@ class SB3Learner:
         if steps <= 0:
             return
         self._unrewarded |= self.env.learned_reward is None
-        whole, last = False, self._asked >= self.total_steps
+        whole = False
+        last = self._asked >= self.total_steps
         try:
             whole = learn_within(
                 *(self.algorithm, steps),
@@ -391,7 +398,8 @@ def _installed(algorithm: BaseAlgorithm, states: bool) -> FeedbackVecEnv:
     outer: VecEnvWrapper | None = None
     inner = top
     while isinstance(inner, VecTransposeImage | VecNormalize):
-        outer, inner = inner, inner.venv
+        outer = inner
+        inner = inner.venv
     if is_vecenv_wrapped(inner, VecNormalize):
         raise ConfigError(
             "algorithm: VecNormalize is inside of other wrappers, where it would pass the "
@@ -418,7 +426,9 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     wrap = RecordsStates if config.states else None
     if config.states and draws(make):
         make = partial(make, render_mode="rgb_array")
-    count, seed, kind = config.environments, config.seed, config.vec_env
+    count = config.environments
+    seed = config.seed
+    kind = config.vec_env
     env = make_environments(make, count, seed=seed, wrap=wrap, vec_env=kind)
     env = normalised(env) if config.normalise_observations else env
     chosen = algorithm_of(config, env)

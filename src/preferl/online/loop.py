@@ -137,7 +137,8 @@ def learn_from_preferences(
         eval_env=eval_env,
     )
     run.sink = sink or run.sink
-    run.on_iteration, run.on_answers = on_iteration, on_answers
+    run.on_iteration = on_iteration
+    run.on_answers = on_answers
     run.evaluations.on_evaluation = on_evaluation
     if checkpoints is not None:
         run.keep_in(Path(checkpoints))
@@ -174,7 +175,8 @@ class PreferenceLoop:
         data: tuple[Comparisons | None, Episodes | None] = (None, None),
         eval_env: EnvSource | None = None,
     ) -> None:
-        self.config, self.data = config, data
+        self.config = config
+        self.data = data
         given = config.warm_start.given or data[0] is not None
         fix = "Ask at least one query, or give comparisons to learn from."
         require_in("comparisons", config.comparisons, 0 if given else 1, float("inf"), fix=fix)
@@ -224,8 +226,10 @@ class PreferenceLoop:
         self.pessimism = config.pessimism  # of that reward
         self.experience: Episodes | None = None
         self.iterations: list[IterationReport] = []
-        self.guard, self.repetitions = LengthGuard(config.variable_length), RepetitionGuard(config)
-        self.timed, self.findings = Stopwatch(), FindingLog(config)
+        self.guard = LengthGuard(config.variable_length)
+        self.repetitions = RepetitionGuard(config)
+        self.timed = Stopwatch()
+        self.findings = FindingLog(config)
         self.shortest: int | None = None  # of episodes that ended, and of any
         self.longest = 0
         self.answers = 0
@@ -237,7 +241,8 @@ class PreferenceLoop:
         expected = "one with `snapshot` and `restore`, since checkpoints are to be kept"
         got = type(self.learner).__name__
         ConfigError.check(isinstance(self.learner, Resumable), "learner", expected, got)
-        run, feedback = to_json(self.config), self.feedback
+        run = to_json(self.config)
+        feedback = self.feedback
         if has_run(folder):
             newest = version_folder(folder, versions(folder)[-1])
             with reading(newest, expected="a whole checkpoint", fix=RESTORE):
@@ -262,7 +267,8 @@ class PreferenceLoop:
         clips = None if comparisons is None else comparisons.segments
         for what, held in {"given comparisons": clips, "given episodes": episodes}.items():
             if held is not None:
-                model, steps = self.trainer.model, (held.observations, held.actions)
+                model = self.trainer.model
+                steps = (held.observations, held.actions)
                 check_spaces(model.observation_space, model.action_space, *steps, what=what)
         return self.fixed
 
@@ -314,7 +320,8 @@ class PreferenceLoop:
         """Write what later iterations depend on; answers leave the journal."""
         if self.journal is None:
             return
-        feedback, scaler = self.feedback, self.reward.scaler if self.reward else None
+        feedback = self.feedback
+        scaler = self.reward.scaler if self.reward else None
         state = {
             "iterations": self.iterations,
             "evaluations": self.evaluations.made,
@@ -343,12 +350,15 @@ class PreferenceLoop:
         self.journal.next_iteration(len(self.iterations))
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.iterations, self.guard.warned = list(state["iterations"]), bool(state["warned"])
+        self.iterations = list(state["iterations"])
+        self.guard.warned = bool(state["warned"])
         self.evaluations.made = list(state["evaluations"])
         self.shortest, self.longest = (state["lengths"][k] for k in ("shortest", "longest"))
-        self.answers, self.seconds = int(state["answers"]), float(state["seconds"])
+        self.answers = int(state["answers"])
+        self.seconds = float(state["seconds"])
         self.learning.of_clip = dict(state["clips"])
-        self.experience, self.rng = state["experience"], state["rng"]
+        self.experience = state["experience"]
+        self.rng = state["rng"]
         self.trainer.model.load_state_dict(state["model"])
         self.trainer.restore(state["trainer"])
         self.pessimism = float(state["pessimism"])
@@ -365,7 +375,9 @@ class PreferenceLoop:
 
     def _iterate(self, number: int, planned: PlannedIteration) -> None:
         """One round of act, ask and fit; a warm start is learned from before."""
-        fit, validation, metrics = None, None, QueryMetrics()
+        fit = None
+        validation = None
+        metrics = QueryMetrics()
         ties = contradicted = float("nan")
         if number == 0 and self.learning.fixed is not None:
             self._keep_answers()
@@ -438,7 +450,8 @@ class PreferenceLoop:
             LOGGER.info("No fit yet: %d answers are all ties.", len(comparisons))
             return None, None  # the agent goes on to see new states
         sets = self.learning.split(comparisons)
-        train, held_out = comparisons[sets == TRAIN], comparisons[sets == VALIDATION]
+        train = comparisons[sets == TRAIN]
+        held_out = comparisons[sets == VALIDATION]
         bagged = has_out_of_bag(self.trainer.config, members=self.trainer.model.members)
         validation = held_out if len(held_out) and not bagged else None
         waits = self.trainer.config.penalty.band and not bagged and validation is None
@@ -474,7 +487,8 @@ class PreferenceLoop:
         self.longest = max(self.longest, int(episodes.lengths.max(initial=0)))
         ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1:].sum())].tolist()
         self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
-        learner, limit = self.learner, self.config.segment_length
+        learner = self.learner
+        limit = self.config.segment_length
         of = learner.env.core.recording if isinstance(learner, SB3Learner) else self
         more = f" {(episodes.lengths < limit).sum()} of {len(episodes)} episodes "
         more += f"are shorter than a clip ({self.config.short!r})."

@@ -179,11 +179,13 @@ class Stopwatch:
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock, self._seconds = clock, dict.fromkeys(PARTS, 0.0)
+        self._clock = clock
+        self._seconds = dict.fromkeys(PARTS, 0.0)
 
     def __call__(self, part: str, do: Callable[..., Result], *arguments: Any) -> Result:
         """What `do` returns; its time is that of the part, also where it raises."""
-        began, others = self._clock(), sum(self._seconds.values())
+        began = self._clock()
+        others = sum(self._seconds.values())
         try:
             return do(*arguments)
         finally:
@@ -192,7 +194,8 @@ class Stopwatch:
 
     def take(self) -> dict[str, float]:
         """The seconds so far; it begins again at 0."""
-        taken, self._seconds = self._seconds, dict.fromkeys(PARTS, 0.0)
+        taken = self._seconds
+        self._seconds = dict.fromkeys(PARTS, 0.0)
         return taken
 
 
@@ -202,7 +205,9 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
     Unknown are the number of answers once the oldest are dropped (`max_comparisons`), and a noise
     that was not fitted, since there were no decided unseen answers or since it was not to be.
     """
-    rows, before, most = [], None, config.max_comparisons or math.inf
+    rows = []
+    before = None
+    most = config.max_comparisons or math.inf
     for one in iterations:
         known = one.comparisons if one.comparisons < most else math.nan
         evaluated = math.nan, math.nan, math.nan
@@ -227,7 +232,9 @@ class FindingLog:
     """
 
     def __init__(self, config: OnlineConfig) -> None:
-        self._config, self._seen, self._looked = config, set[str](), 0
+        self._config = config
+        self._seen = set[str]()
+        self._looked = 0
 
     def found(self, iterations: Sequence[IterationReport]) -> tuple[Finding, ...]:
         """What is wrong by the numbers of these iterations."""

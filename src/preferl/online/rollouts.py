@@ -64,7 +64,9 @@ def _watching_for_divergence(algorithm: BaseAlgorithm) -> Iterator[None]:
 def _learn_within(
     algorithm: BaseAlgorithm, steps: int, last: bool, callback: MaybeCallback, progress_bar: bool
 ) -> bool:
-    count, length, watch = algorithm.n_envs, _rollout(algorithm), _Watch(listed(callback))
+    count = algorithm.n_envs
+    length = _rollout(algorithm)
+    watch = _Watch(listed(callback))
     if length is None:
         if steps >= count:
             until = _Until(algorithm.num_timesteps + steps - count)
@@ -88,7 +90,8 @@ def least_steps(algorithm: BaseAlgorithm) -> int:
     Where rollouts can be shorter, that is a minibatch, or two steps: the advantage of one alone
     cannot be normalised, in the last minibatch either. Elsewhere it is a whole rollout.
     """
-    count, length = algorithm.n_envs, _rollout(algorithm) or 1
+    count = algorithm.n_envs
+    length = _rollout(algorithm) or 1
     if not _shrinks(algorithm):
         return length * count
     minibatch = int(getattr(algorithm, "batch_size", max(count, 2)))  # A2C takes all steps at once
@@ -126,7 +129,8 @@ def _rollouts_of(algorithm: BaseAlgorithm, length: int) -> Iterator[None]:
     if not isinstance(algorithm, OnPolicyAlgorithm) or length == algorithm.n_steps:
         yield
         return
-    whole, buffer = algorithm.n_steps, algorithm.rollout_buffer
+    whole = algorithm.n_steps
+    buffer = algorithm.rollout_buffer
     algorithm.n_steps = buffer.buffer_size = length  # its arrays are made anew for each rollout
     try:
         yield

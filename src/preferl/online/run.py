@@ -120,7 +120,9 @@ def run_online(
         FeedbackError: a teacher whose answers have another shape than `[P]`.
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
-    judge, out, places = judge or EvaluationConfig(), Path(out), tuple(report_to)
+    judge = judge or EvaluationConfig()
+    out = Path(out)
+    places = tuple(report_to)
     config = config if teacher is None else replace(config, teacher=_recorded(teacher))
     if config.steps == 0:
         raise ConfigError(
@@ -148,12 +150,14 @@ def run_online(
         opening = open_run(out, config=config, seed=config.seed, resume=resume, resolved=resolved)
         with opening as folder:
             with closing(open_sinks(places, folder.folder)) as sink:
-                loop.sink, loop.on_iteration = sink, on_iteration
+                loop.sink = sink
+                loop.on_iteration = on_iteration
                 loop.evaluations.on_evaluation = on_evaluation
                 loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
                 loop.keep_in(checkpoints := folder.path("checkpoints"))
                 report = loop.through()
-            agent, env = report.learner.algorithm, loop.learner.env
+            agent = report.learner.algorithm
+            env = loop.learner.env
             save_policy(folder.path("policy"), agent, algorithm_of(config, env))
             if report.reward is not None:
                 save_reward(folder.path("reward"), report.reward)
@@ -171,7 +175,8 @@ def run_online(
                 "findings": [one.to_json() for one in report.findings],
                 "trust": (trust := trust_of(report, _people(loop.feedback))),
             }
-            page, asked = folder.path("report.html"), loop.feedback
+            page = folder.path("report.html")
+            asked = loop.feedback
             by = teacher_in_words(asked.teacher) if isinstance(asked, InstantFeedback) else ""
             about = config, judge, report, true_reward, by, trust
             try:
@@ -200,7 +205,8 @@ def _name_of(sampler: PairSampler) -> str:
 def _require_answers_of_shape(loop: PreferenceLoop) -> None:
     """Raise `FeedbackError` now for a teacher whose answers could not be used later."""
     if isinstance(loop.feedback, InstantFeedback):
-        algorithm, axes = loop.learner.algorithm, (0, 2, loop.config.segment_length)
+        algorithm = loop.learner.algorithm
+        axes = (0, 2, loop.config.segment_length)
         seen = zeros_of(algorithm.observation_space, axes)
         done = np.asarray(zeros_of(algorithm.action_space, axes))
         loop.feedback.require_shape(Clips(seen, done, np.ones(axes, bool), np.zeros(axes)))
@@ -235,7 +241,9 @@ def _evaluate(
     page: Path,
 ) -> dict[str, Any]:
     """Evaluate policies and reward, and write the report; what `result.json` holds of it."""
-    seed, taught, env = config.seed, report.learner.algorithm, env_factory(config)
+    seed = config.seed
+    taught = report.learner.algorithm
+    env = env_factory(config)
     random = RandomPolicy(taught.action_space, seed)
     policies: dict[str, Policy] = {"random": random, "taught": taught}
     on_stage("filming the agent before and after")
@@ -275,7 +283,8 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
 
     Its environments are closed; set others to let it learn on.
     """
-    make, copies = env_factory(config), config.environments
+    make = env_factory(config)
+    copies = config.environments
     env = make_environments(make, copies, seed=config.seed, vec_env=config.vec_env)
     env = normalised(env) if config.normalise_observations else env
     with closing(env):
@@ -287,7 +296,8 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
 
 def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
     """Queries about `episodes`, answered by the true return without error."""
-    rng, exact = np.random.default_rng([config.seed, 0x0E7]), ScriptedTeacher.oracle()
+    rng = np.random.default_rng([config.seed, 0x0E7])
+    exact = ScriptedTeacher.oracle()
     short: Short = (
         "pad" if config.short == "pad" else "auto"
     )  # all may end sooner than those learned from

@@ -90,7 +90,8 @@ def launch(
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
             programs.append(page_program(shared, more, on_message))
-        logs, watched = SyncedFolder(rewards).path / "logs", (service.failing, service.stale)
+        logs = SyncedFolder(rewards).path / "logs"
+        watched = (service.failing, service.stale)
         with Supervisor(programs, logs, config, complaints=watched, on_message=on_message) as both:
             yield both
 
@@ -133,7 +134,8 @@ class PageProbe:
     def lost(self, _age: float = 0.0) -> str | None:
         """Why the page counts as lost, or None."""
         address = urlsplit(self._link or "")
-        host, late = address.hostname, time.monotonic() - self._asked >= self.every
+        host = address.hostname
+        late = time.monotonic() - self._asked >= self.every
         if host not in HERE or not late:
             return None
         there = http.client.HTTPConnection(host, address.port, timeout=self.timeout)
@@ -204,17 +206,20 @@ class RewardServiceProbe:
 
     def stale(self) -> str | None:
         """Whether the newest reward has fallen behind the answers, once for each version."""
-        rewards, beat = self.store.reports.rewards(self.project), self._beat()
+        rewards = self.store.reports.rewards(self.project)
+        beat = self._beat()
         if not rewards:
             return None
-        version, fit = rewards[-1].version, rewards[-1].metrics
+        version = rewards[-1].version
+        fit = rewards[-1].metrics
         looked_at = 0 if beat is None else beat.status.looked_at or 0
         behind = self.store.reports.revision(self.project) - max(fit.revision, looked_at)
         fits = beat is not None and beat.alive and beat.status.state == "fitting"
         patience = LEEWAY_SECONDS + (FIT_SLACK * fit.seconds if fits else 0.0)
         if behind <= 0:
             self._behind_since.clear()
-        late, now = False, self.clock()
+        late = False
+        now = self.clock()
         limits = {"any": (1, self.stale_seconds), "many": (max(1, self.stale_answers), patience)}
         for word, (answers, seconds) in limits.items():
             if behind < answers:

@@ -33,7 +33,9 @@ from preferl.trust import named_object, safe_children
 
 LOGGER = get_logger(__name__)
 
-UNIT, DONE, LOG = "unit.json", "done.json", "log.txt"
+UNIT = "unit.json"
+DONE = "done.json"
+LOG = "log.txt"
 """Files of a unit's folder: its work and settings, what came of it, and all that it printed."""
 
 UNIT_LOCK: Final = "unit.lock"
@@ -97,7 +99,8 @@ def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
         return partial(run_units, processes=processes)
     from preferl.runs.ray_cluster import run_units_on_ray
 
-    expected, fix = "none for a cluster, which counts its own cores", "Leave it out."
+    expected = "none for a cluster, which counts its own cores"
+    fix = "Leave it out."
     ConfigError.check(processes is None, "processes", expected, processes, fix)
     require("ray", extra="ray")
     return partial(run_units_on_ray, address=cluster)
@@ -131,7 +134,8 @@ def run_units(
     """
     limit = usable_cores() if processes is None else processes
     require_in("processes", limit, 1, float("inf"))
-    waiting, failed = deque(begun(units, on_done)), dict[str, str]()
+    waiting = deque(begun(units, on_done))
+    failed = dict[str, str]()
     running: dict[int, tuple[SpawnProcess, Unit]] = {}  # by sentinel
     try:
         while waiting or running:
@@ -159,7 +163,8 @@ def perform(unit: Unit) -> None:
     with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=PATIENCE):
         if (unit.folder / DONE).is_file():
             return
-        began, work = time.perf_counter(), named_object(unit.work, f"work of {unit.name}")
+        began = time.perf_counter()
+        work = named_object(unit.work, f"work of {unit.name}")
         result = work(unit.settings, unit.folder)
         seconds = round(time.perf_counter() - began, 2)
         write_json(unit.folder / DONE, plain({"seconds": seconds, "result": result}))
@@ -215,12 +220,14 @@ def _require_distinct(units: Sequence[Unit]) -> None:
 
 def _begin(unit: Unit) -> None:
     """Make a unit's folder, or check that it is the one of this unit."""
-    about, file = plain({"work": unit.work, "settings": unit.settings}), unit.folder / UNIT
+    about = plain({"work": unit.work, "settings": unit.settings})
+    file = unit.folder / UNIT
     if not file.is_file():
         write_json(file, about)
     with reading(file, expected="the work and settings of a unit", error=StorageError):
         begun = read_object(file)
-    what, fix = f"settings of {unit.name} in {unit.folder}", "Choose another folder, or remove it."
+    what = f"settings of {unit.name} in {unit.folder}"
+    fix = "Choose another folder, or remove it."
     ConfigError.check(begun == about, what, f"those it was begun with, {begun}", about, fix)
 
 

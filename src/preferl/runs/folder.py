@@ -181,7 +181,8 @@ def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collectio
         written = to_json(folder.config(type(config)))
     except ConfigError:  # such as of a function, which code alone names
         written = _read(folder.path("config.json"))["config"]
-    old, new = flat_settings(written), flat_settings(to_json(config))
+    old = flat_settings(written)
+    new = flat_settings(to_json(config))
     different = [
         name for name in {**old, **new} if old.get(name) != new.get(name) and name not in may_differ
     ]
@@ -194,7 +195,8 @@ def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collectio
 def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
     begun = _read(file) if file.exists() else None
     same = begun == (None if data is None else json.loads(json.dumps(dict(data))))
-    what, expected = f"data of the run in {file.parent}", f"those it was begun with, {begun}"
+    what = f"data of the run in {file.parent}"
+    expected = f"those it was begun with, {begun}"
     fix = "Restore the data, or begin another run without resuming."
     DataError.check(same, what, expected, data, fix)
 

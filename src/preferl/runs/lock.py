@@ -118,7 +118,8 @@ class FolderLock:
 
     def _opened(self) -> IO[str]:
         """The file, locked, read from its beginning, and still the one in the folder."""
-        began, waited_for = time.monotonic(), dict[str, Any]()
+        began = time.monotonic()
+        waited_for = dict[str, Any]()
         while True:
             with reading(self._path, expected="a file that can be written", error=StorageError):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +135,8 @@ class FolderLock:
             if time.monotonic() - began > patience:
                 raise self._taken(before)
             if before and before != waited_for and self._patience > 1.0:
-                waited_for, words = before, "Waits up to %g s for %s to end, which uses %s."
+                waited_for = before
+                words = "Waits up to %g s for %s to end, which uses %s."
                 LOGGER.warning(words, self._patience, named(before), self._path.parent)
             time.sleep(_PAUSE)
 
@@ -146,7 +148,8 @@ class FolderLock:
             return False
 
     def _taken(self, before: dict[str, Any]) -> StorageError:
-        expected, got = f"to be its only {self._role}", f"one at work already, {named(before)}"
+        expected = f"to be its only {self._role}"
+        got = f"one at work already, {named(before)}"
         fix = "Wait for that one or stop it, or use another folder."
         return StorageError.mismatch(f"{self._path.parent}", expected=expected, got=got, fix=fix)
 
@@ -190,7 +193,8 @@ def _parsed(text: str) -> dict[str, Any]:
 def named(holder: Mapping[str, Any]) -> str:
     """A holder in words: process, machine, command and since when."""
     words = f"process {holder.get('pid', 'unknown')} on {holder.get('host', 'an unknown machine')}"
-    command, since = holder.get("command"), holder.get("since")
+    command = holder.get("command")
+    since = holder.get("since")
     return words + (f" (`{command}`)" if command else "") + (f" since {since}" if since else "")
 
 

@@ -58,7 +58,8 @@ def run_units_on_ray(
     """
     ray = require("ray", extra="ray")
     units = [Unit(one.name, one.work, one.settings, one.folder.resolve()) for one in units]
-    waiting, failed = begun(units, on_done), dict[str, str]()
+    waiting = begun(units, on_done)
+    failed = dict[str, str]()
     with _connected(ray, address):
         task = ray.remote(num_cpus=1, max_retries=LOST_MACHINES)(_run_on_this_machine)
         here = str(Path.cwd())
@@ -76,10 +77,8 @@ def run_units_on_ray(
 def _run_on_this_machine(unit: Unit, current: str) -> int:
     """What a task of Ray does; the exit status of the unit's process."""
     for folder, what in ((unit.folder / UNIT, "unit"), (Path(current), "program")):
-        expected, got = (
-            "one that all machines of the cluster have",
-            f"none on {socket.gethostname()}",
-        )
+        expected = "one that all machines of the cluster have"
+        got = f"none on {socket.gethostname()}"
         fix = "Put it on a disk that they share, under the same path."
         StorageError.check(folder.exists(), f"folder of the {what}, {folder}", expected, got, fix)
     os.chdir(current)  # relative paths in settings begin there
@@ -124,7 +123,8 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (RuntimeError, ValueError, OSError) as error:
         expected = "the address of a Ray cluster that runs: ray://HOST:10001, HOST:6379 or auto"
-        got, fix = f"{address!r} ({error})", "`ray start --head` starts one on this machine."
+        got = f"{address!r} ({error})"
+        fix = "`ray start --head` starts one on this machine."
         raise ConfigError.mismatch("cluster", expected=expected, got=got, fix=fix) from error
     try:
         yield

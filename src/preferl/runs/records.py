@@ -166,14 +166,16 @@ def _about(path: Path) -> dict[str, Any] | None:
         return None
     kind, config, seed = (about.get(name) for name in ("kind", "config", "seed"))
     known = kind in KINDS and isinstance(config, dict) and isinstance(seed, int)
-    expected, got = "the settings of a run", "those of something else, which is left alone"
+    expected = "the settings of a run"
+    got = "those of something else, which is left alone"
     StorageError.check(known, path / "config.json", expected, got)
     return about
 
 
 def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
     """The record of a folder whose settings were read; damage becomes one `StorageError`."""
-    config, kind = about["config"], about["kind"]
+    config = about["config"]
+    kind = about["kind"]
     fix = "A file in it is damaged."
     with reading(path, expected="the folder of a run", fix=fix, error=StorageError):
         lock = FolderLock(path, LOCK, "run")
@@ -193,7 +195,8 @@ def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
         )
         record = replace(record, **read(path, config, result, metrics))
         seconds = _at_work(path, began) if state == "running" else record.seconds
-        subject, note = one_line(record.subject), one_line(note)
+        subject = one_line(record.subject)
+        note = one_line(note)
         record = replace(record, seconds=seconds, subject=subject, note=note)
         record.to_json(), record.settings  # whatever is wrong shows now
         return record

@@ -117,7 +117,8 @@ def _offline(path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
     seeds = config["seeds"]
     scores = {name: _seeds(path, seeds, name, of[unit]) for name, of in conditions.items()}
     first = next(iter(scores), None)
-    fitted, kept = result.get("reward") or {}, path / "fit.json"
+    fitted = result.get("reward") or {}
+    kept = path / "fit.json"
     fit = fitted.get("fit") or (read_object(kept).get("fit") if kept.is_file() else None)
     # Labels are the answers that the reward was fitted to, unless it was fitted before.
     on_labels = None if fit else (fitted.get("on_labels") or {}).get("learned")
@@ -310,7 +311,9 @@ def _episodes(policy: Mapping[str, Any]) -> Estimate:
 def _seeds(path: Path, seeds: Sequence[int], condition: str, summary: Json) -> Estimate:
     """The score of a condition over its seeds; of a single seed the interval is of its episodes."""
     values = np.array(summary["seeds"], float)
-    count, of, interval = len(values), "seeds", mean_interval(values)
+    count = len(values)
+    of = "seeds"
+    interval = mean_interval(values)
     one = path / "evaluations" / f"{condition}-{seeds[0]}.json"
     if interval is None and one.is_file():
         report = _episodes(read_object(one))
@@ -323,7 +326,8 @@ def _reward(report: Mapping[str, Any] | None) -> tuple[Estimate | None, dict[str
     """Accuracy and further numbers of a report on a reward."""
     if not report:
         return None, {}
-    share, numbers = _number(report["accuracy"]), dict(report)
+    share = _number(report["accuracy"])
+    numbers = dict(report)
     numbers["calibration"] = (report.get("calibration") or {}).get("error")
     wanted = ("log_loss", "calibration", "spearman", "epic")
     reward = _finite({name: numbers.get(name) for name in wanted})
@@ -338,7 +342,8 @@ def _of_fit(fit: Mapping[str, Any] | None) -> Estimate | None:
     """The accuracy of a fit on the answers that it left out; None without any."""
     if not fit or not fit.get("judged"):
         return None
-    share, count = _number(fit["validation_accuracy"][fit["best_epoch"] - 1]), int(fit["judged"])
+    share = _number(fit["validation_accuracy"][fit["best_epoch"] - 1])
+    count = int(fit["judged"])
     if share is None:
         return None
     right = round(2 * share * count) / 2  # an undecided reward is half right

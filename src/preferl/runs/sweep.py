@@ -206,7 +206,8 @@ def _letters(value: Any) -> int:
 
 
 def _results(record: RunRecord) -> Iterator[object]:
-    score, accuracy = record.score, record.accuracy
+    score = record.score
+    accuracy = record.accuracy
     low, high = (None, None) if score is None or score.interval is None else score.interval
     yield from (record.state, record.steps, record.answers, None if score is None else score.mean)
     yield from (low, high, None if accuracy is None else accuracy.mean, record.seconds)

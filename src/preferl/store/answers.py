@@ -114,7 +114,8 @@ class GivenAnswers:
         if annotator_id is not None:
             chosen = chosen.where(Answer.annotator_id == annotator_id)
         counted = chosen.with_only_columns(Answer.id).limit(MOST_COUNTED + 1)
-        keys, beside = _KEYS[show], before if after is None else after
+        keys = _KEYS[show]
+        beside = before if after is None else after
         anchor = _rows(project_id).with_only_columns(*keys).where(Answer.id == beside)
         with self._database.read() as session:
             total = int(session.scalar(select(func.count()).select_from(counted.subquery())) or 0)
@@ -199,10 +200,12 @@ class GivenAnswers:
                 return known
             given = list(session.scalars(_TO_QUERY, {"query_id": query.id}))
             standing = {row.annotator_id: row for row in given}
-            same, got = standing[answer.annotator_id] is answer, "one that has changed since"
+            same = standing[answer.annotator_id] is answer
+            got = "one that has changed since"
             FeedbackError.check(same, "answer", "the latest of its person", got)
             if kind is None:
-                counts, got = answer.kind in COUNTED, "one that was withdrawn"
+                counts = answer.kind in COUNTED
+                got = "one that was withdrawn"
                 FeedbackError.check(counts, "answer", "one that counts", got)
                 made = _retract(session, query, answer, by, key)
             else:
@@ -264,7 +267,8 @@ def _chosen(project_id: int, show: Show) -> Select[*tuple[Any, ...]]:
 
 def _differing(project_id: int) -> Select[int]:
     """Queries whose answers that count are not all alike; one that cannot tell is another kind."""
-    one, later = aliased(Answer), aliased(Answer)
+    one = aliased(Answer)
+    later = aliased(Answer)
     is_later = exists().where(
         later.query_id == one.query_id,
         later.annotator_id == one.annotator_id,

@@ -86,7 +86,8 @@ class ClipStore:
         Raises:
             StorageError: the folder or the database cannot be written to; nothing is stored then.
         """
-        ids, place = clip_ids(segments), dict[str, int]()
+        ids = clip_ids(segments)
+        place = dict[str, int]()
         for row, name in enumerate(ids):
             place.setdefault(name, row)
         with self._database.read() as session:
@@ -103,7 +104,8 @@ class ClipStore:
             steps = segments.real[rows].tolist()
             with self._database.write() as session:
                 locked_project(session, project_id)
-                at, known = clock(session), known_clips(session, project_id, fresh)
+                at = clock(session)
+                known = known_clips(session, project_id, fresh)
                 session.add_all(
                     Clip(id=name, row=row, steps=steps[row], created_at=at, **alike)
                     for row, name in enumerate(fresh)
@@ -190,7 +192,8 @@ class ClipStore:
         The last of them is the newest episode: whoever draws `limit` clips at a time comes to it,
         however many queries are pending. Nobody needs the episodes before it.
         """
-        first, second = aliased(Clip), aliased(Clip)
+        first = aliased(Clip)
+        second = aliased(Clip)
         pairs = (
             select(first.id, _is_undrawn(first), second.id, _is_undrawn(second))
             .select_from(Query)

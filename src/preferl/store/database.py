@@ -272,7 +272,8 @@ def require_whole(file: Path, clips: Path) -> None:
     The file may be missing where the store is new.
     """
     size = file.stat().st_size if file.is_file() else 0
-    tables, found = 0, "ok"
+    tables = 0
+    found = "ok"
     try:
         if size:
             uri = f"{file.resolve().as_uri()}?mode=rw"

@@ -196,7 +196,9 @@ class StoredFeedback:
         """Log once that queries wait, and how people come to them."""
         if self._announced:
             return
-        self._announced, database, files = True, self.store.database, str(self.store.synced)
+        self._announced = True
+        database = self.store.database
+        files = str(self.store.synced)
         where = [files] if database.is_sqlite else [str(database.url), "--files", files]
         words = ("preferl", "annotate", "serve", "--store", *where, "--project", self.project.slug)
         command = without_password(shlex.join(words))
@@ -240,7 +242,9 @@ class StoredFeedback:
         decided = ~np.isnan(preference)
         each = self.combine == "each"
         annotator = votes.annotator[~votes.is_repeat][decided] if each else None
-        queries, preference, weight = queries[decided], preference[decided], weight[decided]
+        queries = queries[decided]
+        preference = preference[decided]
+        weight = weight[decided]
         if not len(queries):
             raise FeedbackError(
                 f"There are no answers yet: {len(np.unique(votes.query))} questions were declined "

@@ -56,7 +56,8 @@ def is_name(name: str) -> bool:
 
 def require_name(name: str) -> str:
     """Return a name that an import may use; raise `DataError` for none, or one like the owner's."""
-    expected, fix = f"1 to {LONGEST_NAME} letters", ""
+    expected = f"1 to {LONGEST_NAME} letters"
+    fix = ""
     if is_name(name):
         if not looks_like_owner(name):
             return name
@@ -292,11 +293,14 @@ class People:
                 if session.get(Project, project_id) is None:
                     expected = "one that exists"
                     raise ConfigError.mismatch("project", expected=expected, got=project_id)
-                annotator, at = session.scalar(_named(project_id, name)), clock(session)
+                annotator = session.scalar(_named(project_id, name))
+                at = clock(session)
                 if annotator is None:
                     annotator = Annotator(project_id=project_id, name=name, created_at=at)
                     session.add(annotator)
-                annotator.role, annotator.disabled_at, annotator.link_uses = role, None, uses
+                annotator.role = role
+                annotator.disabled_at = None
+                annotator.link_uses = uses
                 annotator.link_expires_at = None if hours is None else at + 3600 * hours
                 _change_link(session, annotator, secret)
                 session.flush()

@@ -158,7 +158,9 @@ class Questions:
 
 def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]]:
     """Rows of the answers that count, oldest first."""
-    other, first, second = aliased(Answer), aliased(Clip), aliased(Clip)
+    other = aliased(Answer)
+    first = aliased(Clip)
+    second = aliased(Clip)
     earlier = exists().where(
         other.query_id == Answer.query_id,
         other.annotator_id == Answer.annotator_id,
@@ -197,7 +199,8 @@ class RankedQueries:
     """
 
     def __init__(self, database: Database, clips: ClipStore) -> None:
-        self._database, self._clips = database, clips
+        self._database = database
+        self._clips = clips
         self._lists: dict[int, tuple[list[str], IntArray, IntArray]] = {}
 
     def create(self, project_id: int, segments: Segments, rows: IntArray, queries: int) -> int:
@@ -228,7 +231,8 @@ class RankedQueries:
                 answer = None if open_ else nan if mean is None else float(mean)
                 answers[first, second] = answer
                 answers[second, first] = None if answer is None else 1 - answer
-            lists, new = RankedLists(rows, shares), list[tuple[str, str]]()
+            lists = RankedLists(rows, shares)
+            new = list[tuple[str, str]]()
             while len(pairs := lists.pairs()):
                 named = [(names[first], names[second]) for first, second in pairs]
                 new += [pair for pair in named if pair not in answers]
@@ -275,14 +279,17 @@ def _add(
 ) -> list[int]:
     """Add queries to a project that this transaction has locked; their numbers."""
     purpose = details.get("purpose", "ask")
-    scores, known, about = details.get("scores"), details.get("known"), details.get("details")
+    scores = details.get("scores")
+    known = details.get("known")
+    about = details.get("details")
     if (most := details.get("most")) is not None:  # other programs may be asking, too
         learned = (Query.project_id == project.id, Query.purpose == "ask")
         asked = session.scalar(select(func.count()).select_from(Query).where(*learned))
         pairs = pairs[: max(most - (asked or 0), 0)]
     quorum = project.quorum if purpose == "ask" else 0
     at = session.scalar(select(now()))
-    priority, agent = details.get("priority", 0.0), details.get("agent")
+    priority = details.get("priority", 0.0)
+    agent = details.get("agent")
     turn = _next_turn(session, project.id, priority, agent) if purpose == "ask" else 0
     drawn = known_clips(session, project.id, {name for pair in pairs for name in pair})
     queries = [
@@ -317,7 +324,8 @@ def _next_turn(session: Session, project_id: int, priority: float, agent: str | 
     queueing (Goyal, Vin and Cheng, 1996) of queries that take as long.
     """
     about = {"project_id": project_id, "priority": priority, "agent": agent}
-    last, now_at = session.scalar(LAST_TURN, about), session.scalar(TURN_NOW, about)
+    last = session.scalar(LAST_TURN, about)
+    now_at = session.scalar(TURN_NOW, about)
     return max(0 if last is None else last + 1, now_at or 0)
 
 
@@ -329,7 +337,8 @@ def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
 
 
 def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) -> None:
-    purpose, known = details.get("purpose", "ask"), details.get("known")
+    purpose = details.get("purpose", "ask")
+    known = details.get("known")
 
     def require(what: str, good: object, expected: str, got: object, fix: str = "") -> None:
         if not good:
@@ -378,7 +387,8 @@ def known_pairs(
     segments = sample_segments(episodes, max(WINDOWS_PER_PAIR * count, 2), length, rng)
     returns = segments.returns()
     order = np.argsort(returns, kind="stable")
-    worse, better = rng.permutation(order[:count]), rng.permutation(order[len(order) - count :])
+    worse = rng.permutation(order[:count])
+    better = rng.permutation(order[len(order) - count :])
     if (returns[worse] >= returns[better]).any():
         expected = "clips with clearly different returns, for pairs with a known answer"
         got = f"returns from {returns.min():g} to {returns.max():g}"

@@ -67,7 +67,8 @@ class Queue:
     """Leases and answers of a store; answers make way for the next queries of its lists."""
 
     def __init__(self, database: Database, ranked: RankedQueries) -> None:
-        self._database, self._ranked = database, ranked
+        self._database = database
+        self._ranked = ranked
 
     def claim(
         self, project_id: int, annotator_id: int, count: int = 2, *, undrawn: bool = False
@@ -119,7 +120,8 @@ class Queue:
             FeedbackError: a token that is not this person's or was answered, or an unknown kind;
                 nothing is written then.
         """
-        kinds, strengths = schema.ANSWERS, schema.STRENGTHS
+        kinds = schema.ANSWERS
+        strengths = schema.STRENGTHS
         for what, good, expected, got in (
             ("answer", kind in kinds, f"one of {kinds}", repr(kind)),
             ("strength", strength in (None, *strengths), f"one of {strengths}", strength),
@@ -141,7 +143,8 @@ class Queue:
                 query = session.get_one(Query, lease.query_id, with_for_update=True)
                 session.delete(lease)
                 given = {"kind": kind, "strength": strength, "response_ms": response_ms}
-                preference, at = schema.preference_of(kind, lease.swapped), clock(session)
+                preference = schema.preference_of(kind, lease.swapped)
+                at = clock(session)
                 about = {"key": key, "preference": preference, "answered_at": at, "detail": detail}
                 answer = record_answer(session, query, lease, **given, **about)
         self._ranked.extend(answer.project_id)  # again if sent again: the first may have died here
@@ -169,7 +172,9 @@ class Queue:
             )
             # It goes before whatever else they hold, as it did when they first had it.
             lease.granted_at = latest.granted_at or at
-            lease.swapped, lease.renewed_at, lease.expires_at = latest.swapped, at, at + seconds
+            lease.swapped = latest.swapped
+            lease.renewed_at = at
+            lease.expires_at = at + seconds
             session.add(lease)
             record_answer(session, query, latest, key=key, kind="retract", answered_at=at)
             return _question(lease, query)
@@ -180,7 +185,8 @@ class Queue:
         with self._holding(annotator_id, tokens) as (at, held):
             for lease, seconds in held:
                 if active_at(lease, at):
-                    lease.renewed_at, lease.expires_at = at, at + seconds
+                    lease.renewed_at = at
+                    lease.expires_at = at + seconds
                     kept = lease.expires_at
         return kept
 
@@ -233,7 +239,8 @@ class _Choice:
             raise _may_not_answer("somebody whose access has ended")
         if annotator.role == "spectator":
             raise _may_not_answer("a spectator")
-        self.session, self.annotator = session, annotator
+        self.session = session
+        self.annotator = annotator
         self.project = session.get_one(Project, project_id)
         self.at = clock(session)
         self._about = {"project_id": project_id, "annotator_id": annotator_id, "at": self.at}
@@ -249,7 +256,8 @@ class _Choice:
             if query.cancelled_at is not None or not mine:
                 self.session.delete(lease)
                 continue
-            lease.renewed_at, lease.expires_at = self.at, self.at + self.project.lease_seconds
+            lease.renewed_at = self.at
+            lease.expires_at = self.at + self.project.lease_seconds
             held.append((lease, query))
         self.session.flush()
         return held
@@ -326,7 +334,8 @@ class _Choice:
 
     def _instead(self, *, undrawn: bool) -> Query | None:
         """At times a pair whose answer is known, or an earlier question of theirs."""
-        known, repeats = self.project.known_share, self.project.repeat_share
+        known = self.project.known_share
+        repeats = self.project.repeat_share
         if not known + repeats:
             return None
         mark = (self.project.slug, self.annotator.id, self._count(statements.SEEN))

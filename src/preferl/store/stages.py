@@ -67,10 +67,12 @@ def view(env: Environment, camera: Camera | None) -> Any:
         return camera
     if unknown := set(camera) - set(FREE):
         raise ConfigError.mismatch("camera", expected=f"some of {FREE}", got=sorted(unknown))
-    body, bodies = camera.get("trackbodyid", 0), range(stage.model.nbody)  # MuJoCo would exit
+    body = camera.get("trackbodyid", 0)  # MuJoCo would exit
+    bodies = range(stage.model.nbody)
     ConfigError.check(body in bodies, "camera's trackbodyid", f"0 to {bodies[-1]}", body)
     mujoco = require("mujoco", extra="mujoco")
-    free, kinds = mujoco.MjvCamera(), mujoco.mjtCamera
+    free = mujoco.MjvCamera()
+    kinds = mujoco.mjtCamera
     free.type = kinds.mjCAMERA_TRACKING if "trackbodyid" in camera else kinds.mjCAMERA_FREE
     free.lookat[:] = np.median(stage.data.geom_xpos, axis=0)
     free.distance = stage.model.stat.extent
@@ -94,7 +96,8 @@ class MujocoStage:
         mujoco = require("mujoco", extra="mujoco")
         stage: Any = env.unwrapped
         self._placed = placed(env)
-        self._model, self._data = stage.model, stage.data
+        self._model = stage.model
+        self._data = stage.data
         sizes = [self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)]
         self._ends: list[int] = np.cumsum(sizes).tolist()
         self.widths = (self._ends[-1], 1 + self._ends[-1])  # of states; some begin with the time
@@ -102,7 +105,8 @@ class MujocoStage:
         self._camera = view(env, camera)
         draw_plainly(env)
         buffer = self._model.vis.global_
-        buffer.offwidth, buffer.offheight = max(size, buffer.offwidth), max(size, buffer.offheight)
+        buffer.offwidth = max(size, buffer.offwidth)
+        buffer.offheight = max(size, buffer.offheight)
         try:
             self._renderer = resources.enter_context(mujoco.Renderer(self._model, size, size))
         except Exception as error:  # each way to draw has its own errors
@@ -165,7 +169,8 @@ class StateReader:
 
     def __init__(self, env: Environment) -> None:
         self._stage: Any = env.unwrapped
-        draws, simulated = env.render_mode == "rgb_array", is_mujoco(env)
+        draws = env.render_mode == "rgb_array"
+        simulated = is_mujoco(env)
         if draws:
             draw_off_screen()
         known = self._stage.spec is not None and (simulated or (draws and _shows_state(env)))
@@ -178,7 +183,8 @@ class StateReader:
             return picture_state(self._drawn.render())
         if self._placed is None:
             return np.array(_state(self._stage), np.float64).ravel()
-        model, data = self._stage.model, self._stage.data
+        model = self._stage.model
+        data = self._stage.data
         things = [getattr(model, name).reshape(-1)[rows] for name, rows in self._placed]
         return np.concatenate([data.qpos, data.qvel, *things])
 
@@ -186,11 +192,13 @@ class StateReader:
 @contextmanager
 def _generator_left_alone(stage: Any) -> Iterator[None]:
     """Restore an environment's generator; resets inside have seeds, and so draw from others."""
-    generator, seed = stage._np_random, stage._np_random_seed
+    generator = stage._np_random
+    seed = stage._np_random_seed
     try:
         yield
     finally:
-        stage._np_random, stage._np_random_seed = generator, seed
+        stage._np_random = generator
+        stage._np_random_seed = seed
 
 
 def _shows_state(env: Environment) -> bool:
@@ -212,7 +220,8 @@ def _shows_state(env: Environment) -> bool:
 def _shows_the_same(env: Environment) -> bool:
     """Whether states put back in another episode show what they showed in their own."""
     stage: Any = env.unwrapped
-    given, usual = stage.spec.kwargs, gymnasium.registry[stage.spec.id].kwargs
+    given = stage.spec.kwargs
+    usual = gymnasium.registry[stage.spec.id].kwargs
     if {**given, "render_mode": None} != {**usual, "render_mode": None}:
         return False  # by its id alone, another one is made
     actions = deepcopy(env.action_space)
@@ -234,7 +243,8 @@ def _shows_the_same(env: Environment) -> bool:
 def picture_state(picture: Any) -> Array:
     """`[PICTURE_BYTES]` a drawn frame `[height, width, 3]` as a JPEG, with zeros after its end."""
     drawn = isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.dtype == np.uint8
-    expected, fix = "a picture [height, width, 3] of bytes", "Return one from `render`."
+    expected = "a picture [height, width, 3] of bytes"
+    fix = "Return one from `render`."
     ConfigError.check(drawn, "what the environment renders", expected, type(picture).__name__, fix)
     data = np.frombuffer(encode_picture(picture[..., :3], PICTURE_BYTES), np.uint8)
     return np.pad(data, (0, PICTURE_BYTES - len(data)))
@@ -271,7 +281,8 @@ def no_graphics(error: Exception) -> ConfigError:
     """The error where MuJoCo cannot draw."""
     apt = "apt-get install -y libegl1 libgl1-mesa-dri"
     fix = f"Run: {apt}. Set MUJOCO_GL=egl if this program imported mujoco before."
-    expected, got = "a library that draws without a display", f"{type(error).__name__}: {error}"
+    expected = "a library that draws without a display"
+    got = f"{type(error).__name__}: {error}"
     return ConfigError.mismatch("drawing with MuJoCo", expected=expected, got=got, fix=fix)
 
 
@@ -281,6 +292,7 @@ def _state(stage: Any) -> Any:
     if state is None:
         expected = "one of MuJoCo, one that draws pictures, or one with `state` as classic "
         expected += "control has it after reset"
-        fix, got = 'Make it with render_mode="rgb_array", or record pixels.', type(stage).__name__
+        fix = 'Make it with render_mode="rgb_array", or record pixels.'
+        got = type(stage).__name__
         raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix)
     return state

@@ -96,7 +96,8 @@ class Store:
         file = Path(str(database.url.database))
         synced = SyncedFolder(files or file.parent)
         if database.is_sqlite and synced.url is not None:
-            expected, fix = "a folder beside SQLite", "Keep labels in PostgreSQL for many machines."
+            expected = "a folder beside SQLite"
+            fix = "Keep labels in PostgreSQL for many machines."
             raise ConfigError.mismatch("files", expected=expected, got=synced, fix=fix)
         folder = synced.path
         for needed in (folder, file.parent) if database.is_sqlite else (folder,):
@@ -136,10 +137,12 @@ class Store:
         if secret is None and self.synced.url is None:
             return stored_key(self.files / KEY)
         if secret is None or len(secret) < SHORTEST:
-            expected, got = f"at least {SHORTEST} letters", str(len(secret or ""))
+            expected = f"at least {SHORTEST} letters"
+            got = str(len(secret or ""))
             fix = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
             if secret is None:
-                expected, got = "the secret that all programs of this store share", "none"
+                expected = "the secret that all programs of this store share"
+                got = "none"
             raise ConfigError.mismatch("PREFERL_SECRET", expected=expected, got=got, fix=fix)
         return secret.encode()
 
@@ -154,14 +157,17 @@ def stored_key(file: Path) -> bytes:
             with writing(file, durable=True, private=True, first=True) as draft:
                 draft.write_bytes(secrets.token_hex(32).encode())
         with file.open("rb") as opened:
-            mode, key = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read()
+            mode = stat.S_IMODE(os.fstat(opened.fileno()).st_mode)
+            key = opened.read()
     count = len(key.strip(b"\0 \t\r\n"))  # a loss of power leaves nothing, or zeros
     fix = "Delete it to get a new one; everybody is signed out then, and the owner's link changes."
     if os.name != "nt" and mode & 0o077:  # Windows has no such modes
-        expected, got = "a file that nobody but its owner may read", f"mode {mode:o}"
+        expected = "a file that nobody but its owner may read"
+        got = f"mode {mode:o}"
         fix = f"If nobody else has read it: chmod 600 {file}. Otherwise: {fix}"
     elif count < SHORTEST:
-        expected, got = f"at least {SHORTEST} bytes", f"{count}"
+        expected = f"at least {SHORTEST} bytes"
+        got = f"{count}"
     else:
         return key
     what = f"{file}, the secret of this store"

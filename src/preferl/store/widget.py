@@ -38,7 +38,8 @@ class NotebookQueue:
     """
 
     def __init__(self, store: Store, project: Project, name: str = OWNER) -> None:
-        self.store, self.project = store, project
+        self.store = store
+        self.project = project
         if name == OWNER:
             self.person = store.people.owner(project.id).annotator
         else:
@@ -65,7 +66,8 @@ class NotebookQueue:
         question = self.question
         if question is None:
             return
-        self.message, waited = "", 1000 * (time.monotonic() - self._shown_at)
+        self.message = ""
+        waited = 1000 * (time.monotonic() - self._shown_at)
         given = self.person.id, question.token, token_hex(16), kind
         try:
             self.store.queue.answer(*given, response_ms=waited)
@@ -82,7 +84,8 @@ class NotebookQueue:
     @property
     def html(self) -> str:
         """Both clips side by side on one screen, or why there are none; with the progress."""
-        question, shown = self.question, IDLE.get(self.claim.state, "")
+        question = self.question
+        shown = IDLE.get(self.claim.state, "")
         if question is not None:
             clips = self._clip("left", question.left) + self._clip("right", question.right)
             shown = f"<div>{clips}</div>"

@@ -37,7 +37,8 @@ class CrowdConfig:
     cannot_tell: float = 0.0
 
     def __post_init__(self) -> None:
-        least, most = {"answers": 1, "quorum": 1}, {"cannot_tell": 1.0}
+        least = {"answers": 1, "quorum": 1}
+        most = {"cannot_tell": 1.0}
         for name, value in vars(self).items():
             high = 0.5 if name.endswith("_share") else most.get(name, inf)
             require_in(f"CrowdConfig.{name}", value, least.get(name, 0), high)
@@ -121,7 +122,8 @@ def _assign(
     repeats = round(config.answers * config.repeat_share)
     ordinary = max(1, (config.answers - known - repeats) * annotators // config.quorum)
     people = rng.random((ordinary, annotators)).argsort(1)[:, : config.quorum]
-    query, annotator = np.repeat(np.arange(ordinary), config.quorum), people.ravel()
+    query = np.repeat(np.arange(ordinary), config.quorum)
+    annotator = people.ravel()
     again = _some_of_each(annotator, repeats, rng)
     total = ordinary + known + len(again)
     is_known = (np.arange(total) >= ordinary) & (np.arange(total) < ordinary + known)

@@ -79,16 +79,19 @@ def check_sampler(
     segments_wanted(sampler, count)
     for wanted in (count, 1, 0):
         pairs, again = (sampler(segments, wanted, np.random.default_rng(seed)) for _ in range(2))
-        array, rows = np.asarray(pairs), f"rows of {len(segments)} segments"
+        array = np.asarray(pairs)
+        rows = f"rows of {len(segments)} segments"
         whole = array.shape == (wanted, 2) and np.issubdtype(array.dtype, np.integer)
-        what, expected = f"pairs for a count of {wanted}", f"whole numbers of shape ({wanted}, 2)"
+        what = f"pairs for a count of {wanted}"
+        expected = f"whole numbers of shape ({wanted}, 2)"
         _require(whole, sampler, what, expected, f"{array.dtype} of shape {array.shape}")
         least, most = (array.min(), array.max()) if wanted else (0, 0)
         inside = least >= 0 and most < len(segments)
         _require(inside, sampler, "pairs", rows, f"rows {least} to {most}")
         apart = (array[:, 0] != array[:, 1]).all()
         _require(apart, sampler, "pairs", "two different rows each", "a row with itself")
-        what, fix = "pairs drawn with an equal generator", "Draw from `rng` alone."
+        what = "pairs drawn with an equal generator"
+        fix = "Draw from `rng` alone."
         same = np.array_equal(pairs, again)
         _require(same, sampler, what, "the same pairs", "others", fix)
 
@@ -169,7 +172,8 @@ def _contents(clips: Clips) -> list[bytes]:
 
 
 def _answers(teacher: Teacher, shown: Clips, seed: int) -> FloatArray:
-    answers, count = teacher(shown, np.random.default_rng(seed)), len(shown)
+    answers = teacher(shown, np.random.default_rng(seed))
+    count = len(shown)
     try:
         answers = check_answers(answers, count)
     except FeedbackError as error:
@@ -234,7 +238,8 @@ def _check_answered(feedback: Feedback, known: int, asked: list[bytes], declines
     strange = [name for name in got if name not in position]
     expected = "the pairs that were asked, both sides as asked"
     _require(not strange, feedback, "answers", expected, f"{len(strange)} others")
-    fix, whole = "Pass declines=True if the teacher may decline.", len(got) >= len(asked)
+    fix = "Pass declines=True if the teacher may decline."
+    whole = len(got) >= len(asked)
     _require(whole or declines, feedback, "answers", len(asked), len(got), fix)
     calls = [position[name] // 5 for name in got]
     _require(calls == sorted(calls), feedback, "answers", "oldest first", "another order")

@@ -33,7 +33,8 @@ def check_loss(loss: AnswerLoss | str) -> None:
         got = getattr(losses, "shape", type(losses).__name__)
         _require(got == logits.shape, name, "shape for 2 members and 7 answers", (2, 7), got)
         _require(losses.isfinite().all(), name, f"losses of {answer}", "finite numbers", losses)
-        mean, slope = preference_loss(logits, preference, loss=bound).sum(), None
+        mean = preference_loss(logits, preference, loss=bound).sum()
+        slope = None
         if mean.requires_grad:
             (slope,) = torch.autograd.grad(mean, logits, allow_unused=True)
         there = slope is not None and bool(slope.isfinite().all())
@@ -43,9 +44,11 @@ def check_loss(loss: AnswerLoss | str) -> None:
         turned = bound(-logits, 1 - preference)
         same = torch.allclose(turned, losses, atol=1e-5)
         _require(same, name, "loss of the same pairs the other way round", losses, turned)
-    against, agreeing = found[1.0][:, :3], found[1.0][:, -3:].flip(-1)
+    against = found[1.0][:, :3]
+    agreeing = found[1.0][:, -3:].flip(-1)
     fix = "Logits are the score of the first minus that of the second."
-    expected, got = "at most that of the opposite one", (agreeing, against)
+    expected = "at most that of the opposite one"
+    got = (agreeing, against)
     less = bool((agreeing <= against).all())
     _require(less, name, "loss of an answer that the model agrees with", expected, got, fix)
 

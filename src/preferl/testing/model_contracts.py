@@ -17,7 +17,8 @@ from preferl.shapes import map_observations, take
 from preferl.testing.worlds import sample_steps
 from preferl.training.batches import to_tensor, to_tensors
 
-WINDOWS, LONGEST = 5, 6
+WINDOWS = 5
+LONGEST = 6
 
 
 def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
@@ -90,9 +91,11 @@ def _check_statistics(model: RewardModel, windows: _Windows) -> None:
 
 def _check_output(model: RewardModel, windows: _Windows) -> None:
     """Shapes and numbers, the same each time and for each window alone."""
-    output, shape = _ask(model, *windows[:3]), (model.members, *windows.mask.shape)
+    output = _ask(model, *windows[:3])
+    shape = (model.members, *windows.mask.shape)
     for name, tensor, size in zip(output._fields, output, (shape, shape[:2]), strict=True):
-        what, got = f"shape of {name} for {shape[1]} windows of {shape[2]} steps", tensor.shape
+        what = f"shape of {name} for {shape[1]} windows of {shape[2]} steps"
+        got = tensor.shape
         _require(got == size, model, what, f"{size}, members first", tuple(got))
         finite = tensor.dtype == torch.float32 and bool(tensor.isfinite().all())
         _require(finite, model, name, "finite float32 numbers", f"{tensor.dtype}: {tensor}")
@@ -145,7 +148,8 @@ def _check_gradients(model: RewardModel, windows: _Windows) -> None:
         features = model.encoder(windows.observations, windows.actions)
     rewards, scores = model.judge(features, mask)
     if model.context == 1:
-        what, fix = "scores by `pool`, compared with `judge`", "`judge` should call `pool`."
+        what = "scores by `pool`, compared with `judge`"
+        fix = "`judge` should call `pool`."
         pooled = model.pool(rewards, mask).detach()
         _compare(model, what, scores.detach(), pooled, fix)
     model.zero_grad()
@@ -154,7 +158,8 @@ def _check_gradients(model: RewardModel, windows: _Windows) -> None:
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        what, fix = f"gradient of {name}", "Remove it, freeze it, or let scores depend on it."
+        what = f"gradient of {name}"
+        fix = "Remove it, freeze it, or let scores depend on it."
         gradient = torch.zeros(1) if parameter.grad is None else parameter.grad
         _require(gradient.any(), model, what, "numbers", "nothing or zeros", fix)
         fix = "Look for a division or softmax over nothing where the mask is false."

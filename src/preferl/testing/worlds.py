@@ -19,8 +19,10 @@ from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.encoders import VectorEncoder
 from preferl.shapes import Array, FloatArray, Observations
 
-POINT_SPACE, PUSH_SPACE = spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,))
-POSITION_WEIGHTS, PUSH_WEIGHTS = np.array([1.0, -0.5]), np.array([0.5, 0.25])
+POINT_SPACE = spaces.Box(-2, 2, (2,))
+PUSH_SPACE = spaces.Box(-1, 1, (2,))
+POSITION_WEIGHTS = np.array([1.0, -0.5])
+PUSH_WEIGHTS = np.array([0.5, 0.25])
 
 
 def linear_reward(observations: Observations, actions: Array) -> FloatArray:
@@ -49,7 +51,8 @@ class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
     action_space = PUSH_SPACE
 
     def __init__(self, length: int = 20) -> None:
-        self.length, self._step = length, 0
+        self.length = length
+        self._step = 0
         self._position = np.zeros(2, np.float32)
 
     def reset(

@@ -77,12 +77,16 @@ class LateWindows:
     def __init__(self, model: RewardModel, segments: Segments) -> None:
         step = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves(segments.observations))
         self.at_once = max(1, MINIBATCH_BYTES // max(1, step * segments.length))
-        self._segments, self._encoder, self._device = segments, model.encoder, model.device
+        self._segments = segments
+        self._encoder = model.encoder
+        self._device = model.device
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
-        segments, numbers, device = self._segments, rows.cpu().numpy(), self._device
+        segments = self._segments
+        numbers = rows.cpu().numpy()
+        device = self._device
         if crop is not None:
             whole = segments.start[numbers], segments.real[numbers]
             start, real = crop(*map(torch.from_numpy, whole))
@@ -120,7 +124,8 @@ class Windows:
 
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
-        start, real = self._start[rows], self._real[rows]
+        start = self._start[rows]
+        real = self._real[rows]
         if crop is not None:
             start, real = crop(start, real)
         elif self._windows is not None:
@@ -208,7 +213,8 @@ class Answers:
     def __getitem__(self, rows: Tensor | slice) -> Self:
         annotator = None if self.annotator is None else self.annotator[rows]
         soft = None if self.soft is None else self.soft[rows]
-        preference, weight = self.preference[rows], self.weight[:, rows]
+        preference = self.preference[rows]
+        weight = self.weight[:, rows]
         return type(self)(self.pairs[rows], preference, weight, annotator, soft)
 
     def split(self, size: int) -> Iterator[Self]:

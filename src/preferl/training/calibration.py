@@ -45,14 +45,16 @@ def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelih
 
     def log_mean(logits: Tensor) -> Tensor:
         """`[P]` logarithm of the voting members' mean probability."""
-        certain, random = F.logsigmoid(-place[0]), F.logsigmoid(place[0])
+        certain = F.logsigmoid(-place[0])
+        random = F.logsigmoid(place[0])
         floor = random - torch.log(torch.tensor(2.0, dtype=logits.dtype))
         each = torch.logaddexp(floor, certain + F.logsigmoid(torch.exp(place[1]) * logits))
         return torch.logsumexp(each + torch.log(votes), 0) - torch.log(votes.sum(0))
 
     def loss() -> Tensor:
         search.zero_grad()
-        first, second = log_mean(logits), log_mean(-logits)
+        first = log_mean(logits)
+        second = log_mean(-logits)
         total = -(weight * (target * first + (1 - target) * second)).sum()
         share = noise * F.logsigmoid(place[0]) + (1 - noise) * F.logsigmoid(-place[0])
         total = total + (-PRIOR_ANSWERS * share + (place[1] / PRIOR_DEVIATION).square() / 2)
@@ -83,7 +85,8 @@ def expected_noise(logits: Tensor, answers: Answers, *, noise: float) -> float:
     0.17
     """
     if answers.soft is not None:
-        logits, answers = logits[:, ~answers.soft], answers[~answers.soft]
+        logits = logits[:, ~answers.soft]
+        answers = answers[~answers.soft]
     logits, target, weight, votes = _decided(logits, answers)
     first = (votes * torch.sigmoid(logits)).sum(0) / votes.sum(0)
     given = target * first + (1 - target) * (1 - first)
@@ -94,7 +97,8 @@ def expected_noise(logits: Tensor, answers: Answers, *, noise: float) -> float:
 
 def _decided(logits: Tensor, answers: Answers) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Logits and votes `[E, D]`, preferences and weights `[D]` of decided answers with a vote."""
-    votes, weight = answers.weight > 0, answers.weight.amax(0)
+    votes = answers.weight > 0
+    weight = answers.weight.amax(0)
     preference = answers.preference
     counts = votes.any(0) & (preference != 0.5) & ~preference.isnan()
 

@@ -128,7 +128,8 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
     path = version_folder(folder, found[-1])
     about = _read_about(path, whole=True)
     require_same(path, about["run"], run)
-    there, here = about["versions"]["packages"], package_versions()["packages"]
+    there = about["versions"]["packages"]
+    here = package_versions()["packages"]
     changed = [
         f"{name} {there.get(name)} to {here.get(name)}"
         for name in sorted(here | there)
@@ -157,7 +158,8 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
         ConfigError.check(reached <= steps, folder, expected, f"one of {steps} steps", fix)
         return found
     others = [name for name in names_in(folder) if name != JOURNAL and not is_left(name)]
-    expected, got = "an empty folder or one of checkpoints", "one that holds something else"
+    expected = "an empty folder or one of checkpoints"
+    got = "one that holds something else"
     StorageError.check(not others, folder, expected, got, "Choose another name.")
     return found
 
@@ -165,7 +167,8 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
 def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` unless a run is the one that was saved, and name what differs."""
     for name, value in json.loads(json.dumps(dict(here))).items():
-        what, expected = f"{name} of the run in {path}", f"{saved.get(name)}, as when it was saved"
+        what = f"{name} of the run in {path}"
+        expected = f"{saved.get(name)}, as when it was saved"
         fix = "Build everything as when the run began, or begin another run."
         CheckpointError.check(saved.get(name) == value, what, expected, value, fix)
 
@@ -174,7 +177,8 @@ def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
     """A checkpoint's own description; `whole` compares its files with it."""
     with reading(path, expected="a whole checkpoint", fix=RESTORE):
         about = read_object(path / ABOUT)
-        found, about["steps"] = about["format"], int(about["steps"])
+        found = about["format"]
+        about["steps"] = int(about["steps"])
         fix = "Resume it with the version of preferl that wrote it."
         CheckpointError.check(found == FORMAT, f"format of {path}", FORMAT, found, fix)
         packages = about["versions"].setdefault("packages", {})

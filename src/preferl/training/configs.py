@@ -108,7 +108,8 @@ class AdaptivePenalty:
             return 0.0
         measure = PENALTIES.bound(str(self.measure), norm=self.norm)
         size = measure(list(parameters))
-        what, got = f"penalty {self.measure}", getattr(size, "shape", type(size).__name__)
+        what = f"penalty {self.measure}"
+        got = getattr(size, "shape", type(size).__name__)
         ConfigError.check(getattr(size, "ndim", 1) == 0, what, "a tensor of one number", got)
         return self.strength * cast("Tensor", size)
 
@@ -258,6 +259,7 @@ def require_device(name: str) -> None:
     """Raise `ConfigError` unless torch has the device here."""
     import torch
 
-    what, expected = f"device {name!r}", 'one that torch has here, such as "cpu" or "auto"'
+    what = f"device {name!r}"
+    expected = 'one that torch has here, such as "cpu" or "auto"'
     with reading(what, expected=expected, error=ConfigError):
         torch.empty(0, device=name)

@@ -52,7 +52,8 @@ class World:
     """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
-        self.rank, self.size = rank, size
+        self.rank = rank
+        self.size = size
         self.seconds = 0.0
 
     @classmethod
@@ -72,7 +73,8 @@ class World:
             return cls()
         if not _is_joined():
             has_gpu = torch.cuda.is_available()
-            expected, fix = "processes that can be reached", "Start all of them by torchrun."
+            expected = "processes that can be reached"
+            fix = "Start all of them by torchrun."
             with reading("torchrun", expected=expected, fix=fix, error=ConfigError):
                 if has_gpu:
                     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -110,7 +112,8 @@ class World:
         try:
             distributed.all_reduce(tensor)
         except RuntimeError as error:  # whatever its kind of connection has of it
-            what, fix = "exchange of processes", "See the messages of the others, and begin again."
+            what = "exchange of processes"
+            fix = "See the messages of the others, and begin again."
             got = "no answer from another one"
             raise PreferlError.mismatch(what, expected="all at work", got=got, fix=fix) from error
         self.seconds += time.perf_counter() - began
@@ -138,7 +141,8 @@ class World:
         if self.size == 1:
             return value
         own = value * (count / self.sum(value.new_tensor(float(count))))
-        total, scaled = self.sum(own.detach().clone()), own * self.size
+        total = self.sum(own.detach().clone())
+        scaled = own * self.size
         return scaled + (total - scaled).detach()
 
     def sum_gradients(self, parameters: Iterable["Tensor"]) -> None:

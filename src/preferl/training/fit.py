@@ -78,7 +78,8 @@ class FitCheckpoints:
     def __init__(self, folder: Path | str, *, seconds: float = SECONDS, last: bool = False) -> None:
         require_in("seconds", seconds, 0, float("inf"))
         self.folder = Path(folder)
-        self._seconds, self._last = seconds, last
+        self._seconds = seconds
+        self._last = last
         self._written = time.monotonic()
 
     def offer(self, fit: "Fit") -> None:
@@ -111,10 +112,15 @@ class Fit:
         asked: int,
         soft: BoolArray,
     ) -> None:
-        self._trainer, self._model, self._config = trainer, trainer.model, trainer.config
-        self.world, self._epochs = trainer.world, epochs
-        self._update, self._updates = 0, epochs * -(-len(train) // self._config.batch_size)
-        places, device = np.arange(len(train)) if places is None else places, self._model.device
+        self._trainer = trainer
+        self._model = trainer.model
+        self._config = trainer.config
+        self.world = trainer.world
+        self._epochs = epochs
+        self._update = 0
+        self._updates = epochs * -(-len(train) // self._config.batch_size)
+        places = np.arange(len(train)) if places is None else places
+        device = self._model.device
         bootstrap = trainer.bootstrap(int(places.max()) + 1)[:, places]
         bootstrap = np.where(places < 0, 1.0, bootstrap)
         bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # few answers
@@ -144,9 +150,11 @@ class Fit:
         self._dropout = dropout_stream(device).initial_seed()
         self._recorded: dict[int, RecordedUpdate] = {}  # by answers in a batch
         self._history: list[dict[str, float]] = []
-        self._best, self._best_epoch = np.inf, 0
+        self._best = np.inf
+        self._best_epoch = 0
         self._best_state: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-        self._over, self._seconds = False, 0.0
+        self._over = False
+        self._seconds = 0.0
 
     def run(self, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None = None) -> FitReport:
         """Train for all epochs, or until there is a reason to stop."""
@@ -167,7 +175,8 @@ class Fit:
         else:
             self._best_epoch = self.epoch
         self._model.eval()
-        rows, likelihood = self._history, self._likelihood()
+        rows = self._history
+        likelihood = self._likelihood()
         curves: Any = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         return FitReport(
             pairs=self._asked,
@@ -219,7 +228,9 @@ class Fit:
             setattr(self, f"_{name}", state[name])
 
     def _advance(self, on_epoch: OnEpoch | None) -> None:
-        metrics, config, trainer = self._train_epoch(), self._config, self._trainer
+        metrics = self._train_epoch()
+        config = self._config
+        trainer = self._trainer
         self._history.append(metrics)
         if on_epoch and self.world.is_first:
             on_epoch(self.epoch, metrics)
@@ -227,7 +238,8 @@ class Fit:
         if self._unseen is not None:
             trainer._penalty = trainer._penalty.after(metrics["train_loss"], loss)
         if self._unseen is None or loss < self._best:
-            self._best, self._best_epoch = loss, self.epoch
+            self._best = loss
+            self._best_epoch = self.epoch
             if self._keeps_best:
                 state = self._model.state_dict(), trainer.trust.snapshot()
                 self._best_state = deepcopy(state)
@@ -243,7 +255,8 @@ class Fit:
         if self.world.size > 1:  # each draws its own, and goes on so from any epoch
             words = np.random.SeedSequence([self._dropout, self.epoch, self.world.rank])
             dropout_stream(self._model.device).manual_seed(int(words.generate_state(1)[0]))
-        losses, logits = [], []
+        losses = []
+        logits = []
         for batch in answers.split(self._config.batch_size):
             loss, batch_logits = self._step(batch)
             losses.append(loss * len(batch))
@@ -298,12 +311,16 @@ class Fit:
 
     def _learn(self, batch: Answers) -> tuple[Tensor, Tensor]:
         """Step along the gradients of a batch, at the present learning rate."""
-        trainer, config, optimiser = self._trainer, self._config, self._trainer._optimiser
+        trainer = self._trainer
+        config = self._config
+        optimiser = self._trainer._optimiser
         optimiser.zero_grad(set_to_none=True)
-        total, logits = batch.weight.new_zeros(self._model.members), []
+        total = batch.weight.new_zeros(self._model.members)
+        logits = []
         for part in batch.split(config.minibatch_size or len(batch)):
             rows = self.world.part(len(part))
-            crop, own = self._crop(len(part), rows), part[rows]
+            crop = self._crop(len(part), rows)
+            own = part[rows]
             found = total.new_zeros(len(total), 0)
             if len(own):
                 features, mask = self._windows(own.pairs.flatten(), crop)
@@ -333,7 +350,8 @@ class Fit:
     def _require_shareable(self) -> None:
         """Refuse processes that would fit different things, or one thing differently."""
         normed = any(isinstance(part, _BatchNorm) for part in self._model.modules())
-        fine, expected = self.world.size == 1 or not normed, "none where processes share batches"
+        fine = self.world.size == 1 or not normed
+        expected = "none where processes share batches"
         fix = "Each would normalise by its own part. Fit in one process, or without it."
         ConfigError.check(fine, "batch normalisation", expected, "some", fix)
         if self.world.size == 1:
@@ -345,11 +363,13 @@ class Fit:
 
     def _metrics(self, loss: Tensor, logits: Tensor, order: Tensor) -> dict[str, float]:
         """Those of an epoch: of its losses `[E]`, and of the logits `[E, P]` before its steps."""
-        weight, preference = self._answers.weight.sum(1), self._answers.preference
+        weight = self._answers.weight.sum(1)
+        preference = self._answers.preference
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
         logits = torch.empty_like(logits).index_copy_(1, order, logits)
         consensus = preference_probability(logits).mean(0) - 0.5
-        consensus, preference = consensus[self._given], preference[self._given]
+        consensus = consensus[self._given]
+        preference = preference[self._given]
         validation = float("nan"), float("nan")
         if self._unseen is not None:
             fitted = self._config.noise == "fitted"
@@ -385,7 +405,8 @@ class Fit:
         annotator = None if part is None else part[1].annotator
         if part is None or annotator is None:
             return ()
-        logits, answers = self._logits(*part, with_trust=False), part[1]
+        logits = self._logits(*part, with_trust=False)
+        answers = part[1]
         scaled = likelihood.scale * logits
         return fit_trust(scaled, answers.preference, answers.weight > 0, annotator)
 

@@ -84,7 +84,8 @@ class FitReport:
     @property
     def held_out_in_words(self) -> str:
         """The accuracy on answers that were left out, which and how many, and its interval."""
-        accuracy, interval = self.held_out_accuracy, self.held_out_interval
+        accuracy = self.held_out_accuracy
+        interval = self.held_out_interval
         if accuracy is None or interval is None:
             return "unknown, since no decided answer was left out"
         return share_in_words(accuracy, interval, self.judged, f"{self.validated_on} answers")

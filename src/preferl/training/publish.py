@@ -65,7 +65,8 @@ def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
     synced = SyncedFolder(folder)
     if published := versions(synced):
         return read_version(synced, published[-1], device=device)
-    got, fix = "none", "Name the folder of all versions, and see that one was published."
+    got = "none"
+    fix = "Name the folder of all versions, and see that one was published."
     CheckpointError.check(synced.url is None, synced, "published rewards", got, fix)
     path = synced.path
     if (path / ABOUT).is_file() and VERSION.fullmatch(path.name):
@@ -271,7 +272,8 @@ class PublishedReward:
                 SyncedFolder(self.folder).remove(version_name(number))
 
     def _newer_than(self, number: int) -> Version | None:
-        found, problem = None, None
+        found = None
+        problem = None
         try:
             for newer in reversed([v for v in versions(self.synced) if v > number]):
                 try:

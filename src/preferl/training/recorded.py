@@ -28,7 +28,8 @@ class RecordedUpdate:
     """
 
     def __init__(self, update: Update, device: torch.device) -> None:
-        self._update, self._left = update, WARM_UP
+        self._update = update
+        self._left = WARM_UP
         self._stream = torch.cuda.Stream(device)
         self._graph: torch.cuda.CUDAGraph | None = None
 
@@ -56,7 +57,8 @@ class RecordedUpdate:
 
     def _record(self, batch: Any) -> torch.cuda.CUDAGraph:
         """Record an update of copies of a batch."""
-        self._batch, graph = _mapped(Tensor.clone, batch), torch.cuda.CUDAGraph()
+        self._batch = _mapped(Tensor.clone, batch)
+        graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self._stream):
             self._metrics = self._updated(self._batch)
         return graph

@@ -91,13 +91,18 @@ class RewardFunction:
         expected = f"statistics of the model's {model.members} members"
         ConfigError.check(shape == (model.members,), "scaler", expected, f"shape {shape}")
         self._model = deepcopy(model).eval().requires_grad_(False)
-        self._encoder, self._last = self._model.encoder, self._model.last_rewards()
+        self._last = self._model.last_rewards()
+        self._encoder = self._model.encoder
         self._device = model.device  # once, since finding it costs a tenth of one step's reward
         self._small = is_small(model, context=model.context)
-        self.how, self.scaler, self.likelihood = combine, scaler, likelihood or Likelihood()
-        self.context, self.members = model.context, model.members
+        self.how = combine
+        self.scaler = scaler
+        self.likelihood = likelihood or Likelihood()
+        self.context = model.context
+        self.members = model.members
         self._affine = None if scaler is None else self._affine_of(scaler)
-        self.observation_space, self.action_space = model.observation_space, model.action_space
+        self.observation_space = model.observation_space
+        self.action_space = model.action_space
 
     @property
     def fitted_pairs(self) -> IntArray:
@@ -146,7 +151,9 @@ class RewardFunction:
         """
         if mask.shape[1] > self.context:
             last = np.s_[:, -self.context :]
-            observations, actions, mask = take(observations, last), actions[last], mask[last]
+            observations = take(observations, last)
+            actions = actions[last]
+            mask = mask[last]
         # Nothing here asks for gradients; to switch them off costs a tenth of one step's reward.
         with threads_for(small=self._small):
             return self._combined(self._last(self._encoded(observations, actions), mask).cpu())
@@ -243,7 +250,8 @@ class RewardFunction:
         group = (np.cumsum(episodes.lengths) - episodes.lengths) // TRACED
         for number in world.own(np.unique(group).tolist()):
             some = np.flatnonzero(group == number)
-            first, lengths = int(episodes.starts[some[0]]), episodes.lengths[some]
+            first = int(episodes.starts[some[0]])
+            lengths = episodes.lengths[some]
             steps = slice(first, first + int(lengths.sum()))
             features = self._encoded(take(episodes.observations, steps), episodes.actions[steps])
             traced = self._model.trace(features, torch.from_numpy(lengths))
@@ -311,7 +319,8 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
             f"reward: expected a RewardFunction, got {type(reward).__name__}. Save a reward model "
             "with save_reward_model, or as `RewardFunction(model)`."
         )
-    combine, combined = reward.how, {"kind": "mean"}
+    combine = reward.how
+    combined = {"kind": "mean"}
     bounded = isinstance(combine, partial) and combine.func is lower_bound().func
     fix = "Save the model with save_reward_model and combine its members in code."
     ConfigError.check(bounded or combine is mean, "combine", "mean or lower_bound(k)", combine, fix)
@@ -346,7 +355,8 @@ def load_reward(
     fix = "Restore the folder as a whole; a model alone loads with load_reward_model."
     with reading(path / REWARD, expected=expected, fix=fix):
         about = read_object(path / REWARD)
-        scale, scaler = about["scaler"], None
+        scale = about["scaler"]
+        scaler = None
         if scale is not None:
             average, deviation = (np.array(scale[name]) for name in ("mean", "deviation"))
             scaler = RewardScaler(average, deviation, scale["target"])

@@ -69,10 +69,12 @@ class RewardPreset:
 
     def __post_init__(self) -> None:
         require_share("held_out", self.held_out)
-        members, validated = members_of(self.model), self.held_out > 0
+        members = members_of(self.model)
+        validated = self.held_out > 0
         require_validation(self.trainer, members=members, held_out=validated)
         unseen = validated or has_out_of_bag(self.trainer, members=members)
-        expected, fix = "answers that no member has seen", "Take several members, or held_out."
+        expected = "answers that no member has seen"
+        fix = "Take several members, or held_out."
         fine = unseen or not self.choose
         ConfigError.check(fine, "a choice among fits", expected, "none", fix)
 
@@ -137,7 +139,8 @@ class RewardPreset:
 
         model = build_reward_model(self.model, observation_space, action_space, seed=seed)
         trainer = RewardTrainer(model, self.trainer, seed=seed, device=device, world=world)
-        train, validation = comparisons, None
+        train = comparisons
+        validation = None
         if self.held_out:
             rng = np.random.default_rng([seed, 0x5917])
             answered = comparisons[comparisons.answered]
@@ -161,7 +164,8 @@ class RewardPreset:
         losses = {name: report.unseen_loss for name, (_, report) in found.items()}
         known = {name: loss for name, loss in losses.items() if not math.isnan(loss)}
         unknown = ", ".join(name for name in losses if name not in known)
-        what, fix = "loss on unseen answers", "Give more answers, or hold some of them out."
+        what = "loss on unseen answers"
+        fix = "Give more answers, or hold some of them out."
         DataError.check(known, what, "a number for one fit at least", f"NaN for {unknown}", fix)
         if unknown:
             LOGGER.warning("Fits without a loss on unseen answers are not chosen: %s.", unknown)
@@ -249,7 +253,8 @@ class RewardSettings:
             require_in("members", self.members, 1, float("inf"))
         model = preset.model
         for name, value in self._given("hidden", "normalise", "use_actions", "bounded").items():
-            changed, expected = _with(model, **{name: value}), "a model that has such a setting"
+            changed = _with(model, **{name: value})
+            expected = "a model that has such a setting"
             ConfigError.check(changed, name, f"only with {expected}", self.model)
             model = changed or model
         changes = self._given(
@@ -257,7 +262,8 @@ class RewardSettings:
         )
         if self.annotator_trust is not None:
             changes["trust"] = self.annotator_trust
-        is_wide, own = self.model in ("pt", "pt-readme"), "precision" in keep
+        is_wide = self.model in ("pt", "pt-readme")
+        own = "precision" in keep
         if is_wide and preset.trainer.precision == "float32" and not own:
             changes.setdefault("precision", fast_precision())
         trainer = replace(preset.trainer, **changes)

@@ -80,7 +80,8 @@ class RewardTrainer:
         device: str = "cpu",
         world: World = ALONE,
     ) -> None:
-        self.config, self.world = config or RewardTrainerConfig(), world
+        self.config = config or RewardTrainerConfig()
+        self.world = world
         self.model = model.to(usable_device(device))
         self._small = is_small(model, context=model.context)
         self._seed = seed
@@ -140,7 +141,8 @@ class RewardTrainer:
         if validation is not None:
             learned_from.append(validation)
         length = max(part.segments.length for part in (train, validation) if part is not None)
-        context, members = self.model.context, self.model.members
+        context = self.model.context
+        members = self.model.members
         expected = f"at most the model's context {context}"
         fix = "Give the model a longer context or cut shorter segments."
         ConfigError.check(not 1 < context < length, "segment length", expected, length, fix)
@@ -285,8 +287,10 @@ class RewardTrainer:
         else:
             logits = likelihood.scale * logits
             loss = preference_loss(logits, *given, noise=likelihood.noise)
-        total, votes = answers.weight.sum(1) / len(answers), answers.weight > 0
-        used, seen = (total > 0).expand_as(loss), votes.any(0)
+        total = answers.weight.sum(1) / len(answers)
+        votes = answers.weight > 0
+        used = (total > 0).expand_as(loss)
+        seen = votes.any(0)
         consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
         accuracy = preference_accuracy(consensus[seen], answers.preference[seen])
         return float((loss / total)[used].mean()), float(accuracy)
@@ -317,7 +321,8 @@ class RewardTrainer:
         return logits if trust is None else logits * trust
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
-        device, rate = self.model.device, self.config.learning_rate
+        device = self.model.device
+        rate = self.config.learning_rate
         on_gpu = device.type == "cuda"
         return torch.optim.AdamW(
             self.model.parameters(),
@@ -351,8 +356,10 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
     with reading(folder, expected="the state of such a trainer"):
         about = read_object(folder / STATE)
         tensors = load_file(folder / TENSORS)
-        penalty, notes = float(about["penalty"]), dict(about["notes"])
-        order, trust = tensors.pop(ORDER), tensors.pop(TRUST, torch.ones(0))
+        penalty = float(about["penalty"])
+        notes = dict(about["notes"])
+        order = tensors.pop(ORDER)
+        trust = tensors.pop(TRUST, torch.ones(0))
         if trust.ndim != 1 or not trust.is_floating_point():
             raise ValueError(f"trust of {trust.dtype} and shape {tuple(trust.shape)}")
         noise = float(about["noise"])

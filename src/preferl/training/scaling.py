@@ -37,11 +37,14 @@ class RewardScaler:
     target: float = 1.0
 
     def __post_init__(self) -> None:
-        what, expected = "target deviation", "a finite number above 0"
+        what = "target deviation"
+        expected = "a finite number above 0"
         ConfigError.check(0 < self.target < np.inf, what, expected, self.target)
-        mean, deviation = self.mean, self.deviation
+        mean = self.mean
+        deviation = self.deviation
         whole = np.isfinite(mean).all() and np.isfinite(deviation).all() and (deviation > 0).all()
-        expected, got = "finite means and deviations above 0, [E] each", f"{mean} and {deviation}"
+        expected = "finite means and deviations above 0, [E] each"
+        got = f"{mean} and {deviation}"
         DataError.check(whole and mean.shape == deviation.shape, "RewardScaler", expected, got)
 
     @classmethod
@@ -94,7 +97,9 @@ def scale_by_return_range(
     """
     if not len(episodes):
         return episodes
-    rewards, shift, scaled = np.asarray(episodes.rewards, np.float64), 0.0, True
+    rewards = np.asarray(episodes.rewards, np.float64)
+    shift = 0.0
+    scaled = True
     if isinstance(task, str | Task):
         row = find_task(task)
         horizon = float(row.max_episode_steps)
@@ -116,7 +121,9 @@ def _scale(returns: FloatArray, horizon: float) -> float:
     span = float(returns.max() - returns.min())
     if span > 1e-8 * float(np.abs(returns).max()):  # else it is made of rounding, or none
         return horizon / span
-    what, expected = "returns to scale by", "a highest and a lowest"
-    got, fix = f"{returns[0]:g} for all {len(returns)} episodes", "Rewards keep their scale."
+    what = "returns to scale by"
+    expected = "a highest and a lowest"
+    got = f"{returns[0]:g} for all {len(returns)} episodes"
+    fix = "Rewards keep their scale."
     warnings.warn(mismatch(what, expected=expected, got=got, fix=fix), stacklevel=3)
     return 1.0

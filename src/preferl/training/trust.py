@@ -73,7 +73,8 @@ class AnnotatorTrust:
     def __init__(self, device: torch.device) -> None:
         self._assign(torch.ones(0, device=device))
         self._rows: Tensor | None = None  # annotators of this fit; None if nothing is fitted
-        self._prior, self._anchored = 0.0, False
+        self._prior = 0.0
+        self._anchored = False
 
     @property
     def value(self) -> FloatArray:
@@ -201,11 +202,13 @@ def fit_trust(
         first = total(difference * (target - share)) - prior * (value - 1)
         return first, total(difference**2 * share * (1 - share)) + prior
 
-    low, value = np.full(len(people), -LIMIT), np.full(len(people), LIMIT)
+    low = np.full(len(people), -LIMIT)
+    value = np.full(len(people), LIMIT)
     for _ in range(80):  # halves, since Newton's steps may never settle where people contradict
         middle = (low + value) / 2
         rises = slopes(middle)[0] > 0
-        low, value = np.where(rises, middle, low), np.where(rises, value, middle)
+        low = np.where(rises, middle, low)
+        value = np.where(rises, value, middle)
     half = QUANTILE / np.sqrt(np.maximum(slopes(value)[1], 1e-300))
     columns = people, value, value - half, value + half, np.bincount(person, minlength=len(people))
     return tuple(

@@ -82,7 +82,9 @@ def test_ends_of_every_kind(terminals, timeouts, rows, lengths):
 def test_the_view_equals_a_loop_over_rows(rng):
     for _ in range(30):
         terminals, timeouts, moves = rng.random((3, 60)) < 0.1
-        rows, lengths, length = [], [], 0
+        rows = []
+        lengths = []
+        length = 0
         for i in range(59):
             if not timeouts[i]:
                 rows.append(i)

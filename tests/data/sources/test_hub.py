@@ -202,7 +202,8 @@ def test_missing_libraries_are_named(tmp_path, monkeypatch):
 
 def test_a_footer_over_which_pyarrow_ends_the_program(tmp_path):
     path = write(tmp_path / "data")
-    optional, name = b"\x35\x02\x18", b"\x0cobservations"  # of the column, as Thrift writes it
+    optional = b"\x35\x02\x18"  # of the column, as Thrift writes it
+    name = b"\x0cobservations"
     assert path.read_bytes().count(optional + name) == 1
     path.write_bytes(path.read_bytes().replace(optional + name, b"\x35\x03\x18" + name))
     with pytest.raises(

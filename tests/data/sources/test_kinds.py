@@ -45,7 +45,8 @@ def test_hdf5_of_both_kinds(tmp_path):
     h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
     with h5py.File(tmp_path / "d4rl", "w") as file:
         file["observations"] = file["actions"] = STEPS[:, None]
-        file["rewards"], file["terminals"] = STEPS, STEPS == 2
+        file["rewards"] = STEPS
+        file["terminals"] = STEPS == 2
     assert load_source(tmp_path / "d4rl", task="hopper-medium-v2").lengths.tolist() == [3, 2]
     with h5py.File(tmp_path / "robomimic", "w") as file:
         for key in kinds.load_robomimic.__kwdefaults__["observation_keys"]:

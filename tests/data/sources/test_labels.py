@@ -12,7 +12,8 @@ from preferl.data.sources import load_demonstrations, load_labels, read_labels
 from preferl.errors import ConfigError, DataError, StorageError, UnsafePickleError
 
 NAME = "domain_adroit_env_door-human-v1_num_4_len_5.pkl"
-FIRST, SECOND = np.array([0, 12, 3, 8]), np.array([20, 5, 3, 30], np.int32)
+FIRST = np.array([0, 12, 3, 8])
+SECOND = np.array([20, 5, 3, 30], np.int32)
 
 # data set, pairs, steps per segment, labels 0 / 1 / -1, largest labelled row
 PT_TABLE = """
@@ -142,7 +143,8 @@ def test_files_are_found_by_name_in_any_order(tmp_path, monkeypatch):
 
 
 def test_pairs_across_an_end_are_left_out_and_counted(tmp_path):
-    folder, episodes = _unirlhf(tmp_path), _episodes()
+    folder = _unirlhf(tmp_path)
+    episodes = _episodes()
     loaded = load_labels(folder, episodes, crossing="drop")
     report = loaded.report
     assert (report.pairs, report.first, report.second, report.ties) == (4, 2, 1, 1)

@@ -70,7 +70,8 @@ def test_texts_that_repeat_count_as_often_as_they_are_written_out(tmp_path, enco
 def test_a_footer_with_other_counts_than_the_pages(tmp_path):
     path = write(tmp_path / "a", pa.array(np.zeros(ROWS)))
     content = path.read_bytes()
-    thousand, one = b"\xd0\x0f", b"\x82\x00"  # as Thrift writes them
+    thousand = b"\xd0\x0f"  # as Thrift writes them
+    one = b"\x82\x00"
     path.write_bytes(_in_footer(content, thousand, one))
     with pytest.raises(DataError, match=r"1,000 values in pages of kept, and 1 declared"):
         unpacked_bytes(path)

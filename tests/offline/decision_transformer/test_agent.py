@@ -52,7 +52,8 @@ def losses_of(episodes: Episodes, folder: Path | None, steps: int, stop: int = 0
     if stop:
         with pytest.raises(EnoughError):
             one.fit(one.sequences(episodes), **how)
-        stop, one = 0, agent()
+        stop = 0
+        one = agent()
         if not go_on:
             return found, one
     one.fit(one.sequences(episodes), resume=True, **how)
@@ -150,7 +151,8 @@ def test_a_training_that_diverges_is_an_error(rng) -> None:
 
 
 def test_discrete_actions_and_pictures_are_learned_from(rng) -> None:
-    pictures, choices = spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(3)
+    pictures = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    choices = spaces.Discrete(3)
     episodes = make_episodes(rng, [12, 9], pictures, choices)
     agent = DecisionTransformer(pictures, choices, SMALL, seed=0, steps=3)
     assert agent.fit(agent.sequences(episodes))["loss"] < 5

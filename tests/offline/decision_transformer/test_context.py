@@ -29,7 +29,8 @@ def context(environments: int = 1, targets: tuple[float, ...] = (6.0,)) -> Conte
 
 
 def test_the_window_slides_and_late_steps_share_the_last_embedding():
-    seen, real = context(), []
+    seen = context()
+    real = []
     for step in range(4):
         seen.append(np.full((1, 2), step), None, "even")
         real.append(seen.real.sum())
@@ -60,7 +61,8 @@ def test_rewards_lower_the_target_of_each_candidate():
 
 
 def test_evenly_the_target_is_spent_over_the_longest_episode_and_no_further():
-    seen, found = context(), []
+    seen = context()
+    found = []
     for _ in range(7):
         seen.append(np.zeros((1, 2)), None, "even")
         found.append(seen.returns_to_go[0, 0, -1])

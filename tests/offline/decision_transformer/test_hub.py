@@ -62,7 +62,9 @@ def policy() -> DecisionTransformerPolicy:
 
 
 def actions_of(policy: DecisionTransformerPolicy, steps: int = 6) -> np.ndarray:
-    state, done, rng = None, [], np.random.default_rng(1)
+    state = None
+    done = []
+    rng = np.random.default_rng(1)
     for _ in range(steps):
         actions, state = policy.predict(rng.uniform(-1, 1, (3, 2)), state)
         policy.earned(state, rng.normal(size=3))
@@ -83,7 +85,8 @@ def test_a_pushed_policy_is_whole(hub: LocalHub, policy) -> None:
     assert again.target == policy.target
     assert (again.observation_space, again.action_space) == SPACES
     for name in ("mean", "deviation", "scale", "quantiles", "longest", "horizon", "context"):
-        one, two = getattr(again.statistics, name), getattr(policy.statistics, name)
+        one = getattr(again.statistics, name)
+        two = getattr(policy.statistics, name)
         np.testing.assert_array_equal(one, two)
 
 
@@ -213,7 +216,10 @@ def test_models_of_the_tutorials_layout_act_as_transformers_has_them(tmp_path, r
     policy = load_decision_transformer(
         tmp_path / "theirs", STATES, ACTIONS, **STATISTICS, target=3_600, scale=1000.0, context=5
     )
-    seen, rewards, done, state = rng.normal(size=(8, 3)), rng.normal(size=8) * 90, [], None
+    seen = rng.normal(size=(8, 3))
+    rewards = rng.normal(size=8) * 90
+    done = []
+    state = None
     for step in range(8):
         action, state = policy.predict(seen[step][None], state)
         policy.earned(state, rewards[step : step + 1])
@@ -240,7 +246,8 @@ def test_models_of_the_tutorials_layout_act_as_transformers_has_them(tmp_path, r
 def test_models_of_that_layout_come_from_the_hub(hub: LocalHub, tmp_path) -> None:
     tutorials_folder(tmp_path / "theirs")
     files = {file.name: file.read_bytes() for file in (tmp_path / "theirs").iterdir()}
-    hub.repositories["edbeeching/dt"], hub.private["edbeeching/dt"] = files, False
+    hub.repositories["edbeeching/dt"] = files
+    hub.private["edbeeching/dt"] = False
     policy = load_decision_transformer(
         "hub:edbeeching/dt", STATES, ACTIONS, **STATISTICS, target=1.0
     )

@@ -56,8 +56,10 @@ def test_its_actions_are_those_of_the_model_on_the_whole_history(policy, rng, tm
     policy.save(tmp_path / "policy")
     model = DecisionTransformerModel.from_pretrained(tmp_path / "policy").eval()
     statistics = policy.statistics
-    seen, rewards = rng.uniform(-1, 1, (7, 2)), rng.normal(size=7)
-    done, state = [], None
+    seen = rng.uniform(-1, 1, (7, 2))
+    rewards = rng.normal(size=7)
+    done = []
+    state = None
     for step in range(7):
         action, state = policy.predict(seen[step][None], state)
         policy.earned(state, rewards[step : step + 1])
@@ -79,10 +81,14 @@ def test_its_actions_are_those_of_the_model_on_the_whole_history(policy, rng, tm
 
 def test_environments_side_by_side_are_alone(policy, rng) -> None:
     """Each begins again at its own time."""
-    seen, rewards = rng.uniform(-1, 1, (9, 3, 2)), rng.normal(size=(9, 3))
+    seen = rng.uniform(-1, 1, (9, 3, 2))
+    rewards = rng.normal(size=(9, 3))
     starts = np.zeros((9, 3), bool)
-    starts[0], starts[4, 1], starts[6, 2] = True, True, True
-    state, together = None, []
+    starts[0] = True
+    starts[4, 1] = True
+    starts[6, 2] = True
+    state = None
+    together = []
     for step in range(9):
         actions, state = policy.predict(seen[step], state, starts[step])
         policy.earned(state, rewards[step])
@@ -96,7 +102,8 @@ def test_environments_side_by_side_are_alone(policy, rng) -> None:
 
 
 def test_a_target_is_a_number_or_a_quantile(agent) -> None:
-    policy, returns = agent.policy("q0.5"), recorded().returns
+    policy = agent.policy("q0.5")
+    returns = recorded().returns
     assert policy.target == pytest.approx(np.median(returns))
     assert policy.with_target("q1").target == pytest.approx(returns.max())
     assert policy.with_target("-2.5").target == policy.with_target(-2.5).target == -2.5
@@ -107,7 +114,8 @@ def test_a_target_is_a_number_or_a_quantile(agent) -> None:
 
 def test_what_is_asked_for_goes_down_evenly(agent) -> None:
     policy = agent.policy(6.0, spending="even")
-    state, asked = None, []
+    state = None
+    asked = []
     for _ in range(HORIZON + 2):
         _, state = policy.predict(np.zeros(2), state)
         asked.append(state.returns_to_go[0, 0, -1] * policy.statistics.scale)
@@ -128,7 +136,8 @@ def test_a_missing_reward_is_refused(policy) -> None:
 class Memory:
     """A reward with a memory: how far the point has come within three steps."""
 
-    context, members = 3, 1
+    context = 3
+    members = 1
 
     def __call__(self, observations, actions, mask):
         first = mask.argmax(1)
@@ -141,7 +150,9 @@ class Memory:
 
 def test_a_learned_reward_is_subtracted_in_place_of_the_environments(policy, rng) -> None:
     seen = rng.uniform(-1, 1, (5, 1, 2))
-    rewarded, state, spent = policy.with_reward(Memory()), None, 0.0
+    rewarded = policy.with_reward(Memory())
+    state = None
+    spent = 0.0
     for step in range(5):
         _, state = rewarded.predict(seen[step], state)
         rewarded.earned(state, np.array([1e6]))  # not looked at
@@ -176,7 +187,8 @@ def test_a_folder_brings_it_back(kind: str, tmp_path, rng) -> None:
         policy.learner,
     )
     seen = [space.sample() for _ in range(5)]
-    states, other = None, None
+    states = None
+    other = None
     for step in seen:
         first, states = policy.predict(step, states)
         second, other = again.predict(step, other)

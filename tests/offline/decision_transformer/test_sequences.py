@@ -59,9 +59,11 @@ def test_a_batch_is_the_tutorials_for_the_same_starts(rng) -> None:
 def test_returns_to_go_are_those_of_a_loop(rng, discount: float) -> None:
     lengths = np.array([1, 5, 17, 64, 3])
     rewards = rng.normal(size=lengths.sum())
-    expected, start = [], 0
+    expected = []
+    start = 0
     for length in lengths:
-        ahead, own = 0.0, []
+        ahead = 0.0
+        own = []
         for reward in rewards[start : start + length][::-1]:
             ahead = reward + discount * ahead
             own.append(ahead)

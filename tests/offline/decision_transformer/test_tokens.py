@@ -147,7 +147,9 @@ def test_without_the_engine_the_library_goes_on(request, discrete: bool) -> None
             request.addfinalizer(lambda: ENGINES.register("actions", engine))
         agent = DecisionTransformer(spaces.Box(-9, 9, (2,)), actions, config, seed=0, steps=5)
         loss = agent.fit(agent.sequences(episodes))["loss"]
-        policy, state, steps = agent.policy(spending="even"), None, []
+        policy = agent.policy(spending="even")
+        state = None
+        steps = []
         for seen in np.ones((6, 3, 2)):
             action, state = policy.predict(seen, state)
             steps.append(action)

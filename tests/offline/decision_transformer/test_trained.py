@@ -35,7 +35,8 @@ def batch() -> dict[str, torch.Tensor]:
 
 def test_targets_are_those_of_a_loop() -> None:
     rewards = torch.tensor([[1.0, -2, 3, 5], [4.0, 0, 1, 7]])
-    ended, last = torch.tensor([True, False]), torch.tensor([10.0, 20.0])
+    ended = torch.tensor([True, False])
+    last = torch.tensor([10.0, 20.0])
     targets, known = window_targets(rewards, ended, last, 0.9)
     for b in range(2):
         target = float(last[b])
@@ -84,7 +85,8 @@ def test_padding_teaches_critics_nothing(critics, batch) -> None:
 
 def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> None:
     pytest.importorskip("transformers")
-    world, rng = PointWorld(), np.random.default_rng(0)
+    world = PointWorld()
+    rng = np.random.default_rng(0)
     episodes = make_episodes(rng, [20] * 4)
     config = DTConfig(context=4, width=8, layers=1, batch_size=8, regulariser=SETTINGS)
 
@@ -101,14 +103,16 @@ def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> No
             raise EnoughError
 
     how = {"checkpoint_every": 2, "every": 1}
-    whole, parts = agent(), agent()
+    whole = agent()
+    parts = agent()
     shown = whole.fit(whole.sequences(episodes), folder=tmp_path / "a", **how)
     assert {"loss", "action_loss", "critic_loss", "q"} <= set(shown)
     with pytest.raises(EnoughError):
         parts.fit(parts.sequences(episodes), folder=tmp_path / "b", on_progress=stop, **how)
     parts = agent()
     parts.fit(parts.sequences(episodes), folder=tmp_path / "b", resume=True, **how)
-    expected, got = whole.policy().parameters, parts.policy().parameters
+    expected = whole.policy().parameters
+    got = parts.policy().parameters
     for name, tensor in expected.items():
         torch.testing.assert_close(got[name], tensor, atol=0, rtol=0, msg=name)
     assert got["critics.progress"] == 1
@@ -117,7 +121,8 @@ def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> No
 @pytest.mark.slow
 def test_it_finds_better_actions_than_were_recorded() -> None:
     pytest.importorskip("transformers")
-    world, rng = PointWorld(), np.random.default_rng(0)
+    world = PointWorld()
+    rng = np.random.default_rng(0)
     episodes = point_walks(rng, rng.uniform(-1, 1, (200, 20, 2)).astype(np.float32))
     config = DTConfig(context=5, width=32, layers=1, learning_rate=1e-3, dropout=0.0)
     means = {}

@@ -86,7 +86,8 @@ def stop_late(doing, done, _):
 
 
 def test_runs_that_join_later_go_on_beside_those_that_have_their_policies(data, tmp_path):
-    runs, states = runs_of(data, tmp_path), tmp_path / "states"
+    runs = runs_of(data, tmp_path)
+    states = tmp_path / "states"
     train_together(dict([*runs.items()][:1]), states)
     with pytest.raises(KeyboardInterrupt):
         train_together(runs, states, on_progress=stop_late, checkpoint_every=20)
@@ -97,7 +98,8 @@ def test_runs_that_join_later_go_on_beside_those_that_have_their_policies(data, 
 
 
 def test_training_does_not_go_on_from_that_of_other_runs(data, tmp_path):
-    runs, states = runs_of(data, tmp_path), tmp_path / "states"
+    runs = runs_of(data, tmp_path)
+    states = tmp_path / "states"
     first, second = ({folder: one} for folder, one in runs.items())
     with pytest.raises(KeyboardInterrupt):
         train_together(first, states, on_progress=stop_late, checkpoint_every=20)

@@ -8,7 +8,9 @@ from scipy import stats
 
 from preferl.offline.experiment.conditions import compare, paired_differences
 
-GOOD, SAME, BAD = np.array([9.0, 10, 11]), np.array([8.0, 10.5, 11]), np.array([0.0, 1, 2])
+GOOD = np.array([9.0, 10, 11])
+SAME = np.array([8.0, 10.5, 11])
+BAD = np.array([0.0, 1, 2])
 
 
 def clear_sign(ours, theirs):
@@ -73,7 +75,8 @@ def test_agents_that_are_all_alike_are_distinguished_by_any_difference():
 @pytest.mark.parametrize("seed", range(20))
 def test_signs_are_those_of_welchs_test(seed):
     rng = np.random.default_rng(seed)
-    ours, theirs = rng.normal(0.8, 1.0, 6), rng.normal(0, 2.0, 9)
+    ours = rng.normal(0.8, 1.0, 6)
+    theirs = rng.normal(0, 2.0, 9)
     test = stats.ttest_ind(ours, theirs, equal_var=False)
     if abs(test.pvalue - 0.05) > 0.002:
         expected = int(np.sign(test.statistic)) if test.pvalue < 0.05 else 0

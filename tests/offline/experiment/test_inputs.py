@@ -85,7 +85,9 @@ def test_a_reward_that_is_not_there_is_refused(data, tmp_path):
 
 
 def test_a_reward_is_fitted_once_and_then_taken_over(data, tmp_path):
-    config, folder, epochs = config_of(data), RunFolder(tmp_path / "run"), []
+    config = config_of(data)
+    folder = RunFolder(tmp_path / "run")
+    epochs = []
     folder.path(FIT)  # makes the folder
     inputs = load_inputs(config)
     assert inputs.preset(config) is not None

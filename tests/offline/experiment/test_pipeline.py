@@ -147,7 +147,8 @@ def test_the_report_holds_the_comparison(finished):
     ],
 )
 def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path, stage, at):
-    out, config = tmp_path / "run", config_of(data)
+    out = tmp_path / "run"
+    config = config_of(data)
 
     def stop(doing, done, _):
         if (doing, done) == (stage, at):
@@ -226,7 +227,8 @@ def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path, ev
 
 def test_evaluations_are_as_many_updates_apart_as_was_asked(data, tmp_path, monkeypatch):
     monkeypatch.setattr(IQLConfig, "every", 2)  # more reports than evaluations
-    config, seen = config_of(data, controls=False, steps=11, episodes=1, eval_every=4), []
+    config = config_of(data, controls=False, steps=11, episodes=1, eval_every=4)
+    seen = []
     how = {"seeds": (0,), "checkpoint_every": 100}
     run(config, tmp_path / "run", on_evaluation=lambda _, one: seen.append(one.step), **how)
     assert seen == [4, 8, 11]
@@ -275,7 +277,8 @@ def test_a_mistake_leaves_the_older_run_at_its_name(finished, data, wrong):
 
 
 def test_a_second_run_into_the_folder_is_refused(data, tmp_path):
-    config, refused = config_of(data, controls=False, episodes=0, steps=2), []
+    config = config_of(data, controls=False, episodes=0, steps=2)
+    refused = []
 
     def again(*_):
         for resume in (False, True):

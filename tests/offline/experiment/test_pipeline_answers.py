@@ -82,7 +82,8 @@ def test_policies_learn_from_what_answers_imply(data, answers, tmp_path):
 
 
 def test_controls_answer_what_was_asked_and_imply_from_that(data, answers, tmp_path, monkeypatch):
-    given, set_answers = [], CPL.set_answers
+    given = []
+    set_answers = CPL.set_answers
 
     def noted(self, comparisons, preferences=None, **how):
         given.append((comparisons.pairs, preferences, how))
@@ -140,7 +141,8 @@ def test_conditions_of_answers(answers):
 
 
 def test_answers_are_about_the_episodes(data, answers):
-    episodes, comparisons = load_episodes(data / "episodes"), load_comparisons(answers)
+    episodes = load_episodes(data / "episodes")
+    comparisons = load_comparisons(answers)
     start = episodes.starts[comparisons.segments.origin[:, 0]] + comparisons.segments.origin[:, 1]
     np.testing.assert_array_equal(
         comparisons.segments[:].observations[:, 0], episodes.observations[start]
@@ -151,7 +153,8 @@ def test_a_pessimist_relabels_by_the_mean_less_the_members_deviation(data, tmp_p
     config = config_of(data, controls=False, steps=2, episodes=0)
     run(config, tmp_path / "mean")
     run(replace(config, pessimism=0.5), tmp_path / "pessimist")
-    reward, episodes = load_reward(tmp_path / "pessimist/reward"), load_episodes(data / "episodes")
+    reward = load_reward(tmp_path / "pessimist/reward")
+    episodes = load_episodes(data / "episodes")
     members = reward.scaler(reward.member_rewards(episodes))
     expected = members.mean(0) - 0.5 * members.std(0)
     found = np.load(tmp_path / "pessimist/relabelled/rewards.npy")

@@ -43,12 +43,14 @@ def world():
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     """Random walks, and answers by their true returns in the layout of Uni-RLHF."""
-    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("data")
     push = rng.uniform(-1, 1, (30, 20, 2)).astype(np.float32)
     path = np.zeros((30, 21, 2), np.float32)
     for t in range(20):
         path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
-    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
+    seen = path[:, :-1].reshape(-1, 2)
+    done = push.reshape(-1, 2)
     rewards = linear_reward(seen, done)
     episodes = Episodes(
         observations=seen,
@@ -155,7 +157,8 @@ def test_each_condition_goes_by_the_reward_it_learned_from(finished, rng) -> Non
 
 
 def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path) -> None:
-    out, config = tmp_path / "run", config_of(data, target_return="q0.75")
+    out = tmp_path / "run"
+    config = config_of(data, target_return="q0.75")
 
     def stop(doing, done, _):
         if doing == "training 10 agents" and done == 18:
@@ -169,7 +172,8 @@ def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path) ->
 
 def test_pictures_and_choices_by_a_reward_that_was_fitted_before(tmp_path) -> None:
     """Cloning knows neither, and is left out."""
-    dot, name = MovingDot(length=6), "MovingDotOfSequences-v0"
+    dot = MovingDot(length=6)
+    name = "MovingDotOfSequences-v0"
     spaces = dot.observation_space, dot.action_space
     save_reward(tmp_path / "reward", RewardFunction(CNNReward(*spaces, seed=0)))
     episodes = make_episodes(np.random.default_rng(0), [6, 6, 6], *spaces)

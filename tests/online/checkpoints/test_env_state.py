@@ -37,7 +37,8 @@ def walk(env: Any, actions: list[Any]) -> list[Any]:
 
 
 def assert_goes_on(make: Callable[[], Any], tmp_path: Any) -> None:
-    env, other = make(), make()
+    env = make()
+    other = make()
     env.reset(seed=1)
     env.action_space.seed(2)
     walk(env, [env.action_space.sample() for _ in range(37)])
@@ -78,7 +79,8 @@ def test_vector_environments_of_sb3_go_on(tmp_path):
         venv = make_vec_env("CartPole-v1", 2, seed=3, env_kwargs={"max_episode_steps": 9})
         return VecNormalize(VecFrameStack(venv, 2))
 
-    env, other = make(), make()
+    env = make()
+    other = make()
     env.reset()
     actions = np.random.default_rng(0).integers(2, size=(40, 2))
     for action in actions[:20]:
@@ -95,7 +97,8 @@ def test_vector_environments_of_gymnasium_go_on(tmp_path):
     def make() -> Any:
         return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1", max_episode_steps=9)] * 2)
 
-    env, other = make(), make()
+    env = make()
+    other = make()
     env.reset(seed=1)
     actions = np.random.default_rng(0).integers(2, size=(40, 2))
     for action in actions[:20]:
@@ -145,7 +148,8 @@ def test_half_of_a_state_is_not_restored(tmp_path):
         env.unwrapped.engine = Engine()
         return env
 
-    env, other = make(), make()
+    env = make()
+    other = make()
     env.reset(seed=1)
     other.reset(seed=2)
     there = other.unwrapped.state.copy()

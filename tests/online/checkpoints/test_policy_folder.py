@@ -158,6 +158,7 @@ def test_a_file_that_normalises_rewards_alone_changes_no_observations(tmp_path):
 
 
 def test_an_environment_of_spaces_alone():
-    seen, done = spaces.Box(-1, 1, (3,)), spaces.Discrete(2)
+    seen = spaces.Box(-1, 1, (3,))
+    done = spaces.Discrete(2)
     env = spaces_alone(seen, done)
     assert (env.num_envs, env.observation_space, env.action_space) == (1, seen, done)

@@ -168,7 +168,8 @@ def test_normalised_observations_go_on(tmp_path):
     assert resume_run(tmp_path / "run", resumed).problems == ()
     learn(resumed, 256, None)
     assert_same(everything(resumed), expected)
-    norm, other = resumed.get_env(), whole.get_env()
+    norm = resumed.get_env()
+    other = whole.get_env()
     np.testing.assert_array_equal(norm.obs_rms.mean, other.obs_rms.mean)
 
 
@@ -219,7 +220,8 @@ def test_a_loop_of_ones_own_goes_on(tmp_path):
     step(env, 27)
     agent = {"network": network, "optimiser": optimiser}
     save_run(tmp_path / "run", agent, env, steps=27, notes={"episode": 2, "best": np.ones(2)})
-    expected, weights = step(env, 30), network.weight.detach().clone()
+    expected = step(env, 30)
+    weights = network.weight.detach().clone()
 
     network = torch.nn.Linear(3, 1)
     optimiser = torch.optim.Adam(network.parameters())
@@ -244,7 +246,8 @@ def test_vector_environments_of_gymnasium_go_on_with_their_history(tmp_path):
     other = build()
     resume_run(tmp_path / "run", {}, other)
     for action in actions[29:]:
-        one, two = env.step(action), other.step(action)
+        one = env.step(action)
+        two = other.step(action)
         for here, there in zip(one[:4], two[:4], strict=True):
             np.testing.assert_array_equal(here, there)
         assert repr(one[4].get("learned_return")) == repr(two[4].get("learned_return"))
@@ -324,7 +327,8 @@ def test_the_one_before_stays_until_the_next_is_whole(saved, monkeypatch):
 def test_learning_goes_on_while_the_disk_is_full(saved, monkeypatch, caplog):
     agent = fresh()
     resume_run(saved, agent)
-    whole, tries = checkpoint_folder.write_json, []
+    whole = checkpoint_folder.write_json
+    tries = []
 
     def full(*what: Any) -> None:
         tries.append(agent.num_timesteps)
@@ -374,7 +378,8 @@ class Harm(Stop):
 
     def _on_step(self) -> bool:
         if not super()._on_step() and self.what is not None:
-            self.what, what = None, self.what
+            what = self.what
+            self.what = None
             what()
         return True
 

@@ -24,7 +24,8 @@ def answers(folder: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "steps"), [("PPO", 4_096), ("SAC", 1_200)])
 def test_a_program_killed_all_along_the_way_comes_to_the_same(tmp_path, algorithm, steps):
-    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    undisturbed = tmp_path / "undisturbed"
+    killed = tmp_path / "killed"
     for folder in (undisturbed, killed):
         folder.mkdir()
         prepare(folder)

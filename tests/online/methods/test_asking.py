@@ -65,10 +65,12 @@ class Noting:
 def episodes(*rewards: float, length: int = 1_000) -> Episodes:
     """An episode for each reward, which every step of it has."""
     count = length * len(rewards)
-    block, ends = np.zeros((count, 1)), np.arange(1, len(rewards) + 1) * length - 1
+    block = np.zeros((count, 1))
+    ends = np.arange(1, len(rewards) + 1) * length - 1
     terminated = np.zeros(count, bool)
     terminated[ends] = True
-    final, lengths = np.zeros((len(rewards), 1)), np.full(len(rewards), length)
+    final = np.zeros((len(rewards), 1))
+    lengths = np.full(len(rewards), length)
     return Episodes(block, block, np.repeat(rewards, length), terminated, final, lengths)
 
 
@@ -80,7 +82,8 @@ def rounds(teacher: Any, length: int = 50) -> QueryRounds:
 def test_thresholds_are_those_of_the_last_ten_whole_episodes():
     # Of twelve whole episodes, the last ten return 700 and 900: 800 in 1,000 steps are 40 in 50.
     # An episode that is not whole does not count among them.
-    seen, teacher = episodes(9, 9, *[0.7, 0.9] * 5, 9), Noting()
+    seen = episodes(9, 9, *[0.7, 0.9] * 5, 9)
+    teacher = Noting()
     asking = rounds(teacher)
     whole = np.arange(len(seen)) < 12
     asking.see(seen, whole)
@@ -102,7 +105,8 @@ def test_thresholds_are_renewed_before_each_round_and_the_worst_is_remembered():
 
 def test_what_was_seen_of_the_policy_is_saved():
     teacher = Noting()
-    before, after = rounds(Noting()), rounds(teacher)
+    before = rounds(Noting())
+    after = rounds(teacher)
     before.see(episodes(-2, 1), np.ones(2, bool))
     after.restore(before.snapshot())
     after.put(episodes(7), 2, np.random.default_rng(0))
@@ -126,9 +130,11 @@ def test_a_segment_is_no_more_than_an_episode():
     ("short", "expected"), [("drop", [2.0, 2, 4, 4]), ("pad", [2.0, 2, 4, 4, 2, 4])]
 )
 def test_returns_of_windows_are_those_of_segments(short, expected):
-    one, other = episodes(1, 2, length=3), episodes(4, length=1)
+    one = episodes(1, 2, length=3)
+    other = episodes(4, length=1)
     steps = np.concatenate([one.rewards, other.rewards])
-    block, ended = np.zeros((7, 1)), np.arange(7) == 5
+    block = np.zeros((7, 1))
+    ended = np.arange(7) == 5
     seen = Episodes(block, block, steps, ended, np.zeros((3, 1)), np.array([3, 3, 1]))
     assert window_returns(seen, 2, short).tolist() == expected
     assert window_returns(seen, 4, "drop").tolist() == []
@@ -198,7 +204,8 @@ def undisturbed() -> tuple[OnlineReport, Noting, dict[str, Any]]:
 def test_a_run_that_was_killed_between_attempts_comes_to_the_same(tmp_path, until):
     expected, noting, numbers = undisturbed()
     assert len(noting.asked) > 5  # so some of the kills are within a round
-    first, second = Noting(TINY.teacher, until), Noting(TINY.teacher)
+    first = Noting(TINY.teacher, until)
+    second = Noting(TINY.teacher)
     with pytest.raises(KilledError):
         learn_from_preferences(TINY, teacher=first, checkpoints=tmp_path)
     report = learn_from_preferences(TINY, teacher=second, checkpoints=tmp_path)

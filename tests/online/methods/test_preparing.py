@@ -107,8 +107,10 @@ def test_who_means_the_opposite_is_trusted_where_trust_is_fitted(rng, trust):
     trainer = RewardTrainer(MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0), settings, seed=0)
     config = OnlineConfig(model=MODEL, trainer=settings, prepare=(AnswerFilter(),))
     run = PreparedAnswers(config, trainer, np.random.default_rng(0))
-    first, new = by_people(rng, 150, (2,), 3), by_people(rng, 100, (2, 3), 4)
-    both, reward = concatenate([first, new]), None
+    first = by_people(rng, 150, (2,), 3)
+    new = by_people(rng, 100, (2, 3), 4)
+    both = concatenate([first, new])
+    reward = None
     for answers in (first, both, both):
         found, places = run(answers, np.arange(len(answers)), reward, None)
         report = trainer.fit(found, places=places)
@@ -142,7 +144,8 @@ def test_every_member_trains_on_pseudo_labels_and_bootstraps_stay(answers):
         seen.append(weight)
         return kept(features, mask, preference, weight, trust, soft)
 
-    kept, trainer._loss = trainer._loss, judge
+    kept = trainer._loss
+    trainer._loss = judge
     report = trainer.fit(concatenate([few, few[:1]]), places=places)
     weights = {tuple(column) for column in seen[0].T.tolist()}
     assert weights == {*map(tuple, trainer.bootstrap(2).T.tolist()), (1.0, 1.0, 1.0)}

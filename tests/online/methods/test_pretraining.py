@@ -35,7 +35,8 @@ class Clock(gym.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         self.time += 1
         self.actions.append(action)
-        over, limit = self.time == LENGTH, self.resets % 2 == 0
+        over = self.time == LENGTH
+        limit = self.resets % 2 == 0
         return self._look(), float(self.time), over and not limit, over and limit, {}
 
     def _look(self) -> Any:
@@ -70,7 +71,8 @@ def test_steps_reach_the_buffer_as_they_were():
     subject = filled(env, 10)
     buffer = subject.replay_buffer
     assert (buffer.size(), buffer.pos, subject.num_timesteps) == (10, 10, 40)
-    seen, after = buffer.observations[:10], buffer.next_observations[:10]
+    seen = buffer.observations[:10]
+    after = buffer.next_observations[:10]
     np.testing.assert_array_equal(seen[:, 0, 1], [0, 1, 2, 3, 4, 5, 6, 0, 1, 2])
     # The last observation of an episode, not the first one of the next.
     np.testing.assert_array_equal(after, seen + np.float32([0, 1]))
@@ -144,7 +146,8 @@ def same(network: nn.Module, before: list[torch.Tensor]) -> bool:
 def test_the_critic_alone_is_reset(kind):
     subject = agent(DummyVecEnv([Clock] * 2), kind)
     subject.learn(60)
-    actor, critic = weights(subject.actor), weights(subject.critic)
+    actor = weights(subject.actor)
+    critic = weights(subject.critic)
     reset_critic(subject, updates=0)
     assert same(subject.actor, actor)
     assert not any(
@@ -158,7 +161,8 @@ def test_the_critic_alone_is_reset(kind):
 def test_updates_teach_the_critic_the_rewards_of_the_buffer(kind):
     subject = filled(DummyVecEnv([Clock]), 50, kind=kind, gamma=0.0, learning_rate=0.02)
     subject.replay_buffer.rewards[:] = 5.0
-    actor, updates = weights(subject.actor), subject._n_updates
+    actor = weights(subject.actor)
+    updates = subject._n_updates
     reset_critic(subject, updates=200)
     assert same(subject.actor, actor)
     assert subject._n_updates == updates + 200

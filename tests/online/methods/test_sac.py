@@ -52,7 +52,8 @@ def test_updates_are_those_of_stable_baselines3(temperature, steps):
     config = SACConfig(
         buffer_size=1_000, hidden=(16, 16), batch_size=32, ent_coef=temperature, n_steps=steps
     )
-    ours, theirs = agent(config=config), agent(config=config)
+    ours = agent(config=config)
+    theirs = agent(config=config)
     for _ in range(20):
         ours.update(ours.replay_buffer.sample(32))
     torch.manual_seed(0)
@@ -77,7 +78,8 @@ def test_what_a_gpu_does_is_the_same_without_recording(monkeypatch):
 
 @pytest.mark.parametrize("mark", [pytest.param(None, marks=ON_GPU)])
 def test_replayed_updates_are_those_of_stable_baselines3(mark):
-    ours, theirs = agent("cuda"), agent("cuda")
+    ours = agent("cuda")
+    theirs = agent("cuda")
     for made, train in ((ours, SAC.train), (theirs, stable_baselines3.SAC.train)):
         torch.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002  # as above
@@ -91,7 +93,8 @@ def test_replayed_updates_are_those_of_stable_baselines3(mark):
 
 @pytest.mark.parametrize("mark", [pytest.param(None, marks=ON_GPU)])
 def test_a_critic_that_was_reset_and_an_agent_that_was_restored_learn_on(mark, tmp_path):
-    ours, theirs = agent("cuda"), agent("cuda")
+    ours = agent("cuda")
+    theirs = agent("cuda")
     for made, train in ((ours, SAC.train), (theirs, stable_baselines3.SAC.train)):
         torch.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002  # as above

@@ -67,7 +67,8 @@ def test_trust_in_people_is_published_where_it_is_known_who_answered(world, conf
 def test_trust_in_people_is_fitted_where_that_is_wanted(world, config):
     world.ask_and_answer(40)
     queries, comparisons, _ = StoredFeedback(world.store).answered()
-    by, flipped = np.arange(40) % 4, comparisons.preference.copy()
+    by = np.arange(40) % 4
+    flipped = comparisons.preference.copy()
     flipped[by == 3] = 1 - flipped[by == 3]
     known = replace(comparisons, annotator=by, preference=flipped)
     answered = Answered(queries, known, ("Ann", "Bo", "Cy", "Di"))
@@ -156,7 +157,8 @@ def machines(request, config, tmp_path, monkeypatch):
         monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / f"machine-{number}"))
         return config if request.param == "folder" else replace(config, out=url)
 
-    number, url = 0, None
+    number = 0
+    url = None
     if request.param == "storage":
         url = f"{request.getfixturevalue('bucket')}/rewards"
     return settings
@@ -191,7 +193,8 @@ def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config, 
 
 
 def test_a_withdrawn_answer_leaves_the_resamples_of_others_as_they_were(world, config, monkeypatch):
-    seen, fit = [], RewardTrainer.fit
+    seen = []
+    fit = RewardTrainer.fit
 
     def spy(self, train, **options):
         weight = self.bootstrap(len(train) + 1)[:, options["places"]]

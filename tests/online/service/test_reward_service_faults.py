@@ -77,9 +77,11 @@ def drain(queue):
 
 
 def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_path, processes):
-    out, folder = tmp_path / "rewards", tmp_path / "store"
+    out = tmp_path / "rewards"
+    folder = tmp_path / "store"
     rng = random.Random(7)
-    stop, seen = processes.Event(), processes.Queue()
+    stop = processes.Event()
+    seen = processes.Queue()
     reader = processes.Process(target=read, args=(out, stop, seen), daemon=True)
     with Store.open(folder) as store:
         world = Answering(store)
@@ -111,7 +113,8 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
             return next(iter(store.reports.rewards(world.project.id)[-1:]), None)
 
         wait_until(lambda: newest() and newest().answers == answers, "a version of every answer")
-        rewards, events = store.reports.rewards(world.project.id), []
+        rewards = store.reports.rewards(world.project.id)
+        events = []
 
         def is_read():
             events.extend(drain(seen))
@@ -131,7 +134,8 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
 
 
 def test_a_store_that_is_locked_for_seconds_delays_and_ends_nothing(tmp_path, processes):
-    out, folder = tmp_path / "rewards", tmp_path / "store"
+    out = tmp_path / "rewards"
+    folder = tmp_path / "store"
     with Store.open(folder) as store:
         world = Answering(store)
         world.ask(40)

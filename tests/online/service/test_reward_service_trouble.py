@@ -97,7 +97,8 @@ def test_a_failed_publication_is_reported_and_made_again_without_another_fit(
 ):
     monkeypatch.setattr(serving, "RETRIES", (0.05,))
     world.ask_and_answer(12)
-    publish, room = Publisher.publish, threading.Event()
+    publish = Publisher.publish
+    room = threading.Event()
 
     def full(self, *arguments, **more):
         if not room.is_set():
@@ -121,7 +122,8 @@ def test_a_failed_publication_is_reported_and_made_again_without_another_fit(
 def test_a_disk_that_is_away_delays_a_version(world, config, monkeypatch):
     monkeypatch.setattr(serving, "RETRIES", (0.05,))
     world.ask(12)
-    names, away = Path.iterdir, threading.Event()
+    names = Path.iterdir
+    away = threading.Event()
 
     def stale(path):
         if away.is_set() and path == config.out:

@@ -88,8 +88,10 @@ def test_one_that_is_killed_is_reported_and_started_again(tmp_path):
 
 
 def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
-    lines, config = [], SuperviseConfig(**{**vars(FAST), "restarts": 3})
-    seen_up, looks = tmp_path / "seen", []
+    lines = []
+    config = SuperviseConfig(**{**vars(FAST), "restarts": 3})
+    seen_up = tmp_path / "seen"
+    looks = []
     code = (
         f"{UP}while not os.path.exists({str(seen_up)!r}): time.sleep(0.01)\n"
         f"os.remove({str(seen_up)!r})\nprint('no room', flush=True)\nraise SystemExit(3)"
@@ -133,7 +135,8 @@ def test_a_steady_program_is_forgiven(tmp_path):
 
 
 def test_one_that_runs_without_a_heartbeat_is_ended_and_started_again(tmp_path):
-    lines, hanging = [], threading.Event()
+    lines = []
+    hanging = threading.Event()
 
     def heard(line):
         lines.append(line)
@@ -186,7 +189,9 @@ def test_one_that_is_up_is_seen_while_another_is_still_starting(tmp_path):
 
 
 def test_complaints_are_reported_once_until_they_change(tmp_path):
-    lines, now, looks = [], [None], []
+    lines = []
+    now = [None]
+    looks = []
 
     def complaint():
         looks.append(now[0])
@@ -196,14 +201,16 @@ def test_complaints_are_reported_once_until_they_change(tmp_path):
         [], tmp_path, FAST, complaints=[complaint], on_message=lines.append
     ) as watching:
         for text in ("stale", None, "stale", "staler"):
-            now[0], seen = text, len(looks)
+            now[0] = text
+            seen = len(looks)
             wait_until(lambda text=text: watching.problems == ([text] if text else []))
             wait_until(lambda seen=seen: len(looks) > seen + 3)
     assert lines == ["stale", "stale", "staler"]
 
 
 def test_a_complaint_that_fails_ends_nothing(tmp_path):
-    lines, fails = [], [1]
+    lines = []
+    fails = [1]
 
     def complaint():
         if fails:
@@ -257,7 +264,8 @@ LONG = 1e6
 
 def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
     with Store.open(tmp_path / "store") as store:
-        world, now = Answering(store), [0.0]
+        world = Answering(store)
+        now = [0.0]
         about = (world.project.id, "reward")
         signs = RewardServiceProbe(store, world.project.id, 50, 600.0, lambda: now[0])
         assert not signs.is_up(None, LONG)
@@ -279,7 +287,8 @@ def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
 def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.05)
     with Store.open(tmp_path / "store") as store:
-        world, now = Answering(store), [0.0]
+        world = Answering(store)
+        now = [0.0]
         about = (world.project.id, "reward")
         signs = RewardServiceProbe(store, world.project.id, 50, 600.0, lambda: now[0])
 
@@ -302,7 +311,8 @@ def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
 
 def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tmp_path):
     with Store.open(tmp_path / "store") as store:
-        world, now = Answering(store), [0.0]
+        world = Answering(store)
+        now = [0.0]
         about = (world.project.id, "reward")
         signs = RewardServiceProbe(store, world.project.id, 50, 600.0, lambda: now[0])
         store.reports.beat(*about, Status("waiting"), every=200.0)
@@ -343,7 +353,8 @@ def test_a_stale_reward_is_reported_by_answers_or_by_time(tmp_path):
 
 def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(tmp_path):
     with Store.open(tmp_path / "store") as store:
-        world, now = Answering(store), [0.0]
+        world = Answering(store)
+        now = [0.0]
         stale = RewardServiceProbe(store, world.project.id, 5, 1e9, lambda: now[0]).stale
         world.ask_and_answer(30)
 

@@ -60,7 +60,8 @@ def test_clips_that_run_short_are_warned_of(
 
 
 def test_what_the_loop_and_wrappers_share_has_one_default() -> None:
-    loop, wrapper = OnlineConfig(), FeedbackConfig()
+    loop = OnlineConfig()
+    wrapper = FeedbackConfig()
     for field in fields(QueryConfig):
         assert getattr(loop, field.name) == getattr(wrapper, field.name), field.name
     with pytest.raises(ConfigError, match="uniform, informative"):

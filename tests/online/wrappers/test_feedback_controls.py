@@ -88,7 +88,8 @@ KINDS = {
 @pytest.mark.parametrize("given", KINDS)
 @pytest.mark.parametrize("name", KINDS)
 def test_each_wrapper_names_the_one_for_other_environments(name: str, given: str) -> None:
-    wrapper, make = KINDS[name][0], KINDS[given][1]
+    wrapper = KINDS[name][0]
+    make = KINDS[given][1]
     if name == given:
         wrapper(make()).close()
         return

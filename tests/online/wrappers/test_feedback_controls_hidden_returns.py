@@ -27,7 +27,8 @@ def watched(steps: int = STEPS) -> gymnasium.Env[Any, Any]:
 
 
 def reward() -> RewardFunction:
-    env, config = pendulum(), MLPRewardConfig(hidden=(8,))
+    env = pendulum()
+    config = MLPRewardConfig(hidden=(8,))
     model = build_reward_model(config, env.observation_space, env.action_space, seed=0)
     return RewardFunction(model)
 

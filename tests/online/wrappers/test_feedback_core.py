@@ -31,7 +31,8 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning"
 )
 
-SEEN, DONE = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
+SEEN = spaces.Box(-1, 1, (3,), np.float32)
+DONE = spaces.Box(-1, 1, (2,), np.float32)
 MLP = MLPRewardConfig(hidden=(8,), members=2)
 LSTM = LSTMRewardConfig(width=32, context=6)
 PT = PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=6)
@@ -60,13 +61,16 @@ class Source:
     """Versions of rewards that are in use once they are taken."""
 
     def __init__(self) -> None:
-        self.version, self.reward = 0, None
+        self.version = 0
+        self.reward = None
         self.next: Any = None
 
     def take(self) -> bool:
         if self.next is None:
             return False
-        self.version, self.reward, self.next = self.version + 1, self.next, None
+        self.version = self.version + 1
+        self.reward = self.next
+        self.next = None
         return True
 
     refresh = take
@@ -78,7 +82,9 @@ class Driver:
     """Random steps of `V` environments through a core, with their rewards by episode."""
 
     def __init__(self, core: FeedbackCore, seed: int = 0, autoreset: str = "same") -> None:
-        self.core, self.rng, self.autoreset = core, np.random.default_rng(seed), autoreset
+        self.core = core
+        self.rng = np.random.default_rng(seed)
+        self.autoreset = autoreset
         self.rewards: list[list[float]] = [[] for _ in range(core.environments)]
         self.ended: list[list[float]] = []
         self.over = np.zeros(core.environments, bool)
@@ -91,7 +97,8 @@ class Driver:
         count = self.core.environments
         waited = self.over.copy()
         draws = self.rng.random((2, count))
-        over, terminated = (draws[0] < end) & ~waited, draws[1] < 0.5
+        over = (draws[0] < end) & ~waited
+        terminated = draws[1] < 0.5
         actions = self.rng.uniform(-1, 1, (count, 2)).astype(np.float32)
         self.core.act(actions)
         rewards = self.core.outcome(
@@ -163,7 +170,8 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
         driver.step()
     begun = [len(rewards) for rewards in driver.rewards]
     assert max(begun) > 3
-    driver.ended, before = [], [list(rewards) for rewards in driver.rewards]
+    driver.ended = []
+    before = [list(rewards) for rewards in driver.rewards]
     core.recording.take()
     core.sink.parts.clear()  # type: ignore[attr-defined]
     assert core.version == 0
@@ -251,7 +259,8 @@ def test_long_episodes_come_in_pieces() -> None:
 
 def test_no_piece_is_longer_than_the_longest_however_episodes_end() -> None:
     core = make_core(segment_length=5, longest_piece=20)
-    driver, controls = Driver(core), FeedbackControls()
+    driver = Driver(core)
+    controls = FeedbackControls()
     controls.core = core
     for step in range(400):
         if step in (150, 200):
@@ -263,7 +272,8 @@ def test_no_piece_is_longer_than_the_longest_however_episodes_end() -> None:
 
 
 def test_a_transform_is_what_people_and_rewards_see() -> None:
-    source, sink = Source(), Sink()
+    source = Source()
+    sink = Sink()
     half = spaces.Box(-1, 1, (2,), np.float32)
     core = FeedbackCore(
         SEEN,
@@ -360,7 +370,8 @@ def test_a_reward_of_recorded_steps_reads_an_environment_with_bounds(rng, dtype)
     model = build_reward_model(MLP, *infer_spaces(*recorded), seed=0)
     reward = RewardFunction(model)
     core = FeedbackCore(SEEN, DONE, 1, rewards=reward)
-    seen, done = np.full((1, 3), 0.5, np.float32), np.full((1, 2), -0.5, np.float32)
+    seen = np.full((1, 3), 0.5, np.float32)
+    done = np.full((1, 2), -0.5, np.float32)
     core.reset(seen)
     core.act(done)
     nothing = np.zeros(1, bool)

@@ -62,7 +62,8 @@ def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
 class Sink:
     def __init__(self, env: Any) -> None:
         self.parts: list[Episodes] = []
-        env.core.on_episodes, env.core.recording.collecting = self.put, True
+        env.core.on_episodes = self.put
+        env.core.recording.collecting = True
 
     def put(self, episodes: Episodes) -> None:
         self.parts.append(episodes)
@@ -224,7 +225,8 @@ class Handed:
 def test_it_explores_between_rollouts_and_learns_nothing_from_that(normalised) -> None:
     inner = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), segment_length=5)
     handed = Handed()
-    inner.core.on_episodes, inner.core.recording.collecting = handed.put, True
+    inner.core.on_episodes = handed.put
+    inner.core.recording.collecting = True
     env = VecNormalize(inner) if normalised else inner
     model = PPO("MlpPolicy", env, n_steps=16, batch_size=8, n_epochs=1, seed=0, device="cpu")
     model.learn(512, callback=FeedbackCallback(exploration_fraction=0.25))
@@ -238,7 +240,8 @@ def test_it_explores_between_rollouts_and_learns_nothing_from_that(normalised) -
 
 def test_sac_explores_and_keeps_no_window_across_it() -> None:
     env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0), segment_length=5)
-    env.core.on_episodes, env.core.recording.collecting = Handed().put, True
+    env.core.on_episodes = Handed().put
+    env.core.recording.collecting = True
     model = SAC("MlpPolicy", env, learning_starts=500, buffer_size=200, seed=0, device="cpu")
     model.learn(100, callback=FeedbackCallback(exploration_fraction=0.3))
     assert env.explored_steps == 20

@@ -20,14 +20,16 @@ from preferl.training import RewardFunction
 from preferl.training import publish as publishing
 from preferl.training.publish import PublishedReward, publish
 
-PLACE, MOVE = spaces.Box(-9, 9, (2,)), spaces.Discrete(2)
+PLACE = spaces.Box(-9, 9, (2,))
+MOVE = spaces.Discrete(2)
 KINDS = ["sb3", "vector", "single"]
 
 
 class Place(gymnasium.Env[Any, Any]):
     """Stays at nought."""
 
-    observation_space, action_space = PLACE, MOVE
+    observation_space = PLACE
+    action_space = MOVE
 
     def __init__(self) -> None:
         self.closed = False
@@ -104,7 +106,9 @@ def test_the_one_that_watches_a_reader_stops_it(tmp_path: Any) -> None:
 def test_a_disk_that_hangs_is_not_waited_for(
     kind: str, feedback: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env, hangs, answers = Place(), threading.Event(), threading.Event()
+    env = Place()
+    hangs = threading.Event()
+    answers = threading.Event()
 
     def hang(_: Any) -> list[int]:
         hangs.set()

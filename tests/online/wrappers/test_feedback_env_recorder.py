@@ -14,7 +14,9 @@ from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.online.wrappers.recording import Recording, zeros_of
 
-GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
+GOES_ON = 0
+TERMINATES = 1
+TRUNCATES = 2
 
 
 class ScriptedVecEnv(VecEnv):
@@ -99,7 +101,8 @@ class ByHand:
         self.under_way[i] = []
 
     def take(self) -> list[Any]:
-        ended, self.ended = self.ended, []
+        ended = self.ended
+        self.ended = []
         return ended
 
 

@@ -102,7 +102,8 @@ def test_online_reward_is_offline_relabel_through_resets(make: Any, context: int
             outside.reset()
         outside.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
     assert reward.calls == 60
-    episodes, shown = inside.take(unfinished="cut"), outside.take(unfinished="cut")
+    episodes = inside.take(unfinished="cut")
+    shown = outside.take(unfinished="cut")
     assert episodes is not None
     assert shown is not None
     rows, mask = window_indices(episodes.start_of_step, context)
@@ -227,7 +228,9 @@ def test_a_step_before_the_first_reset_is_refused() -> None:
 
 def test_slow_storage_holds_no_step_up(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("PREFERL_CACHE", str(tmp_path))
-    url, asked, may_go = f"{bucket}/rewards", threading.Event(), threading.Event()
+    url = f"{bucket}/rewards"
+    asked = threading.Event()
+    may_go = threading.Event()
     venv = DummyVecEnv([PointWorld] * 2)
     env = FeedbackVecEnv(venv, rewards=url)
     reward = RewardFunction(MLPReward(venv.observation_space, venv.action_space, seed=0))

@@ -192,7 +192,8 @@ class Gives(Garden):
 
     def __init__(self, place: int, make: Any) -> None:
         super().__init__()
-        self.place, self.make = place, make
+        self.place = place
+        self.make = make
 
     def step(self, action: Any) -> Any:
         given = list(super().step(action))

@@ -329,7 +329,9 @@ def test_what_comes_after_the_end_is_not_counted_as_asked(feedback: StoredFeedba
 class Disagreeing:
     """Two members that disagree about the weight of the first feature."""
 
-    version, context, members = 3, 1, 2
+    version = 3
+    context = 1
+    members = 2
 
     @property
     def computer(self) -> Any:
@@ -371,7 +373,8 @@ def test_k_center_keeps_away_from_what_people_answered(feedback: StoredFeedback)
 def test_the_latest_episode_is_kept_whole(feedback: StoredFeedback) -> None:
     worker = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, episode_every=0.0))
     worker.close()
-    store, project = feedback.store, feedback.project.id
+    store = feedback.store
+    project = feedback.project.id
     with store.database.read() as session:
         rows = session.connection().exec_driver_sql(
             "SELECT id, steps FROM clip WHERE kind = 'episode'"
@@ -401,7 +404,8 @@ def test_a_locked_store_holds_nobody_up(
         )
         lock = sqlite3.connect(tmp_path / "labels.db", isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
-        here, connect = threading.current_thread(), impatient.database.engine.connect
+        here = threading.current_thread()
+        connect = impatient.database.engine.connect
 
         def elsewhere() -> Any:
             assert threading.current_thread() is not here, "it waits for the store"

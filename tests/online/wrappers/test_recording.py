@@ -5,7 +5,8 @@ from gymnasium import spaces
 from preferl.errors import DataError, DivergenceError, SpaceError
 from preferl.online.wrappers.recording import Recording
 
-SPACE, ACTIONS = spaces.Box(-99, 99, (1,), np.float32), spaces.Discrete(9)
+SPACE = spaces.Box(-99, 99, (1,), np.float32)
+ACTIONS = spaces.Discrete(9)
 
 
 def column(*values: float) -> np.ndarray:

@@ -66,7 +66,8 @@ def random_steps(
 def fill(buffer: ReplayBuffer, steps: Any, stored: Any = lambda o: o) -> None:
     for observations, actions, dones in steps:
         if isinstance(buffer.action_space, spaces.Box):  # as SB3 scales them
-            low, high = buffer.action_space.low, buffer.action_space.high
+            low = buffer.action_space.low
+            high = buffer.action_space.high
             actions = 2.0 * (actions - low) / (high - low) - 1.0
         shown = stored(observations)
         copy = dict(shown) if isinstance(shown, dict) else shown
@@ -125,7 +126,8 @@ def test_a_reward_without_context_gets_steps_in_order_to_the_last_bit(
     relabel_replay(buffer, reward, chunk=7)
     ring = (np.arange(buffer.size()) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
     starts = np.zeros(2 * len(ring), int)  # whatever: a window of one step is that step
-    low, high = MOVE.low, MOVE.high
+    low = MOVE.low
+    high = MOVE.high
     for first in range(0, len(starts), 7):
         which = np.arange(first, min(first + 7, len(starts)))
         windows, mask = window_indices(starts, 1, which)

@@ -25,7 +25,9 @@ from preferl.online.wrappers.rollout_rewards import add_rewards, rewards_reach
 from preferl.training import RewardFunction
 from preferl.training.publish import PublishedReward, publish
 
-LIMIT, ENVIRONMENTS, ROLLOUT = 20, 3, 16  # an episode ends within a rollout, or goes on into it
+LIMIT = 20  # an episode ends within a rollout, or goes on into it
+ENVIRONMENTS = 3
+ROLLOUT = 16
 MODELS = {
     "mlp": MLPRewardConfig(hidden=(8,), members=2),
     "nmr": LSTMRewardConfig(width=32, context=7),
@@ -86,7 +88,8 @@ def trained(
     agent = algorithm(
         "MlpPolicy", env, n_steps=ROLLOUT, learning_rate=0.0, seed=3, device="cpu", **more
     )
-    callback, recorder = FeedbackCallback(compute_rewards=when), Recorder(does)
+    callback = FeedbackCallback(compute_rewards=when)
+    recorder = Recorder(does)
     agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, recorder])
     return recorder, env, agent
 
@@ -136,7 +139,8 @@ def test_the_learner_of_the_loop_computes_rewards_at_the_end_of_a_rollout(
             seed=3,
             device="cpu",
         )
-        steps, rng = 3 * ROLLOUT * ENVIRONMENTS, np.random.default_rng(0)
+        steps = 3 * ROLLOUT * ENVIRONMENTS
+        rng = np.random.default_rng(0)
         learner = SB3Learner(
             agent, total_steps=steps, exploration_fraction=0.0, rng=rng, callback=callback
         )
@@ -230,7 +234,8 @@ def test_a_rollout_that_was_stopped_leaves_nothing_to_the_next() -> None:
 
     env = FeedbackVecEnv(pendulums(), rewards=reward_of("pt"))
     agent = PPO("MlpPolicy", env, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
-    callback, recorder = FeedbackCallback(), Recorder()
+    callback = FeedbackCallback()
+    recorder = Recorder()
     agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, GivesUp()])
     assert np.any(env.step(np.zeros((ENVIRONMENTS, 1), np.float32))[1])  # no longer deferred
     agent.learn(ROLLOUT * ENVIRONMENTS, callback=[callback, recorder], reset_num_timesteps=False)
@@ -281,7 +286,8 @@ def test_advantages_after_the_last_step_need_no_values() -> None:
     """By hand: one environment, three steps, discount 0.5, lambda 0.5, a new episode at step 1."""
     _, _, agent = trained("rollout", reward_of())
     buffer = agent.rollout_buffer
-    buffer.buffer_size, buffer.n_envs = 3, 1
+    buffer.buffer_size = 3
+    buffer.n_envs = 1
     buffer.reset()
     buffer.gamma = buffer.gae_lambda = 0.5
     buffer.episode_starts[:] = [[1.0], [1.0], [0.0]]

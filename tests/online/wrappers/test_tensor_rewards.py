@@ -24,7 +24,8 @@ MODELS = {
     "nmr": LSTMRewardConfig(width=32, context=6),
     "pt": PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=6),
 }
-BOX, ACTIONS = Box(-1, 1, (3,)), Box(-1, 1, (2,))
+BOX = Box(-1, 1, (3,))
+ACTIONS = Box(-1, 1, (2,))
 
 
 def reward_of(kind, observations=BOX, actions=ACTIONS, *, seed=0, **how):
@@ -74,15 +75,20 @@ def test_rewards_are_those_of_relabelled_episodes(kind, combine):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_observations_may_be_dictionaries_and_actions_numbers(kind):
-    space, actions = Dict({"arm": BOX, "goal": Discrete(4)}), Discrete(3)
-    episodes, reward = episodes_of(space, actions), reward_of(kind, space, actions)
+    space = Dict({"arm": BOX, "goal": Discrete(4)})
+    actions = Discrete(3)
+    episodes = episodes_of(space, actions)
+    reward = reward_of(kind, space, actions)
     found = as_they_act(TensorRewards(reward), episodes)
     np.testing.assert_allclose(found, relabel(episodes, reward).rewards, rtol=0, atol=2e-5)
 
 
 def test_a_new_version_sees_the_steps_before_it():
-    episodes, old, new = episodes_of(BOX, ACTIONS), reward_of("pt"), reward_of("pt", seed=1)
-    rewards, alone = TensorRewards(old), TensorRewards(new)
+    episodes = episodes_of(BOX, ACTIONS)
+    old = reward_of("pt")
+    new = reward_of("pt", seed=1)
+    rewards = TensorRewards(old)
+    alone = TensorRewards(new)
     for step in range(5):
         seen = torch.from_numpy(episodes.observations[[step]])
         acted = torch.from_numpy(episodes.actions[[step]])
@@ -111,10 +117,8 @@ def test_what_does_not_fit_is_named():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("kind", MODELS)
 def test_on_a_gpu_they_are_those_of_relabelled_episodes(kind):
-    episodes, model = (
-        episodes_of(BOX, ACTIONS),
-        build_reward_model(MODELS[kind], BOX, ACTIONS, seed=0),
-    )
+    episodes = episodes_of(BOX, ACTIONS)
+    model = build_reward_model(MODELS[kind], BOX, ACTIONS, seed=0)
     expected = relabel(episodes, RewardFunction(model)).rewards
     rewards = TensorRewards(RewardFunction(model.to("cuda")))
     found = as_they_act(rewards, episodes, device="cuda")

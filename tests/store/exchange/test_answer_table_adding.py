@@ -52,7 +52,8 @@ def test_recounting_goes_by_each_persons_latest_answer(tmp_path):
 
 def test_the_name_of_a_query_is_that_of_where_it_began(tmp_path):
     with Store.open(tmp_path) as store:
-        one, other = store.projects.create("dots"), store.projects.create("spots")
+        one = store.projects.create("dots")
+        other = store.projects.create("spots")
     names = {query_name(project, n, None) for project in (one, other) for n in (1, 2)}
     assert len(names) == 4
     assert all(QUERY_NAME.fullmatch(name) for name in names)

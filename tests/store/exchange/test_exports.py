@@ -127,7 +127,9 @@ def test_where_clips_were_cut(store, lively, tmp_path):
 @pytest.mark.parametrize("ending", FORMATS)
 def test_there_and_back_is_the_same_byte_for_byte(store, lively, elsewhere, tmp_path, ending):
     there, project = elsewhere
-    one, two, table = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / f"table.{ending}"
+    one = tmp_path / "1.jsonl"
+    two = tmp_path / "2.jsonl"
+    table = tmp_path / f"table.{ending}"
     export_answers(store, lively.id, one)
     export_answers(store, lively.id, table)
     export_segments(store, lively.id, tmp_path / "clips")
@@ -218,7 +220,8 @@ def test_answers_in_the_owners_name_are_refused_unless_somebody_is_named(
     store, elsewhere, tmp_path, name
 ):
     project, _ = with_one_answer(store)
-    out, clips = tmp_path / "answers.jsonl", tmp_path / "clips"
+    out = tmp_path / "answers.jsonl"
+    clips = tmp_path / "clips"
     export_answers(store, project.id, out)
     export_segments(store, project.id, clips)
     write(out, [row | {"annotator": name} for row in rows_of(out)])
@@ -242,7 +245,9 @@ def withdrawn(store):
 
 def test_who_withdrew_an_answer_has_a_name_in_every_store(store, elsewhere, tmp_path):
     project, key = withdrawn(store)
-    one, two, clips = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / "clips"
+    one = tmp_path / "1.jsonl"
+    two = tmp_path / "2.jsonl"
+    clips = tmp_path / "clips"
     export_answers(store, project.id, one)
     export_segments(store, project.id, clips)
     assert rows_of(one)[-1]["detail"] == {"by": "Olga", "withdraws": key}

@@ -95,7 +95,8 @@ def test_a_table_of_references(one, episodes, tmp_path):
     assert preferences[0] == preferences[2] == 1 - preferences[1]
     assert preferences[3] == 0.5
     comparisons = StoredFeedback(store).comparisons()
-    pair, clips = comparisons.pairs[1], comparisons.segments[comparisons.pairs]
+    pair = comparisons.pairs[1]
+    clips = comparisons.segments[comparisons.pairs]
     assert comparisons.preference.tolist()[0] == 0.5
     best = clips.observations[1, 0 if comparisons.preference[1] == 1 else 1]
     np.testing.assert_array_equal(best, episodes.observations[2:6])
@@ -246,7 +247,8 @@ def test_a_copy_of_a_file_does_not_count_twice(one, episodes, tmp_path, caplog, 
 
 def test_a_longer_file_of_a_person_adds_what_is_new(one, episodes, tmp_path):
     store, project = one
-    few, more = pairs_of_starts(2), pairs_of_starts(4)
+    few = pairs_of_starts(2)
+    more = pairs_of_starts(4)
     again = [*few, more[0], {"chosen": more[1]["rejected"], "rejected": more[1]["chosen"]}]
     for name, rows, new in (("a", few, 2), ("b", more, 2), ("c", again, 2)):
         path = jsonl(tmp_path / f"{name}.jsonl", *rows)

@@ -15,7 +15,8 @@ from preferl.store.store import Store
 
 class PrefDB:
     def __init__(self, segments, prefs):
-        self.segments, self.prefs = segments, prefs
+        self.segments = segments
+        self.prefs = prefs
 
 
 @pytest.fixture

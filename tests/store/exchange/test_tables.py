@@ -59,7 +59,8 @@ def test_the_end_of_a_name_is_the_format(tmp_path):
 
 
 def test_empty_lines_and_byte_order_marks_are_passed_over(tmp_path):
-    lines, table = tmp_path / "a.jsonl", tmp_path / "a.csv"
+    lines = tmp_path / "a.jsonl"
+    table = tmp_path / "a.csv"
     lines.write_text('{"a": 1}\n\n{"a": 2}\n')
     assert list(read_table(lines)) == [{"a": 1}, {"a": 2}]
     table.write_bytes(b"\xef\xbb\xbfa,b\r\n1,\r\n")

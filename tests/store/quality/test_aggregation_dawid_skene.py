@@ -123,7 +123,8 @@ def test_names_order_and_sides_change_nothing(table, random) -> None:
     annotator, query = np.indices(table.shape).reshape(2, -1)
     config = DawidSkeneConfig(iterations=30, tolerance=0)
     fit = fit_dawid_skene(Votes.of(query, annotator, table.ravel()), config)
-    people, numbers = list(range(len(table))), list(range(6))
+    people = list(range(len(table)))
+    numbers = list(range(6))
     random.shuffle(people)
     random.shuffle(numbers)
     renamed = Votes.of(

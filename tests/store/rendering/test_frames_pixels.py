@@ -66,7 +66,8 @@ def test_floats_become_bytes() -> None:
 
 
 def test_one_of_several_observations() -> None:
-    pixels, speeds = numbered(12, 10, 3), np.zeros((4, 2))
+    pixels = numbered(12, 10, 3)
+    speeds = np.zeros((4, 2))
     eyes = {"camera": pixels, "speed": speeds}
     np.testing.assert_array_equal(next(PixelFrames()(segments_of(eyes), 0)), pixels[1])
     both = {"left": pixels, "right": pixels[::-1]}

@@ -18,7 +18,9 @@ from preferl.store.stages import picture_state
 @pytest.fixture
 def walks() -> Segments:
     """Two clips of three steps, with their pictures."""
-    env, seen, states = Garden("rgb_array"), [], []
+    env = Garden("rgb_array")
+    seen = []
+    states = []
     for seed in range(2):
         observation, _ = env.reset(seed=seed)
         for _ in range(3):
@@ -54,7 +56,8 @@ def test_where_none_were_recorded_the_message_explains_how(walks: Segments) -> N
 
 
 def test_what_describes_pictures() -> None:
-    numbers, pixels = np.zeros((1, 3)), np.zeros((1, 16, 16, 3), np.uint8)
+    numbers = np.zeros((1, 3))
+    pixels = np.zeros((1, 16, 16, 3), np.uint8)
     assert spec_for(numbers, recorded=True) == {"kind": "recorded"}
     named = {"kind": "env", "env_id": "Pendulum-v1"}
     assert spec_for(numbers, "Pendulum-v1", recorded=True) == named

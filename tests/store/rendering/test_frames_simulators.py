@@ -19,14 +19,16 @@ draw_off_screen()
 
 def one_segment(observations: Array, actions: Array, states: Array | None = None) -> Segments:
     steps = len(observations)
-    start, real = np.array([0]), np.array([steps])
+    start = np.array([0])
+    real = np.array([steps])
     return Segments(observations, actions, np.zeros(steps), start, real, steps, states=states)
 
 
 def observed(env: Any) -> Array:
     """What the environment reports of its present state: the outcome of a step of no time."""
     stage = env.unwrapped
-    stage.frame_skip, frames = 0, stage.frame_skip
+    frames = stage.frame_skip
+    stage.frame_skip = 0
     with np.errstate(invalid="ignore"):  # a speed of 0 m in 0 s
         observation = stage.step(np.zeros(stage.action_space.shape))[0]
     stage.frame_skip = frames
@@ -38,7 +40,10 @@ def rollout(env: Any, steps: int, *, settle: bool = False) -> tuple[Segments, li
     read = StateReader(env)
     observation, _ = env.reset(seed=5)
     env.action_space.seed(0)
-    seen, done, states, pictures = [], [], [], []
+    seen = []
+    done = []
+    states = []
+    pictures = []
     for _ in range(steps):
         if settle:  # simulators report and draw sites of the substep before
             env.unwrapped.set_state(env.unwrapped.data.qpos, env.unwrapped.data.qvel)
@@ -146,7 +151,8 @@ def test_mujoco_is_drawn_as_its_environment_draws_it(env_id: str, follows: bool)
 
 def animal(pictures: Array) -> Array:
     """How many pixels of each picture show it: the one thing that is not grey or green."""
-    red, green = pictures[..., 0].astype(int), pictures[..., 1].astype(int)
+    red = pictures[..., 0].astype(int)
+    green = pictures[..., 1].astype(int)
     return np.asarray((red - green > 20).sum((1, 2)))
 
 
@@ -212,7 +218,8 @@ def test_the_door_is_drawn_from_what_was_observed() -> None:
     draw_plainly(env)
     assert [(name, len(rows)) for name, rows in placed(env)] == [("body_pos", 3)]
     segments, pictures = rollout(env, 6, settle=True)
-    truth, seen = segments.states, np.asarray(segments.observations)
+    truth = segments.states
+    seen = np.asarray(segments.observations)
     assert truth is not None
     stage: Any = env.unwrapped
     stage.reset(seed=9)  # another door

@@ -28,7 +28,8 @@ def pendulums(count: int, steps: int = 4) -> Segments:
     """Segments of a pendulum that stands at different angles; the last one is shorter."""
     angle = np.linspace(0, 3, count * steps)
     seen = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)
-    start, real = steps * np.arange(count), np.full(count, steps)
+    start = steps * np.arange(count)
+    real = np.full(count, steps)
     real[-1] -= 1
     return Segments(seen, np.zeros((len(seen), 1)), 0 * angle, start, real, steps)
 
@@ -73,7 +74,9 @@ def test_clips_that_wait_are_drawn_and_can_be_shown(store: Store) -> None:
 
 def test_several_workers_share_the_clips(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("preferl.store.clips.DRAWING_SECONDS", 600)  # of a thread that is held up
-    count, drawn, all_at_work = 24, list[tuple[int, str]](), threading.Barrier(3)
+    count = 24
+    drawn = list[tuple[int, str]]()
+    all_at_work = threading.Barrier(3)
     project, clips = asked(store, pendulums(count))
 
     def work(worker: int) -> None:

@@ -145,8 +145,10 @@ def _shown_name(argument: Any) -> str:
 
 def _wrong_value(event: Any, argument: Any, words: Sequence[str], fix: str) -> UsageError:
     """An error about a value that an option cannot take, or about one that is missing."""
-    name, lowered = _shown_name(argument), argument.lowered
-    expected, choices = str(lowered.metavar), lowered.choices or ()
+    name = _shown_name(argument)
+    lowered = argument.lowered
+    expected = str(lowered.metavar)
+    choices = lowered.choices or ()
     if choices:  # in the order of help
         choices = expected.strip("{}").split(",")
         expected = f"one of {', '.join(choices)}"

@@ -146,7 +146,8 @@ def _started(
 
 def _chosen(slot: Slot, words: tuple[str, ...], beside: dict[str, Any]) -> Slot:
     """A slot with the thing that an option names, unless it holds such a thing."""
-    things, texts = things_chosen(slot.hint), options_of(words, f"--{slot.path}")
+    things = things_chosen(slot.hint)
+    texts = options_of(words, f"--{slot.path}")
     if things is None or not texts or name_of(things, slot.value) == texts[-1]:
         return slot
     from preferl.configs import decoded  # here, since it loads numpy
@@ -173,7 +174,8 @@ def _chosen(slot: Slot, words: tuple[str, ...], beside: dict[str, Any]) -> Slot:
 
 def require_name(text: str, names: Collection[str], path: str, *, fix: str = "") -> None:
     """Raise `UsageError` with the nearest name, or else `fix`, unless an option takes the text."""
-    what, expected = f"--{path}", f"one of {', '.join(names)}"
+    what = f"--{path}"
+    expected = f"one of {', '.join(names)}"
     UsageError.check(text in names, what, expected, repr(text), nearest(text, names) or fix)
 
 

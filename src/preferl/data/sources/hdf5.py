@@ -27,7 +27,9 @@ DEEPEST: Final = 32
 MOST_DEFLATED: Final = 1_032
 """Bytes that deflate makes of one, at most."""
 
-_DEFLATE, _CHECKSUM, _LZF = 1, 3, 32000
+_DEFLATE = 1
+_CHECKSUM = 3
+_LZF = 32000
 _COMPRESS: Final = {_DEFLATE, 4, _LZF}
 """Filters that make chunks smaller: deflate, szip, LZF."""
 
@@ -61,7 +63,8 @@ def open_hdf5(path: str | Path, expansion: Expansion | None = None) -> Iterator[
 
 def read_array(group: Any, key: str, name: str) -> Array:
     """Read the finite numbers `[T, ...]` of one array of a group, which errors call `name`."""
-    held, what = group.get(key), f"{name}, {key}"
+    held = group.get(key)
+    what = f"{name}, {key}"
     known = isinstance(held, require("h5py", extra="d4rl").Dataset)
     check(known, name, f"an array {key!r}", f"only {', '.join(sorted(group))}")
     require_numbers(what, held)
@@ -82,7 +85,8 @@ def _refuse_links(group: Any, name: str, seen: set[int], depth: int) -> None:
             kind = group.get(key, getclass=True, getlink=True)
         if kind is h5py.SoftLink:
             continue  # leads to where another link of this file leads, or nowhere
-        where, elsewhere = f"{name}, {group.name.rstrip('/')}/{key}", "a link to another one"
+        where = f"{name}, {group.name.rstrip('/')}/{key}"
+        elsewhere = "a link to another one"
         check(kind is h5py.HardLink, where, "an array of this file", elsewhere, _COPY)
         held = group[key]
         if isinstance(held, h5py.Group) and _address(held) not in seen:
@@ -130,12 +134,14 @@ def _check_chunks(array: Any, size: int, where: str) -> None:
         if chunk.size * MOST_DEFLATED <= max(size, 2**20):
             continue
         _, packed = array.id.read_direct_chunk(chunk.chunk_offset)
-        inflate, made = zlib.decompressobj(), 0
+        inflate = zlib.decompressobj()
+        made = 0
         with suppress(zlib.error):  # the filter was left out for this chunk, or it is damaged
             while packed and made <= size and not inflate.eof:
                 made += len(inflate.decompress(packed, 2**20))
                 packed = inflate.unconsumed_tail
-        expected, got = f"chunks of {size:,} bytes", "one that unpacks to more"
+        expected = f"chunks of {size:,} bytes"
+        got = "one that unpacks to more"
         check(made <= size, where, expected, got, _COPY)
 
 

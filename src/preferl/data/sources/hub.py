@@ -51,7 +51,8 @@ def load_hub_dataset(
             columns of unequal numbers of steps, or with steps of unequal widths.
         MissingExtraError: pyarrow, or for the hub datasets, is not installed.
     """
-    name, row = str(source), None if task is None else find_task(task)
+    name = str(source)
+    row = None if task is None else find_task(task)
     if name.startswith(PREFIX):
         datasets = require("datasets", extra="hub")
         repository, _, config = name.removeprefix(PREFIX).partition(":")
@@ -133,12 +134,14 @@ def _unpacked_message(message: Any) -> int:
     """
     if message.type not in ("record batch", "dictionary") or message.body is None:
         return 0
-    about, body = memoryview(message.metadata), memoryview(message.body)
+    about = memoryview(message.metadata)
+    body = memoryview(message.body)
     try:
         batch = _follow(about, _field(about, _follow(about, 0), 2))
         if message.type == "dictionary":
             batch = _follow(about, _field(about, batch, 1))
-        buffers, compression = _field(about, batch, 2), _field(about, batch, 3)
+        buffers = _field(about, batch, 2)
+        compression = _field(about, batch, 3)
         if not (buffers and compression):
             return 0
         vector = _follow(about, buffers)
@@ -175,7 +178,8 @@ def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) ->
         expected = f"{lengths[k]} steps, as there are rewards"
         where = f"{name}, {column} of episode {k}"
         check(counts[k] == lengths[k], where, expected, counts[k])
-    ends, observations = np.cumsum(lengths), flat["observations"][0]
+    ends = np.cumsum(lengths)
+    observations = flat["observations"][0]
     terminated = flat["dones"][0].astype(bool)
     if task is not None:
         terminated[ends[lengths >= task.max_episode_steps] - 1] = False
@@ -200,8 +204,10 @@ def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray
 
 
 def _flat_chunk(values: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
-    compute, sizes = require("pyarrow.compute", extra="parquet"), list[IntArray]()
-    expected, got = "a list of steps in each row", f"{values.type} in each row"
+    compute = require("pyarrow.compute", extra="parquet")
+    sizes = list[IntArray]()
+    expected = "a list of steps in each row"
+    got = f"{values.type} in each row"
     check(_is(values.type, _LISTS), name, expected, got)
     while _is(values.type, _LISTS):
         check(not values.null_count, name, "lists", f"{values.null_count} nulls")

@@ -74,7 +74,8 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
 
 
 def _read_source(source: str | Path, task: str | Task | None) -> Episodes:
-    name, place = str(source), Path(source)
+    name = str(source)
+    place = Path(source)
     if name.startswith("minari:"):
         return load_minari(name.removeprefix("minari:"))
     if name.startswith(PREFIX):
@@ -231,7 +232,8 @@ def _stacked_episodes(file: Path, last: LastObservation) -> Episodes:
     expected = "none before the last row, since episodes are of one length"
     got = f"one inside episode {int(early.argmax())}"
     check(not early.any(), f"{file}, dones", expected, got)
-    episodes, steps = axes[0], axes[1] - 1
+    episodes = axes[0]
+    steps = axes[1] - 1
     flat = {name: array[:, :-1].reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
     with naming(file):
         return Episodes(

@@ -115,7 +115,8 @@ class LabelReport:
     @classmethod
     def of_comparisons(cls, comparisons: Comparisons, *, dropped: int = 0) -> "LabelReport":
         """Count answers, and pairs across an episode's end where it is known what was cut where."""
-        origin, across = comparisons.segments.origin, 0
+        origin = comparisons.segments.origin
+        across = 0
         if origin is not None:
             across = int((origin[:, 0] != origin[:, 2])[comparisons.pairs].any(axis=1).sum())
         length = comparisons.segments.length
@@ -236,16 +237,19 @@ def save_pt_labels(folder: str | Path, rows: LabelRows) -> None:
         DataError: shares between 0 and 1 other than one half, or an answer that was declined.
         StorageError: the folder holds something else, or cannot be written to.
     """
-    half, decided = rows.preference == 0.5, np.isin(rows.preference, (0, 1))
+    half = rows.preference == 0.5
+    decided = np.isin(rows.preference, (0, 1))
     fix = "Leave them out, write folders of preferl, or let the teacher answer yes or no."
     strange = rows.preference[~(half | decided)]
     got = f"{strange[0]:g} for one of {len(strange)} pairs" if len(strange) else ""
     check(not len(strange), "answers in label files", "0, 0.5 or 1", got, fix)
-    folder, kind = Path(folder), f"num{len(rows)}_q{rows.length}"
+    folder = Path(folder)
+    kind = f"num{len(rows)}_q{rows.length}"
     names = (f"indices_{kind}", f"indices_2_{kind}", "label_human")
     there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     own = not there or _matches_all(there, _PT.files)
-    expected, got = "a new or empty folder, or one of such labels", "a folder of something else"
+    expected = "a new or empty folder, or one of such labels"
+    got = "a folder of something else"
     StorageError.check(own, folder, expected, got, "Choose another name.")
     label = np.where(half, -1, 1 - rows.preference).astype(np.int64)
     with writing(folder) as draft:
@@ -309,7 +313,8 @@ def sample_pt_queries(
     require_in("count", count, 0, float("inf"))
     require_in("query_length", query_length, 1, float("inf"))
     lengths = np.asarray(lengths)
-    starts, longest = np.cumsum(lengths) - lengths, int(lengths[:-1].max(initial=0))
+    starts = np.cumsum(lengths) - lengths
+    longest = int(lengths[:-1].max(initial=0))
     expected = f"one before the last with more than {query_length} steps"
     check(longest > query_length, "episodes to ask about", expected, f"lengths up to {longest}")
     random = np.random.RandomState(seed)
@@ -339,15 +344,19 @@ def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
         fix = "Answers that preferl wrote, such as a run's, are read with --comparisons "
         fix += f"{shlex.quote(f'{folder}')}, without --labels (comparisons= in Python)."
     check(len(kinds) == 1, folder, expected, got, fix)
-    about, files = kinds[0], []
+    about = kinds[0]
+    files = []
     for part, pattern in zip(("labels", "first", "second"), about.files, strict=True):
         found = _matching(names, pattern)
-        expected, got = f"one file named {pattern}", f"{found or 'none'} among {names}"
+        expected = f"one file named {pattern}"
+        got = f"{found or 'none'} among {names}"
         fix = "Keep one label set per folder."
         check(len(found) == 1, f"{folder}, file of {part}", expected, got, fix)
         files.append(Path(folder) / found[0])
     length = _length(folder, [file.name for file in files], about, length)
-    preference, first, second = _preference(files[0]), _rows(files[1]), _rows(files[2])
+    preference = _preference(files[0])
+    first = _rows(files[1])
+    second = _rows(files[2])
     count = len(preference)
     enough = len(first) >= count if about.spare else len(first) == count
     expected = "as many rows of first and second segments, and one of each per label"

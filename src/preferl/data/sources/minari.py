@@ -144,7 +144,8 @@ def _pictures(held: Any, shape: tuple[int, ...], name: str, expansion: Expansion
 def _episode(data: Any, name: str) -> Episodes:
     steps = len(data.rewards)
     observations = _observations(data.observations, f"{name}, observations", steps)
-    actions, states = _numbers(data.actions, f"{name}, actions"), _states(data.infos or {}, steps)
+    actions = _numbers(data.actions, f"{name}, actions")
+    states = _states(data.infos or {}, steps)
     check(len(actions) == steps, f"{name}, actions", f"{steps} rows", f"{len(actions)} rows")
     terminated = np.asarray(data.terminations, bool)
     columns = observations, actions, np.asarray(data.rewards)

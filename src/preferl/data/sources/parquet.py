@@ -31,8 +31,11 @@ _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _REPETITIONS: Final = {0, 1, 2}
 """How often a value is there: once, at most once, any number of times."""
 
-_TEXT, _FIXED_TEXT = 6, 7
-_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_2 = 0, 2, 3
+_TEXT = 6
+_FIXED_TEXT = 7
+_DATA_PAGE = 0
+_DICTIONARY_PAGE = 2
+_DATA_PAGE_2 = 3
 _PREFIXES: Final = 7
 """The encoding in which texts repeat the beginnings of those before."""
 

@@ -142,7 +142,8 @@ class _ArrayUnpickler(pickle.Unpickler):
 
     def __init__(self, file: BinaryIO, classes: Mapping[str, type], expansion: Expansion) -> None:
         super().__init__(file, encoding="latin1")  # keeps the bytes of Python 2's numpy arrays
-        self._classes, self._expansion = classes, expansion
+        self._classes = classes
+        self._expansion = expansion
 
     def find_class(self, module: str, name: str) -> object:
         """The stand-in for a global that arrays need; any other global is refused."""
@@ -162,7 +163,8 @@ class _Callable:
     __slots__ = ("_expansion", "_function")
 
     def __init__(self, function: Callable[..., object], expansion: Expansion) -> None:
-        self._function, self._expansion = function, expansion
+        self._function = function
+        self._expansion = expansion
 
     def __call__(self, *arguments: object) -> object:
         made = self._function(*arguments)

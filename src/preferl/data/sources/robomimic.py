@@ -105,7 +105,8 @@ def check_observation_order(
     recorded = {key: int(np.prod(array.shape[1:])) for key, array in arrays.items()}
     what = f"order of observations in {path}"
     if environment is not None:
-        same, expected = [*environment.items()] == [*recorded.items()], dict(environment)
+        same = [*environment.items()] == [*recorded.items()]
+        expected = dict(environment)
         fix = "Load with observation_keys in the simulator's order."
         check(same, what, f"the simulator's {expected}", recorded, fix)
         return
@@ -117,7 +118,8 @@ def check_observation_order(
 
 def _demonstrations(file: Any, path: str | Path) -> tuple[Any, list[str]]:
     """The group that holds demonstrations, and their names in lexicographic order."""
-    group, there = file.get("data"), ", ".join(sorted(file)) or "an empty file"
+    group = file.get("data")
+    there = ", ".join(sorted(file)) or "an empty file"
     names = sorted(group) if isinstance(group, Mapping) else []  # not there, or an array
     check(names, path, "a group 'data' of demonstrations", there)
     return group, names

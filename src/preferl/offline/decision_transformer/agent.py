@@ -75,9 +75,12 @@ class DecisionTransformer:
             require(module, extra="hub")
         require_in("steps", 1 if steps is None else steps, 1, math.inf)
         require_in("seed", seed, 0, math.inf)
-        self.observation_space, self.action_space = observation_space, action_space
+        self.observation_space = observation_space
+        self.action_space = action_space
         self.config = config = config or DTConfig()
-        self.seed, self.steps, self.device = seed, steps, torch.device(device)
+        self.seed = seed
+        self.steps = steps
+        self.device = torch.device(device)
         self._module = TrainedTransformer(observation_space, action_space, config, seed)
         self._data: Sequences | None = None
 
@@ -131,8 +134,11 @@ class DecisionTransformer:
 
         require_in("checkpoint_every", checkpoint_every, 1, math.inf)
         require_in("every", every, 1, math.inf)
-        config, module, options = self.config, self._module, dict(options or {})
-        own, got = (module.inputs, module.outputs), (data.states.shape[1:], data.actions.shape[-1])
+        config = self.config
+        module = self._module
+        options = dict(options or {})
+        own = (module.inputs, module.outputs)
+        got = (data.states.shape[1:], data.actions.shape[-1])
         words = "states of shape {} and actions of {} numbers"
         fix = "Use the spaces of the environment that was recorded."
         SpaceError.check(own == got, "sequences", words.format(*own), words.format(*got), fix)
@@ -155,7 +161,8 @@ class DecisionTransformer:
         collate = SequenceCollator(data, config.context, seed=self.seed)
         with ExitStack() as stack:
             if folder is None:
-                folder, resume = stack.enter_context(TemporaryDirectory()), False
+                folder = stack.enter_context(TemporaryDirectory())
+                resume = False
                 options = {"save_strategy": "no"} | options
             settings: dict[str, Any] = {
                 "output_dir": str(folder),
@@ -203,7 +210,9 @@ class DecisionTransformer:
         """
         if self._data is None:
             raise ConfigError("The agent has seen no data. Call fit first.")
-        module, config, data = self._module, self.config, self._data
+        module = self._module
+        config = self.config
+        data = self._data
         model: Any = module.transformer
         policy = DecisionTransformerPolicy(
             self.observation_space,

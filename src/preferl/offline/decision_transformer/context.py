@@ -36,7 +36,8 @@ class Context:
         self, statistics: InputStatistics, states: Array, actions: int, targets: FloatArray
     ) -> None:
         count, steps = shape = (len(states), statistics.context)  # [V, H]
-        self._statistics, self._targets = statistics, targets / statistics.scale  # [C]
+        self._statistics = statistics  # [C]
+        self._targets = targets / statistics.scale
         self._time = np.zeros(count, np.int64)
         self.states = np.zeros((*shape, *states.shape[1:]), states.dtype)
         self.actions = np.full((*shape, actions), PADDED_ACTION, np.float32)

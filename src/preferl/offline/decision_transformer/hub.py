@@ -134,7 +134,8 @@ def model_card(
     licence: str | None = None,
 ) -> str:
     """Markdown with metadata as the hub reads it, of the arguments of `push_to_hub`."""
-    about, firsts = policy.statistics, {name.partition(".")[0] for name in policy.parameters}
+    about = policy.statistics
+    firsts = {name.partition(".")[0] for name in policy.parameters}
     parts = " and ".join(word for part, word in PARTS.items() if part in firsts)
     more = f" It is not the whole policy: {parts} are in `policy.safetensors`, for preferl alone."
     returns = "not known"
@@ -233,7 +234,8 @@ def load_decision_transformer(
     )
 
     config, parameters = _read(local_folder(source))
-    size, steps = observation_size(observation_space), config.max_ep_len
+    size = observation_size(observation_space)
+    steps = config.max_ep_len
     _require_spaces(config, size, action_space)
     require_in("discount", discount, sys.float_info.min, 1)
     arrays = {"mean": np.asarray(mean, np.float32), "deviation": np.asarray(deviation, np.float32)}
@@ -291,7 +293,8 @@ def _require_spaces(config: Any, size: int, space: spaces.Space[Any]) -> None:
     sizes = (size, int(np.prod(space.shape or ())))
     if not isinstance(space, spaces.Box) or sizes != (config.state_dim, config.act_dim):
         expected = f"observations of {config.state_dim} numbers, actions of a Box of "
-        expected, got = f"{expected}{config.act_dim}", f"{size} numbers and {space}"
+        expected = f"{expected}{config.act_dim}"
+        got = f"{size} numbers and {space}"
         raise SpaceError.mismatch("spaces", expected=expected, got=got)
     bounded = space.bounded_below & space.bounded_above
     fine = not bounded.any() or ((space.low == -1) & (space.high == 1)).all()

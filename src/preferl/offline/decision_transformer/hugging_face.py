@@ -85,7 +85,8 @@ def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
 
     The engine in `tokens` has to equal it, in a third of the time.
     """
-    mask, rewards = batch["attention_mask"].float(), torch.zeros_like(batch["returns_to_go"])
+    mask = batch["attention_mask"].float()
+    rewards = torch.zeros_like(batch["returns_to_go"])
     inputs = dict(batch) | {"attention_mask": mask, "rewards": rewards}
     predicted: Tensor = model(**inputs).action_preds
     return predicted
@@ -95,8 +96,10 @@ def require_options(options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for fields that are set here, and for those that do not exist."""
     known = {field.name for field in fields(TrainingArguments)}
     for name, value in options.items():
-        what, expected = f"options[{name!r}]", "a field of transformers' TrainingArguments"
-        own, fix = name in OURS, f"In its place: {OURS.get(name)}."
+        what = f"options[{name!r}]"
+        expected = "a field of transformers' TrainingArguments"
+        own = name in OURS
+        fix = f"In its place: {OURS.get(name)}."
         ConfigError.check(own or name in known, what, expected, "none of that name")
         expected += " that preferl does not set itself"
         ConfigError.check(not own, what, expected, repr(value), fix)
@@ -170,7 +173,8 @@ def train(
     removed. Returns whether this process is the first of those that train together.
     """
     module.world = world = World.join()
-    processes, expected = world.size, f"a multiple of the {world.size} processes"
+    processes = world.size
+    expected = f"a multiple of the {world.size} processes"
     ConfigError.check(config.batch_size % processes == 0, "batch_size", expected, config.batch_size)
     arguments = TrainingArguments(
         per_device_train_batch_size=config.batch_size // processes,
@@ -248,8 +252,10 @@ class Hooks(TrainerCallback):
         on_save: Callable[[], None],
     ) -> None:
         self.metrics: dict[str, float] = {}
-        self._module, self._norm = module, config.max_grad_norm
-        self._on_progress, self._on_save = on_progress, on_save
+        self._module = module
+        self._norm = config.max_grad_norm
+        self._on_progress = on_progress
+        self._on_save = on_save
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
         """Metrics of the latest updates; the summary at the end has none."""

@@ -39,7 +39,8 @@ from preferl.registry import ENGINES
 from preferl.shapes import Array, FloatArray
 
 KIND: Final = "decision-transformer"
-HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"  # as `from_pretrained` finds them
+HUB_WEIGHTS = "model.safetensors"  # as `from_pretrained` finds them
+HUB_CONFIG = "config.json"
 
 
 @final
@@ -86,14 +87,21 @@ class DecisionTransformerPolicy:
     ) -> None:
         parts = (parameters, shape, statistics, observation_space, action_space)
         states = require_fitting(*parts, pixel_encoder, regulariser)
-        self.observation_space, self.action_space = observation_space, action_space
-        self.statistics, self.target, self.spending = statistics, target, spending
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.statistics = statistics
+        self.target = target
+        self.spending = spending
         self.learner = "DecisionTransformer" if regulariser is None else "DTR"
-        self.parameters, self._shape, self._hub = dict(parameters), shape, dict(hub)
-        self._encoder_config, self._regulariser = pixel_encoder, regulariser
+        self.parameters = dict(parameters)
+        self._shape = shape
+        self._hub = dict(hub)
+        self._encoder_config = pixel_encoder
+        self._regulariser = regulariser
         self._actions = action_size(action_space)
         generator = torch.Generator().manual_seed(0)
-        self._pixels, self._critics = None, None
+        self._pixels = None
+        self._critics = None
         if are_pictures(observation_space):
             encoder = PixelEncoder(observation_space, pixel_encoder, generator)
             self._pixels = _with(encoder, "pixel_encoder", parameters)
@@ -208,7 +216,8 @@ class DecisionTransformerPolicy:
             if revision is not None:
                 api.create_branch(made.repo_id, branch=revision, exist_ok=True)
             with TemporaryDirectory() as holder:
-                folder, about = Path(holder) / "policy", (env, report, data, licence)
+                folder = Path(holder) / "policy"
+                about = (env, report, data, licence)
                 self.save(folder)
                 write_text(folder / "README.md", model_card(self, made.repo_id, *about))
                 files = [hub.CommitOperationAdd(f.name, str(f)) for f in sorted(folder.iterdir())]
@@ -321,7 +330,8 @@ class DecisionTransformerPolicy:
 
     def _states(self, batch: Any) -> Array:
         """`[V, *state]`: pictures as they are, numbers flat and normalised."""
-        statistics, pictures = self.statistics, self._pixels is not None
+        statistics = self.statistics
+        pictures = self._pixels is not None
         states = np.asarray(batch) if pictures else flat_observations(batch)
         expected = self.observation_space.shape if pictures else statistics.mean.shape
         got = states.shape[1:]

@@ -40,8 +40,10 @@ def returns_to_go(rewards: FloatArray, lengths: IntArray, discount: float = 1.0)
     [2.75, 3.5, 3.0, 6.5, 5.0]
     """
     require_in("discount", discount, 0, 1)
-    sums, left = np.array(rewards, np.float64), _steps_left(lengths)
-    summed, longest = 1, int(lengths.max(initial=0))
+    sums = np.array(rewards, np.float64)
+    left = _steps_left(lengths)
+    summed = 1
+    longest = int(lengths.max(initial=0))
     while summed < longest:
         more = np.flatnonzero(left > summed)
         sums[more] += discount**summed * sums[more + summed]
@@ -199,7 +201,8 @@ class SequenceCollator:
 
     def __init__(self, sequences: Sequences, context: int, *, seed: int) -> None:
         require_in("context", context, 1, math.inf)
-        self.sequences, self.context = sequences, context
+        self.sequences = sequences
+        self.context = context
         self._draw = lru_cache(maxsize=2)(
             lambda block: np.random.default_rng([seed, block]).integers(len(sequences), size=DRAWN)
         )
@@ -215,7 +218,8 @@ class SequenceCollator:
 
     def at(self, first: IntArray) -> dict[str, Tensor]:
         """The windows that begin with these steps, `[B]` rows of all episodes end to end."""
-        data, place = self.sequences, np.arange(self.context)
+        data = self.sequences
+        place = np.arange(self.context)
         pad = np.maximum(self.context - data.left[first], 0)[:, None]
         mask = place >= pad  # [B, H]
         rows = np.where(mask, first[:, None] + place - pad, len(data))
@@ -269,7 +273,8 @@ def _states(episodes: Episodes) -> tuple[Array, FloatArray, FloatArray]:
     if not isinstance(seen, dict) and seen.dtype == np.uint8:
         return concatenate_rows([seen, np.zeros_like(seen[:1])]), np.zeros(1), np.ones(1)
     raw = flat_observations(seen).astype(np.float64)
-    mean, deviation = raw.mean(0), raw.std(0) + 1e-6
+    mean = raw.mean(0)
+    deviation = raw.std(0) + 1e-6
     # The reference normalises its padding, too.
     padded = np.concatenate([raw, np.zeros_like(raw[:1])])
     return ((padded - mean) / deviation).astype(np.float32), mean, deviation

@@ -44,7 +44,8 @@ def predict_actions(
     tokens = torch.stack(parts, dim=2).flatten(1, 2)  # [B, 3 H, D]
     # All tokens stand at the encoder's first position: time has the embedding above.
     tokens = (_norm(p, "embed_ln", tokens) + p["encoder.wpe.weight"][0])[:, :-1]
-    x, visible = drop(tokens, share), _visible(batch["attention_mask"], tokens.shape[1])
+    x = drop(tokens, share)
+    visible = _visible(batch["attention_mask"], tokens.shape[1])
     for k in range(shape.layers):
         rows = wanted if k == shape.layers - 1 else slice(None)
         x = _block(p, f"encoder.h.{k}", x, visible, shape.heads, share, rows)
@@ -75,7 +76,8 @@ def _block(
 def _attend(
     p: Parameters, name: str, x: Tensor, visible: Tensor, heads: int, share: float, wanted: slice
 ) -> Tensor:
-    weight, bias = p[f"{name}.c_attn.weight"], p[f"{name}.c_attn.bias"]
+    weight = p[f"{name}.c_attn.weight"]
+    bias = p[f"{name}.c_attn.bias"]
     width = x.shape[-1]
     if wanted == slice(None):
         parts = _affine(x, weight, bias).split(width, dim=-1)

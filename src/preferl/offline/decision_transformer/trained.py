@@ -139,7 +139,8 @@ def regularise(
     steps, `predicted` `[B, H, A]` are the policy's actions, with gradients. Means are over the
     windows of all processes of `world`.
     """
-    states, real = batch["states"], batch["attention_mask"].bool()
+    states = batch["states"]
+    real = batch["attention_mask"].bool()
     rewards = batch["rewards"][..., 0] / critics.unit
     with torch.no_grad():
         last = _values(critics.target, states[:, -1], predicted[:, -1].detach()).amin(0)
@@ -147,7 +148,8 @@ def regularise(
         targets, known = window_targets(rewards, batch["terminated"], last, discount)
     values = _values(critics.live, states, batch["actions"])[:, real]  # [2, R]
     error = (values - targets[real]) * known[real]
-    count, steps = known[real].sum(), real.sum()
+    count = known[real].sum()
+    steps = real.sum()
     critic_loss = world.mean(error.square().sum() / count.clamp(min=1), count)
     frozen = {name: tensor.detach() for name, tensor in critics.live.named_parameters()}
     rows = torch.cat([states, predicted], dim=-1)[real]
@@ -184,7 +186,8 @@ class TrainedTransformer(nn.Module):
         self._loss: Loss = "choices" if discrete else config.action_loss
         self.outputs = action_size(action_space)
         generator = torch.Generator().manual_seed(seed)
-        size, encoder = config.pixel_encoder.size, None
+        size = config.pixel_encoder.size
+        encoder = None
         if pictures:
             encoder = PixelEncoder(observation_space, config.pixel_encoder, generator)
         else:
@@ -208,7 +211,8 @@ class TrainedTransformer(nn.Module):
         self.critics: Critics | None = None
         if config.regulariser is not None:
             expected = "states of numbers and continuous actions"
-            got, fine = f"{observation_space} and {action_space}", not (discrete or pictures)
+            got = f"{observation_space} and {action_space}"
+            fine = not (discrete or pictures)
             fix = "Train a Decision Transformer without the regulariser."
             SpaceError.check(fine, "spaces of DTR", expected, got, fix)
             self.critics = Critics(size + self.outputs, config.regulariser, generator=generator)
@@ -274,7 +278,9 @@ def action_loss(
     tensor(9.)
     """
     real = mask.bool()
-    predicted, actions, steps = predicted[real], actions[real], real.sum()
+    predicted = predicted[real]
+    actions = actions[real]
+    steps = real.sum()
     match loss:
         case "choices":
             return world.mean(F.cross_entropy(predicted, actions.argmax(-1)), steps)

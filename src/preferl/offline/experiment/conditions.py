@@ -20,10 +20,15 @@ from preferl.shapes import FloatArray
 from preferl.statistics import mean_interval, share_interval, spearman, t_quantile
 from preferl.training.scaling import scale_by_return_range
 
-LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
+LEARNED = "learned"
+TRUE = "true"
+ZERO = "zero"
+RANDOM = "random"
+NEGATED = "negated"
 
 ANSWERS = "answers"  # of agents that learn without a reward model, and their controls
-TRUE_ANSWERS, NEGATED_ANSWERS = "true_answers", "negated_answers"
+TRUE_ANSWERS = "true_answers"
+NEGATED_ANSWERS = "negated_answers"
 RANDOM_ANSWERS = "random_answers"
 
 CLONING = "cloning"  # agents that imitate the data, whatever its rewards
@@ -70,7 +75,8 @@ class Conditions:
     def __post_init__(self) -> None:
         if not self.places:
             object.__setattr__(self, "places", tuple(range(len(self.names))))
-        expected, got = (len(self.names), len(self.seeds)), self.signals.shape
+        expected = (len(self.names), len(self.seeds))
+        got = self.signals.shape
         DataError.check(got[:2] == expected, "Conditions.signals", f"[{expected}, T]", got)
 
     @property
@@ -138,7 +144,8 @@ def build_conditions(
     if learned is None:
         require_true_rewards(episodes)
     else:
-        expected, got = (episodes.steps,), learned.shape
+        expected = (episodes.steps,)
+        got = learned.shape
         DataError.check(got == expected, "learned", expected, got)
 
     def scale(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
@@ -177,7 +184,8 @@ def build_answer_conditions(
         ConfigError: seeds that are not different numbers from 0 on.
     """
     require_seeds(seeds)
-    given, segments = comparisons.preference, comparisons.segments
+    given = comparisons.preference
+    segments = comparisons.segments
     same: dict[str, FloatArray] = {ANSWERS: given}
     if controls and np.ptp(segments.rewards) > 0:
         first, second = segments.returns(comparisons.pairs).T
@@ -293,7 +301,8 @@ def compare(
     ours, controls = _ours_and_controls(returns)
     if ours is None or not controls:
         return None
-    single, taught_by = len(returns[ours]) == 1, f"The {LABELS[ours]}"
+    single = len(returns[ours]) == 1
+    taught_by = f"The {LABELS[ours]}"
     samples = episodes if single and episodes is not None else returns
     signs = {name: _clear_sign(samples[ours], samples[name]) for name in controls}
     beaten, unclear, lost = (

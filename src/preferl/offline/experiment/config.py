@@ -111,15 +111,18 @@ class OfflineConfig(RewardSettings, EnvConfig):
         expected = "either demonstrations or a dataset"
         ConfigError.check(one, "recorded episodes", expected, got)
         require_one_of("policy", self.policy, OFFLINE_LEARNERS.names())
-        answers, learns_from = self.labels or self.comparisons, self.kind.learns_from
-        both, fix = self.labels is not None and self.comparisons is not None, "Leave one out."
+        answers = self.labels or self.comparisons
+        learns_from = self.kind.learns_from
+        both = self.labels is not None and self.comparisons is not None
+        fix = "Leave one out."
         ConfigError.check(not both, "answers", "either labels or comparisons", "both", fix)
         given = learns_from == "actions" or answers is not None or self.reward is not None
         expected = 'labels to fit one to, the run of a fitted one, or "true" for the recorded one'
         fix = "Set `labels`, `comparisons` or `reward`; only cloning (policy bc) learns without."
         ConfigError.check(given, "a reward", expected, "neither labels nor reward", fix)
         if learns_from == "answers":
-            fix, what = "Give labels or comparisons, and no reward.", f"policy {self.policy}"
+            fix = "Give labels or comparisons, and no reward."
+            what = f"policy {self.policy}"
             alone = answers is not None and self.reward is None
             expected = "answers alone: it learns without a reward model"
             ConfigError.check(alone, what, expected, "none" if answers is None else "a reward", fix)
@@ -128,12 +131,14 @@ class OfflineConfig(RewardSettings, EnvConfig):
             object.__setattr__(self, "reward", folder)
         if self.reward == TRUE_REWARD:
             fix = "Leave them out: agents of the true reward learn from no answers."
-            alone, what = answers is None, "labels or comparisons"
+            alone = answers is None
+            what = "labels or comparisons"
             ConfigError.check(alone, what, "none beside the true reward", answers, fix)
         require_one_of("model", self.model, model_names())
         require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
         require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf), pessimism=(0, inf))
-        expected, fix = "controls to choose from", "Leave out `--no-controls`."
+        expected = "controls to choose from"
+        fix = "Leave out `--no-controls`."
         chosen = self.controls or not self.only_controls
         ConfigError.check(chosen, "only_controls", expected, "no controls at all", fix)
         if self.target_return is not None and not self.kind.has_target:

@@ -52,8 +52,10 @@ class AgentCurves:
         sink: MetricSink,
         on_evaluation: OnEvaluation | None,
     ) -> None:
-        self._config, self._folder = config, folder
-        self._sink, self._on_evaluation = sink, on_evaluation
+        self._config = config
+        self._folder = folder
+        self._sink = sink
+        self._on_evaluation = on_evaluation
         rewarded = TRUE if config.uses_true_reward else LEARNED
         of = {"rewards": rewarded, "answers": ANSWERS, "actions": CLONING}
         self._condition = of[config.kind.learns_from]

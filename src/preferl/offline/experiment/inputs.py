@@ -32,7 +32,9 @@ from preferl.training.reward_presets import RewardPreset
 from preferl.training.scaling import RewardScaler
 
 OnProgress = Callable[[int, int], None]  # how much of a stage is done, and of how much
-FIT, REWARD, RELABELLED = "fit.json", "reward", "relabelled"
+FIT = "fit.json"
+REWARD = "reward"
+RELABELLED = "relabelled"
 
 
 @final
@@ -85,7 +87,8 @@ def load_inputs(config: OfflineConfig) -> Inputs:
         env_spaces = env.observation_space, env.action_space
     reward = None
     if config.fitted is not None:
-        fine, expected = config.fitted.is_dir(), "a run with a reward, or a reward's folder"
+        fine = config.fitted.is_dir()
+        expected = "a run with a reward, or a reward's folder"
         CheckpointError.check(fine, config.fitted, expected, "no folder")
         inside = config.fitted / REWARD
         reward = load_reward(inside if inside.is_dir() else config.fitted)
@@ -95,7 +98,8 @@ def load_inputs(config: OfflineConfig) -> Inputs:
     seen = (episodes.observations, episodes.actions)
     if env_spaces is not None:
         for what, space, arrays in zip(("observations", "actions"), env_spaces, seen, strict=True):
-            shape, got = shape_of(space), map_observations(lambda a: a.shape[1:], arrays)
+            shape = shape_of(space)
+            got = map_observations(lambda a: a.shape[1:], arrays)
             expected = f"{shape} per step, as in {config.env_id}"
             fix = "Name the environment that was recorded, or its task."
             SpaceError.check(shape == got, f"{what} of {config.source}", expected, got, fix)
@@ -105,10 +109,12 @@ def load_inputs(config: OfflineConfig) -> Inputs:
         except SpaceError as error:
             fault = f"The reward {config.reward} was fitted to other data: {error}"
             raise SpaceError(fault) from error
-    comparisons, counts = None, None
+    comparisons = None
+    counts = None
     if config.labels is not None:
         found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
-        comparisons, counts = found.comparisons, found.report
+        comparisons = found.comparisons
+        counts = found.report
     if config.comparisons is not None:
         comparisons = load_comparisons(config.comparisons)
         clips = comparisons.segments.observations, comparisons.segments.actions
@@ -164,9 +170,12 @@ def learn_reward(
     config: OfflineConfig, inputs: Inputs, folder: RunFolder, seed: int, on_epoch: OnProgress
 ) -> LearnedReward:
     """Fit or take over the reward and relabel the episodes, unless the folder has both."""
-    episodes, comparisons, preset = inputs.episodes, inputs.comparisons, inputs.preset(config)
+    episodes = inputs.episodes
+    comparisons = inputs.comparisons
+    preset = inputs.preset(config)
     if not folder.path(FIT).is_file():
-        found, fit = inputs.reward, None
+        found = inputs.reward
+        fit = None
         if preset is not None and comparisons is not None:
             epochs = preset.trainer.epochs
             model, report = preset.fit(

@@ -113,7 +113,8 @@ def run_offline(
         SpaceError: data of another environment, or a reward of other data.
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
-    run, places = OfflineRun(config, tuple(seeds)), tuple(report_to)
+    run = OfflineRun(config, tuple(seeds))
+    places = tuple(report_to)
     require_places(places)
     require_in("checkpoint_every", checkpoint_every, 1, math.inf)
     require_openable(out, resume=resume)  # before what takes long
@@ -161,7 +162,8 @@ def train_together(
     require_in("checkpoint_every", checkpoint_every, 1, math.inf)
     on_stage = on_progress or (lambda *_: None)
     alone = [run.config.policy for run in runs.values() if not run.config.kind.together]
-    fix, expected = "Train them by `run_offline`.", "learners of several agents at once"
+    fix = "Train them by `run_offline`."
+    expected = "learners of several agents at once"
     ConfigError.check(not alone, "policies", expected, alone, fix)
     inputs = load_sharing([run.config for run in runs.values()])
     make_folder(Path(states))
@@ -239,7 +241,8 @@ def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
         build_reward_model(preset.model, *seen, seed=0)
     build_learner(config, inputs, config.policy, seeds=(0,))
     if config.kind.together or (config.controls and inputs.clonable):
-        scale, actions = ActionScale.of(inputs.action_space), inputs.episodes.actions
+        scale = ActionScale.of(inputs.action_space)
+        actions = inputs.episodes.actions
         if widest := scale.beyond(to_tensor(actions, "cpu").flatten(1)):
             words = "Recorded actions go to %g, and without the bounds of an environment policies "
             words += "end at 1. Evaluate them in their environment, which has bounds."
@@ -272,11 +275,13 @@ class _Stages:
         """All stages in order; what `result.json` holds."""
         from preferl.offline.experiment.report import write_page  # loads what draws
 
-        began, config = time.perf_counter(), self.config
+        began = time.perf_counter()
+        config = self.config
         groups = self.agents()
         for group in groups:
             what = "clones" if group.signals is None else "agents"
-            on_update, parts = self._begin(f"training {len(group.names)} {what}"), group.learners()
+            on_update = self._begin(f"training {len(group.names)} {what}")
+            parts = group.learners()
             for number, part in enumerate(parts):
                 train(
                     [part],
@@ -285,7 +290,8 @@ class _Stages:
                     checkpoint_every=self.checkpoint_every,
                     on_update=partial(_of_all, on_update, number, len(parts)),
                 )
-        names, learned = [name for group in groups for name in group.labels], self.learned
+        names = [name for group in groups for name in group.labels]
+        learned = self.learned
         scores = self._evaluate(names) if config.episodes else {}
         sweep = self._sweep(names[0]) if config.episodes and config.kind.has_target else None
         returns = {name: score.returns for name, score in scores.items()}
@@ -316,7 +322,8 @@ class _Stages:
 
     def agents(self) -> list[Agents]:
         """The agents of all conditions and the clones, once there is a reward to learn from."""
-        config, inputs = self.config, self.inputs
+        config = self.config
+        inputs = self.inputs
         how: dict[str, Any] = {"seeds": self.seeds, "controls": config.controls}
         conditions = None
         if config.kind.learns_from == "rewards":
@@ -367,7 +374,8 @@ class _Stages:
         """Scores by condition."""
         agents = {agent_name(n, s): partial(self._policy, n, s) for n in names for s in self.seeds}
         stage = f"evaluating {len(agents)} policies"
-        reports, count = self._reports(stage, agents, self.config.episodes), len(self.seeds)
+        reports = self._reports(stage, agents, self.config.episodes)
+        count = len(self.seeds)
         return {
             name: ConditionScore.of(reports[k * count : (k + 1) * count], self.config.row)
             for k, name in enumerate(names)
@@ -381,7 +389,8 @@ class _Stages:
             for seed, policy in zip(self.seeds, policies, strict=True)
             for target in TARGETS
         }
-        stage, episodes = f"evaluating {len(TARGETS)} target returns", self.config.episodes
+        stage = f"evaluating {len(TARGETS)} target returns"
+        episodes = self.config.episodes
         reports = self._reports(stage, each, min(SWEEP_EPISODES, episodes))
         achieved = np.array([report.mean for report in reports]).reshape(len(policies), -1)
         returns = [policies[0].statistics.target_return(target) for target in TARGETS]
@@ -393,7 +402,8 @@ class _Stages:
         """Reports on policies, by functions that load them; what the folder has is not repeated."""
         files = {name: self.folder.path(f"evaluations/{name}.json") for name in policies}
         left = [name for name, file in files.items() if not file.is_file()]
-        on_report, done = self._begin(stage), len(files) - len(left)
+        on_report = self._begin(stage)
+        done = len(files) - len(left)
 
         def keep(name: str, report: PolicyReport) -> None:
             nonlocal done

@@ -92,7 +92,8 @@ def write_page(
     if config.kind.learns_from == "actions":
         title = f"{where}, cloned"
     elif config.uses_true_reward:
-        title, lead = f"{where}, learned from the true reward", f"{lead}{NO_ANSWERS} "
+        title = f"{where}, learned from the true reward"
+        lead = f"{lead}{NO_ANSWERS} "
     else:
         answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
         title = f"{where}, learned from {answers}"
@@ -132,11 +133,13 @@ def _facts(
         elif first.success is not None:
             facts.append(Fact("Success", percent(first.success.mean()), note))
     if learned is not None and learned.reports:
-        accuracy, fit = percent(learned.reports[LEARNED].accuracy, 1), learned.fit
+        accuracy = percent(learned.reports[LEARNED].accuracy, 1)
+        fit = learned.fit
         if fit is None:
             facts.append(Fact("Accuracy", accuracy, "on answers it was not fitted to"))
         else:
-            held_out, count = fit["validation_accuracy"][fit["best_epoch"] - 1], fit["judged"]
+            held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
+            count = fit["judged"]
             note = f"{accuracy} on answers it was fitted to"
             if held_out is not None:
                 interval = wilson_interval(round(2 * held_out * count) / 2, count)
@@ -221,7 +224,8 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
     sweep = result.get("following")
     if sweep is None:
         return None
-    targets, achieved = np.array(sweep["asked"]), np.array(sweep["achieved"])
+    targets = np.array(sweep["asked"])
+    achieved = np.array(sweep["achieved"])
     rows_by_seed = zip(result["seeds"], achieved, strict=True)
     curves = [Curve(f"seed {seed}", targets, row) for seed, row in rows_by_seed]
     spread = f"from the lowest mean to the highest it is {_number(float(np.ptp(achieved.mean(0))))}"
@@ -272,10 +276,12 @@ def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> 
 
 
 def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
-    fit, labels = learned.fit, inputs.labels
+    fit = learned.fit
+    labels = inputs.labels
     if fit is None and not learned.reports:
         return None
-    figures, tables = [], []
+    figures = []
+    tables = []
     if fit is not None:
         unseen = fit.get("validated_on") or "held out"
         accuracy = {"trained on": fit["train_accuracy"], unseen: fit["validation_accuracy"]}
@@ -307,7 +313,8 @@ def _evaluations(config: OfflineConfig, result: Mapping[str, Any]) -> Section | 
     runs = [[Evaluation.from_json(one) for one in of] for of in known]
     if not in_step(runs):
         return None
-    curve, seeds = evaluation_curve("evaluations", runs), len(runs)
+    curve = evaluation_curve("evaluations", runs)
+    seeds = len(runs)
     of = "seeds, with its 95 % interval over them; thin lines are seeds"
     of = of if seeds > 1 else "the episodes, with its 95 % interval over them"
     steps = f"{curve.steps[0]:,} to {curve.steps[-1]:,} updates"
@@ -337,7 +344,8 @@ def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Secti
     except StorageError:
         return None
     discrete = np.issubdtype(inputs.episodes.actions.dtype, np.integer)
-    drawn, prefix = config.settings.curve(discrete=discrete), config.kind.prefix or config.policy
+    drawn = config.settings.curve(discrete=discrete)
+    prefix = config.kind.prefix or config.policy
     named = {} if drawn is None else {f"{prefix}/{name}": label for name, label in LABELS.items()}
     found = (_curve(columns, agents, drawn.metric, label) for agents, label in named.items())
     curves = [curve for curve in found if curve is not None]

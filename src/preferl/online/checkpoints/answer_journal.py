@@ -76,7 +76,8 @@ class AnswerJournal:
         loaded = load()
         if any(part is not None for part in loaded.values()):
             fix = "Leave them out, or begin another run."
-            what, expected = f"data of the run in {self.folder.parent}", "none, as when it began"
+            what = f"data of the run in {self.folder.parent}"
+            expected = "none, as when it began"
             CheckpointError.check(self.iteration == 0, what, expected, "some", fix)
             with writing(path, durable=True) as draft:
                 draft.mkdir()

@@ -82,7 +82,8 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     learned with are restored: half of a state is worse than none. One that was built otherwise
     raises `CheckpointError`.
     """
-    here, there = list(layers(env)), state["layers"]
+    here = list(layers(env))
+    there = state["layers"]
     present = " > ".join(type(layer).__name__ for layer in here)
     saved = " > ".join(one["class"] for one in there)
     expected = f"the layers that were saved, {saved}"
@@ -190,7 +191,8 @@ def _mujoco_state(env: Any) -> dict[str, Any]:
 def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
     """Restore the state of a MuJoCo environment of the same model."""
     mujoco = require("mujoco", extra="mujoco")
-    model, data = env.model, env.data
+    model = env.model
+    data = env.data
     for name, array in state["placed"].items():
         getattr(model, name)[:] = array
     mujoco.mj_forward(model, data)  # so that arrays have room for contacts

@@ -56,7 +56,8 @@ def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         for prefix, running in _running(normaliser.obs_rms, keys)
         for part in PARTS
     }
-    clip, epsilon = float(normaliser.clip_obs), float(normaliser.epsilon)
+    clip = float(normaliser.clip_obs)
+    epsilon = float(normaliser.epsilon)
     return {"clip": clip, "epsilon": epsilon, "keys": keys}, statistics
 
 
@@ -67,7 +68,8 @@ def _normalised(
 
     With `training` the statistics go on changing.
     """
-    clip, epsilon = float(about["clip"]), float(about["epsilon"])
+    clip = float(about["clip"])
+    epsilon = float(about["epsilon"])
     keys = None if about["keys"] is None else list(about["keys"])
     if not (clip > 0 and 0 <= epsilon < np.inf):
         raise ValueError(f"clip {clip} and epsilon {epsilon}")
@@ -79,7 +81,8 @@ def _normalised(
             raise ValueError(f"statistics {prefix or 'of shape'} {mean.shape} for {env}")
         if not (np.isfinite(mean).all() and np.isfinite(var).all() and (var >= 0).all()):
             raise ValueError(f"statistics {prefix} that are not finite")
-        running.mean, running.var = mean.astype(np.float64), var.astype(np.float64)
+        running.mean = mean.astype(np.float64)
+        running.var = var.astype(np.float64)
         running.count = float(count)
     return wrapped
 
@@ -124,7 +127,9 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
     require_torch(algorithm)
     fix = "Pass `preferl.online.algorithms.algorithm_of(config, algorithm.get_env())`."
     ConfigError.check(config is not None, "config", "that of the algorithm", "none", fix)
-    acting, settings, statistics = on_raw_observations(algorithm), None, None
+    acting = on_raw_observations(algorithm)
+    settings = None
+    statistics = None
     if isinstance(acting, NormalisedPolicy):
         settings, statistics = _normalisation(acting.normaliser)
     about = {
@@ -194,5 +199,6 @@ def _few_steps(settings: Mapping[str, Any]) -> dict[str, Any]:
 def spaces_alone(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> VecEnv:
     """An environment that has spaces and nothing else, for a policy that only acts."""
     env: gymnasium.Env[Any, Any] = gymnasium.Env()
-    env.observation_space, env.action_space = observations, actions
+    env.observation_space = observations
+    env.action_space = actions
     return DummyVecEnv([lambda: env])

@@ -96,7 +96,8 @@ def save_run(
     env, run = _described(agent, env)
     version = 0
     if isinstance(agent, BaseAlgorithm):
-        steps, of_agent = agent.num_timesteps, agent_state(agent)
+        steps = agent.num_timesteps
+        of_agent = agent_state(agent)
         relabelled = (layer.relabelled for layer in _wrappers(env))
         version = next((by for buffer, by in relabelled if buffer is replay_of(agent)), 0)
     else:
@@ -171,7 +172,8 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
     New episodes begin where the environment's cannot be restored. One built otherwise raises
     `CheckpointError`, and is then neither the one nor the other.
     """
-    state, problems = snapshot["agent"], snapshot["environment"]["problems"]
+    state = snapshot["agent"]
+    problems = snapshot["environment"]["problems"]
     restore_env(env, snapshot["environment"])
     try:
         own = algorithm.get_parameters()

@@ -126,7 +126,8 @@ class SACConfig:
         require_fields(self, ("gradient_steps", "sde_sample_freq"), -1)
         require_fields(self, ("n_steps", "target_update_interval"), 1)
         require_fields(self, ("gamma", "tau"), 0, 1)
-        given, aim = self.ent_coef, self.target_entropy
+        given = self.ent_coef
+        aim = self.target_entropy
         expected = 'a number of at least 0, "auto", or "auto_" and a number above 0'
         right = given == "auto" or (
             0 < _number(given.removeprefix("auto_")) < inf and given.startswith("auto_")

@@ -44,7 +44,9 @@ class QueryRounds:
     """
 
     def __init__(self, config: QueryConfig, feedback: Feedback, sampler: PairSampler) -> None:
-        self._config, self._feedback, self._sampler = config, feedback, sampler
+        self._config = config
+        self._feedback = feedback
+        self._sampler = sampler
         self.given: deque[tuple[Comparisons, np.random.Generator]] = deque()
         self.newest: int | None = None
         self._returns: list[float] = []  # of the latest whole episodes
@@ -81,7 +83,9 @@ class QueryRounds:
         Returns:
             What the reward expects of the answers to the first `count` queries.
         """
-        config, feedback, metrics = self._config, self._feedback, QueryMetrics()
+        config = self._config
+        feedback = self._feedback
+        metrics = QueryMetrics()
         instant = feedback if isinstance(feedback, InstantFeedback) else None
         if instant is not None:
             self._adapt(instant)
@@ -106,7 +110,8 @@ class QueryRounds:
 
         Returns how many queries they answer.
         """
-        feedback, known = self._feedback, 0
+        feedback = self._feedback
+        known = 0
         while self.given and known < most and isinstance(feedback, InstantFeedback):
             answers, feedback.rng = self.given.popleft()
             feedback.remember(answers)
@@ -119,7 +124,8 @@ class QueryRounds:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Know the policy as another run of the same settings knew it."""
-        self._returns, self._lengths = list(snapshot["returns"]), list(snapshot["lengths"])
+        self._returns = list(snapshot["returns"])
+        self._lengths = list(snapshot["lengths"])
         self._worst = float(snapshot["worst"])
 
     def _adapt(self, feedback: InstantFeedback) -> None:

@@ -32,7 +32,9 @@ class PreparedAnswers:
     def __init__(
         self, config: OnlineConfig, trainer: RewardTrainer, rng: np.random.Generator
     ) -> None:
-        self._config, self._trainer, self._rng = config, trainer, rng
+        self._config = config
+        self._trainer = trainer
+        self._rng = rng
         self._places = AnswerPlaces()
 
     def __call__(
@@ -53,7 +55,8 @@ class PreparedAnswers:
         Raises:
             DataError: a preparation that leaves out rows, in place of giving them weight 0.
         """
-        config, known = self._config, len(self._places)
+        config = self._config
+        known = len(self._places)
         found = given = answers[answers.answered]
         places = self._places(queries[answers.answered])
         if not config.prepare or not len(given):
@@ -74,7 +77,8 @@ class PreparedAnswers:
             what = f"comparisons from {type(preparation).__name__}"
             same = np.array_equal(found.pairs[: len(given)], given.pairs)
             DataError.check(same, what, expected, f"{len(found)} others")
-        more, preference = len(found) - len(given), found.preference[: len(given)]
+        more = len(found) - len(given)
+        preference = found.preference[: len(given)]
         LOGGER.info(
             "Before the fit: %d of %d answers left out, %d turned round, %d pseudo-labels.",
             *(int((found.weight[: len(given)] == 0).sum()), len(given)),
@@ -89,7 +93,8 @@ class PreparedAnswers:
 
         The trainer's own numbers may be of answers that were turned round, and know nobody new.
         """
-        trust, annotator = np.ones(len(given)), given.annotator
+        trust = np.ones(len(given))
+        annotator = given.annotator
         if reward is None or annotator is None or not self._trainer.config.trust:
             return trust
         if len(np.unique(annotator[annotator > NOBODY])) < 2:  # as `AnnotatorTrust` begins
@@ -106,4 +111,5 @@ class PreparedAnswers:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on as another run of the same settings would."""
-        self._places, self._rng = AnswerPlaces(snapshot["queries"]), snapshot["rng"]
+        self._places = AnswerPlaces(snapshot["queries"])
+        self._rng = snapshot["rng"]

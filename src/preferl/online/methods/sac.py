@@ -50,7 +50,9 @@ class SAC(stable_baselines3.SAC):
         Args:
             batch: `ReplayBufferSamples` of observations that are no dictionaries.
         """
-        actor, critic, target = self.actor, self.critic, self.critic_target
+        actor = self.actor
+        critic = self.critic
+        target = self.critic_target
         actions, log_density = self._act(batch.observations)
         losses: dict[str, Any] = {}
         if self.ent_coef_optimizer is None or self.log_ent_coef is None:

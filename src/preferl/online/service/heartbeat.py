@@ -31,7 +31,8 @@ class Heartbeat:
     stuck_after: float = 300.0
 
     def __post_init__(self) -> None:
-        self._status, self._ended = Status(), False
+        self._status = Status()
+        self._ended = False
         self._pulse = time.monotonic()
         self._changed = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"{self.name}-beats", daemon=True)

@@ -43,7 +43,8 @@ class OngoingFit:
     """
 
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
-        self._config, self._on_epoch = config, on_epoch
+        self._config = config
+        self._on_epoch = on_epoch
         self._trainer: RewardTrainer | None = None
         self.saved: tuple[RewardFunction, Path] | None = None  # published earlier, and its folder
         self._places = AnswerPlaces()  # of training queries
@@ -60,11 +61,13 @@ class OngoingFit:
         that comes to no numbers raises `DataError` or `DivergenceError`; the next one starts from a
         new model.
         """
-        config, comparisons = self._config, answered.comparisons
+        config = self._config
+        comparisons = answered.comparisons
         length = config.context or comparisons.segments.length
         preset = config.reward.preset(length=length, answers=len(comparisons))
         trainer, first = self._trainer_for(preset, comparisons, agent)
-        train, places = comparisons[split == TRAIN], self._places(answered.queries[split == TRAIN])
+        train = comparisons[split == TRAIN]
+        places = self._places(answered.queries[split == TRAIN])
         epochs = preset.trainer.epochs
         if config.reward.epochs is None and config.reward.budget is None:
             epochs = min(epochs, 50)  # as `ServiceConfig.reward` promises
@@ -78,7 +81,8 @@ class OngoingFit:
             raise
         combine = lower_bound(config.pessimism) if config.pessimism else mean
         reward = RewardFunction(trainer.model, combine=combine, likelihood=report.likelihood)
-        target, clips = config.reward_deviation, comparisons.segments.episodes()
+        target = config.reward_deviation
+        clips = comparisons.segments.episodes()
         try:
             reward = reward.scaled(clips, target=target, centre=config.centre)
         except DataError:
@@ -116,7 +120,8 @@ class OngoingFit:
             LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
         segments = comparisons.segments
         own = agent or infer_spaces(segments.observations, segments.actions)
-        self._trainer, self._places = self._fresh(preset, own), AnswerPlaces()
+        self._trainer = self._fresh(preset, own)
+        self._places = AnswerPlaces()
         return self._trainer, True
 
     def _resumed(self, preset: RewardPreset) -> RewardTrainer | None:
@@ -148,7 +153,8 @@ def spaces_of(learned: RewardFunction | RewardModel) -> Spaces:
 
 def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | None) -> bool:
     """Whether a model takes these clips; whole numbers may have outgrown what was inferred."""
-    model, segments = trainer.model, comparisons.segments
+    model = trainer.model
+    segments = comparisons.segments
     own = spaces_of(model)
     if agent is not None and agent != own:
         return False

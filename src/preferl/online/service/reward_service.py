@@ -92,13 +92,15 @@ class _Service:
     sink: MetricSink
 
     def __post_init__(self) -> None:
-        self._project, self._live = self.feedback.project.id, self.feedback.store.reports
+        self._project = self.feedback.project.id
+        self._live = self.feedback.store.reports
         self._fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
         self._predicted: dict[int, float] = {}  # by number of a query, of the last fit
         self._waits_since: float | None = None
-        self.version, self._metrics = 0, FitMetrics()
+        self.version = 0
+        self._metrics = FitMetrics()
         self._spaces: Spaces | None = None
         self._resume()
         self._looked_at = self._metrics.revision
@@ -113,7 +115,8 @@ class _Service:
             except PreferlError as error:
                 LOGGER.warning("Version %d is passed over: %s", number, error)
                 continue
-            self.version, self._metrics = newest.number, from_json(FitMetrics, newest.metrics)
+            self.version = newest.number
+            self._metrics = from_json(FitMetrics, newest.metrics)
             self._spaces = spaces_of(newest.reward)
             self._fit.saved = (newest.reward, folder.fetch(version_name(number)))
             LOGGER.info("Goes on from version %d in %s.", self.version, folder)
@@ -125,7 +128,8 @@ class _Service:
         while not self.stop.is_set():
             try:
                 self._look()
-                failures, wait = 0, self.config.poll_seconds
+                failures = 0
+                wait = self.config.poll_seconds
             except PreferlError as error:
                 wait = RETRIES[min(failures, len(RETRIES) - 1)]
                 failures += 1
@@ -156,7 +160,8 @@ class _Service:
             return
         self.beats.report("fitting")
         self._unpublished = self._fitted(revision, agent, again=other)
-        self._looked_at, self._waits_since = revision, None
+        self._looked_at = revision
+        self._waits_since = None
         if self._unpublished is not None:
             self._publish(*self._unpublished)
 
@@ -201,15 +206,20 @@ class _Service:
         """Publish under a number that neither the folder nor the store has seen, and announce."""
         announced = (row.version for row in self._live.rewards(self._project))
         there = versions(self.publisher.synced)
-        known, newest = max(self._there, self.version), max(there, default=0)
-        expected, fix = f"none after {known}, the last one of this service", "Stop one of the two."
+        known = max(self._there, self.version)
+        newest = max(there, default=0)
+        expected = f"none after {known}, the last one of this service"
+        fix = "Stop one of the two."
         got = f"version {newest} of another service"
         StorageError.check(newest <= known, self.publisher.synced, expected, got, fix)
         number = max([*announced, *there], default=0) + 1
         found = to_json(metrics)
         self.publisher.publish(reward, version=number, metrics=found, beside=self._fit.save)
-        self.version, self._metrics, self._spaces = number, metrics, spaces_of(reward)
-        self._unpublished, self._announced = None, False
+        self.version = number
+        self._metrics = metrics
+        self._spaces = spaces_of(reward)
+        self._unpublished = None
+        self._announced = False
         held_out = "too few answers are held out to validate it"
         if metrics.accuracy is not None:
             between = (metrics.low or 0.0, metrics.high or 1.0)
@@ -228,7 +238,8 @@ class _Service:
         """Show people the version, unless that was done; and cancel queries of old rewards."""
         metrics = self._metrics
         if self.version not in {row.version for row in self._live.rewards(self._project)}:
-            low, high = metrics.low, metrics.high
+            low = metrics.low
+            high = metrics.high
             self._live.publish_reward(
                 self._project,
                 self.version,

@@ -29,7 +29,9 @@ class ScriptedAnswers:
 
     def answer(self) -> int:
         """Answer whatever is open; returns how many answers that were, kept one by one."""
-        store, project, before = self.feedback.store, self.feedback.project.id, self.given
+        store = self.feedback.store
+        project = self.feedback.project.id
+        before = self.given
         if self._person is None:
             self._person = store.people.invite(project, "script").annotator.id
         while queries := store.queue.claim(project, self._person, 8, undrawn=True).questions:

@@ -86,7 +86,8 @@ class ServiceConfig:
         require_seed(self.seed)
         deviation = self.reward_deviation
         ConfigError.check(0 < deviation < inf, "reward_deviation", "above 0", deviation)
-        expected, fix = "one way to fit", "Choose offline, by `preferl reward fit --choose`."
+        expected = "one way to fit"
+        fix = "Choose offline, by `preferl reward fit --choose`."
         alone = not self.reward.choose
         ConfigError.check(alone, "reward.choose", expected, "several to choose from", fix)
         # What does not go together is refused now and not after the first answers.

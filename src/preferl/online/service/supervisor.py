@@ -82,12 +82,15 @@ class RunningProgram:
     """One process of a program at a time, with its log, its status and a mark of its launcher."""
 
     def __init__(self, program: Program, folder: Path) -> None:
-        self.program, self.name = program, program.name
+        self.program = program
+        self.name = program.name
         self.log = folder / f"{program.name}.log"
         self._mark = folder / f"{program.name}.process.json"
         self._status = folder / f"{program.name}.status.json"
         self.process: subprocess.Popen[bytes] | None = None
-        self._began, self._log_begins, self._was_up = 0.0, 0, False
+        self._began = 0.0
+        self._log_begins = 0
+        self._was_up = False
         self.failures = 0  # in a row
         self.restart_at: float | None = None  # by `time.monotonic`; without end if it is given up
         self.problem: str | None = None  # of now, in words
@@ -121,7 +124,8 @@ class RunningProgram:
 
     def start(self) -> None:
         """Begin a new process; `StorageError` where its log or command is of no use."""
-        self.restart_at, self._was_up = None, False
+        self.restart_at = None
+        self._was_up = False
         status = {"PYTHONUNBUFFERED": "1", STATUS_FILE: str(self._status.resolve())}
         with reading(f"program {self.name}", expected="one that starts", error=StorageError):
             self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -161,15 +165,18 @@ class RunningProgram:
         mark: dict[str, str | None] = {}
         with suppress(OSError, ValueError):
             mark = read_object(self._mark)
-        process, launcher = mark.get("process"), mark.get("launcher")
+        process = mark.get("process")
+        launcher = mark.get("launcher")
         if not process or not is_running(process):
             return False
         if launcher and is_running(launcher):
-            what, expected = f"{self._mark.parent}", "programs of nobody else"
+            what = f"{self._mark.parent}"
+            expected = "programs of nobody else"
             got = f"{self.name} of process {launcher.split()[1]}, which works"
             fix = "End that one, or use another folder."
             raise StorageError.mismatch(what, expected=expected, got=got, fix=fix)
-        number, until = int(process.split()[1]), time.monotonic() + seconds
+        number = int(process.split()[1])
+        until = time.monotonic() + seconds
         with suppress(ProcessLookupError):
             os.kill(number, signal.SIGTERM)
         while is_running(process) and (left := until - time.monotonic()) > -KILLED_SECONDS:
@@ -254,7 +261,8 @@ class Supervisor:
                 starting = [running for running in starting if not running.is_up]
                 for running in starting:
                     if (problem := self._problem_of(running)) is not None:
-                        what, fix = f"program {running.name}", f"Its log is {running.log}."
+                        what = f"program {running.name}"
+                        fix = f"Its log is {running.log}."
                         got = f"that it {problem}"
                         raise StorageError.mismatch(what, expected="to be up", got=got, fix=fix)
                 time.sleep(min(0.05, self.config.look_seconds))

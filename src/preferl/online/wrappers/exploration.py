@@ -45,7 +45,8 @@ def random_actions(space: spaces.Space[Any], count: int, rng: np.random.Generato
 def _random_box(space: spaces.Box, count: int, rng: np.random.Generator) -> Array:
     shape = (count, *space.shape)
     whole = not np.issubdtype(space.dtype, np.floating)
-    below, above = space.bounded_below, space.bounded_above
+    below = space.bounded_below
+    above = space.bounded_above
     low = np.where(below, space.low, 0.0).astype(np.float64)
     high = np.where(above, space.high, 0.0).astype(np.float64) + whole
     away = rng.exponential(size=shape)
@@ -86,8 +87,11 @@ class ExplorationPolicy:
     ) -> None:
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
-        self.policy, self.action_space, self.rng = policy, action_space, rng
-        self.random_probability, self.switch_probability = random_probability, switch_probability
+        self.policy = policy
+        self.action_space = action_space
+        self.rng = rng
+        self.random_probability = random_probability
+        self.switch_probability = switch_probability
         self._random: BoolArray | None = None  # [V] where the random policy acts
 
     def predict(
@@ -114,7 +118,8 @@ class ExplorationPolicy:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on as another policy of the same settings would have."""
-        self.rng, self._random = snapshot["rng"], snapshot["random"]
+        self.rng = snapshot["rng"]
+        self._random = snapshot["random"]
 
     def _draw(self, environments: int, episode_start: Array | None) -> BoolArray:
         """`[V]` where the random policy acts at this step."""

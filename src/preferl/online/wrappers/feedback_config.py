@@ -215,7 +215,8 @@ class RepetitionGuard:
             return
         length = self._config.segment_length
         windows = windows_of(episodes, length, self._config.short)
-        there, usable = int(windows.sum()), int(episodes.lengths[windows > 0].sum())
+        there = int(windows.sum())
+        usable = int(episodes.lengths[windows > 0].sum())
         times = 2 * length * max(queries / max(usable, 1), asked / max(steps, 1))
         if there < 2 * queries:
             text = (

@@ -179,7 +179,8 @@ def require_kind(env: Any, wrapper: object) -> None:
     single = isinstance(env, gymnasium.Env)
     sb3 = not (vector or single) and hasattr(env, "step_async") and hasattr(env, "num_envs")
     fits = dict(zip(WRAPPED, (sb3, vector, single), strict=True))
-    right, mine = next((name for name in fits if fits[name]), None), type(wrapper).__name__
+    right = next((name for name in fits if fits[name]), None)
+    mine = type(wrapper).__name__
     if right == mine:
         return
     got = f"{WRAPPED[right] if right else 'something else'}, a {type(env).__name__}"
@@ -197,7 +198,8 @@ def hide_return(info: dict[str, Any], learned: Any) -> None:
 def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
     """`[V, *state]` of the environments from their infos, or a `DataError` for one without it."""
     if any("state" not in info for info in infos):
-        what, expected = "info of a step or reset", "the key state, since states are to be recorded"
+        what = "info of a step or reset"
+        expected = "the key state, since states are to be recorded"
         got = f"keys {sorted(infos[0])}"
         fix = "Wrap each environment in `RecordsStates`, or record none."
         raise DataError.mismatch(what, expected=expected, got=got, fix=fix)

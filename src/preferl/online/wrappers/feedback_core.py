@@ -82,24 +82,29 @@ class FeedbackCore:
         **settings: Any,
     ) -> None:
         if isinstance(sampler, str):
-            settings["sampler"], sampler = sampler, None
+            settings["sampler"] = sampler
+            sampler = None
         self.config = config = settings_of(config, settings)
         _require_feedback(feedback)
         teacher = None if synthetic_preferences is False else synthetic_preferences
         self.queries: QueryWorker | None = None
         if feedback is None:
-            unasked, got = sampler is None and teacher is None, "none, and a sampler or teacher"
+            unasked = sampler is None and teacher is None
+            got = "none, and a sampler or teacher"
             ConfigError.check(unasked, "feedback", "where to ask", got)
         else:
             nothing = "nothing to ask where experience is kept"
             ConfigError.check(not record, "record", nothing, "feedback")
             teacher = ScriptedTeacher.oracle() if teacher is True else teacher
             self.queries = QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
-            self.queries.core, on_episodes = self, self.queries.put
+            self.queries.core = self
+            on_episodes = self.queries.put
         self.environments = environments
         self._spaces = observation_space, action_space
         self.space = space_after(observation_space, transform, transformed_space)
-        self._transform, self.on_episodes, self._record = transform, on_episodes, record
+        self._transform = transform
+        self.on_episodes = on_episodes
+        self._record = record
         self.recording = Recording(self.space, action_space, environments)
         self.recording.collecting = self.collects
         self.computer = RewardComputer(self.recording)
@@ -108,7 +113,8 @@ class FeedbackCore:
         self._begun = self.forced = False
         self._reward_now: FloatArray | None = None  # [V] of the running step, where known
         self._vector_steps = self._next_cut = self.version = 0
-        self.returns, self.since = np.zeros(environments), np.zeros(environments, int)
+        self.returns = np.zeros(environments)
+        self.since = np.zeros(environments, int)
         self.reader: PublishedReward | None = None
         self._watched: PublishedReward | None = None
         if isinstance(rewards, Path | str):
@@ -257,21 +263,28 @@ class FeedbackCore:
         self.recording.restore(snapshot["recording"])
         self.recording.collecting = bool(snapshot["collecting"]) and self.collects
         self.returns[:] = snapshot["returns"]
-        self._begun, self.forced = bool(snapshot["begun"]), bool(snapshot["forced"])
-        self._vector_steps, self._next_cut = int(snapshot["vector_steps"]), 0
+        self._begun = bool(snapshot["begun"])
+        self.forced = bool(snapshot["forced"])
+        self._vector_steps = int(snapshot["vector_steps"])
+        self._next_cut = 0
         self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])
-        reward, version = self.computer.reward, self.version
+        reward = self.computer.reward
+        version = self.version
         if self.reader is not None:
             self.reader.restore(snapshot["source"])
-            reward, version = self.reader.reward, self.reader.version
-        self.version, self.computer = 0, RewardComputer(self.recording)
+            reward = self.reader.reward
+            version = self.reader.version
+        self.version = 0
+        self.computer = RewardComputer(self.recording)
         if reward is not None:
             self._use(reward, version)
 
     def close(self, seconds: float = 10.0, *closing: Callable[[], object]) -> None:
         """Hand over, stop threads in about so many seconds, and close more, whatever fails."""
-        until, watched, queries = time.monotonic() + seconds, self._watched, self.queries
+        until = time.monotonic() + seconds
+        watched = self._watched
+        queries = self.queries
 
         def left() -> float:  # and a second for what has not been waited for yet
             return max(until - time.monotonic(), 1.0)
@@ -302,7 +315,8 @@ class FeedbackCore:
         return observations if self._transform is None else self._transform(observations)
 
     def _switch_to_newest(self) -> bool:
-        reader, current = self.reader, self.computer.reward is not None
+        reader = self.reader
+        current = self.computer.reward is not None
         if reader is None or reader.reward is None or (current and self.version == reader.version):
             return False
         self._use(reader.reward, reader.version)
@@ -316,7 +330,8 @@ class FeedbackCore:
         """Give what has ended to whoever asks about it, if that is so many steps."""
         if self.on_episodes is None:
             return
-        recording, longest = self.recording, self.config.longest_piece
+        recording = self.recording
+        longest = self.config.longest_piece
         if recording.time >= self._next_cut:  # until then no episode can have become so long
             recording.cut(recording.pending >= longest)
             self._next_cut = recording.time + longest - int(recording.pending.max())

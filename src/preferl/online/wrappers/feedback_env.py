@@ -100,7 +100,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def reset(self) -> VecEnvObs:
         """Begin new episodes; running ones are cut, and rewards are no longer deferred."""
         self.settle_rewards()
-        observations, self.just_reset = self.venv.reset(), True
+        observations = self.venv.reset()
+        self.just_reset = True
         self._begin(observations, self.unwrapped.reset_infos)
         return _shallow_copy(observations)
 
@@ -114,11 +115,13 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         """Give the step's outcome with the learned rewards, `[V]`."""
         observations, rewards, dones, infos = self.venv.step_wait()
         ended = dones.nonzero()[0]
-        terminated, seen = np.zeros(self.num_envs, bool), observations
+        terminated = np.zeros(self.num_envs, bool)
+        seen = observations
         if len(ended):
             terminated[ended], final = outcomes([infos[i] for i in ended])
             seen = with_rows(observations, ended, final)
-        version, states = self.core.active_version, self._states(infos)
+        version = self.core.active_version
+        states = self._states(infos)
         also = {"states": states, "success": successes(infos)}
         given = self.core.outcome(seen, rewards, terminated, dones & ~terminated, **also)
         self._complete_infos(infos, rewards.tolist(), version, ended)

@@ -141,7 +141,8 @@ class HumanPreferencesEnvWrapper(
         with ExitStack() as opened:  # closed where anything is refused below
             scripted = synthetic_preferences or synthetic_prefs
             nowhere = collect_prefs and feedback is None and log_dir is None
-            expected, fix = "a folder for queries and answers", 'Pass it: log_dir="drlhp_logs".'
+            expected = "a folder for queries and answers"
+            fix = 'Pass it: log_dir="drlhp_logs".'
             ConfigError.check(not (nowhere and scripted), "log_dir", expected, "none", fix)
             if collect_prefs and feedback is None and log_dir is not None:
                 self._store = opened.enter_context(Store.open(log_dir))
@@ -273,7 +274,8 @@ class FeedbackVectorEnv(
         require_kind(env, self)
         gymnasium.vector.VectorWrapper.__init__(self, env)
         self.autoreset_mode = mode = (env.metadata or {}).get("autoreset_mode")
-        known, expected = isinstance(mode, AutoresetMode), "an AutoresetMode, as make_vec gives"
+        known = isinstance(mode, AutoresetMode)
+        expected = "an AutoresetMode, as make_vec gives"
         ConfigError.check(known, 'metadata["autoreset_mode"]', expected, mode)
         given = env.single_action_space, env.num_envs, feedback, rewards, config
         self.core = FeedbackCore(env.single_observation_space, *given, **options)
@@ -294,7 +296,8 @@ class FeedbackVectorEnv(
         Raises:
             ConfigError: the environments were never reset.
         """
-        began, version = self.core.recording.idle.copy(), self.core.active_version
+        began = self.core.recording.idle.copy()
+        version = self.core.active_version
         self.core.act(np.asarray(actions))
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         rewards = self._one_each("rewards", rewards)
@@ -339,7 +342,8 @@ class FeedbackVectorEnv(
         if over.any():
             known["learned_return"] = (self.core.returns, over)
         for name, (values, where) in known.items():
-            infos[name], infos[f"_{name}"] = values.copy(), where.copy()
+            infos[name] = values.copy()
+            infos[f"_{name}"] = where.copy()
         if hide:
             returns = np.where(over, self.core.returns, 0.0)
             hide_return(infos, returns)

@@ -62,7 +62,8 @@ class ExperienceBuffer:
     """
 
     def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
-        self._most_steps, self._most_megabytes = most_steps, megabytes
+        self._most_steps = most_steps
+        self._most_megabytes = megabytes
         self._length = segment_length
         self._arrivals: deque[Episodes] = deque()
         self._fresh = 0  # the latest arrivals, from which no query was drawn
@@ -93,7 +94,8 @@ class ExperienceBuffer:
     def look(self) -> Episodes | None:
         """All that is there, which stays, and from now on counts as drawn from; None if nothing."""
         with self._lock:
-            arrivals, self._fresh = list(self._arrivals), 0
+            arrivals = list(self._arrivals)
+            self._fresh = 0
         return join(arrivals) if arrivals else None
 
     def snapshot(self) -> dict[str, Any]:
@@ -180,7 +182,8 @@ class QueryWorker:
         )
         self._repetitions = RepetitionGuard(self.config)
         self._latest: Episodes | None = None
-        self._showing, self._shown_at = True, -np.inf
+        self._showing = True
+        self._shown_at = -np.inf
         self._problem: str | None = None
         self._lack: str | None = None  # see `_round`
         self._asked = 0
@@ -189,7 +192,8 @@ class QueryWorker:
         self._counted = False
         with suppress(StorageError):  # the first round counts
             self._asked_before = self._feedback.count_asked()
-        self._wake, self._stopping = threading.Condition(), False
+        self._wake = threading.Condition()
+        self._stopping = False
         self._rounds = self._hurry = 0
         self._steps_seen = 0  # by the latest round
         self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
@@ -236,12 +240,15 @@ class QueryWorker:
         about experience that it collects again.
         """
         self._buffer.restore(snapshot["room"])
-        self.paused, self._asked = bool(snapshot["paused"]), int(snapshot["asked"])
-        before, self._rng = snapshot["asked_before"], snapshot["rng"]
+        self.paused = bool(snapshot["paused"])
+        self._asked = int(snapshot["asked"])
+        before = snapshot["asked_before"]
+        self._rng = snapshot["rng"]
         self._asked_before = None if before is None else int(before)
         self._asked_in_all = None if before is None else int(before) + self._asked
         if self._script is not None and snapshot["answering"] is not None:
-            self._script.rng, self._script.given = snapshot["answering"], int(snapshot["given"])
+            self._script.rng = snapshot["answering"]
+            self._script.given = int(snapshot["given"])
         self._known = self._progress()
 
     def flush(self, seconds: float = 10.0) -> bool:
@@ -272,7 +279,8 @@ class QueryWorker:
             self._thread.start()
 
     def _run(self) -> None:
-        store, project = self._feedback.store, self._feedback.project.id
+        store = self._feedback.store
+        project = self._feedback.project.id
         pause = LOOK_SECONDS
         with Heartbeat(store, project, agent_program(self._feedback.agent)) as beats:
             while not self._stopping:
@@ -299,7 +307,8 @@ class QueryWorker:
             return False
         self._log(self._lack)
         with self._wake:
-            self._known, self._steps_seen = self._progress(), steps
+            self._known = self._progress()
+            self._steps_seen = steps
         return True
 
     def _log(self, problem: str | None, *, exc_info: bool = False) -> None:
@@ -328,7 +337,8 @@ class QueryWorker:
             in_all = self._feedback.count_asked()
             if self._asked_in_all is not None:
                 self._asked += max(in_all - self._asked_in_all, 0)
-            self._asked_before, self._counted = in_all - self._asked, True
+            self._asked_before = in_all - self._asked
+            self._counted = True
         if not self.paused:
             self._show_episode()
             if (wanted := self._wanted()) > 0:
@@ -352,7 +362,8 @@ class QueryWorker:
 
     def _ask(self, count: int) -> str | None:
         """Ask so many queries at most; returns why there are none."""
-        episodes, config = self._buffer.look(), self.config
+        episodes = self._buffer.look()
+        config = self.config
         length = config.segment_length
         if episodes is None or (config.short == "drop" and episodes.lengths.max() < length):
             if self._buffer.steps_in < TOO_SHORT_AFTER * length:
@@ -364,7 +375,8 @@ class QueryWorker:
         candidates = max(
             ceil(2 * count * config.oversampling), segments_wanted(self._sampler, count)
         )
-        asked, steps = self._asked + count, self._buffer.steps_in
+        asked = self._asked + count
+        steps = self._buffer.steps_in
         self._repetitions.check(episodes, count, asked=asked, steps=steps)
         drawn = sample_segments(episodes, candidates, length, self._rng, short=config.short)
         segments = distinct_clips(drawn)  # an agent that stands still does the same again
@@ -379,7 +391,8 @@ class QueryWorker:
 
     def _show_episode(self) -> None:
         """Keep the latest episode whole now and then, for the annotation page."""
-        every, latest = self.config.episode_every, self._latest
+        every = self.config.episode_every
+        latest = self._latest
         if every is None or latest is None or time.monotonic() - self._shown_at < every:
             return
         shown = [*leaves(latest.observations), *([] if latest.states is None else [latest.states])]

@@ -166,7 +166,9 @@ class Recording:
         self._begun = np.zeros(environments, int)  # [V] where the running episode began
         self.idle = np.ones(environments, bool)
         self._closed: list[_Closed] = []
-        self.collecting, self.lookback, self.steps = True, 0, 0
+        self.collecting = True
+        self.lookback = 0
+        self.steps = 0
         self.pinned: int | None = None
         self.shortest: int | None = None
         self.longest = 0
@@ -318,7 +320,8 @@ class Recording:
             return None
         parts = zip(*self._closed, strict=True)
         joined = (map_observations(lambda *a: np.concatenate(a), *part) for part in parts)
-        closed, self._closed = _Closed(*joined), []
+        closed = _Closed(*joined)
+        self._closed = []
         self.whole = closed.whole
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
@@ -339,7 +342,8 @@ class Recording:
     def snapshot(self) -> dict[str, Any]:
         """All steps that can still be taken or looked back on, for `restore`."""
         self._drop(at_least=0.0)
-        rows, arrays = slice(self._row + 1), self._arrays
+        rows = slice(self._row + 1)
+        arrays = self._arrays
         return {
             **{name: take(arrays[name], rows) if name in arrays else None for name in STEPS},
             "row": self._row,
@@ -356,10 +360,13 @@ class Recording:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from the snapshot of another recording of the same environments."""
-        self.time, self._first = int(snapshot["row"]), 0
-        self.steps, self.pinned = int(snapshot["steps"]), None
+        self.time = int(snapshot["row"])
+        self._first = 0
+        self.steps = int(snapshot["steps"])
+        self.pinned = None
         self.shortest, self.longest = snapshot["lengths"]
-        self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
+        self._open[:] = snapshot["open"]
+        self._begun[:] = snapshot["begun"]
         self.idle[:] = snapshot["idle"]
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.

@@ -60,7 +60,8 @@ def restore_replay(algorithm: BaseAlgorithm, state: Mapping[str, Any] | None) ->
 
     for name in COLUMNS:
         map_observations(write, getattr(buffer, name), state[name])
-    buffer.pos, buffer.full = int(state["pos"]), bool(state["full"])
+    buffer.pos = int(state["pos"])
+    buffer.full = bool(state["full"])
 
 
 def require_relabelling(buffer: ReplayBuffer) -> None:
@@ -93,7 +94,8 @@ def require_spaces_held(
     fix = "Wrappers that change them, as VecFrameStack does, go inside FeedbackVecEnv."
     for what, space, present in pairs:
         alike = space == present or (what != "actions" and _is_transposed(space, present))
-        where, expected = f"{what} in the replay buffer", f"{space}, which the reward is of"
+        where = f"{what} in the replay buffer"
+        expected = f"{space}, which the reward is of"
         SpaceError.check(alike, where, expected, present, fix)
 
 
@@ -130,7 +132,8 @@ def relabel_replay(
     starts = _starts(buffer.dones[ring] > 0) if reward.context > 1 else None  # [V * size]
     for first in range(0, total, chunk):
         steps: IntArray = np.arange(first, min(first + chunk, total))
-        windows, mask = steps[:, None], np.ones((len(steps), 1), bool)  # [B, 1]
+        windows = steps[:, None]  # [B, 1]
+        mask = np.ones((len(steps), 1), bool)
         if starts is not None:
             windows, mask = window_indices(starts, reward.context, steps)  # [B, H]
         where = ring[windows % size], windows // size

@@ -112,17 +112,17 @@ def space_after(
     if transform is None and given is None:
         return space
     if transform is None or given is None:
-        what, got = (
-            "transform and transformed_space",
-            "a space" if transform is None else "a function",
-        )
+        what = "transform and transformed_space"
+        got = "a space" if transform is None else "a function"
         raise ConfigError.mismatch(what, expected="both or neither", got=f"{got} alone")
     for axes in ((1,), (1, 2)):
-        expected, cause = _shapes(zeros_of(given, axes)), None
+        expected = _shapes(zeros_of(given, axes))
+        cause = None
         try:
             got = _shapes(transform(zeros_of(space, axes)))
         except Exception as error:  # a function of somebody else fails in whichever way it likes
-            got, cause = f"{type(error).__name__}: {error}", error
+            got = f"{type(error).__name__}: {error}"
+            cause = error
         if got != expected:
             raise SpaceError.mismatch(
                 "what the transform gives",
@@ -201,7 +201,9 @@ class RewardComputer:
     def settle(self) -> FloatArray:
         """`[T, V]` rewards of the steps since `defer`, zeros where they were computed at once."""
         rewards = self.deferred()
-        self._recording.pinned, self._deferred, self._appended = None, [], 0
+        self._recording.pinned = None
+        self._deferred = []
+        self._appended = 0
         return rewards
 
     def deferred(self) -> FloatArray:
@@ -212,7 +214,8 @@ class RewardComputer:
     @property
     def steps_deferred(self) -> int:
         """Vector steps since `defer`; 0 where steps get their rewards at once."""
-        time, pinned = self._recording.time, self._recording.pinned
+        time = self._recording.time
+        pinned = self._recording.pinned
         return 0 if pinned is None else time - pinned + self._appended
 
     def _append(self, rewards: FloatArray) -> None:
@@ -223,7 +226,9 @@ class RewardComputer:
 
     def _catch_up(self) -> None:
         """Compute the deferred rewards of all steps so far, as relabelling computes them."""
-        recording, reward, start = self._recording, self.reward, self._recording.pinned
+        recording = self._recording
+        reward = self.reward
+        start = self._recording.pinned
         if start is None or start >= recording.time or not isinstance(reward, RewardFunction):
             return
         steps, actions, real, starts, before = recording.since(start)
@@ -231,7 +236,8 @@ class RewardComputer:
         starts[cut, real[cut].argmax(axis=1)] = True
         rewards = np.zeros(real.shape, np.float32)
         if len(cut):  # as pieces of episodes, end to end, that begin where `starts` is true
-            observations, count = take(steps, real), int(np.count_nonzero(real))
+            observations = take(steps, real)
+            count = int(np.count_nonzero(real))
             lengths = np.diff(np.append(np.flatnonzero(starts[real]), count))
             pieces = Episodes(
                 observations=observations,

@@ -38,7 +38,8 @@ class RolloutRewards:
 
     def begin(self) -> None:
         """Compute no reward of the rollout that begins."""
-        venv, self._env = self._algorithm.get_env(), None
+        venv = self._algorithm.get_env()
+        self._env = None
         if isinstance(self._algorithm, OnPolicyAlgorithm) and rewards_reach(venv):
             self._env = unwrap_vec_wrapper(venv, FeedbackVecEnv)
         if self._env is not None:
@@ -77,7 +78,8 @@ def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
         'Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
     )
     kept = buffer.gamma * buffer.gae_lambda
-    advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)
+    advantages = np.zeros_like(more)
+    following = np.zeros(more.shape[1], more.dtype)
     goes_on = np.zeros(more.shape[1], more.dtype)  # nothing is known after the last step
     for step in reversed(range(len(more))):
         following = advantages[step] = more[step] + kept * goes_on * following

@@ -42,11 +42,14 @@ class StateEntropyBonus:
     def __init__(self, nearest: int = 5, remembered: int = 2_000, *, seed: int = 0) -> None:
         require_in("nearest", nearest, 1, float("inf"))
         require_in("remembered", remembered, nearest, float("inf"))
-        self._nearest, self._remembered, self._seed = nearest, remembered, seed
+        self._nearest = nearest
+        self._remembered = remembered
+        self._seed = seed
         self._ring: FloatArray | None = None  # [remembered, F], the next one overwrites the oldest
         self._projection: FloatArray | None = None
         self._next = 0
-        self._total, self._count = 0.0, 0  # of all distances so far
+        self._total = 0.0  # of all distances so far
+        self._count = 0
 
     def __call__(self, observations: Any) -> FloatArray:
         """`[V, *obs]` to bonuses `[V]` as float32; the states are remembered afterwards."""
@@ -73,8 +76,10 @@ class StateEntropyBonus:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Remember what another bonus of the same settings did."""
-        self._next, self._count = int(snapshot["next"]), int(snapshot["count"])
-        self._total, ring = float(snapshot["total"]), snapshot["ring"]
+        self._next = int(snapshot["next"])
+        self._count = int(snapshot["count"])
+        self._total = float(snapshot["total"])
+        ring = snapshot["ring"]
         self._ring = None
         if ring is not None:
             self._ring = np.zeros((self._remembered, ring.shape[1]))

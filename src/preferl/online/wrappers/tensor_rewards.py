@@ -65,7 +65,8 @@ class TensorRewards:
         if self._observations is None:
             self._begin(observations, actions)
         if len(actions) != len(self._mask):
-            expected, got = f"{len(self._mask)} environments, as before", len(actions)
+            expected = f"{len(self._mask)} environments, as before"
+            got = len(actions)
             raise DataError.mismatch("steps", expected=expected, got=got, fix="Use one for each.")
         if self.reward.context > 1:
             return self.reward.of_tensors(*self._windows(observations, actions, begins))
@@ -85,16 +86,19 @@ class TensorRewards:
     @torch.inference_mode()
     def _begin(self, observations: Any, actions: Tensor) -> None:
         """Make room for the steps that the reward sees; none is real yet."""
-        count, context = len(actions), self.reward.context
+        count = len(actions)
+        context = self.reward.context
         spaces = self.reward.observation_space, self.reward.action_space
         check_spaces(*spaces, observations, cast("Any", actions), what="environments")
-        expected, got = f"tensors on {self.reward.device}, as the reward", actions.device
+        expected = f"tensors on {self.reward.device}, as the reward"
+        got = actions.device
         DataError.check(got == self.reward.device, "steps", expected, got, "Move one to the other.")
 
         def room(steps: Tensor) -> Tensor:
             return steps.new_zeros((count, context, *steps.shape[1:]))
 
-        self._observations, self._actions = map_observations(room, observations), room(actions)
+        self._observations = map_observations(room, observations)
+        self._actions = room(actions)
         self._mask = torch.full((count, context), context == 1, device=actions.device)
 
 

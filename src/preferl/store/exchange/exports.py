@@ -70,7 +70,9 @@ def export_answers(
 
 def _answers(project_id: int) -> Select[*tuple[Any, ...]]:
     """Answers, their queries, the queries those repeat, where clips lie, and what counts."""
-    original, first, second = aliased(Query), aliased(Clip), aliased(Clip)
+    original = aliased(Query)
+    first = aliased(Clip)
+    second = aliased(Clip)
     places = first.shard, first.row, second.shard, second.row
     counts = case((LATEST, Answer.kind.in_(COUNTED)), else_=False)
     return (
@@ -227,7 +229,8 @@ def export_segments(
     rows = store.database.rows(clips.where(Clip.id.in_(asked)).order_by(Clip.id))
     check(rows, f"project {project.slug}", "at least one query", "none")
     names = [name for name, _, _ in rows]
-    segments, origin = store.clips.segments(project_id, names), _origins(store, project_id)
+    segments = store.clips.segments(project_id, names)
+    origin = _origins(store, project_id)
     pairs, preference, weight = _answered(store, project_id, names, combine)
     arrays = arrays_of(replace(segments, origin=None)) | {
         "pairs": pairs,
@@ -264,12 +267,14 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
     is_ours = {"clips", "cut"} <= arrays.keys()
     check(is_ours, path, "clips that were exported from a store", [*arrays])
     segments = load_comparisons(path).segments
-    names, cut = arrays["clips"], np.asarray(arrays["cut"])
+    names = arrays["clips"]
+    cut = np.asarray(arrays["cut"])
     is_whole = len(names) == len(segments) and cut.shape == (len(segments), 3)
     check(is_whole, path, "a name and a cut per clip", len(names))
     is_known = (cut >= 0).all(axis=1)
     for origin, mask in ((cut, is_known), (None, ~is_known)):
-        clips, rows = replace(segments, origin=origin), np.flatnonzero(mask)
+        clips = replace(segments, origin=origin)
+        rows = np.flatnonzero(mask)
         for start in range(0, len(rows), CLIPS_AT_ONCE):
             some = rows[start : start + CLIPS_AT_ONCE]
             is_named = clip_ids(clips.select(some)) == names[some].tolist()

@@ -326,10 +326,12 @@ def _check(preference: FloatArray, clips: Array, annotators: Sequence[str]) -> N
     check(len(annotators) == count, "annotators", f"{count}, one per answer", len(annotators))
     wrong = np.flatnonzero(~np.isnan(preference) & ~np.isin(preference, (0.0, 0.5, 1.0)))
     if len(wrong):
-        what, got = f"preference of answer {wrong[0]}", preference[wrong[0]]
+        what = f"preference of answer {wrong[0]}"
+        got = preference[wrong[0]]
         expected = "1, 0, 0.5 or NaN, since a person's answer has no shares"
         raise DataError.mismatch(what, expected=expected, got=got)
-    same, expected = np.flatnonzero(clips[:, 0] == clips[:, 1]), "two different clips"
+    same = np.flatnonzero(clips[:, 0] == clips[:, 1])
+    expected = "two different clips"
     if len(same):
         raise DataError.mismatch(f"pair {same[0]}", expected=expected, got="a clip beside itself")
     for name in set(annotators):
@@ -348,7 +350,8 @@ def read_chosen(
             Further errors are those of `read_table`.
     """
     clips: list[tuple[int, int] | tuple[Array, ...]] = []
-    equal, people = [], []
+    equal = []
+    people = []
     for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
         clips += [_clip(raw, side, episodes, length, where) for side in ("chosen", "rejected")]

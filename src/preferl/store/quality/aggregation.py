@@ -116,7 +116,8 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
     given = value_counts(kind_of_answer, votes_of_examples.category, 3)
     posterior = given / np.maximum(given.sum(1, keepdims=True), 1) * allowed
     posterior = (posterior + 1e-3 * allowed) / (posterior + 1e-3 * allowed).sum(1, keepdims=True)
-    objective, converged = list[float](), False
+    objective = list[float]()
+    converged = False
     while not converged and len(objective) < config.iterations:
         confusion, prevalence = _maximise(
             votes_of_examples, kind_of_answer, posterior, weight, config

@@ -62,8 +62,11 @@ def agreement_report(
     """
     counts = votes.first_answers.counts_by_query()[1]
     counts = counts[counts.sum(1) > 1]
-    queries, pairs = len(counts), int(_pairs(counts.sum(1)).sum()) // 2
-    alpha, totals, note = krippendorff_alpha(counts), counts.sum(0), ""
+    queries = len(counts)
+    pairs = int(_pairs(counts.sum(1)).sum()) // 2
+    alpha = krippendorff_alpha(counts)
+    totals = counts.sum(0)
+    note = ""
     if queries < FEWEST_QUERIES:
         note = f"not enough data: {queries} of at least {FEWEST_QUERIES} pairs with two answers"
     elif math.isnan(alpha):

@@ -136,7 +136,8 @@ def _estimate(evidence: list[Evidence], flagged: BoolArray) -> tuple[FloatArray,
         excess = total / np.maximum(count, 1) - usual
         weighted += np.where(count > 0, effect * excess / variance, 0)
         precision += np.where(count > 0, effect**2 / variance, 0)
-    known, divisor = precision > 0, np.where(precision > 0, precision, 1)
+    known = precision > 0
+    divisor = np.where(precision > 0, precision, 1)
     error = np.where(known, 1 / np.sqrt(divisor), np.inf)
     return np.where(known, weighted / divisor, np.nan), error
 
@@ -213,7 +214,8 @@ def annotator_report(votes: Votes) -> AnnotatorReport:
     answers = np.bincount(votes.annotator, minlength=votes.annotators)
     counted = votes.tally(votes.counts)
     tied = votes.category == EQUAL
-    lefts, sided = votes.tally(votes.left == 1), votes.tally(votes.counts & ~tied)
+    lefts = votes.tally(votes.left == 1)
+    sided = votes.tally(votes.counts & ~tied)
     side_p = np.array([sign_test(int(k), int(n)) for k, n in zip(lefts, sided, strict=True)])
     streak = _longest_runs(votes)
     # A run of k begins at the first toss with probability 2^(1-k), and at each later one after a

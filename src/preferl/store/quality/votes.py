@@ -9,7 +9,10 @@ import numpy as np
 from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
-FIRST, EQUAL, SECOND, CANNOT_TELL = 0, 1, 2, -1
+FIRST = 0
+EQUAL = 1
+SECOND = 2
+CANNOT_TELL = -1
 """Answers as categories: the preferred clip of the pair, a tie, or none."""
 
 
@@ -63,7 +66,8 @@ class Votes:
         if (counts > 1).any():
             query, annotator = divmod(int(keys[counts.argmax()]), self.annotators)
             got = f"{counts.max()} of {self.names[annotator]!r} to query {query}"
-            expected, fix = "one answer of each annotator to a query", "Keep the latest answer."
+            expected = "one answer of each annotator to a query"
+            fix = "Keep the latest answer."
             raise DataError.mismatch("Votes", expected=expected, got=got, fix=fix)
         _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
         for name in ("known", "repeat_of"):
@@ -90,7 +94,8 @@ class Votes:
         >>> len(votes), votes.names, votes.category.tolist()
         (3, ('0', '1'), [0, 1, -1])
         """
-        count, people = len(query), np.asarray(annotator, np.int64)
+        count = len(query)
+        people = np.asarray(annotator, np.int64)
         if names is None:
             names = [str(row) for row in range(int(people.max(initial=-1)) + 1)]
         given = {

@@ -163,9 +163,11 @@ def _bytes(picture: Array) -> Array:
     """A picture of bytes, or of numbers in [0, 1], as bytes."""
     if picture.dtype == np.uint8:
         return picture
-    low, high = picture.min(), picture.max()
+    low = picture.min()
+    high = picture.max()
     is_share = picture.dtype.kind == "f" and low >= 0 and high <= 1
-    got, fix = f"{picture.dtype} in [{low:g}, {high:g}]", "Draw with a function that scales them."
+    got = f"{picture.dtype} in [{low:g}, {high:g}]"
+    fix = "Draw with a function that scales them."
     check(is_share, "pixels", "uint8, or floats in [0, 1]", got, fix)
     return np.asarray(np.rint(picture * 255), np.uint8)
 
@@ -180,7 +182,8 @@ class RecordedFrames:
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
         """One picture `[height, width, 3]` per real step; `DataError` where none were recorded."""
-        states, start = segments.states, int(segments.start[row])
+        states = segments.states
+        start = int(segments.start[row])
         if states is None or not holds_pictures(states):
             fix = "Record with `states=True` and `RecordsStates`, or let the environment draw."
             raise DataError.mismatch("recorded pictures", expected="some", got="none", fix=fix)
@@ -211,7 +214,8 @@ Pose = Callable[[Environment, Array], FloatArray]
 def _angles(_env: Environment, observations: Array) -> FloatArray:
     """Cosine and sine of each angle, and then its speed, to angles and speeds."""
     count = observations.shape[1] // 3
-    cosine, sine = observations[:, : 2 * count : 2], observations[:, 1 : 2 * count : 2]
+    cosine = observations[:, : 2 * count : 2]
+    sine = observations[:, 1 : 2 * count : 2]
     return np.hstack([np.arctan2(sine, cosine), observations[:, 2 * count :]])
 
 
@@ -226,12 +230,16 @@ def _door(env: Environment, observations: Array) -> FloatArray:
     mujoco = require("mujoco", extra="mujoco")
 
     stage: Any = env.unwrapped
-    model, data = stage.model, mujoco.MjData(stage.model)
-    palm, handle, frame = stage.grasp_site_id, stage.handle_site_id, stage.door_body_id
+    model = stage.model
+    data = mujoco.MjData(stage.model)
+    palm = stage.grasp_site_id
+    handle = stage.handle_site_id
+    frame = stage.door_body_id
     stands = model.body_pos[frame].copy()
     qpos = np.zeros((len(observations), model.nq))
     qpos[:, 1:-2] = observations[:, :27]
-    qpos[:, -2], qpos[:, -1] = observations[:, 28], observations[:, 27]
+    qpos[:, -2] = observations[:, 28]
+    qpos[:, -1] = observations[:, 27]
     door = np.zeros((len(observations), 3))
     for step, seen in enumerate(observations):
         data.qpos[:] = qpos[step]
@@ -289,7 +297,10 @@ class EnvFrames:
         poses: Mapping[str, Pose] = POSES,
     ) -> None:
         require_in("size", size, 16, 2048)
-        self._env_id, self._size, self._camera, self._poses = env_id, size, camera, poses
+        self._env_id = env_id
+        self._size = size
+        self._camera = camera
+        self._poses = poses
         self._open: tuple[Environment, Stage] | None = None
         self._resources = ExitStack()
 
@@ -332,14 +343,16 @@ class EnvFrames:
         self, env: Environment, stage: Stage, segments: Segments, steps: slice
     ) -> FloatArray:
         """`[real, state]` recorded, or else computed from the observations."""
-        kept, seen = segments.states, segments.observations
+        kept = segments.states
+        seen = segments.observations
         if kept is not None:
             flat = np.asarray(kept[steps], np.float64).reshape(steps.stop - steps.start, -1)
             if flat.shape[1] in stage.widths:
                 return flat
         pose = self._poses.get(self._env_id)
         if pose is not None and not isinstance(seen, Mapping):
-            own, got = env.observation_space.shape, seen.shape[1:]
+            own = env.observation_space.shape
+            got = seen.shape[1:]
             fits = got == own or pose is not POSES.get(self._env_id)
             fix = "Name the environment in which they were recorded."
             check(fits, f"observations of {self._env_id}", f"shape {own}", f"{got}", fix)

@@ -57,7 +57,9 @@ class RenderWorker:
     def __init__(
         self, store: Store, source: FrameSource | None = None, *, trust: Collection[str] = ()
     ) -> None:
-        self._store, self._source, self._trust = store, source, trust
+        self._store = store
+        self._source = source
+        self._trust = trust
         self._sources: dict[str, ProjectFrames] = {}
         self._warned: set[tuple[int, str]] = set()
         self.rendered = Rendered(0, 0)  # so far
@@ -112,7 +114,8 @@ class RenderWorker:
 
     def waits_for_others(self) -> bool:
         """Whether others are drawing clips, which come back if those are killed."""
-        clips, projects = self._store.clips, self._store.projects.all()
+        clips = self._store.clips
+        projects = self._store.projects.all()
         return any(clips.is_drawing(project.id) for project in projects)
 
     def _is_new(self, project: Project, why: str) -> bool:
@@ -167,7 +170,8 @@ class RenderWorker:
         """The source of the project's present `frames`, which projects with the same ones share."""
         if self._source is not None:
             return self._source
-        spec, where = project.frames or {}, f"project {project.slug}"
+        spec = project.frames or {}
+        where = f"project {project.slug}"
         key = json.dumps(spec, sort_keys=True)
         if key not in self._sources:
             self._sources[key] = frame_source(spec, trust=self._trust, source=where)
@@ -211,7 +215,8 @@ def serve_rendering(
         pause = poll_seconds
         while not worker.stopped and parent in (None, os.getppid()):
             try:
-                done, pause = worker.round(), poll_seconds
+                done = worker.round()
+                pause = poll_seconds
             except StorageError as error:
                 if store.synced.url is None or once:
                     raise
@@ -228,7 +233,8 @@ def serve_rendering(
 
 def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[Array]:
     """The pictures of one segment; raises `DataError` unless there is one per real step."""
-    steps, count = int(segments.real[row]), 0
+    steps = int(segments.real[row])
+    count = 0
     for count, picture in enumerate(source(segments, row), 1):
         if count <= steps:
             yield picture
