@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self, final
 import numpy as np
 import torch
 from gymnasium import spaces
+from numpy.typing import DTypeLike
 from torch import Tensor
 
 from preferl.data.episodes import Episodes
@@ -86,13 +87,15 @@ class Transitions:
         return len(self.observations)
 
 
-def flat_observations(observations: Observations) -> Array:
-    """`[T, O]` float32 of `[T, *obs]`; a dictionary's arrays in the order of their keys.
+def flat_observations(observations: Observations, dtype: DTypeLike = np.float32) -> Array:
+    """`[T, O]` numbers of `[T, *obs]`; a dictionary's arrays in the order of their keys.
+
+    Whoever subtracts a mean asks for float64: of clocks and coordinates, float32 loses what varies.
 
     >>> flat_observations({"b": np.ones((2, 1)), "a": np.zeros((2, 1, 2))}).tolist()
     [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]
     """
-    parts = [np.asarray(part, np.float32) for _, part in sorted(_leaves(observations))]
+    parts = [np.asarray(part, dtype) for _, part in sorted(_leaves(observations))]
     return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 

@@ -1,5 +1,7 @@
 """Windows of a Decision Transformer: the tutorial's batches, drawn evenly and again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -53,6 +55,15 @@ def test_a_batch_is_the_tutorials_for_the_same_starts(rng) -> None:
     for name, tensor in batch.items():
         wanted = np.stack([np.array(window[name]) for window in expected])
         np.testing.assert_allclose(tensor.numpy(), wanted, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_what_varies_is_kept_beside_a_large_offset(rng) -> None:
+    episodes = make_episodes(rng, [7, 3, 30])
+    seen = episodes.observations.astype(np.float64)
+    last = episodes.final_observations.astype(np.float64)
+    later = replace(episodes, observations=seen + 1.7e9, final_observations=last + 1.7e9)
+    expected = Sequences.of(episodes, PUSH).states[:-1]
+    np.testing.assert_allclose(Sequences.of(later, PUSH).states[:-1], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.9, 0.0])

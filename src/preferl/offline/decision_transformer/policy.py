@@ -332,7 +332,7 @@ class DecisionTransformerPolicy:
         """`[V, *state]`: pictures as they are, numbers flat and normalised."""
         statistics = self.statistics
         pictures = self._pixels is not None
-        states = np.asarray(batch) if pictures else flat_observations(batch)
+        states = np.asarray(batch) if pictures else flat_observations(batch, np.float64)
         expected = self.observation_space.shape if pictures else statistics.mean.shape
         got = states.shape[1:]
         SpaceError.check(got == expected, "observation", f"shape {expected}", got)

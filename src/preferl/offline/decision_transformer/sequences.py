@@ -272,7 +272,7 @@ def _states(episodes: Episodes) -> tuple[Array, FloatArray, FloatArray]:
     seen: Any = episodes.observations
     if not isinstance(seen, dict) and seen.dtype == np.uint8:
         return concatenate_rows([seen, np.zeros_like(seen[:1])]), np.zeros(1), np.ones(1)
-    raw = flat_observations(seen).astype(np.float64)
+    raw = flat_observations(seen, np.float64)
     mean = raw.mean(0)
     deviation = raw.std(0) + 1e-6
     # The reference normalises its padding, too.
