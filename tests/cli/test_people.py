@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from helpers import gardens
 from helpers.command_line import run
 from helpers.somebody import Somebody
 from preferl.cli.online import starting_point
-from preferl.cli.people import prepared_for_people, project_of_run
+from preferl.cli.people import page_port, prepared_for_people, project_of_run
 from preferl.errors import ConfigError, StorageError
 from preferl.online import OnlineConfig
 from preferl.runs import open_run
@@ -81,6 +82,17 @@ def test_a_resumed_run_has_the_project_that_it_began_with(tmp_path):
         assert project_of_run(store, tmp_path / "run").slug == "pendulum-1"
         os.utime(tmp_path / "run/config.json", (began, second + 1))
         assert project_of_run(store, tmp_path / "run").slug == "pendulum-2"
+
+
+def test_a_resumed_page_is_at_its_port_so_that_open_tabs_go_on(tmp_path, capsys):
+    with Store.open(tmp_path) as store:
+        before = page_port(store, resume=True)
+        store.reports.add_event(None, "served", detail={"url": f"http://127.0.0.1:{before}"})
+        assert page_port(store, resume=True) == before
+        assert capsys.readouterr().out == ""
+        with socket.create_server(("127.0.0.1", before)):
+            assert page_port(store, resume=True) != before
+    assert f"Port {before}, where the page of this run was, is taken" in capsys.readouterr().out
 
 
 def test_people_are_asked_little_unless_something_else_is_chosen(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -9,6 +10,7 @@ from functools import partial
 from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from preferl.cli.console import note
 from preferl.errors import ConfigError, StorageError
@@ -124,11 +126,17 @@ def people_in_a_browser(
     from preferl.envs.factory import env_factory
     from preferl.evaluation.filming import frame_rate
     from preferl.online.service.heartbeat import Heartbeat
-    from preferl.online.service.supervisor import Supervisor, write_to_terminal
+    from preferl.online.service.supervisor import (
+        Program,
+        RunningProgram,
+        SuperviseConfig,
+        Supervisor,
+        write_to_terminal,
+    )
     from preferl.online.supervise import page_program
     from preferl.store import Store, StoredFeedback
     from preferl.store.projects import ProjectSettings
-    from preferl.store.status import AGENT
+    from preferl.store.status import AGENT, PAGE
     from preferl.trust import trust_options
 
     folder = out.absolute().with_name(f"{out.absolute().name}-labels")
@@ -149,7 +157,11 @@ def people_in_a_browser(
                 frames=frames,
             )
         shared = ("--store", str(folder), "--project", project.slug)
-        options = ["--port", "0", "--browser" if browser else "--no-browser"]
+        logs = folder / "logs"
+        if RunningProgram(Program(PAGE, ()), logs).end_leftover(SuperviseConfig.stop_seconds):
+            note("The page of a run that was killed is ended.")  # it would hold its port
+        port = page_port(labels, resume=resume)
+        options = ["--port", str(port), "--browser" if browser else "--no-browser"]
         options += trust_options(trust)
         programs = []
         if draw is not None:
@@ -157,7 +169,7 @@ def people_in_a_browser(
             programs.append(_drawing_program(folder, draw, trust))
         programs.append(page_program(shared, options, write_to_terminal))
         beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # while people have a break
-        with Supervisor(programs, folder / "logs", on_message=write_to_terminal), beats:
+        with Supervisor(programs, logs, on_message=write_to_terminal), beats:
             beats.report("healthy", steps=0, reward_version=0)
             feedback = StoredFeedback(
                 labels,
@@ -171,6 +183,34 @@ def people_in_a_browser(
                 "same command with --resume goes on."
             )
             yield feedback, partial(_show_agent, labels, project.id, beats)
+
+
+def page_port(labels: "Store", *, resume: bool) -> int:
+    """Port of a run's page: any that is free, and that of before where a run is resumed.
+
+    A tab that is still open then goes on by itself, with what was answered meanwhile.
+    """
+    served = labels.reports.last_event("served") if resume else None
+    before = None if served is None else urlsplit(served["url"]).port
+    if before is not None:
+        try:
+            return _free_port(before)
+        except OSError:
+            note(
+                f"Port {before}, where the page of this run was, is taken by another program. "
+                "Close its older tabs: the page has another link now."
+            )
+    return _free_port(0)
+
+
+def _free_port(port: int) -> int:
+    """A port of this machine at which nobody listens; any with 0, and `OSError` where it is taken.
+
+    The page keeps it when it is started again after a crash.
+    """
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        number: int = listening.getsockname()[1]
+        return number
 
 
 def _drawing_program(folder: Path, draw: str, trust: Collection[str]) -> "Program":
