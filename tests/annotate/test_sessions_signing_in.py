@@ -85,11 +85,10 @@ def test_a_link_that_opens_once_asks_before_it_does(study, visitor):
     assert client.get("/").status_code == 200
 
 
-@pytest.mark.parametrize("site", ["cross-site", "none"])
-def test_a_link_of_somebody_else_asks_who_is_signed_in(study, owner, visitor, site):
+@pytest.mark.parametrize("site", ["cross-site", "same-site", None])
+def test_a_link_of_somebody_else_that_another_site_opens_asks(study, owner, visitor, site):
     secret = study.invite("eve")
-    navigation = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
-    asked = owner.get(f"/join/{secret}", headers=navigation)
+    asked = owner.get(f"/join/{secret}", headers={"Sec-Fetch-Site": site} if site else {})
     assert asked.status_code == 200
     assert "set-cookie" not in asked.headers
     assert "You are signed in as owner" in asked.text
@@ -103,6 +102,35 @@ def test_a_link_of_somebody_else_asks_who_is_signed_in(study, owner, visitor, si
     assert owner.post(f"/join/{secret}").status_code == 303
     assert owner.get("/admin").status_code == 403, "eve is no admin"
     assert before.get("/admin").status_code == 401, "the owner is signed out in this browser"
+
+
+@pytest.mark.parametrize("site", ["none", "same-origin"])
+def test_a_link_that_is_typed_or_bookmarked_signs_in_at_once(study, owner, visitor, site):
+    secret = study.invite("eve")
+    before = copied(visitor, owner)
+    assert owner.get(f"/join/{secret}", headers={"Sec-Fetch-Site": site}).status_code == 303
+    assert owner.get("/admin").status_code == 403, "eve is no admin"
+    assert before.get("/admin").status_code == 401, "the owner is signed out in this browser"
+
+
+@pytest.mark.parametrize("site", ["cross-site", None])
+def test_the_owners_link_of_another_project_leads_there_at_once(study, owner, site):
+    other = study.store.projects.create("hall", title="Walking down a hall", question="Which?")
+    secret = study.store.people.owner(other.id).secret
+    headers = {"Sec-Fetch-Site": site} if site else {}
+    assert owner.get(f"/join/{secret}", headers=headers).status_code == 303
+    for path in ("/", "/admin"):
+        page = owner.get(path)
+        assert other.title in page.text
+        assert study.project.title not in page.text
+        assert page.headers["cache-control"] == "no-store"
+
+
+def test_the_owners_link_asks_somebody_else_of_another_project(study, ann):
+    other = study.store.projects.create("hall", title="Walking down a hall", question="Which?")
+    asked = ann.get(f"/join/{study.store.people.owner(other.id).secret}")
+    assert "<h1>Continue as owner?</h1>" in asked.text
+    assert study.project.title in ann.get("/").text
 
 
 def test_a_link_asks_nobody_who_is_signed_out_or_has_it_already(study, ann):

@@ -21,11 +21,13 @@ from preferl.annotate.sessions import (
     csrf_of,
     end_session,
     form_csrf,
+    opened_elsewhere,
     require_own_page,
     store_of,
     whoever,
 )
 from preferl.store.clips import CLIP_ID
+from preferl.store.people import OWNER
 from preferl.store.store import Store
 
 router = APIRouter()
@@ -117,18 +119,22 @@ def answering(request: Request) -> Response:
 
 @router.get("/join/{secret}", dependencies=[Depends(limited("request"))])
 def join(request: Request, secret: str) -> Response:
-    """Sign in by a personal link; ask before, if that takes something from somebody.
+    """Sign in by a personal link, or ask before.
 
     Another site may open a link here, and whoever is signed in would go on in another name. A link
     that opens a few times only would be used up by programs that look at links in messages, to show
-    what is behind them.
+    what is behind them. The owner of one project is the owner of all.
     """
     person = store_of(request).people.by_secret(secret)
-    current = whoever(request)
     if person is None:
         return begin_session(request, secret)
-    replaced = None if current is None or current.id == person.id else current.name
-    if replaced is None and person.link_uses is None:
+    current = whoever(request)
+    replaced = None
+    if current is not None and current.id != person.id:
+        replaced = current.name
+    same_owner = replaced == OWNER and person.name == OWNER
+    asks = replaced is not None and not same_owner and opened_elsewhere(request)
+    if not asks and person.link_uses is None:
         return begin_session(request, secret)
     context = {
         "project": store_of(request).projects.get(person.project_id),

@@ -121,6 +121,15 @@ def form_csrf(request: Request, csrf: Annotated[str, Form(max_length=100)] = "")
     require_csrf(request, csrf)
 
 
+def opened_elsewhere(request: Request) -> bool:
+    """Whether another site may have opened this page.
+
+    Browsers say so, over https and on this machine; an address that is typed, bookmarked or opened
+    by another program comes from no site.
+    """
+    return request.headers.get("sec-fetch-site") not in ("none", "same-origin")
+
+
 def require_own_page(request: Request) -> None:
     """Raise 403 where another site has sent this, by the headers that browsers add.
 
