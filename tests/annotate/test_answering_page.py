@@ -390,3 +390,17 @@ def test_questions_come_with_honest_instructions(study, person):
     assert "Some pairs have a known answer" in text
     assert "<b>Up</b> is good." in text
     assert page.locator("#instructions video").count() == 2
+
+
+@pytest.mark.parametrize("strength", [False, True])
+def test_the_first_dialog_names_the_keys_where_no_hover_is_reported(study, person, strength):
+    study.store.projects.update(study.project.id, strength=strength)
+    page = person(study.people["ann"][1], read=False, has_touch=True, is_mobile=True)
+    page.wait_for_selector("#instructions[open]")
+    assert page.evaluate("matchMedia('(hover: none)').matches")
+    keys = page.locator("#instructions kbd:visible").all_text_contents()
+    assert keys == ["←", "→", *(["⇧"] if strength else []), "↑", "↓", "?"]
+    assert "1 person active now." in page.locator("aside").inner_text()
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_selector("#waiting:visible")
+    assert "1 person active now." in page.locator("aside").inner_text()

@@ -148,7 +148,8 @@ def test_streams_of_one_person_are_few_and_the_oldest_gets_the_reason(study, app
         news = News(study.store, 60.0)
         limit = lambda who: lambda end: limits.enter("stream", who, end)  # noqa: E731
         streams = [
-            news.listen(study.project.id, limit(who)) for who in ["ann"] * (STREAMS + 2) + ["ben"]
+            news.listen(study.project.id, 1, limit(who))
+            for who in ["ann"] * (STREAMS + 2) + ["ben"]
         ]
         tasks = [asyncio.create_task(received(stream)) for stream in streams]
         await async_wait_until(lambda: tasks[1].done() and news.listeners == STREAMS + 1)

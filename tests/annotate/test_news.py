@@ -65,6 +65,22 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
         assert not thread.is_alive()
 
 
+def test_whoever_has_a_page_open_is_active_until_it_closes(study, app, serving, owner):
+    active = "<dt>Active now</dt><dd>{}</dd>"
+    assert active.format(0) in owner.get("/admin").text
+    events = []
+    address = serving(app)
+    about = (address, study.people["ann"][1], events, threading.Event())
+    for _ in range(2):  # one person with two pages
+        threading.Thread(target=listen, args=about, daemon=True).start()
+    wait_until(lambda: app.state.news.listeners == 2)
+    assert wait_for(events, lambda k, c: k == "progress" and c["people_active"] == 1)
+    assert active.format(1) in owner.get("/admin").text
+    app.state.news.close()
+    wait_until(lambda: app.state.news.listeners == 0)
+    assert active.format(0) in owner.get("/admin").text
+
+
 def test_a_heartbeat_comes_where_there_is_no_news(study, app, serving, monkeypatch):
     monkeypatch.setattr(news, "QUIET_SECONDS", 0.05)
     events = []
@@ -83,7 +99,7 @@ def test_nobody_listening_costs_nothing(study, monkeypatch):
         monkeypatch.setattr(news, "_snapshot", lambda project: looked.append(project) or {})
         await asyncio.sleep(0.1)  # in which it would have looked
         assert not looked
-        streams = [news.listen(study.project.id, lambda end: lambda: None) for _ in range(50)]
+        streams = [news.listen(study.project.id, 1, lambda end: lambda: None) for _ in range(50)]
         tasks = [asyncio.create_task(anext(stream)) for stream in streams]
         await async_wait_until(lambda: len(looked) >= 4)
         assert news.listeners == 50

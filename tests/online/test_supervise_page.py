@@ -61,9 +61,9 @@ def test_the_link_is_printed_once_and_again_when_it_changes():
     probe.is_up(Status("serving", link="http://localhost:2/join/a"), 1)
     assert lines == [
         "Answer here: http://localhost:1/join/a",
-        "Overview, once that was opened: http://localhost:1/admin",
+        "Overview (open the link above first): http://localhost:1/admin",
         "Answer here: http://localhost:2/join/a",
-        "Overview, once that was opened: http://localhost:2/admin",
+        "Overview (open the link above first): http://localhost:2/admin",
     ]
 
 

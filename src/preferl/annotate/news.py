@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
@@ -32,15 +32,24 @@ Message = tuple[str, dict[str, Any]]
 GIVE_WAY: Final[Message] = ("elsewhere", {})  # the last one to a page beside too many newer ones
 
 
+class _Reader(NamedTuple):
+    """Whose page listens, and to the news of which project."""
+
+    project_id: int
+    annotator_id: int
+
+
 @final
 class News:
     """Looks at the store every few seconds while anybody listens, and sends what has changed."""
 
     def __init__(self, store: Store, seconds: float) -> None:
         self._store = store
-        self.tally = Tally(store)  # of all pages, so that no reply is older than the news
+        self.tally = Tally(
+            store, self.present
+        )  # of all pages, so that no reply is older than the news
         self._seconds = seconds
-        self._readers: dict[asyncio.Queue[Message | None], int] = {}
+        self._readers: dict[asyncio.Queue[Message | None], _Reader] = {}
         self._last: dict[int, dict[str, dict[str, Any]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,6 +63,11 @@ class News:
         """How many pages are open."""
         return len(self._readers)
 
+    def present(self, project_id: int) -> set[int]:
+        """Numbers of the people who have a page of this project open, for any thread."""
+        readers = list(self._readers.values())
+        return {reader.annotator_id for reader in readers if reader.project_id == project_id}
+
     def close(self) -> None:
         """End all streams, from whatever thread, so that the server can stop."""
         self._closed = True
@@ -62,7 +76,10 @@ class News:
                 self._loop.call_soon_threadsafe(self._end)
 
     async def listen(
-        self, project_id: int, enter: Callable[[Callable[[], None]], Callable[[], None]]
+        self,
+        project_id: int,
+        annotator_id: int,
+        enter: Callable[[Callable[[], None]], Callable[[], None]],
     ) -> AsyncIterator[Message | None]:
         """Messages about a project as they come; None now and then when there are none.
 
@@ -78,7 +95,7 @@ class News:
                 loop.call_soon_threadsafe(_put, reader, message)
 
         leave = enter(give_way)
-        self._readers[reader] = project_id
+        self._readers[reader] = _Reader(project_id, annotator_id)
         for known in self._last.get(project_id, {}).items():
             reader.put_nowait(known)
         if self._task is None or self._task.done():
@@ -121,7 +138,7 @@ class News:
 
     async def _look(self) -> None:
         while self._readers and not self._closed:
-            for project_id in sorted(set(self._readers.values())):
+            for project_id in sorted({reader.project_id for reader in self._readers.values()}):
                 try:
                     found = await asyncio.to_thread(self._snapshot, project_id)
                 except StorageError as error:
@@ -144,9 +161,9 @@ class News:
         last = self._last.get(project_id, {})
         self._last[project_id] = found
         changed = [message for message in found.items() if last.get(message[0]) != message[1]]
-        for reader, wanted in self._readers.items():
-            for message in changed if wanted == project_id else ():
-                _put(reader, message)
+        for queue, reader in self._readers.items():
+            for message in changed if reader.project_id == project_id else ():
+                _put(queue, message)
 
 
 def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None:
@@ -175,7 +192,7 @@ async def stream(request: Request, person: Anyone) -> StreamingResponse:
 
     async def lines() -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        async for message in news.listen(person.project_id, enter):
+        async for message in news.listen(person.project_id, person.id, enter):
             if await asyncio.to_thread(whoever, request) is None:
                 return  # signed out meanwhile
             kind, content = message or ("here", {})

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final, final
@@ -66,10 +66,16 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
 
 @final
 class Tally:
-    """Progress of projects, for pages that ask more often than it changes."""
+    """Progress of projects, for pages that ask more often than it changes.
 
-    def __init__(self, store: Store) -> None:
+    The people of `present`, who have a page of a project open, count as active.
+    """
+
+    def __init__(
+        self, store: Store, present: Callable[[int], set[int]] = lambda _project: set()
+    ) -> None:
         self._store = store
+        self._present = present
         self._seen: dict[int, tuple[float, dict[str, Any]]] = {}  # when, by project
 
     def of(
@@ -86,7 +92,11 @@ class Tally:
             if known:  # one request counts; those beside it take what is known meanwhile
                 self._seen[project_id] = now, known
             progress = self._store.progress(project_id)
-            known = asdict(progress) | {"statement": statement(self._store, project_id, progress)}
+            active = self._store.reports.active_people(project_id) | self._present(project_id)
+            known = asdict(progress) | {
+                "statement": statement(self._store, project_id, progress),
+                "people_active": len(active),
+            }
             self._seen[project_id] = now, known
         return known if annotator_id is None else known | self._store.reports.own(annotator_id)
 

@@ -75,7 +75,7 @@ def serve(
     if status_file is not None:
         write_status(status_file, Status("serving", link=link))
     on_message(f"Answer here: {link}")
-    on_message(f"Overview, once that was opened: {page}/admin")
+    on_message(f"Overview (open the link above first): {page}/admin")
     if undrawn := store.progress(project.id).pairs_undrawn:
         count = f"{undrawn:,} pairs" if undrawn != 1 else "1 pair"
         drawn = "; answer those that are there, the others come up by themselves."

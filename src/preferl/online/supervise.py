@@ -127,7 +127,8 @@ class PageProbe:
         if link != self._link:
             self._link = link
             self.on_message(f"Answer here: {link}")
-            self.on_message(f"Overview, once that was opened: {link.partition('/join/')[0]}/admin")
+            overview = f"{link.partition('/join/')[0]}/admin"
+            self.on_message(f"Overview (open the link above first): {overview}")
         self._answered = time.monotonic()
         return True
 

@@ -30,7 +30,7 @@ class Progress:
     open: int  # queries that still need answers, with or without videos
     pairs_undrawn: int  # pairs that cannot be shown yet, since a video of theirs is missing
     clips_failed: int  # clips that could not be drawn
-    people_active: int  # people with a heartbeat within a minute
+    people_active: int  # people who looked at a pair within a minute
     revision: int  # grows with every answer, skips aside
     mine: int = 0  # this person's answers that count
     mine_per_hour: float | None = None  # by their last ten minutes; None below three answers
@@ -68,10 +68,16 @@ class Reports:
                 open=int(unanswered),
                 pairs_undrawn=count(statements.UNDRAWN),
                 clips_failed=count(statements.FAILED),
-                people_active=count(statements.ACTIVE_PEOPLE),
+                people_active=len(session.scalars(statements.ACTIVE_PEOPLE, about).all()),
                 revision=count(statements.REVISION),
             )
         return everybody if annotator_id is None else replace(everybody, **self.own(annotator_id))
+
+    def active_people(self, project_id: int) -> set[int]:
+        """Numbers of the people who looked at a pair within a minute."""
+        with self._database.read() as session:
+            about = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
+            return set(session.scalars(statements.ACTIVE_PEOPLE, about))
 
     def own(self, annotator_id: int) -> dict[str, Any]:
         """A person's own numbers in `Progress`, by name."""

@@ -172,7 +172,8 @@ IMPORTED: Final = (
 
 FAILED: Final = select(func.count()).where(Clip.project_id == PROJECT, Clip.video == "failed")
 ACTIVE_PEOPLE: Final = (
-    select(func.count(func.distinct(Lease.annotator_id)))
+    select(Lease.annotator_id)
+    .distinct()
     .join(Query, Query.id == Lease.query_id)
     .where(Query.project_id == PROJECT, Lease.renewed_at > AT)
 )

@@ -110,9 +110,8 @@ export class Panel {
       element.textContent = until ? `${words}, ${until}.` : `${words}.`;
     }
     if (byId('learning').textContent !== (newest ?? '')) byId('learning').textContent = newest ?? '';
-    byId('active').textContent = people_active
-      ? plural(people_active, 'person').replace('persons', 'people')
-      : 'Nobody';
+    const active = Math.max(people_active, 1); // whoever sees this is, before the news come
+    byId('active').textContent = plural(active, 'person').replace('persons', 'people');
     byId('clips-missing').textContent =
       pairs_undrawn > 0
         ? `${plural(pairs_undrawn, 'pair')} being drawn right now.`
