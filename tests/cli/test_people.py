@@ -127,6 +127,30 @@ def test_options_that_do_not_go_together_are_refused_before_anything_starts(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_resumed_run_has_its_settings_unless_others_are_typed(tmp_path):
+    begun = OnlineConfig(comparisons=30, steps=500, initial_steps=200)
+    with open_run(tmp_path / "run", config=begun, seed=0):
+        pass
+    words = ["--people", "--out", str(tmp_path / "run")]
+    assert starting_point([*words, "--resume"]).run == begun
+    assert starting_point(words).run.comparisons == 40
+    preset = starting_point([*words, "--resume", "--preset", "pendulum"]).run
+    assert preset.env == "Pendulum-v1"
+
+
+@pytest.mark.parametrize("command", [("online", "run", "--seed", "3"), ("demo", "--smoke")])
+def test_other_settings_are_refused_before_people_get_a_link(command, tmp_path, capsys):
+    out = tmp_path / "run"
+    with open_run(out, config=OnlineConfig(env="Pendulum-v1"), seed=0):
+        pass
+    words = ("--people", "--resume", "--no-browser", "--out", out)
+    assert run(*command, *words) == 1
+    printed = capsys.readouterr().err
+    assert "settings of the run in" in printed
+    assert "Answer here" not in printed
+    assert not (tmp_path / "run-labels").exists()
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A current folder that holds `lawns.py`."""

@@ -77,6 +77,7 @@ def demo(config: DemoConfig) -> None:
     people: AbstractContextManager[Any] = nullcontext((None, None))
     if config.people:
         run, frames = prepared_for_people(run)
+        require_openable(config.out, resume=config.resume, config=run)
         people = people_in_a_browser(
             run,
             config.out,

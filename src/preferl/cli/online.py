@@ -64,7 +64,8 @@ class OnlineRunConfig:
     config: Path | None = None
     # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/online")
-    resume: bool = False  # continue the interrupted run in `out`.
+    # continue the interrupted run in `out`, with its settings unless --preset or --config is given.
+    resume: bool = False
     report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
     ask: bool = False  # ask you at the terminal.
     # ask you in your browser about clips that the environment draws: 40 pairs from 8,000 steps,
@@ -86,7 +87,7 @@ class OnlineRunConfig:
 
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
-    """The config that `--preset` or `--config` names, for the other options to change."""
+    """The config that the other options change: of `--preset`, `--config` or the run to resume."""
     preset, file = (
         next(reversed(options_of(arguments, name)), None) for name in ("--preset", "--config")
     )
@@ -96,7 +97,15 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         raise ConfigError.mismatch("settings", expected=expected, got="both", fix=fix)
     if preset is not None:
         require_name(preset, preset_names(), "preset")
-    settings = load_preset(preset) if preset else read_settings(Path(file)) if file else {}
+    if "--resume" in arguments and not (preset or file):
+        out = next(reversed(options_of(arguments, "--out")), str(OnlineRunConfig.out))
+        begun = Path(out, "config.json")
+        file = str(begun) if begun.is_file() else None
+    settings: dict[str, Any] = {}
+    if preset:
+        settings = load_preset(preset)
+    elif file:
+        settings = read_settings(Path(file))
     if file:
         untyped = (n for n in ("env", "wrappers") if not options_of(arguments, f"--{n}"))
         named = {name: settings[name] for name in untyped if name in settings}
@@ -140,6 +149,7 @@ def online_run(config: OnlineRunConfig) -> None:
 
         require_openable(config.out, resume=config.resume)  # before people are asked
         run, frames = prepared_for_people(run, draw=config.draw)
+        require_openable(config.out, resume=config.resume, config=run)
         people = people_in_a_browser(
             run,
             config.out,

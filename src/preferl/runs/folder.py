@@ -114,8 +114,8 @@ def open_run(
         same = os.path.samestat(made, path.stat())
         StorageError.check(same, path, "to be its only run", "a newer one")
         if resume:
-            require_openable(path, resume=True, held=True)  # again, now that nobody else is there
-            _require_same_settings(folder, config, may_differ)
+            # again, now that nobody else is there
+            require_openable(path, resume=True, held=True, config=config, may_differ=may_differ)
             _require_same_data(path / DATA, data)
             remove_drafts(path)
             (path / FAILURE).unlink(missing_ok=True)
@@ -127,12 +127,25 @@ def open_run(
             raise
 
 
-def require_openable(path: Path | str, *, resume: bool, held: bool = False) -> None:
+def require_openable(
+    path: Path | str,
+    *,
+    resume: bool,
+    held: bool = False,
+    config: object | None = None,
+    may_differ: Collection[str] = (),
+) -> None:
     """Raise what `open_run` would raise of the folder, before anything costly; changes nothing.
 
-    `resume` asks for the run that is there; `held` is set once this program holds the folder.
+    Args:
+        path: the folder.
+        resume: whether it is to go on with the run that is there.
+        held: whether this program holds the folder.
+        config: what the run to resume is compared with, if it is known already.
+        may_differ: settings that a resumed run may change, as for `open_run`.
 
     Raises:
+        ConfigError: the run to resume has other settings, which the message names.
         ResumeError: the run to resume is finished, or there is none.
         StorageError: another run is at work in the folder, or it holds something else.
     """
@@ -144,6 +157,8 @@ def require_openable(path: Path | str, *, resume: bool, held: bool = False) -> N
     elif RunFolder(path).finished:
         seen = path / ("report.html" if (path / "report.html").exists() else "result.json")
         raise ResumeError(f"{path}: this run is finished, see {seen}. Nothing is left to resume.")
+    elif config is not None:
+        _require_same_settings(RunFolder(path), config, may_differ)
     if not held:
         FolderLock(path, LOCK, "run").require_free()
 
