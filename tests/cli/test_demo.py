@@ -52,10 +52,11 @@ def test_an_interrupted_demo_goes_on_with_its_labels(tmp_path):
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program,
     ):
         wait_until(person.had_enough.is_set, "nothing was asked")
-        program.send_signal(signal.SIGINT)
+        program.send_signal(signal.SIGTERM)  # as Ctrl-C
         printed, _ = program.communicate(timeout=SECONDS)
     assert program.returncode == 130
     assert "--resume" in printed
+    assert not list((labels / "logs").glob("*.process.json")), "a program was left behind"
     config = DemoConfig(people=True, browser=False, smoke=True, comparisons=8, out=out, resume=True)
     with Somebody(labels) as other:
         demo(config)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from helpers import gardens
 from helpers.command_line import run
 from helpers.somebody import Somebody
 from preferl.cli.online import starting_point
-from preferl.cli.people import page_port, prepared_for_people, project_of_run
+from preferl.cli.people import page_port, prepared_for_people, project_of_run, signals_stop
 from preferl.errors import ConfigError, StorageError
 from preferl.online import OnlineConfig
 from preferl.runs import open_run
@@ -125,6 +126,16 @@ def test_options_that_do_not_go_together_are_refused_before_anything_starts(
     assert run("online", "run", *words) != 0
     assert text in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM is not heard there")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_stops_as_ctrl_c_does_so_that_what_was_started_ends(name):
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), signals_stop():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is before
 
 
 def test_a_resumed_run_has_its_settings_unless_others_are_typed(tmp_path):

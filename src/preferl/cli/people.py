@@ -2,7 +2,9 @@
 
 import os
 import re
+import signal
 import socket
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -169,7 +171,8 @@ def people_in_a_browser(
             programs.append(_drawing_program(folder, draw, trust))
         programs.append(page_program(shared, options, write_to_terminal))
         beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # while people have a break
-        with Supervisor(programs, logs, on_message=write_to_terminal), beats:
+        supervisor = Supervisor(programs, logs, on_message=write_to_terminal)
+        with signals_stop(), supervisor, beats:
             beats.report("healthy", steps=0, reward_version=0)
             feedback = StoredFeedback(
                 labels,
@@ -183,6 +186,27 @@ def people_in_a_browser(
                 "same command with --resume goes on."
             )
             yield feedback, partial(_show_agent, labels, project.id, beats)
+
+
+@contextmanager
+def signals_stop() -> Iterator[None]:
+    """Let SIGTERM, and a terminal that is closed, stop a block as Ctrl-C does.
+
+    By default they would end this program at once, and leave those that it started behind.
+    """
+    numbers = [signal.SIGTERM]
+    if hasattr(signal, "SIGHUP"):  # there is none on Windows
+        numbers.append(signal.SIGHUP)
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # Python lets no other thread choose
+    heard = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def page_port(labels: "Store", *, resume: bool) -> int:
