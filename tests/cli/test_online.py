@@ -3,14 +3,17 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from helpers.command_line import run
-from preferl.cli.online import OnlineRunConfig, read_settings, starting_point
+from helpers.gardens import Lawn
+from preferl.cli.online import OnlineRunConfig, read_settings, run_with_progress, starting_point
 from preferl.cli.parsing.parser import parse
 from preferl.envs.config import wrapper_parts
 from preferl.errors import ConfigError
-from preferl.online import OnlineConfig
+from preferl.online import OnlineConfig, PPOConfig
+from preferl.online.configs import EvaluationConfig
 from preferl.reading import MOST_SETTINGS
 from preferl.reporting import read_jsonl
 
@@ -38,6 +41,33 @@ def test_online_run_from_options(tmp_path, capsys):
         in words
     )
     assert "the same 10 episodes showed its progress; these 2 are others" in words
+
+
+def first_is_better(shown, rng):
+    return np.ones(len(shown))
+
+
+def test_without_a_reward_of_the_environment_the_terminal_is_about_the_answers(tmp_path, capsys):
+    config = OnlineConfig(
+        env=Lawn,
+        environments=2,
+        steps=800,
+        initial_steps=400,
+        iterations=1,
+        comparisons=12,
+        segment_length=10,
+        eval_every=400,
+        eval_episodes=2,
+        teacher=first_is_better,
+        algorithm=PPOConfig(n_steps=100, batch_size=50),
+    )
+    judge = EvaluationConfig(episodes=2, questions=4, clip_steps=0, oracle=False)
+    run_with_progress(config, judge, tmp_path / "run")
+    output = " ".join(capsys.readouterr().out.split())
+    assert " s · 12 answers · reward accuracy " in output
+    assert "From 12 answers, the reward model predicts " in output
+    for words in ("return 0", "return while", "True return", "showed its progress", "held-out"):
+        assert words not in output, words
 
 
 def test_a_true_reward_that_is_none_is_refused_before_a_run_begins(tmp_path, capsys):

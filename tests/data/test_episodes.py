@@ -44,6 +44,19 @@ def test_boundaries_are_data():
     assert episodes.truncated.tolist() == [False, False, False, False, True, True]
 
 
+def test_rewards_that_never_differ_tell_nothing_unless_episodes_end_sooner_or_later():
+    def given(rewards, *, lengths=(2, 3), terminated=()):
+        episodes = _episodes(lengths, terminated=terminated)
+        return replace(episodes, rewards=np.asarray(rewards, float)).has_true_reward
+
+    assert not given(np.zeros(5), terminated=[1, 4])
+    assert not given(np.ones(5)), "a time limit, or the end of the recording, ended them"
+    assert not given(np.ones(6), lengths=(3, 3), terminated=[2, 5])
+    assert given(np.ones(5), terminated=[1, 4]), "as in CartPole"
+    assert given([0, 0, 0, 0, 1])
+    assert not _episodes(())[[]].has_true_reward
+
+
 def test_next_observations_end_with_the_final_one():
     episodes = _episodes((2, 3))
     following = episodes.next_observations

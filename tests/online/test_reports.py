@@ -173,6 +173,11 @@ def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> 
     assert course_of([], config).steps.shape == (0,)
 
 
+def test_the_course_has_no_returns_where_the_environment_gives_no_reward() -> None:
+    zero = report(evaluation=evaluation(300, 0.0, 0.0), has_true_reward=False)
+    np.testing.assert_array_equal(course_of([zero], OnlineConfig()).true_return, [np.nan])
+
+
 @pytest.mark.parametrize(
     ("noise", "calibrate", "known"),
     [

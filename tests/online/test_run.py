@@ -15,6 +15,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 from helpers.answered_store import Answering
 from helpers.folder_contents import contents
+from helpers.gardens import Lawn
 from preferl.configs import to_json
 from preferl.data import load_comparisons
 from preferl.data.sources import load_source
@@ -245,6 +246,27 @@ def test_a_teacher_that_is_given_takes_the_place_of_the_configs_in_the_report(tm
     run_online(TINY, tmp_path / "run", judge=judge, teacher=first_is_better)
     page = (tmp_path / "run/report.html").read_text()
     assert "answers by the teacher first_is_better to the question" in page
+
+
+def more_to_the_right(shown, rng):
+    right = shown.observations["place"][..., 0].sum(-1)  # [P, 2]
+    return (right[:, 0] > right[:, 1]).astype(float)
+
+
+def test_without_a_reward_of_the_environment_the_report_is_about_the_answers(tmp_path):
+    judge = EvaluationConfig(episodes=2, questions=4, clip_steps=0, oracle=False)
+    config = replace(TINY, env=Lawn, comparisons=20)
+    result = run_online(config, tmp_path / "run", judge=judge, teacher=more_to_the_right)
+    assert not result["has_true_reward"]
+    assert " out-of-bag answers (95 % interval " in result["accuracy_in_words"]
+    assert result["findings"] == []
+    page = (tmp_path / "run/report.html").read_text()
+    assert result["accuracy_in_words"] in page
+    assert page.index(">Accuracy<") < page.index(">Comparisons<")
+    assert "One whole episode of the taught agent, 20 steps" in page
+    before_settings = page[: page.index("Settings")]
+    for words in (">Return<", "Returns of", "true re", "true one", " ties", "epic", "<td>–"):
+        assert words not in before_settings, words
 
 
 def test_nothing_is_pickled(run):

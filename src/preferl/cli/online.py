@@ -211,24 +211,32 @@ def run_with_progress(
     )
     line = ProgressLine("learning", live=not ask)
     began = time.perf_counter()
+    reports: list[IterationReport] = []
 
     def show_evaluation(evaluation: "Evaluation") -> None:
-        line("learning", evaluation.step, run.steps, evaluation.in_words)
+        if reports and reports[-1].has_true_reward:
+            line("learning", evaluation.step, run.steps, evaluation.in_words)
 
     def show_iteration(report: "IterationReport") -> None:
-        news = "no whole episode yet"
-        if report.evaluation is not None:
-            news = report.evaluation.in_words
-        elif report.episodes:
-            news = f"return while exploring {report.mean_return:,.1f}"
+        reports.append(report)
+        answers = f"{report.comparisons} answers"
+        fitted = [one for one in reports if one.fit is not None]
+        accuracy = ""
+        if fitted and (report.fit is not None or not report.has_true_reward):
+            accuracy = f"reward accuracy {fitted[-1].accuracy_in_words}"
+        behaviour = _behaviour_in_words(report)
+        if report.has_true_reward:
+            words = [behaviour, accuracy]
+            news = behaviour
+        else:
+            words = [accuracy, behaviour]
+            news = " · ".join(filter(None, (answers, *words)))
         line("learning", report.env_steps, run.steps, news)
         if on_iteration is not None:
             on_iteration(report)
-        if report.fit is not None:
-            news += f" · reward accuracy {report.accuracy_in_words}"
         seconds = time.perf_counter() - began
         done = f"{report.env_steps:>9,} of {run.steps:,} steps · {seconds:4.0f} s"
-        line.note(f"{done} · {report.comparisons} answers · {news}")
+        line.note(" · ".join(filter(None, (done, answers, *words))))
 
     with line.running():
         line("learning", 0, run.steps, "first steps")
@@ -249,6 +257,19 @@ def run_with_progress(
     _summarise(result, out, resumable=resume is not None)
 
 
+def _behaviour_in_words(report: "IterationReport") -> str:
+    """The latest evaluation of the agent, or its return while exploring; "" without a reward."""
+    evaluation = report.evaluation
+    if not report.has_true_reward:
+        rate = None if evaluation is None else evaluation.report.success_rate
+        return "" if rate is None else f"success {_share(rate)}"
+    if evaluation is not None:
+        return evaluation.in_words
+    if report.episodes:
+        return f"return while exploring {report.mean_return:,.1f}"
+    return "no whole episode yet"
+
+
 def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
     if result["interrupted"]:
         hint = " The same command with --resume continues from there." if resumable else ""
@@ -259,29 +280,37 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
     taught = f"taught by {result['comparisons']} comparisons"
     names = {"random": "random policy", "taught": taught, "oracle": "trained on the true reward"}
     policies = result["policies"]
-    cells: dict[str, Callable[[Any], str]] = {
-        "mean": lambda policy: f"{policy['mean']:,.0f}",
-        "95 % interval": lambda policy: "{:,.0f} to {:,.0f}".format(*policy["interval"]),
-        "worst": lambda policy: f"{min(policy['returns']):,.0f}",
-    }
+    has_true_reward = result["has_true_reward"]
+    cells: dict[str, Callable[[Any], str]] = {}
+    if has_true_reward:
+        cells = {
+            "mean": lambda policy: f"{policy['mean']:,.0f}",
+            "95 % interval": lambda policy: "{:,.0f} to {:,.0f}".format(*policy["interval"]),
+            "worst": lambda policy: f"{min(policy['returns']):,.0f}",
+        }
     if any(policy["success_rate"] is not None for policy in policies.values()):
         cells["success"] = lambda policy: _share(policy["success_rate"])
     rows = [(names[n], *(cell(one) for cell in cells.values())) for n, one in policies.items()]
-    print_table(
-        f"True return of {result['env']}, {policies['taught']['episodes']} episodes each",
-        rows,
-        ("agent", *cells),
-        bold=list(policies).index("taught"),
-    )
-    if shown := result["evaluations"]["taught"]:
+    final = policies["taught"]["episodes"]
+    if cells:
+        measured = "True return" if has_true_reward else "Success"
+        print_table(
+            f"{measured} of {result['env']}, {final} episodes each",
+            rows,
+            ("agent", *cells),
+            bold=list(policies).index("taught"),
+        )
+    shown = result["evaluations"]["taught"]
+    if shown and has_true_reward:
         repeated = shown[-1]["episodes"]
-        final = policies["taught"]["episodes"]
         echo(
             f"While it learned, the same {repeated} episodes showed its progress; these {final} "
             "are others."
         )
     reward = result["reward"] or {}
-    if reward.get("accuracy") is None:
+    if not has_true_reward:
+        echo(_about_answers(result))
+    elif reward.get("accuracy") is None:
         echo("The reward was not evaluated: the held-out clips do not differ in true return.")
     else:
         words = (reward["interval"], reward["decided"], "held-out answers about new experience")
@@ -290,6 +319,17 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
         distance = f"{reward['epic']:.3f}, from 0 (the same, up to shaping) to 1 (its opposite)"
         echo(f"EPIC distance of the learned reward from the true one: {distance}.")
     echo(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
+
+
+def _about_answers(result: dict[str, Any]) -> str:
+    """What is known of a run in which the environment's reward never differed."""
+    accuracy = result["accuracy_in_words"]
+    words = f"{result['comparisons']} answers"
+    if " of " in accuracy:
+        words = f"From {words}, the reward model predicts {accuracy}."
+    else:
+        words = f"From {words}, the accuracy of the reward model is {accuracy or 'unknown'}."
+    return f"{words} The environment gave the same reward at every step: returns are left out."
 
 
 def _share(value: float | None) -> str:

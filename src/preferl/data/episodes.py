@@ -125,6 +125,24 @@ class Episodes:
         return np.asarray(np.add.reduceat(np.asarray(self.rewards, np.float64), self.starts))
 
     @property
+    def has_true_reward(self) -> bool:
+        """Whether the environment's reward tells good steps or episodes from bad ones.
+
+        It does not where it is the same at every step, unless it adds up to different returns,
+        since episodes end by the rules sooner or later.
+
+        >>> last = np.array([False, True, False, False, True])
+        >>> steps = (np.zeros((5, 2)), np.zeros((5, 1)))
+        >>> [Episodes(*steps, rewards, last, np.zeros((2, 2)), np.array([2, 3])).has_true_reward
+        ...  for rewards in (np.zeros(5), np.ones(5))]
+        [False, True]
+        """
+        if not self.steps or np.ptp(self.rewards) > 0:
+            return self.steps > 0
+        ended = self.lengths[self.terminated[self.ends - 1]]
+        return bool(self.rewards[0]) and len(np.unique(ended)) > 1
+
+    @property
     def succeeded(self) -> BoolArray | None:
         """`[K]` whether each episode had a success at any step; None where none is reported."""
         if self.success is None:

@@ -31,6 +31,10 @@ def fit_page(
     the `source`; `one` of the episodes is called so.
     """
     best = int(episodes.returns.argmax())
+    has_true_reward = episodes.has_true_reward
+    beside = " beside the true one" if has_true_reward else ""
+    article = "an" if one == "episode" else "a"
+    which = ", the one with the highest true return" if has_true_reward else ""
     shown = episodes[best : best + 1]
     figures = (
         accuracy_figure(
@@ -46,10 +50,9 @@ def fit_page(
         reward_figure(
             reward,
             shown,
-            f"The learned reward of each step of {'an' if one == 'episode' else 'a'} {one} beside "
-            "the true one.",
-            f"{one.capitalize()} {best}, the one with the highest true return; the band is the "
-            "range of the members.",
+            f"The learned reward of each step of {article} {one}{beside}.",
+            f"{one.capitalize()} {best}{which}; the band is the range of the members.",
+            has_true_reward=has_true_reward,
         ),
     )
     words = fit.held_out_in_words

@@ -42,6 +42,7 @@ def run_report(
     clips: Sequence[Video] = (),
     reward_figures: Sequence[Figure] = (),
     left_out: str = "",
+    has_true_reward: bool = True,
     lead: str = "",
     facts: Sequence[Fact] = (),
     details: Mapping[str, Mapping[str, Any]] | None = None,
@@ -57,14 +58,21 @@ def run_report(
     `left_out` is the accuracy on answers that were left out of the last fit, in words as
     `IterationReport.accuracy_in_words` has them; the headline where no held-out answer is decided.
 
+    Without `has_true_reward` the report is about the answers, and leaves out returns and what the
+    true reward would answer.
+
     Raises:
         DataError: `taught` is not one of the policies.
     """
     check(taught in policies, "taught policy", f"one of {list(policies)}", taught)
     others = {name: report.mean for name, report in policies.items() if name != taught}
-    sections = [*findings_sections(findings), _behaviour(policies, taught)]
+    knows_success = any(one.success is not None for one in policies.values())
+    sections = [*findings_sections(findings)]
+    if has_true_reward or knows_success:
+        sections.append(_behaviour(policies, taught, has_true_reward=has_true_reward))
     sections += [Section("How it behaves", clips=tuple(clips))] if clips else []
-    sections += [_learning(others, curves, curve_episodes)] if curves else []
+    if curves and has_true_reward:
+        sections.append(_learning(others, curves, curve_episodes))
     rewards = {"learned": reward, **(controls or {})}
     unseen = ", none of which were used for fitting"
     words = (
@@ -72,14 +80,21 @@ def run_report(
         if " of " in left_out
         else ""
     )
-    sections += [rewards_section(rewards, about=unseen, words=words, figures=reward_figures)]
-    beside = " · ".join(f"{name}\u00a0{number(mean)}" for name, mean in others.items())
-    known = [Fact("Return", number(policies[taught].mean), beside)]
+    known = []
+    if has_true_reward:
+        sections.append(rewards_section(rewards, about=unseen, words=words, figures=reward_figures))
+        beside = " · ".join(f"{name}\u00a0{number(mean)}" for name, mean in others.items())
+        known.append(Fact("Return", number(policies[taught].mean), beside))
+    else:
+        text = (words,) if words else ()
+        sections.append(Section("How good the reward is", text, figures=tuple(reward_figures)))
+        known.append(_accuracy_fact(reward, left_out))
     if (rate := policies[taught].success_rate) is not None:
         rates = {name: policies[name].success_rate for name in others}
         beside = " · ".join(f"{name}\u00a0{percent(of)}" for name, of in rates.items())
         known.append(Fact("Success", percent(rate), beside))
-    known.append(_accuracy_fact(reward, left_out))
+    if has_true_reward:
+        known.append(_accuracy_fact(reward, left_out))
     return Report(title, lead, (*known, *facts), tuple(sections), details or {})
 
 
@@ -110,11 +125,19 @@ def trust_sections(trust: Mapping[str, Mapping[str, float]]) -> tuple[Section, .
     return (Section("People", (text,), (table,)),)
 
 
-def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: str) -> Figure:
-    """Draw the scaled learned reward of each step of a single episode beside the true one."""
+def reward_figure(
+    reward: RewardFunction,
+    episode: Episodes,
+    alt: str,
+    caption: str,
+    *,
+    has_true_reward: bool = True,
+) -> Figure:
+    """Draw the scaled learned reward of each step of an episode, beside the true one if any."""
     rewards = reward.member_rewards(episode)
     scaled = rewards if reward.scaler is None else reward.scaler(rewards)
-    return Figure(plots.reward_over_clip(scaled, episode.rewards), alt, caption)
+    true = episode.rewards if has_true_reward else None
+    return Figure(plots.reward_over_clip(scaled, true), alt, caption)
 
 
 def accuracy_figure(
@@ -165,18 +188,27 @@ def _accuracy_fact(reward: RewardReport, left_out: str) -> Fact:
     return Fact("Accuracy", share, f"of {of}") if of else Fact("Accuracy", MISSING, left_out)
 
 
-def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
-    cells: dict[str, Callable[[PolicyReport], str]] = {
-        "mean": lambda r: number(r.mean),
-        "95 % interval": lambda r: f"{number(r.interval[0])} to {number(r.interval[1])}",
-        "median": lambda r: number(r.median),
-        "deviation": lambda r: number(r.std),
-        "steps": lambda r: number(r.lengths.mean()),
-    }
+def _behaviour(
+    policies: Mapping[str, PolicyReport], taught: str, *, has_true_reward: bool
+) -> Section:
+    cells: dict[str, Callable[[PolicyReport], str]] = {}
+    if has_true_reward:
+        cells = {
+            "mean": lambda r: number(r.mean),
+            "95 % interval": lambda r: f"{number(r.interval[0])} to {number(r.interval[1])}",
+            "median": lambda r: number(r.median),
+            "deviation": lambda r: number(r.std),
+        }
+    cells["steps"] = lambda r: number(r.lengths.mean())
     if any(report.success is not None for report in policies.values()):
         cells["success"] = lambda r: percent(r.success_rate)
     cells["episodes"] = lambda r: str(r.episodes)
     rows = tuple((name, *(cell(r) for cell in cells.values())) for name, r in policies.items())
+    emphasis = list(policies).index(taught)
+    over = f"over {policies[taught].episodes} episodes that nothing else used."
+    if not has_true_reward:
+        table = ReportTable("Successes of whole episodes", ("policy", *cells), rows, emphasis)
+        return Section("What the policy reaches", (f"At the end of the run, {over}",), (table,))
     means = ", ".join(f"{name} {number(report.mean)}" for name, report in policies.items())
     returns = {name: report.returns for name, report in policies.items()}
     drawing = Figure(
@@ -186,11 +218,8 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
         half=True,
     )
     caption = "Returns of whole episodes"
-    text = (
-        f"Evaluated by the true reward at the end of the run, over "
-        f"{policies[taught].episodes} episodes that nothing else used."
-    )
-    table = ReportTable(caption, ("policy", *cells), rows, list(policies).index(taught))
+    text = f"Evaluated by the true reward at the end of the run, {over}"
+    table = ReportTable(caption, ("policy", *cells), rows, emphasis)
     return Section("What the policy earns", (text,), tables=(table,), figures=(drawing,))
 
 

@@ -410,6 +410,7 @@ class PreferenceLoop:
             evaluation=self.evaluations.latest,
             ties=ties,
             contradicted=contradicted,
+            has_true_reward=self._has_true_reward(),
             seconds=self.timed.take(),
         )
         self.iterations.append(report)
@@ -417,6 +418,12 @@ class PreferenceLoop:
         self.findings.check(self.iterations)
         if self.on_iteration:
             self.on_iteration(report)
+
+    def _has_true_reward(self) -> bool:
+        """Whether the environment's reward has differed, also in steps that are kept no more."""
+        if any(report.has_true_reward for report in self.iterations):
+            return True
+        return self.experience is not None and self.experience.has_true_reward
 
     def _ask(self, number: int, planned: PlannedIteration) -> QueryMetrics:
         """Put the queries of an iteration; what the reward in use expects of their answers."""

@@ -52,6 +52,8 @@ class IterationReport:
         ties: share of ties among the answers so far; NaN without queries.
         contradicted: share of the pairs with several answers that were answered both ways, pairs
             of equal clips being the same; NaN likewise, and without such pairs.
+        has_true_reward: whether the environment's reward differed in the steps so far, see
+            `Episodes.has_true_reward`; returns tell nothing otherwise.
         seconds: wall time of each of `PARTS`: acting and learning, evaluations and the learned
             rewards of its steps included; fitting the reward; relabelling experience with it;
             choosing queries and having them answered. They do not count in comparisons of reports.
@@ -70,6 +72,7 @@ class IterationReport:
     evaluation: Evaluation | None = None
     ties: float = float("nan")
     contradicted: float = float("nan")
+    has_true_reward: bool = True
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
@@ -147,6 +150,11 @@ class OnlineReport:
         return next((one for one in reversed(self.iterations) if one.fit is not None), None)
 
     @property
+    def has_true_reward(self) -> bool:
+        """Whether the environment's reward differed in the steps of any iteration."""
+        return any(one.has_true_reward for one in self.iterations)
+
+    @property
     def part_seconds(self) -> dict[str, float]:
         """Wall time of each of `PARTS`, over all iterations."""
         return {part: sum(one.seconds.get(part, 0.0) for one in self.iterations) for part in PARTS}
@@ -211,7 +219,8 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
     for one in iterations:
         known = one.comparisons if one.comparisons < most else math.nan
         evaluated = math.nan, math.nan, math.nan
-        if one.evaluation is not None and one.evaluation.step != before:
+        is_new = one.evaluation is not None and one.evaluation.step != before
+        if one.evaluation is not None and is_new and one.has_true_reward:
             before = one.evaluation.step
             evaluated = one.evaluation.report.mean, *one.evaluation.interval
         noise = math.nan

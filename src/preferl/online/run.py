@@ -33,7 +33,7 @@ from preferl.feedback.instant import InstantFeedback, sample_comparisons, teache
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
-from preferl.online.acting import record
+from preferl.online.acting import act, record
 from preferl.online.algorithms import (
     algorithm_of,
     build_algorithm,
@@ -259,6 +259,7 @@ def _evaluate(
     # Experience of bad and good behaviour alike that nothing was learned from.
     acted = (record(p, env, 2_000, seed=seed + 20_000 + i) for i, p in enumerate((random, taught)))
     fresh = join(list(acted))
+    has_true_reward = report.has_true_reward or fresh.has_true_reward
     rewards: dict[str, RewardReport] = {}
     if report.reward is not None:
         held_out = _held_out(config, fresh, judge.questions)
@@ -268,11 +269,25 @@ def _evaluate(
             for name, reward in learned_and_controls.items()
         }
     on_stage("writing the report")
-    last = fresh[len(fresh) - 1 :]
-    _write_report(page, config, report, answered_by, trust, reports, rewards, last, clips)
+    with closing(make_environments(env, 1, seed=seed + 40_000)) as venv:
+        shown = act(taught, venv, episodes=1)
+    _write_report(
+        page,
+        config=config,
+        report=report,
+        answered_by=answered_by,
+        trust=trust,
+        policies=reports,
+        rewards=rewards,
+        shown=shown,
+        clips=clips,
+        has_true_reward=has_true_reward,
+    )
     found = {name: one.to_json() for name, one in rewards.items()}
     return {name: round(one.mean, 3) for name, one in reports.items()} | {
         "policies": {name: one.to_json() for name, one in reports.items()},
+        "has_true_reward": has_true_reward,
+        "accuracy_in_words": _accuracy_in_words(report),
         "reward": found.pop("learned", None),
         "controls": found,
     }
@@ -326,16 +341,24 @@ def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]
     return clips
 
 
+def _accuracy_in_words(report: OnlineReport) -> str:
+    """The accuracy of the last fit on answers that it left out; "" without a fit."""
+    fitted = report.last_fitted
+    return "" if fitted is None else fitted.accuracy_in_words
+
+
 def _write_report(
     path: Path,
+    *,
     config: OnlineConfig,
     report: OnlineReport,
     answered_by: str,
     trust: dict[str, dict[str, float]],
     policies: dict[str, PolicyReport],
     rewards: dict[str, RewardReport],
-    last: Episodes,
+    shown: Episodes,
     clips: "list[Video]",
+    has_true_reward: bool,
 ) -> None:
     from preferl.evaluation.report import Fact, Report, Section, write_report
     from preferl.evaluation.summary import (
@@ -355,12 +378,21 @@ def _write_report(
         return
     by = f" by {answered_by}" if answered_by else ""
     curves = [evaluation_curve("taught", [report.evaluations])] if report.evaluations else []
+    beside = " beside the true one" if has_true_reward else ""
     figure = reward_figure(
         report.reward,
-        last,
-        "The learned reward of each step of an episode beside the true one.",
-        "One episode of the taught agent; the band is the range of the members.",
+        shown,
+        f"The learned reward of each step of an episode{beside}.",
+        f"One whole episode of the taught agent, {shown.steps:,} steps; the band is the range of "
+        "the members.",
+        has_true_reward=has_true_reward,
     )
+    lead = f"The agent's rewards came from a model of answers{by} to the question which of two "
+    lead += "clips is better."
+    if has_true_reward:
+        lead += " It never saw the true reward, the environment's own."
+    else:
+        lead += " The environment gave the same reward at every step, so that returns are left out."
     page = run_report(
         title,
         policies={SHOWN.get(name, name): one for name, one in policies.items()},
@@ -372,9 +404,9 @@ def _write_report(
         curve_episodes=config.eval_episodes,
         clips=clips,
         reward_figures=[figure],
-        left_out="" if (fitted := report.last_fitted) is None else fitted.accuracy_in_words,
-        lead="The agent never saw the true reward, the environment's own: its rewards came from a "
-        f"model of answers{by} to the question which of two clips is better.",
+        left_out=_accuracy_in_words(report),
+        has_true_reward=has_true_reward,
+        lead=lead,
         facts=(
             Fact("Comparisons", f"{answers:,}", f"{config.segment_length} steps each"),
             Fact("Environment steps", f"{report.env_steps:,}", report.time_in_words),
