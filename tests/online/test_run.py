@@ -200,7 +200,7 @@ def answered_in_turns(people, *persons):
             people.store.queue.answer(person, question.token, f"key-{question.token}", "left")
 
 
-def test_result_and_report_tell_how_far_people_are_trusted(tmp_path, monkeypatch):
+def test_a_run_tells_what_people_were_asked_and_how_far_they_are_trusted(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "POLL_SECONDS", 0.0)
     config = replace(TINY, trainer=RewardTrainerConfig(epochs=1, trust=True))
     judge = replace(JUDGE, oracle=False, clip_steps=0)
@@ -212,9 +212,14 @@ def test_result_and_report_tell_how_far_people_are_trusted(tmp_path, monkeypatch
         feedback = StoredFeedback(store, **each)
         result = run_online(config, tmp_path / "run", judge=judge, feedback=feedback)
         assert set(result["trust"]) == set(feedback.answered().names)
+    resolved = json.loads((tmp_path / "run/config.json").read_text())["resolved"]
+    assert resolved["answered_by"] == "people"
+    assert resolved["question"] == people.project.question
     one = result["trust"]["Bo"]
     assert one["low"] < one["value"] < one["high"]
     page = (tmp_path / "run/report.html").read_text()
+    assert "answers of people to the question" in page
+    assert people.project.question in page
     assert "Trust in annotators" in page
     half = one["high"] - one["value"]
     assert f"<td>{one['value']:.2f} ± {half:.2f}</td>".replace("-", "−") in page

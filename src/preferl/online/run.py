@@ -147,6 +147,9 @@ def run_online(
             "initial_epochs": config.initial_epochs or config.trainer.epochs,
             "eval_every": often(config.eval_every, config.steps),
         }
+        if isinstance(loop.feedback, StoredFeedback):
+            resolved["answered_by"] = "people"
+            resolved["question"] = loop.feedback.project.question
         opening = open_run(out, config=config, seed=config.seed, resume=resume, resolved=resolved)
         with opening as folder:
             with closing(open_sinks(places, folder.folder)) as sink:
@@ -176,9 +179,8 @@ def run_online(
                 "trust": (trust := trust_of(report, _people(loop.feedback))),
             }
             page = folder.path("report.html")
-            asked = loop.feedback
-            by = teacher_in_words(asked.teacher) if isinstance(asked, InstantFeedback) else ""
-            about = config, judge, report, true_reward, by, trust
+            answers = _answers_in_words(loop.feedback)
+            about = config, judge, report, true_reward, answers, trust
             try:
                 if not report.interrupted:
                     result |= _evaluate(*about, on_stage or (lambda _: None), page)
@@ -219,6 +221,16 @@ def _people(feedback: Feedback) -> tuple[str, ...]:
     return ()
 
 
+def _answers_in_words(feedback: Feedback) -> str:
+    """Whose answers a run learns from, and to which question."""
+    if isinstance(feedback, StoredFeedback):
+        return f'answers of people to the question "{feedback.project.question}"'
+    by = ""
+    if isinstance(feedback, InstantFeedback):
+        by = f" by {teacher_in_words(feedback.teacher)}"
+    return f"answers{by} to the question which of two clips is better"
+
+
 def _filmable(
     config: OnlineConfig, judge: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
@@ -235,7 +247,7 @@ def _evaluate(
     judge: EvaluationConfig,
     report: OnlineReport,
     true_reward: TransitionReward | None,
-    answered_by: str,
+    answers_in_words: str,
     trust: dict[str, dict[str, float]],
     on_stage: OnStage,
     page: Path,
@@ -275,7 +287,7 @@ def _evaluate(
         page,
         config=config,
         report=report,
-        answered_by=answered_by,
+        answers_in_words=answers_in_words,
         trust=trust,
         policies=reports,
         rewards=rewards,
@@ -352,7 +364,7 @@ def _write_report(
     *,
     config: OnlineConfig,
     report: OnlineReport,
-    answered_by: str,
+    answers_in_words: str,
     trust: dict[str, dict[str, float]],
     policies: dict[str, PolicyReport],
     rewards: dict[str, RewardReport],
@@ -376,7 +388,6 @@ def _write_report(
         sections = (nothing, *findings_sections(report.findings))
         write_report(path, Report(title, sections=sections))
         return
-    by = f" by {answered_by}" if answered_by else ""
     curves = [evaluation_curve("taught", [report.evaluations])] if report.evaluations else []
     beside = " beside the true one" if has_true_reward else ""
     figure = reward_figure(
@@ -387,8 +398,7 @@ def _write_report(
         "the members.",
         has_true_reward=has_true_reward,
     )
-    lead = f"The agent's rewards came from a model of answers{by} to the question which of two "
-    lead += "clips is better."
+    lead = f"The agent's rewards came from a model of {answers_in_words}."
     if has_true_reward:
         lead += " It never saw the true reward, the environment's own."
     else:
