@@ -103,6 +103,27 @@ def test_nothing_is_repeated_where_a_person_types_or_nothing_is_to_be_printed(mo
     assert capsys.readouterr().out == ""
 
 
+def test_what_is_waited_for_is_shown_and_does_not_count_as_work(monkeypatch, capsys):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    line = ProgressLine("learning")
+    line("learning", 5, 20)
+    link = "http://127.0.0.1:40000/join/" + "a" * 64
+    for second in range(60):
+        now = 110.0 + second
+        line.wait(f"waiting for your answers: 12 of 30, {link}")
+    assert f"{line._text()}" == f"waiting for your answers: 12 of 30, {link}"
+    now += 10.0
+    assert "0:00:20, left 0:01:00" in f"{line._text()}"
+    elsewhere = ProgressLine("learning", live=False)
+    elsewhere.wait("waiting")
+    elsewhere.wait("waiting")
+    assert capsys.readouterr().out == "waiting\n"
+
+
 @pytest.mark.parametrize("width", [40, 79, 80, 99, 100, 200])
 @pytest.mark.parametrize(
     "doing", ["learning", "training on the true reward, 20,000 steps, to compare"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -14,11 +15,18 @@ from helpers import gardens
 from helpers.command_line import run
 from helpers.somebody import Somebody
 from preferl.cli.online import starting_point
-from preferl.cli.people import page_port, prepared_for_people, project_of_run, signals_stop
+from preferl.cli.people import (
+    awaited_answers,
+    commands_after,
+    page_port,
+    prepared_for_people,
+    project_of_run,
+    signals_stop,
+)
 from preferl.errors import ConfigError, StorageError
 from preferl.online import OnlineConfig
 from preferl.runs import open_run
-from preferl.store import Store
+from preferl.store import Store, StoredFeedback
 
 SHOWN = {
     "Pendulum-v1": ({"kind": "env", "env_id": "Pendulum-v1"}, False),
@@ -94,6 +102,33 @@ def test_a_resumed_page_is_at_its_port_so_that_open_tabs_go_on(tmp_path, capsys)
         with socket.create_server(("127.0.0.1", before)):
             assert page_port(store, resume=True) != before
     assert f"Port {before}, where the page of this run was, is taken" in capsys.readouterr().out
+
+
+def test_what_a_run_waits_for_names_counts_and_link(tmp_path):
+    with Store.open(tmp_path) as store:
+        project = store.projects.create("crane")
+        feedback = StoredFeedback(store)
+        assert awaited_answers(feedback, 30) == "waiting for your answers: 0 of 30"
+        store.reports.add_event(None, "served", detail={"url": "http://127.0.0.1:40000"})
+        secret = store.people.owner(project.id).secret
+        link = f"http://127.0.0.1:40000/join/{secret}"
+        assert awaited_answers(feedback, 30) == f"waiting for your answers: 0 of 30, {link}"
+
+
+def test_the_commands_after_a_run_work_as_they_are_printed(tmp_path, capsys):
+    with open_run(tmp_path / "my run", config=OnlineConfig(), seed=0):
+        pass
+    labels = tmp_path / "my run-labels"
+    with Store.open(labels) as store:
+        for name in ("crane-1", "crane-2"):
+            store.projects.create(name)
+    commands = commands_after(tmp_path / "my run", labels, "crane-2")
+    for command in commands[:2]:
+        assert run(*shlex.split(command)[1:]) == 0
+    assert "crane-2" in capsys.readouterr().out
+    assert shlex.split(commands[2])[1:] == [
+        *("annotate", "serve", "--store", str(labels), "--project", "crane-2")
+    ]
 
 
 def test_people_are_asked_little_unless_something_else_is_chosen(tmp_path):
@@ -191,7 +226,15 @@ def test_people_teach_an_environment_of_the_current_folder(here, capsys):
     output = capsys.readouterr()
     assert "runs/online-labels" in output.out
     assert "--resume" in output.out
+    assert "waiting for your answers: 0 of 8, http" in output.out
+    assert "preferl annotate report --store runs/online-labels --project lawns-lawn-1" in output.out
     assert "Answer here: http" in output.err
+    resolved = json.loads(Path("runs/online/config.json").read_text())["resolved"]
+    assert resolved["answered_by"] == "people"
+    assert resolved["question"] == "Which point gets closer?"
+    report = Path("runs/online/report.html").read_text()
+    assert "answers of people to the question" in report
+    assert "Which point gets closer?" in report
     result = json.loads(Path("runs/online/result.json").read_text())
     assert (result["comparisons"], person.given) == (8, 8)
     assert person.open_after_reward[0] > 0, "there is something to answer while the agent learns"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 8  # letters of a name that stay on one line of a narrow terminal
 BAR_COLUMNS: Final = 24
+WAIT_SECONDS: Final = 2.0  # after which a wait that is not shown again is over
 REPEAT_SECONDS: Final = 30.0  # in which a long stage prints a line where no live one is drawn
 
 
@@ -130,6 +131,8 @@ class ProgressLine:
         self._total = 0
         self._news = ""
         self._began = time.monotonic()  # the stage
+        self._awaited = ""
+        self._waited = -WAIT_SECONDS  # when a wait was shown last
         self._printed = self._began  # the last line
 
     def __call__(self, doing: str, done: int, total: int, news: str = "") -> None:
@@ -144,6 +147,19 @@ class ProgressLine:
         self._done = done
         self._total = total
         self._news = news
+
+    def wait(self, awaited: str) -> None:
+        """Show what is waited for in place of the progress, about once a second meanwhile.
+
+        What is left of the stage is estimated without that time.
+        """
+        now = time.monotonic()
+        self._awaited = one_line(awaited)
+        if now - self._waited < WAIT_SECONDS:
+            self._began += now - self._waited
+        elif not self.live:
+            self.note(self._awaited)
+        self._waited = now
 
     def note(self, text: str) -> None:
         """Print a line above the live one, as `note` does elsewhere."""
@@ -184,10 +200,17 @@ class ProgressLine:
     def _text(self) -> "Text":
         from rich.text import Text
 
+        if self._waits():  # whole, since it may hold a link
+            return Text(harmless(self._awaited), overflow="fold")
         # A full last column would make some terminals begin another line.
         return Text(self._in_words(self._console.width - 1), no_wrap=True, overflow="ellipsis")
 
+    def _waits(self) -> bool:
+        return time.monotonic() - self._waited < WAIT_SECONDS
+
     def _in_words(self, width: int | None = None) -> str:
+        if self._waits():
+            return self._awaited
         return progress_in_words(
             self._doing,
             self._done,

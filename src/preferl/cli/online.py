@@ -195,8 +195,10 @@ def run_with_progress(
     sparklines. `resume` is None where a command cannot continue the run in the folder.
     The other arguments are those of `preferl.online.run_online`.
     """
+    from preferl.cli.people import awaited_answers
     from preferl.envs.checks import require_usable
     from preferl.envs.factory import env_factory
+    from preferl.store import StoredFeedback
     from preferl.training.configs import usable_device
 
     usable_device(run.device)  # before anything is announced
@@ -237,6 +239,10 @@ def run_with_progress(
         seconds = time.perf_counter() - began
         done = f"{report.env_steps:>9,} of {run.steps:,} steps · {seconds:4.0f} s"
         line.note(" · ".join(filter(None, (done, answers, *words))))
+
+    if isinstance(feedback, StoredFeedback):
+        stored = feedback
+        stored.on_wait = lambda _: line.wait(awaited_answers(stored, run.comparisons))
 
     with line.running():
         line("learning", 0, run.steps, "first steps")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import socket
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from preferl.cli.console import note
+from preferl.cli.console import echo, note
 from preferl.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -179,13 +180,15 @@ def people_in_a_browser(
                 project.id,
                 patience=inf,
                 ahead=min(AHEAD, run.comparisons // 4),
-                on_wait=lambda _: None,  # the page is open
             )
             note(
                 f"Answer on the page; your answers are kept in {folder}. Stop with Ctrl-C: the "
                 "same command with --resume goes on."
             )
             yield feedback, partial(_show_agent, labels, project.id, beats)
+        echo("The run is finished, and its page is closed. To see the run, answers or page again:")
+        for command in commands_after(out, folder, project.slug):
+            echo(f"  {command}")
 
 
 @contextmanager
@@ -207,6 +210,27 @@ def signals_stop() -> Iterator[None]:
     finally:
         for number in heard:
             signal.signal(number, signal.SIG_DFL)
+
+
+def awaited_answers(feedback: "StoredFeedback", comparisons: int) -> str:
+    """How many answers a run that waits for people has, of how many, and where to answer."""
+    store = feedback.store
+    answered = store.reports.totals(feedback.project.id).given
+    served = store.reports.last_event("served")
+    words = f"waiting for your answers: {answered} of {comparisons}"
+    if served is None:
+        return words
+    return f"{words}, {served['url']}/join/{store.people.owner(feedback.project.id).secret}"
+
+
+def commands_after(out: Path, labels: Path, project: str) -> list[str]:
+    """Commands that show a finished run, its answers, and its annotation page again."""
+    shared = ("--store", str(labels), "--project", project)
+    return [
+        shlex.join(("preferl", "runs", "show", str(out))),
+        shlex.join(("preferl", "annotate", "report", *shared)),
+        shlex.join(("preferl", "annotate", "serve", *shared)),
+    ]
 
 
 def page_port(labels: "Store", *, resume: bool) -> int:
