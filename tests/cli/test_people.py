@@ -60,7 +60,8 @@ def test_a_wrapped_pendulum_is_drawn_from_its_state_since_its_observations_are_o
     ("env", "text"),
     [
         (gardens.Unseen, r"its render_modes are \['ansi'\]"),
-        (gardens.Undrawn, "its clips cannot be drawn for people"),
+        (gardens.Undrawn, "cannot be drawn for people, since `render` is missing. Write a method"),
+        (gardens.NoRender, "cannot be drawn for people, since `render` is missing. Write a method"),
         (gardens.NoMode, "a constructor that takes `render_mode`"),
         (gardens.Forgetful, r"a picture \[height, width, 3\] of bytes, got NoneType"),
     ],

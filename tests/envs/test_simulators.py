@@ -140,6 +140,36 @@ def test_modules_without_the_environment(name, message):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("./crane.py", r"got './crane.py'. Name the class or function in it, too: crane:Crane\.$"),
+        ("crane.py", r"Name the class or function in it, too: crane:Crane\.$"),
+        (
+            "cran:Crane",
+            r"got 'cran:Crane' \(there is no module cran\). Did you mean crane:Crane\?$",
+        ),
+        ("yard.cran:Crane", r"\(there is no module yard.cran\). Did you mean yard.crane:Crane\?$"),
+        ("yardd.crane:Crane", r"no module yardd\). Did you mean yard.crane:Crane\?$"),
+        ("lifts:Crane", r"\(there is no module ropes\). Install ropes, or begin in its folder\.$"),
+    ],
+)
+def test_files_of_the_current_folder_are_led_to(name, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "yard").mkdir()
+    for file in ("crane.py", "yard/__init__.py", "yard/crane.py"):
+        (tmp_path / file).write_text("class Rope:\n    pass\n\n\nclass Crane(gym.Env):\n    pass\n")
+    (tmp_path / "yard/__init__.py").write_text("")
+    (tmp_path / "lifts.py").write_text("import ropes\n")
+    try:
+        with pytest.raises(ConfigError, match=message):
+            make_registered(name)
+    finally:
+        for module in ("yard", "lifts"):
+            sys.modules.pop(module, None)
+
+
 def test_arguments_that_an_environment_does_not_take():
     with pytest.raises(ConfigError, match=r"'Pendulum-v1': expected arguments.*got .*'gravity'"):
         make_registered("Pendulum-v1", gravity=3)

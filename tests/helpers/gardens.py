@@ -156,6 +156,12 @@ class Undrawn(Lawn):
         raise NotImplementedError
 
 
+class NoRender(Lawn):
+    """Declares pictures and has no method that draws them."""
+
+    render = gymnasium.Env.render
+
+
 class Forgetful(Lawn):
     """Draws pictures and forgets to return them."""
 

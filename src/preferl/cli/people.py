@@ -76,15 +76,24 @@ def prepared_for_people(
         try:
             _, info = env.reset(seed=run.seed)
         except NotImplementedError as error:
-            raise _no_pictures(env, run.env_name) from error
+            raise _no_pictures(env, run.env_name, is_missing=True) from error
     if holds_pictures(info["state"][None]):
         return replace(run, states=True), {"kind": "recorded"}
     return replace(run, states=True), {"kind": "env", "env_id": run.env_name}
 
 
-def _no_pictures(env: "Environment", name: str) -> ConfigError:
-    """The error where people would have nothing to look at."""
+def _no_pictures(env: "Environment", name: str, *, is_missing: bool = False) -> ConfigError:
+    """The error where people would have nothing to look at, as where `render` is missing."""
+    import gymnasium
+
     modes = list(env.metadata.get("render_modes") or ())
+    renders = type(env.unwrapped).render is not gymnasium.Env.render
+    if "rgb_array" in modes and (is_missing or not renders):
+        return ConfigError(
+            f"environment {name}: its clips cannot be drawn for people, since `render` is missing. "
+            "Write a method `render` that returns a picture [height, width, 3] of bytes. Or name "
+            "a function of yours that draws clips, as in --draw my_drawings:draw."
+        )
     return ConfigError(
         f"environment {name}: its clips cannot be drawn for people. Expected one that draws "
         'pictures: "rgb_array" in metadata["render_modes"], a constructor that takes `render_mode` '

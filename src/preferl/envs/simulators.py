@@ -3,10 +3,12 @@
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -92,9 +94,14 @@ def make_registered(env_id: str, **options: Any) -> Environment:
             raise
         raise refused_kwargs(what, (), cause) from error
     except GymnasiumError as error:
-        fix = meant_name(env_id)
+        if fix := _meant_class(env_id):
+            expected = "the id of a registered one, or module:Name"
+            got = repr(env_id)
+            raise ConfigError.mismatch(
+                "environment", expected=expected, got=got, fix=fix
+            ) from error
         expected = "one that can be made"
-        raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
+        raise ConfigError.mismatch(what, expected=expected, got=error) from error
     return env
 
 
@@ -113,9 +120,11 @@ def _unknown(env_id: str, error: Exception) -> ConfigError:
     got = repr(env_id)
     if isinstance(error, ModuleNotFoundError):
         expected = "a module that can be imported"
-        fix = "Begin in its folder, or install it."
-        fix = meant_name(env_id) or fix
-        return ConfigError.mismatch(what, expected=expected, got=f"{got} ({error})", fix=fix)
+        missing = getattr(error.__cause__, "name", None) or env_id.partition(":")[0]
+        fix = _nearest_module(env_id, missing)
+        fix = _meant_class(env_id) or fix or "Begin in its folder, or install it."
+        got = f"{got} (there is no module {missing})"
+        return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
     module, _, name = env_id.rpartition(":")
     home = vars(sys.modules[module]) if module else {}
     own = [key for key, value in home.items() if callable(value)]
@@ -127,8 +136,35 @@ def _unknown(env_id: str, error: Exception) -> ConfigError:
         expected = f"an id that {module} registers, or a class or function of it"
     if close:
         fix = f"Did you mean {' or '.join(close)}?"
-    fix = meant_name(env_id) or fix
+    fix = _meant_class(env_id) or fix
     return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+
+
+def _meant_class(env_id: str) -> str:
+    """What to do about a path in place of `module:Name`, with the class in the file; or ""."""
+    fix = meant_name(env_id)
+    file = Path(env_id)
+    if not fix.endswith(":Name.") or not file.is_file():
+        return fix
+    text = file.read_text(encoding="utf-8", errors="replace")
+    environments = re.findall(r"^class (\w+)\(.*Env\b", text, re.MULTILINE)
+    return f"{fix.removesuffix('Name.')}{environments[0]}." if environments else fix
+
+
+def _nearest_module(env_id: str, missing: str) -> str:
+    """Which module of the current folder was meant by one that is missing: a sentence, or ""."""
+    module, _, name_in_it = env_id.partition(":")
+    if not f"{module}.".startswith(f"{missing}."):  # it is another one, which this module imports
+        return f"Install {missing}, or begin in its folder."
+    *parents, name = missing.split(".")
+    folder = Path(*parents)
+    modules = [file.stem for file in folder.glob("*.py")]
+    modules += [file.parent.name for file in folder.glob("*/__init__.py")]
+    nearest = get_close_matches(name, modules, n=1)
+    if not nearest:
+        return ""
+    meant = ".".join([*parents, nearest[0]]) + module.removeprefix(missing)
+    return f"Did you mean {meant}:{name_in_it}?"
 
 
 def draw_off_screen() -> None:
