@@ -303,6 +303,15 @@ def test_done_paused_and_signed_out(study, person):
     until_answers(study, page, 3)  # the answer that was on its way
 
 
+def test_an_open_page_follows_the_newest_sign_in_of_its_browser(study, person, address):
+    other = study.store.projects.create("hall", title="Walking down a hall", question="Which?")
+    page = person(study.owner, expected=("403",))
+    page.wait_for_selector("#waiting:visible")
+    page.context.new_page().goto(f"{address}/join/{study.store.people.owner(other.id).secret}")
+    page.locator(".study").filter(has_text=other.title).wait_for()
+    page.wait_for_selector("#waiting:visible", state="attached")
+
+
 @pytest.mark.slow
 def test_single_letter_keys_can_be_switched_off(study, person):
     study.ask(2)

@@ -94,6 +94,22 @@ def test_a_lost_server_is_reported_to_who_waits_or_watches(study, server, person
     )
 
 
+def test_a_server_that_stops_after_the_last_answer_is_not_missed(study, server, person):
+    study.store.projects.update(study.project.id, budget=1)
+    study.ask(1)
+    page = person(study.people["ann"][1], expected=EXPECTED)
+    page.wait_for_selector("#pair.may")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#done:visible")
+    page.wait_for_timeout(200)  # in which it begins to listen for news
+    with page.expect_event("requestfailed", lambda request: "claim" in request.url):
+        server.stop()
+    page.wait_for_timeout(100)  # in which it would report that
+    assert page.locator("#done").is_visible()
+    assert not page.locator("#notice").is_visible()
+    server.start()  # which the fixture stops
+
+
 def test_an_ended_session_is_reported_instead(study, person):
     page = person(study.people["ann"][1], expected=EXPECTED)
     page.wait_for_selector("#waiting:visible")

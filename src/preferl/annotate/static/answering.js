@@ -252,6 +252,8 @@ function refused(error, again = true) {
     back();
     return state('signed-out');
   }
+  // This browser was signed in anew, perhaps to another project: the page begins again with that.
+  if (error.status === 403 && admitted) return location.reload();
   notice(error.message, 'trouble');
   setTimeout(() => byId('notice').textContent === error.message && notice(''), 6000);
   announce(error.message);
@@ -262,10 +264,12 @@ function refused(error, again = true) {
 }
 
 const GONE = 'No connection to the server. This page continues by itself once the connection is back.';
-const gone = () => notice(GONE, 'trouble');
+/** A server that stops after the last answer is missed by nobody. */
+const gone = () => settings.state !== 'done' && notice(GONE, 'trouble');
 const back = () => byId('notice').textContent === GONE && notice('');
 
 let hush = () => {}; // ends the news
+let admitted = false; // the server has taken a request of this page
 let claiming = null;
 let again = false; // news came while a request was under way
 let turn = 0; // grows with every change of ours: what was asked before it is out of date
@@ -279,6 +283,7 @@ function claim() {
   const asked = turn;
   claiming = send('/api/claim', { count: AHEAD }, () => busy || gone())
     .then((reply) => {
+      admitted = true;
       back();
       if (!busy && asked === turn) take(reply);
     })
