@@ -18,6 +18,7 @@ from preferl.cli.online import starting_point
 from preferl.cli.people import (
     awaited_answers,
     commands_after,
+    frames_per_second,
     page_port,
     prepared_for_people,
     project_of_run,
@@ -69,6 +70,14 @@ def test_a_wrapped_pendulum_is_drawn_from_its_state_since_its_observations_are_o
 def test_what_is_missing_where_nothing_can_be_drawn_is_named(env, text):
     with pytest.raises(ConfigError, match=text):
         prepared_for_people(OnlineConfig(env=env))
+
+
+@pytest.mark.parametrize(
+    ("env", "fps"),
+    [(gardens.Quick, 20), ("helpers.gardens:Lawn", 7), ("Pendulum-v1", 15), (gardens.NoSpeed, 15)],
+)
+def test_clips_play_at_the_speed_of_ones_own_environment(env, fps):
+    assert frames_per_second(OnlineConfig(env=env)) == fps
 
 
 def test_a_function_draws_where_the_environment_does_not():

@@ -169,6 +169,18 @@ class Forgetful(Lawn):
         super().render()
 
 
+class Quick(Lawn):
+    """Is to be watched fast."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+
+class NoSpeed(Lawn):
+    """Does not declare how fast it is to be watched."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}
+
+
 class NoMode(Lawn):
     """Does not take `render_mode`."""
 

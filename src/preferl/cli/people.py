@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from preferl.store.schema import Project
 
 AHEAD: Final = 6  # pairs that are open while the agent learns: 20 s of work for most people
-MOST_FPS: Final = 15  # a clip of half a second at the environment's own speed is over too soon
+MOST_FPS: Final = 15  # of simulators' own environments, whose clips would be over too soon
 
 INSTRUCTIONS: Final = "The agent learns while you answer, so clips get better."
 
@@ -103,6 +103,21 @@ def _no_pictures(env: "Environment", name: str, *, is_missing: bool = False) -> 
     )
 
 
+def frames_per_second(run: "OnlineConfig") -> int:
+    """Frames per second at which clips play for people, unless they choose another speed.
+
+    Those of your own environment play at its `render_fps`, and those of gymnasium's and its like
+    at no more than `MOST_FPS`.
+    """
+    from preferl.envs.factory import env_factory, playing_rate
+    from preferl.trust import ALLOWED
+
+    with closing(env_factory(run)()) as env:
+        rate = playing_rate(env.metadata, MOST_FPS)
+        package = type(env.unwrapped).__module__.partition(".")[0]
+    return min(rate, MOST_FPS) if package in ALLOWED else rate
+
+
 @contextmanager
 def people_in_a_browser(
     run: "OnlineConfig",
@@ -135,8 +150,6 @@ def people_in_a_browser(
         draw: a function `module:function` that draws the clips.
         trust: modules that may be imported to draw them.
     """
-    from preferl.envs.factory import env_factory
-    from preferl.evaluation.filming import frame_rate
     from preferl.online.service.heartbeat import Heartbeat
     from preferl.online.service.supervisor import (
         Program,
@@ -163,7 +176,7 @@ def people_in_a_browser(
                 title=title or run.env_name,
                 question=question or ProjectSettings.question,
                 instructions=instructions,
-                fps=min(frame_rate(env_factory(run)), MOST_FPS),
+                fps=frames_per_second(run),
                 budget=run.comparisons,
                 repeat_share=0.0,  # every answer is one the agent waits for
                 frames=frames,
