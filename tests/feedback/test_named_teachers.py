@@ -105,7 +105,7 @@ def test_files_name_them_with_their_settings(settings, expected):
         ({"kind": "mistake", "rat": 1}, r"keys of teacher: expected some of \['rate'\]"),
         ({"kind": "mistake", "rate": "often"}, "teacher.rate: expected float"),
         ({"kind": "mistake", "rate": 2}, "error_rate: expected in"),
-        ({"temper": 1}, "keys of teacher: expected some of"),
+        ({"temper": 1}, "keys of teacher: expected those that .* The nearest is temperature"),
         ("unknown:halves", "got 'unknown:halves'.*pass --trust unknown"),
         ("__main__:halves", "move it to a module of its own"),
     ],

@@ -123,9 +123,12 @@ def _drlhp(path: Path) -> None:
 
 def _d4rl(path: Path) -> None:
     with h5py.File(path, "w") as file:
-        for name in ("observations", "actions", "rewards", "terminals", "timeouts"):
-            shape = (12, 2) if name in ("observations", "actions") else (12,)
+        for name in ("observations", "actions", "rewards"):
+            shape = (12,) if name == "rewards" else (12, 2)
             file.create_dataset(name, data=RNG.normal(size=shape), compression="gzip")
+        row = np.arange(12)
+        file.create_dataset("terminals", data=row == 3, compression="gzip")
+        file.create_dataset("timeouts", data=row % 6 == 5, compression="gzip")
 
 
 def _robomimic(path: Path) -> None:

@@ -174,15 +174,6 @@ def test_the_likelihood_is_saved_with_the_reward(tmp_path):
     assert load_reward(tmp_path / "it").likelihood == Likelihood(0.13, 0.7)
 
 
-def test_older_folders_have_no_noise(tmp_path):
-    save_reward(tmp_path / "it", RewardFunction(trainer_of(2).model, likelihood=Likelihood(0.2)))
-    file = tmp_path / "it" / "reward.json"
-    about = json.loads(file.read_text())
-    del about["likelihood"]
-    file.write_text(json.dumps(about))
-    assert load_reward(tmp_path / "it").likelihood == Likelihood()
-
-
 @pytest.mark.parametrize("wrong", [{"noise": 1.5}, {"scale": 0}, {"noise": None}, {"floor": 1}, 3])
 def test_a_damaged_likelihood_is_refused(tmp_path, wrong):
     save_reward(tmp_path / "it", RewardFunction(trainer_of(2).model))

@@ -336,7 +336,9 @@ class DecisionTransformerPolicy:
         expected = self.observation_space.shape if pictures else statistics.mean.shape
         got = states.shape[1:]
         SpaceError.check(got == expected, "observation", f"shape {expected}", got)
-        return states if pictures else (states - statistics.mean) / statistics.deviation
+        if pictures:
+            return states
+        return np.asarray((states - statistics.mean) / statistics.deviation, np.float32)
 
 
 def load_offline_policy(path: Path, *, seed: int = 0) -> OfflinePolicy | DecisionTransformerPolicy:
