@@ -214,12 +214,15 @@ def run_with_progress(
     line = ProgressLine("learning", live=not ask)
     began = time.perf_counter()
     reports: list[IterationReport] = []
+    latest_news = "first steps"
 
     def show_evaluation(evaluation: "Evaluation") -> None:
-        if reports and reports[-1].has_true_reward:
-            line("learning", evaluation.step, run.steps, evaluation.in_words)
+        has_true_reward = bool(reports) and reports[-1].has_true_reward
+        news = evaluation.in_words if has_true_reward else latest_news
+        line("learning", evaluation.step, run.steps, news)
 
     def show_iteration(report: "IterationReport") -> None:
+        nonlocal latest_news
         reports.append(report)
         answers = f"{report.comparisons} answers"
         fitted = [one for one in reports if one.fit is not None]
@@ -233,6 +236,7 @@ def run_with_progress(
         else:
             words = [accuracy, behaviour]
             news = " · ".join(filter(None, (answers, *words)))
+        latest_news = news
         line("learning", report.env_steps, run.steps, news)
         if on_iteration is not None:
             on_iteration(report)
