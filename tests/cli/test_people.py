@@ -19,6 +19,8 @@ from preferl.cli.people import (
     awaited_answers,
     commands_after,
     frames_per_second,
+    labels_folder,
+    older_run_in_words,
     page_port,
     prepared_for_people,
     project_of_run,
@@ -112,6 +114,22 @@ def test_a_resumed_page_is_at_its_port_so_that_open_tabs_go_on(tmp_path, capsys)
         with socket.create_server(("127.0.0.1", before)):
             assert page_port(store, resume=True) != before
     assert f"Port {before}, where the page of this run was, is taken" in capsys.readouterr().out
+
+
+def test_an_older_run_moves_to_where_it_is_said_to_and_can_be_resumed_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = Path("runs/my run")
+    assert older_run_in_words(out) == ""
+    with open_run(out, config=OnlineConfig(), seed=0):
+        pass
+    labels_folder(out).mkdir()
+    said = older_run_in_words(out)
+    assert "--out 'runs/my run.1' --resume goes on with it" in said
+    with open_run(out, config=OnlineConfig(), seed=1) as folder:
+        folder.result({})
+    assert starting_point(["--resume", "--out", "runs/my run.1"]).run == OnlineConfig()
+    assert labels_folder(Path("runs/my run.1")) == labels_folder(out)
+    assert "--warm-start.comparisons 'runs/my run.2'" in older_run_in_words(out)
 
 
 def test_what_a_run_waits_for_names_counts_and_link(tmp_path):

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from math import inf, isnan
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from preferl.cli.console import echo, note
 from preferl.errors import ConfigError, StorageError
+from preferl.runs.folder import RunFolder, place_aside
 
 if TYPE_CHECKING:
     from preferl.envs.simulators import Environment
@@ -164,12 +165,13 @@ def people_in_a_browser(
     from preferl.store.status import AGENT, PAGE
     from preferl.trust import trust_options
 
-    folder = out.absolute().with_name(f"{out.absolute().name}-labels")
-    folder = folder if out.is_absolute() else Path(os.path.relpath(folder))
+    folder = labels_folder(out)
     with Store.open(folder) as labels:
         if resume:
             project = project_of_run(labels, out)
         else:
+            if older_run := older_run_in_words(out):
+                note(older_run)
             name = "-".join(re.findall("[a-z0-9]+", run.env_name.lower()))[:50].strip("-")
             project = labels.projects.create(
                 f"{name or 'run'}-{len(labels.projects.all()) + 1}",
@@ -232,6 +234,34 @@ def signals_stop() -> Iterator[None]:
     finally:
         for number in heard:
             signal.signal(number, signal.SIG_DFL)
+
+
+def labels_folder(out: Path) -> Path:
+    """Return the folder of a run's answers, beside it; a run that moved aside keeps its own."""
+    folder = out.absolute().with_name(f"{out.absolute().name}-labels")
+    first_name, _, number = out.absolute().name.rpartition(".")
+    if first_name and number.isdecimal() and not folder.exists():
+        folder = folder.with_name(f"{first_name}-labels")
+    return folder if out.is_absolute() else Path(os.path.relpath(folder))
+
+
+def older_run_in_words(out: Path) -> str:
+    """Return what becomes of the run that is in the folder of a new one; "" where there is none."""
+    if not (out / "config.json").is_file():
+        return ""
+    aside = place_aside(out)
+    moves = f"An older run is in {out}; it moves to {aside}, and its answers stay."
+    finished = False
+    with suppress(StorageError):  # a result that is damaged does not keep a new run away
+        finished = RunFolder(out).finished
+    if not finished:
+        words = shlex.join(("--out", str(aside), "--resume"))
+        return f"{moves} It is unfinished: the same command with {words} goes on with it."
+    words = shlex.join(("--warm-start.comparisons", str(aside)))
+    return (
+        f"{moves} This run asks all of its queries anew. To learn from the older answers, too, add "
+        f"{words} to `preferl online run`, and another --seed for other pairs."
+    )
 
 
 def awaited_answers(feedback: "StoredFeedback", comparisons: int) -> str:

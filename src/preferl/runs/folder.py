@@ -226,12 +226,16 @@ def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
     return flat
 
 
-def _move_aside(path: Path) -> None:
-    """Rename an older run that nobody is at work in to the first of `path.1`, ... that is free."""
+def place_aside(path: Path) -> Path:
+    """Return where a new run moves the older one of a folder: the first free of `path.1`, ..."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
-    aside = next(name for name in numbered if not name.exists())
+    return next(name for name in numbered if not name.exists())
+
+
+def _move_aside(path: Path) -> None:
+    """Rename an older run that nobody is at work in."""
     with FolderLock(path, LOCK, "run") as lock:
-        lock.move(aside)
+        lock.move(place_aside(path))
 
 
 def _require_replaceable(path: Path) -> None:
