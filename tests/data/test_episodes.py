@@ -44,16 +44,11 @@ def test_boundaries_are_data():
     assert episodes.truncated.tolist() == [False, False, False, False, True, True]
 
 
-def test_rewards_that_never_differ_tell_nothing_unless_episodes_end_sooner_or_later():
-    def given(rewards, *, lengths=(2, 3), terminated=()):
-        episodes = _episodes(lengths, terminated=terminated)
-        return replace(episodes, rewards=np.asarray(rewards, float)).has_true_reward
-
-    assert not given(np.zeros(5), terminated=[1, 4])
-    assert not given(np.ones(5)), "a time limit, or the end of the recording, ended them"
-    assert not given(np.ones(6), lengths=(3, 3), terminated=[2, 5])
-    assert given(np.ones(5), terminated=[1, 4]), "as in CartPole"
-    assert given([0, 0, 0, 0, 1])
+def test_rewards_of_zero_are_none():
+    episodes = _episodes((2, 3))
+    assert not replace(episodes, rewards=np.zeros(5)).has_true_reward
+    assert replace(episodes, rewards=np.full(5, -1.0)).has_true_reward
+    assert replace(episodes, rewards=np.array([0.0, 0, 0, 0, 1])).has_true_reward
     assert not _episodes(())[[]].has_true_reward
 
 

@@ -332,14 +332,14 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
 
 
 def _about_answers(result: dict[str, Any]) -> str:
-    """What is known of a run in which the environment's reward never differed."""
+    """What is known of a run in which the environment gave no reward."""
     accuracy = result["accuracy_in_words"]
     words = f"{result['comparisons']} answers"
     if " of " in accuracy:
         words = f"From {words}, the reward model predicts {accuracy}."
     else:
         words = f"From {words}, the accuracy of the reward model is {accuracy or 'unknown'}."
-    return f"{words} The environment gave the same reward at every step: returns are left out."
+    return f"{words} The environment gave no reward: returns are left out."
 
 
 def _share(value: float | None) -> str:

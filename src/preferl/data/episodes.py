@@ -126,21 +126,11 @@ class Episodes:
 
     @property
     def has_true_reward(self) -> bool:
-        """Whether the environment's reward tells good steps or episodes from bad ones.
+        """Whether the environment gave any reward but 0.
 
-        It does not where it is the same at every step, unless it adds up to different returns,
-        since episodes end by the rules sooner or later.
-
-        >>> last = np.array([False, True, False, False, True])
-        >>> steps = (np.zeros((5, 2)), np.zeros((5, 1)))
-        >>> [Episodes(*steps, rewards, last, np.zeros((2, 2)), np.array([2, 3])).has_true_reward
-        ...  for rewards in (np.zeros(5), np.ones(5))]
-        [False, True]
+        A reward that is the same at every step counts: episodes differ by their lengths.
         """
-        if not self.steps or np.ptp(self.rewards) > 0:
-            return self.steps > 0
-        ended = self.lengths[self.terminated[self.ends - 1]]
-        return bool(self.rewards[0]) and len(np.unique(ended)) > 1
+        return bool(np.any(self.rewards))
 
     @property
     def succeeded(self) -> BoolArray | None:

@@ -52,7 +52,7 @@ class IterationReport:
         ties: share of ties among the answers so far; NaN without queries.
         contradicted: share of the pairs with several answers that were answered both ways, pairs
             of equal clips being the same; NaN likewise, and without such pairs.
-        has_true_reward: whether the environment's reward differed in the steps so far, see
+        has_true_reward: whether the environment gave any reward in the steps so far, see
             `Episodes.has_true_reward`; returns tell nothing otherwise.
         seconds: wall time of each of `PARTS`: acting and learning, evaluations and the learned
             rewards of its steps included; fitting the reward; relabelling experience with it;
@@ -151,7 +151,7 @@ class OnlineReport:
 
     @property
     def has_true_reward(self) -> bool:
-        """Whether the environment's reward differed in the steps of any iteration."""
+        """Whether the environment gave any reward in the steps of any iteration."""
         return any(one.has_true_reward for one in self.iterations)
 
     @property

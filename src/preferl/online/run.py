@@ -402,7 +402,7 @@ def _write_report(
     if has_true_reward:
         lead += " It never saw the true reward, the environment's own."
     else:
-        lead += " The environment gave the same reward at every step, so that returns are left out."
+        lead += " The environment gave no reward, so that returns are left out."
     page = run_report(
         title,
         policies={SHOWN.get(name, name): one for name, one in policies.items()},
