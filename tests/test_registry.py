@@ -101,14 +101,14 @@ def test_configs_name_registered_ones_beside_those_that_are_listed():
 def test_a_module_that_a_file_names_is_imported_only_if_somebody_trusts_it(
     table, tmp_path, monkeypatch
 ):
-    (tmp_path / "somebodys.py").write_text("raise SystemExit('it ran')", encoding="utf-8")
+    (tmp_path / "strangers.py").write_text("raise SystemExit('it ran')", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    about = {"kind": "theirs", "module": "somebodys"}
+    about = {"kind": "theirs", "module": "strangers"}
     with pytest.raises(ConfigError, match="a module that may be imported"):
         table.named(about, source="a file")
-    assert "somebodys" not in sys.modules
+    assert "strangers" not in sys.modules
     with pytest.raises(SystemExit, match="it ran"):
-        table.named(about, source="a file", trust=["somebodys"])
+        table.named(about, source="a file", trust=["strangers"])
     with pytest.raises(ConfigError, match="expected a module"):
         table.named(about | {"module": "nobodys"}, source="a file", trust=["nobodys"])
 

@@ -215,7 +215,7 @@ def test_a_run_to_resume_chooses_no_module(folder, capsys):
     with open_run("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0):
         pass
     assert run("online", "run", "--resume", "--out", "begun", *SMALL) == 1
-    assert "settings of the run" in capsys.readouterr().err
+    assert "which begun/config.json names" in capsys.readouterr().err
     assert folder.ran() == []
 
 

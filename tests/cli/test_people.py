@@ -195,10 +195,13 @@ def test_options_that_do_not_go_together_are_refused_before_anything_starts(
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_stops_as_ctrl_c_does_so_that_what_was_started_ends(name):
     number = getattr(signal, name)
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), signals_stop():
-        signal.raise_signal(number)
-    assert signal.getsignal(number) is before
+    before = signal.signal(number, signal.SIG_DFL)  # which `nohup` may have told to ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt), signals_stop():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
 
 
 def test_a_resumed_run_has_its_settings_unless_others_are_typed(tmp_path):

@@ -84,7 +84,7 @@ SETTINGS = {
     "online run --out notes.txt": "expected a new or empty folder",
     "online run --out live": "one at work already",
     "online run --resume --out live": "one at work already",
-    "online run --resume --out stopped": r"settings of the run in stopped.*steps=",
+    "online run --resume --out stopped --steps 9000": r"settings of the run in stopped.*steps=",
     "demo --ask --people": "Choose one of --ask",
     "data record --env Pendulum-v1 --mix expert:2 --policy nowhere": "nowhere",
     "data record --env Pendulum-v1 --mix random": "mix: expected TIER:AMOUNT",
