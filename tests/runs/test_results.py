@@ -129,3 +129,12 @@ def test_policies_have_their_success_where_it_is_known(tmp_path):
     run = read_run(path)
     assert (run.score.success, run.beside["random"].success) == (0.75, None)
     assert run.to_json()["score"]["success"] == 0.75
+
+
+def test_returns_are_left_out_where_the_environment_gave_no_reward(tmp_path):
+    path = written_runs.online(tmp_path / "run")
+    assert read_run(path).score is not None
+    change_result(path, has_true_reward=False)
+    run = read_run(path)
+    assert run.score is None
+    assert run.beside == {}

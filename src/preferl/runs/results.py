@@ -70,7 +70,10 @@ EVALUATED: Final = "Evaluated return while learning"
 
 
 def _online(_path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
-    policies = {str(name): _episodes(policy) for name, policy in result.get("policies", {}).items()}
+    policies = {}
+    if result.get("has_true_reward", True):  # returns of 0 say nothing
+        for name, policy in result.get("policies", {}).items():
+            policies[str(name)] = _episodes(policy)
     accuracy, reward = _reward(result.get("reward"))
     if accuracy is None:
         accuracy = _while_it_runs(metrics)
