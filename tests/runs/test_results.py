@@ -139,3 +139,8 @@ def test_returns_are_left_out_where_the_environment_gave_no_reward(tmp_path):
     run = read_run(path)
     assert run.score is None
     assert run.beside == {}
+    result["policies"]["taught"]["success_rate"] = 0.75
+    (path / "result.json").write_text(json.dumps(result | {"has_true_reward": False}))
+    run = read_run(path)
+    assert run.score.success == 0.75
+    assert run.beside == {}

@@ -71,9 +71,11 @@ EVALUATED: Final = "Evaluated return while learning"
 
 def _online(_path: Path, config: Json, result: Json, metrics: Metrics) -> Found:
     policies = {}
-    if result.get("has_true_reward", True):  # returns of 0 say nothing
-        for name, policy in result.get("policies", {}).items():
-            policies[str(name)] = _episodes(policy)
+    has_true_reward = result.get("has_true_reward", True)
+    for name, policy in result.get("policies", {}).items():
+        episodes = _episodes(policy)
+        if has_true_reward or episodes.success is not None:  # returns of 0 say nothing
+            policies[str(name)] = episodes
     accuracy, reward = _reward(result.get("reward"))
     if accuracy is None:
         accuracy = _while_it_runs(metrics)
