@@ -72,7 +72,7 @@ def to_json(config: object) -> dict[str, Any]:
     {'epochs': 3, 'optimiser': {'rate': 0.0003}}
     """
     if not is_dataclass(config) or isinstance(config, type):
-        raise ConfigError.mismatch("config", expected="a dataclass", got=type(config).__name__)
+        raise ConfigError(f"config: expected a dataclass, got {type(config).__name__}.")
     return cast("dict[str, Any]", _encode(config, type(config), str))
 
 
@@ -233,9 +233,10 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
         return str(value)
     if callable(value) and getattr(value, "__qualname__", None):
         return f"{value.__module__}:{value.__qualname__}"
-    expected = "numbers, text, lists, mappings, dataclasses or named functions"
-    got = type(value).__name__
-    raise ConfigError.mismatch("a value to be written", expected=expected, got=got)
+    raise ConfigError(
+        "a value to be written: expected numbers, text, lists, mappings, dataclasses or named "
+        f"functions, got {type(value).__name__}."
+    )
 
 
 def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
@@ -255,7 +256,7 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
         raise ConfigError.mismatch(keys, expected=expected, got=unknown, fix=near)
     required = (key for key, one in known.items() if one.default is one.empty)
     if missing := [key for key in required if key not in data]:
-        raise ConfigError.mismatch(keys, expected=missing, got=sorted(data))
+        raise ConfigError(f"{keys}: expected {missing}, got {sorted(data)}.")
     plain_class = isinstance(make, type) and not is_dataclass(make)
     typed = vars(make).get("__init__", make) if plain_class else make
     hints = get_type_hints(typed)
@@ -361,9 +362,10 @@ def _named_function(name: str, where: str) -> Any:
         # What a module only imports is none of ours: `preferl.files:os.system` would run anything.
         if is_named and f"{found.__module__}:{found.__qualname__}" == name:
             return found
-    expected = "the name of a function of preferl, as module:name where it is defined"
-    fix = "Set functions of your own in code, with dataclasses.replace."
-    raise ConfigError.mismatch(where, expected=expected, got=repr(name), fix=fix)
+    raise ConfigError(
+        f"{where}: expected the name of a function of preferl, as module:name where it is "
+        f"defined, got {name!r}. Set functions of your own in code, with dataclasses.replace."
+    )
 
 
 def _wrong(where: str, expected: object, got: object) -> ConfigError:

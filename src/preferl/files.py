@@ -15,7 +15,7 @@ from typing import Final
 
 from safetensors import SafetensorError
 
-from preferl.errors import StorageError
+from preferl.errors import StorageError, in_words
 
 _HERE: Final = -100  # `AT_FDCWD` of Linux: paths are those of the working directory
 _EXCHANGE: Final = 2  # `RENAME_EXCHANGE` of Linux's `renameat2`
@@ -65,9 +65,10 @@ def writing(
     except StorageError:
         raise
     except (OSError, SafetensorError) as error:  # safetensors raises its own where a disk is full
-        fix = "Choose another path, change its permissions or free some space."
-        expected = "a place that can be written to"
-        raise StorageError.mismatch(f"{path}", expected=expected, got=error, fix=fix) from error
+        raise StorageError(
+            f"{path}: expected a place that can be written to, got {in_words(error)}. Choose "
+            "another path, change its permissions or free some space."
+        ) from error
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
@@ -103,8 +104,9 @@ def remove_drafts(folder: Path) -> None:
                 aside.rename(path)
             shutil.rmtree(holder)
         except OSError as error:
-            expected = "a draft that can be removed"
-            raise StorageError.mismatch(f"{holder}", expected=expected, got=error) from error
+            raise StorageError(
+                f"{holder}: expected a draft that can be removed, got {in_words(error)}."
+            ) from error
 
 
 def make_folder(path: Path) -> None:

@@ -230,12 +230,9 @@ class Expansion:
     def add(self, size: int) -> None:
         """Count bytes before they are taken; raises `DataError` beyond what the size explains."""
         if size > self.left:
-            most = self._held + self.left
-            got = self._held + size
-            raise DataError.mismatch(
-                f"{self._name}",
-                expected=f"at most {most:,} bytes in memory of a file of {self._stored:,}",
-                got=f"{got:,} or more",
-                fix="If you trust its maker, allow it: --allow-large (preferl.data.allow_large()).",
+            raise DataError(
+                f"{self._name}: expected at most {self._held + self.left:,} bytes in memory of a "
+                f"file of {self._stored:,}, got {self._held + size:,} or more. If you trust its "
+                "maker, allow it: --allow-large (preferl.data.allow_large())."
             )
         self._held += size

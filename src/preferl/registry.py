@@ -68,9 +68,10 @@ class Registry:
         """
         present = self._entries.get(name)
         if present is not None and _text(present.target) != _text(target):
-            what = f"name of a {self._what}"
-            got = f"{name!r}, which is {_text(present.target)}"
-            raise ConfigError.mismatch(what, expected="one that is free", got=got)
+            raise ConfigError(
+                f"name of a {self._what}: expected one that is free, got {name!r}, which is "
+                f"{_text(present.target)}."
+            )
         self._entries[name] = Entry(target, config)
 
     def remove(self, name: str) -> None:
@@ -104,9 +105,11 @@ class Registry:
             self._entry(thing)
             return thing
         name = getattr(thing, "__qualname__", "<no name>")
-        expected = "one that its module has by name"
-        fix = "Define it with `def` in a module."
-        ConfigError.check("<" not in name, self._what, expected, repr(thing), fix)
+        if "<" in name:
+            raise ConfigError(
+                f"{self._what}: expected one that its module has by name, got {thing!r}. Define "
+                "it with `def` in a module."
+            )
         place = f"{_module(thing)}:{name}"
         for known, entry in self._entries.items():
             if known != place and _text(entry.target) == _text(thing):
@@ -117,8 +120,11 @@ class Registry:
     def config(self, name: str) -> type[Any]:
         """The dataclass of a name's settings, or of that dataclass's own name; or `ConfigError`."""
         config = self._entry(name).config
-        ConfigError.check(config, f"{self._what} {name!r}", "one with settings", "one without")
-        return cast("type[Any]", _loaded(cast("Thing", config)))
+        if not config:
+            raise ConfigError(
+                f"{self._what} {name!r}: expected one with settings, got one without."
+            )
+        return cast("type[Any]", _loaded(config))
 
     def has_config(self, config: type[Any]) -> bool:
         """Whether these are settings of a thing here."""
@@ -186,9 +192,10 @@ def imported(module: str, *, source: str) -> ModuleType:
             _TRUSTED.add(module)
         return found
     except Exception as error:  # whatever code of somebody else raises
-        what = f"{module!r}, which {source} names"
         got = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise ConfigError.mismatch(what, expected="a module", got=got) from error
+        raise ConfigError(
+            f"{module!r}, which {source} names: expected a module, got {got}."
+        ) from error
 
 
 def _module(thing: Callable[..., Any]) -> str:
@@ -212,8 +219,8 @@ def _loaded(thing: Thing) -> Any:
     found = named_object(thing, f"{thing!r}")
     # A trusted module does not lend its trust to what it imports, such as `mine:os.system`.
     home = str(getattr(found, "__module__", None))
-    own = home.partition(".")[0] == module.partition(".")[0]
-    ConfigError.check(own, f"{thing!r}", "what that package defines", f"a part of {home}")
+    if home.partition(".")[0] != module.partition(".")[0]:
+        raise ConfigError(f"{thing!r}: expected what that package defines, got a part of {home}.")
     return found
 
 

@@ -77,8 +77,11 @@ class SyncedFolder:
         elif text.startswith("file:///"):
             self.path = Path(url2pathname(urlsplit(text).path))
         else:
-            expected = "a folder, s3://bucket/folder, gs://bucket/folder or file:///folder"
-            ConfigError.check(URL.fullmatch(text) and ".." not in text, "URL", expected, text)
+            if not (URL.fullmatch(text) and ".." not in text):
+                raise ConfigError(
+                    "URL: expected a folder, s3://bucket/folder, gs://bucket/folder or "
+                    f"file:///folder, got {text}."
+                )
             self.url = text.rstrip("/")
             scheme, _, self._root = self.url.partition("://")
             package, extra = PACKAGES[scheme]
@@ -103,8 +106,8 @@ class SyncedFolder:
         'runs/rewards/s3:/other/bucket/00001'
         """
         words = name.replace("\\", "/").split("/")
-        stays = not (name.startswith("/") or "\0" in name or ".." in words)
-        StorageError.check(stays, f"name in {self}", "one inside of the folder", repr(name))
+        if name.startswith("/") or "\x00" in name or ".." in words:
+            raise StorageError(f"name in {self}: expected one inside of the folder, got {name!r}.")
         return self.path / name
 
     def fetch(self, name: str, *, again: bool = False) -> Path:
@@ -229,7 +232,7 @@ class SyncedFolder:
                 expected = "a name that nobody has sent yet"
                 fix = "Let one program write there."
             got = f"{type(error).__name__}: {error}".rstrip(".")
-            raise StorageError.mismatch(f"{self}", expected=expected, got=got, fix=fix) from error
+            raise StorageError(f"{self}: expected {expected}, got {got}. {fix}") from error
 
 
 def _cache() -> Path:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, final
 import numpy as np
 
 from preferl._optional import require
-from preferl.errors import ConfigError, DataError, StorageError
+from preferl.errors import ConfigError, DataError, StorageError, in_words
 from preferl.reading import Expansion, parse_json, reading
 from preferl.shapes import Array, FloatArray
 
@@ -133,8 +133,9 @@ class WandbSink:
             expected = "somebody who is signed in, and may write to the project"
             fix = "Run `wandb login` or set WANDB_API_KEY; WANDB_MODE=offline keeps the run here, "
             fix += "to be uploaded later with `wandb sync`."
-            what = "Weights & Biases"
-            raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
+            raise ConfigError(
+                f"Weights & Biases: expected {expected}, got {in_words(error)}. {fix}"
+            ) from error
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the numbers with the step as one of them, since wandb refuses steps that go back."""
@@ -184,9 +185,8 @@ def require_places(places: Sequence[str]) -> None:
         MissingExtraError: wandb is asked for and not installed.
     """
     if not set(places) <= PLACES.keys() or len(set(places)) < len(places):
-        expected = f"some of {', '.join(PLACES)}"
         got = ", ".join(places)
-        raise ConfigError.mismatch("report_to", expected=expected, got=got)
+        raise ConfigError(f"report_to: expected some of {', '.join(PLACES)}, got {got}.")
     if "wandb" in places:
         require("wandb", extra="wandb")
 
@@ -228,9 +228,9 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise DataError.mismatch(f"{path}", expected="text in UTF-8", got=error) from error
+        raise DataError(f"{path}: expected text in UTF-8, got {in_words(error)}.") from error
     except OSError as error:
-        raise StorageError.mismatch(f"{path}", expected="a readable file", got=error) from error
+        raise StorageError(f"{path}: expected a readable file, got {in_words(error)}.") from error
     rows: list[dict[str, float]] = []
     for line in text.split("\n")[:-1]:
         try:

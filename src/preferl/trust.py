@@ -43,17 +43,15 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
     'gymnasium.envs:Pendulum-v1'
     """
     if not isinstance(name, str):
-        raise ConfigError.mismatch(f"name in {source}", expected="text", got=repr(name))
+        raise ConfigError(f"name in {source}: expected text, got {name!r}.")
     for module in _modules_of(name):
         trusted = any(module == one or module.startswith(f"{one}.") for one in trust)
         if not (trusted or _needs_no_trust(module)):
-            raise ConfigError.mismatch(
-                f"{name!r}, which {source} names",
-                expected=f"a module that may be imported: of {', '.join(sorted(ALLOWED))}, or "
-                "one that you trust",
-                got=f"{module!r}",
-                fix=f"If you know its code and trust it, pass --trust {module} "
-                f"(trust=[{module!r}] in Python).",
+            raise ConfigError(
+                f"{name!r}, which {source} names: expected a module that may be imported: of "
+                f"{', '.join(sorted(ALLOWED))}, or one that you trust, got {module!r}. If you "
+                f"know its code and trust it, pass --trust {module} (trust=[{module!r}] in "
+                "Python)."
             )
     return name
 
@@ -87,8 +85,7 @@ def named_object(name: str, what: str) -> Any:
     except MissingExtraError:
         raise
     except (ImportError, AttributeError, ValueError) as error:
-        got = f"{name!r} ({error})"
-        raise ConfigError.mismatch(what, expected="module:Name", got=got) from error
+        raise ConfigError(f"{what}: expected module:Name, got {name!r} ({error}).") from error
 
 
 def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:

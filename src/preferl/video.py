@@ -50,11 +50,12 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
     >>> encode(np.zeros((2, 16, 16, 3), np.uint8), 10)[4:8]
     b'ftyp'
     """
-    ConfigError.check(fps >= 1, "fps", "at least 1", fps)
+    if not fps >= 1:
+        raise ConfigError(f"fps: expected at least 1, got {fps}.")
     pictures = (_fit(picture, smallest) for picture in _colour(frames))
     first = next(pictures, None)
     if first is None:
-        raise DataError.mismatch("frames", expected="one or more", got="none")
+        raise DataError("frames: expected one or more, got none.")
     # The index can only move to the front of a file that has a name.
     with TemporaryDirectory() as folder:
         file = Path(folder) / "clip.mp4"
@@ -71,9 +72,10 @@ def _colour(frames: Iterable[Array]) -> Iterator[Array]:
         is_colour = picture.ndim == 3 and picture.shape[-1] in (1, 3) and picture.size
         if not is_colour or picture.dtype != np.uint8 or picture.shape != size:
             alike = "" if picture.shape == size else f", each {size} like the first"
-            expected = f"[T, height, width, 3 or 1] of uint8{alike}"
-            got = f"one of {frame.shape} of {frame.dtype}"
-            raise DataError.mismatch("frames", expected=expected, got=got)
+            raise DataError(
+                f"frames: expected [T, height, width, 3 or 1] of uint8{alike}, got one of "
+                f"{frame.shape} of {frame.dtype}."
+            )
         yield np.broadcast_to(picture, (*picture.shape[:2], 3))
 
 
@@ -123,9 +125,10 @@ def encode_picture(picture: Array, most_bytes: int) -> bytes:
         data = _jpeg(small.reformat(width, height), scale)
         if len(data) <= most_bytes:
             return data
-    expected = f"one that fits into {most_bytes:,} bytes"
-    got = f"{len(data):,} when blurred"
-    raise DataError.mismatch("picture", expected=expected, got=got)
+    raise DataError(
+        f"picture: expected one that fits into {most_bytes:,} bytes, got {len(data):,} when "
+        "blurred."
+    )
 
 
 def decode_picture(data: bytes) -> Array:
@@ -134,7 +137,7 @@ def decode_picture(data: bytes) -> Array:
     try:
         frame = next(iter([*codec.decode(av.Packet(data)), *codec.decode(None)]))
     except (av.FFmpegError, StopIteration) as error:
-        raise DataError.mismatch("picture", expected="a whole JPEG", got=repr(error)) from error
+        raise DataError(f"picture: expected a whole JPEG, got {error!r}.") from error
     picture: Array = frame.to_ndarray(format="rgb24")
     return picture
 

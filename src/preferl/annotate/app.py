@@ -109,8 +109,7 @@ class AnnotateSettings:
             require_in(name, getattr(self, name), low, high)
         scheme = "http" if self.public_url is None else urlsplit(self.public_url).scheme
         if scheme not in ("http", "https"):
-            expected = "http:// or https://"
-            raise ConfigError.mismatch("public_url", expected=expected, got=self.public_url)
+            raise ConfigError(f"public_url: expected http:// or https://, got {self.public_url}.")
         length = len(self.secret or "")
         if length < SHORTEST and (self.secret is not None or not self.only_here):
             reach = "" if self.only_here else f", as {self.host} is open to other machines"

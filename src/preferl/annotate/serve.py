@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from preferl.annotate.app import AnnotateSettings, create_app
 from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_protocol
 from preferl.annotate.news import HELD
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, in_words
 from preferl.files import writing
 from preferl.printing import get_logger
 from preferl.store.schema import Project
@@ -148,10 +148,11 @@ def bind(settings: AnnotateSettings) -> socket.socket:
         where = (settings.host, settings.port)
         listening = socket.create_server(where, family=family, backlog=BACKLOG)
     except OSError as error:
-        what = f"{settings.host}:{settings.port}"
-        expected = "an address and port that are free"
-        fix = "The page may be served already. Choose another port, or 0 for any."
-        raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
+        raise ConfigError(
+            f"{settings.host}:{settings.port}: expected an address and port that are free, got "
+            f"{in_words(error)}. The page may be served already. Choose another port, or 0 for "
+            "any."
+        ) from error
     # asyncio does this for sockets of its own alone. Without it the body of a reply waits 40 ms,
     # until the browser acknowledges the head.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -253,8 +253,10 @@ def annotate_import(config: ImportConfig) -> None:
         elif kind == "drlhp":
             found = import_drlhp(*about, name=named)
         elif episodes is None:
-            fix = "Give --demonstrations with the episodes that they count in."
-            raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
+            raise ConfigError(
+                "episodes: expected some, got none. Give --demonstrations with the episodes that "
+                "they count in."
+            )
         else:
             crossing = config.crossing
             found = import_labels(*about, episodes, name=named, length=length, crossing=crossing)
@@ -277,10 +279,8 @@ def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
         return "export"
     if {"chosen", "chosen_episode"} & columns:
         return "table"
-    raise DataError.mismatch(
-        f"{path}, columns",
-        expected="chosen and rejected, or those that `preferl annotate export` writes",
-        got=", ".join(columns)[:200],
-        fix="For clips by their place, name columns chosen_episode, chosen_start, rejected_episode "
-        "and rejected_start.",
+    raise DataError(
+        f"{path}, columns: expected chosen and rejected, or those that `preferl annotate export` "
+        f"writes, got {', '.join(columns)[:200]}. For clips by their place, name columns "
+        "chosen_episode, chosen_start, rejected_episode and rejected_start."
     )

@@ -104,7 +104,7 @@ def annotate_create(config: CreateConfig) -> None:
     if (config.reward is None and needs_reward) or (config.reward and scorer is None):
         expected = f"a fitted one with {config.sampler!r} pairs" if needs_reward else "none"
         fix = "Give --reward FOLDER." if needs_reward else "Give --sampler informative with it."
-        raise ConfigError.mismatch("reward", expected=expected, got=config.reward, fix=fix)
+        raise ConfigError(f"reward: expected {expected}, got {config.reward}. {fix}")
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
     episodes = _episodes(config)
@@ -155,8 +155,9 @@ def _episodes(config: CreateConfig) -> "data.Episodes":
     names = ("demonstrations", "dataset", "run")
     given = [f"--{name}" for name in names if getattr(config, name) is not None]
     if len(given) != 1:
-        expected = "one of --demonstrations, --dataset, --run"
-        raise ConfigError.mismatch("episodes", expected=expected, got=given or "none")
+        raise ConfigError(
+            f"episodes: expected one of --demonstrations, --dataset, --run, got {given or 'none'}."
+        )
     if config.run is not None:
         return episodes_of_run(config.run)
     if config.dataset is not None:
@@ -207,17 +208,21 @@ def _draw_lists(
     config: CreateConfig, episodes: "data.Episodes"
 ) -> "tuple[data.Segments, IntArray]":
     """Candidate windows, and the rows of each list."""
-    plain = config.sampler == CreateConfig.sampler
-    fix = "Lists decide themselves what to ask. Leave --sampler or --lists out."
-    ConfigError.check(plain, "lists", f"{CreateConfig.sampler} pairs", config.sampler, fix)
+    if config.sampler != CreateConfig.sampler:
+        raise ConfigError(
+            f"lists: expected {CreateConfig.sampler} pairs, got {config.sampler}. Lists decide "
+            "themselves what to ask. Leave --sampler or --lists out."
+        )
     rng = np.random.default_rng(config.seed)
     lists = config.lists or 0
     drawn, _ = sample_lists(episodes, config.queries, config.length, rng, lists=lists)
     segments = store.distinct_clips(drawn)
     each = len(segments) // lists
-    expected = f"at least two different ones for each of {lists}"
-    fix = "Make fewer lists, or record more steps."
-    DataError.check(each >= 2, "clips of lists", expected, f"{len(segments)} in all", fix)
+    if not each >= 2:
+        raise DataError(
+            f"clips of lists: expected at least two different ones for each of {lists}, got "
+            f"{len(segments)} in all. Make fewer lists, or record more steps."
+        )
     return segments, np.arange(lists * each).reshape(lists, each)
 
 

@@ -42,7 +42,7 @@ def annotate_report(config: LabelReportConfig) -> None:
     """Print tables, and write a file where one is wanted."""
     ending = None if config.out is None else config.out.suffix.lower()
     if ending not in (None, ".html", ".json"):
-        raise ConfigError.mismatch("out", expected="a name ending in .html or .json", got=ending)
+        raise ConfigError(f"out: expected a name ending in .html or .json, got {ending}.")
     with opened(config.labels) as (store, project):
         numbers = _numbers(store, project, config.seed)
     echo(f"{numbers['project']['title']}: {numbers['project']['question']}")

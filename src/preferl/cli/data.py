@@ -114,8 +114,10 @@ def data_inspect(config: InspectConfig) -> None:
     if (place / "about.json").is_file() and load_arrays(place)[1].get("kind") == "comparisons":
         rows = _comparison_rows(data.load_comparisons(place))
         if config.labels is not None:
-            fix = "Give --labels with the episodes that they index."
-            raise ConfigError.mismatch(config.path, expected="episodes", got="comparisons", fix=fix)
+            raise ConfigError(
+                f"{config.path}: expected episodes, got comparisons. Give --labels with the "
+                "episodes that they index."
+            )
         print_table(f"Comparisons in {config.path}", rows)
         return
     episodes = sources.load_source(config.path, task=config.task)

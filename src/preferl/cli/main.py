@@ -134,11 +134,11 @@ def _shared(command: str, common: Collection[str]) -> Collection[str]:
     from preferl.training.distributed import launched
 
     rank, size = launched()
-    what = "torchrun"
-    expected = f"one process, or the command {' or '.join(TOGETHER)}"
-    got = f"{size} processes of {command}"
-    fix = "Start it without torchrun."
-    UsageError.check(size == 1 or command in TOGETHER, what, expected, got, fix)
+    if not (size == 1 or command in TOGETHER):
+        raise UsageError(
+            f"torchrun: expected one process, or the command {' or '.join(TOGETHER)}, got {size} "
+            f"processes of {command}. Start it without torchrun."
+        )
     return common if rank == 0 else {*common, "--quiet"} - {"--verbose"}
 
 

@@ -92,9 +92,7 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         next(reversed(options_of(arguments, name)), None) for name in ("--preset", "--config")
     )
     if preset and file:
-        expected = "--preset or --config"
-        fix = "Drop one."
-        raise ConfigError.mismatch("settings", expected=expected, got="both", fix=fix)
+        raise ConfigError("settings: expected --preset or --config, got both. Drop one.")
     if preset is not None:
         require_name(preset, preset_names(), "preset")
     if "--resume" in arguments and not (preset or file):

@@ -98,9 +98,10 @@ def require_store(store: str) -> None:
     from preferl.store.store import LABELS
 
     if "://" not in store and not (Path(store) / LABELS).is_file():
-        fix = "Make one with `preferl annotate create`, or name it with --store."
-        what = f"store {store}"
-        raise StorageError.mismatch(what, expected="a folder of labels", got="none", fix=fix)
+        raise StorageError(
+            f"store {store}: expected a folder of labels, got none. Make one with `preferl "
+            "annotate create`, or name it with --store."
+        )
 
 
 def import_trusted(arguments: Sequence[str]) -> None:
@@ -216,12 +217,16 @@ def _require_one_source(config: AnswersConfig) -> None:
     names = ("labels", "store", "comparisons")
     given = [f"--{name}" for name in names if getattr(config, name) is not None]
     if len(given) > 1 or not (given or config.teacher):
-        expected = "--store, or --labels and --demonstrations, or --comparisons, or --teacher"
         got = " and ".join(given) or "none"
-        raise ConfigError.mismatch("answers", expected=expected, got=got)
+        raise ConfigError(
+            "answers: expected --store, or --labels and --demonstrations, or --comparisons, or "
+            f"--teacher, got {got}."
+        )
     if config.demonstrations is None and given in ([], ["--labels"]):
-        fix = "Give --demonstrations with the episodes that the answers are about."
-        raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
+        raise ConfigError(
+            "episodes: expected some, got none. Give --demonstrations with the episodes that the "
+            "answers are about."
+        )
     if config.queries is not None:
         require_in("queries", config.queries, 1, float("inf"))
 
@@ -273,9 +278,11 @@ def _chosen(
 
     if config.queries is not None:
         there = np.flatnonzero(given.answered | (teacher is not None))
-        expected = f"at most {len(there):,}, as many as there are"
-        got = f"{config.queries:,}"
-        ConfigError.check(config.queries <= len(there), "queries", expected, got, "Ask for fewer.")
+        if not config.queries <= len(there):
+            raise ConfigError(
+                f"queries: expected at most {len(there):,}, as many as there are, got "
+                f"{config.queries:,}. Ask for fewer."
+            )
         given = given[np.sort(rng.choice(there, config.queries, replace=False))].compact()
     if teacher is None:
         return given
@@ -287,10 +294,11 @@ def require_rewards(rewards: "FloatArray") -> None:
     """Raise `DataError` where a teacher would call all pairs equal."""
     from numpy import ptp
 
-    expected = "some that differ, for a teacher to answer by"
-    got = "the same at each step"
-    fix = "Data without the environment's rewards need people's answers."
-    DataError.check(ptp(rewards) != 0, "recorded rewards", expected, got, fix)
+    if ptp(rewards) == 0:
+        raise DataError(
+            "recorded rewards: expected some that differ, for a teacher to answer by, got the "
+            "same at each step. Data without the environment's rewards need people's answers."
+        )
 
 
 def true_reward_of(name: str) -> "Callable[..., FloatArray]":

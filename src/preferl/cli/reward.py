@@ -112,11 +112,10 @@ def reward_fit(config: FitConfig) -> None:
     config = _without_defaults(config)
     world = training.World.join()
     if config.publish and (config.store is None or config.teacher is not None):
-        raise ConfigError.mismatch(
-            "publish",
-            expected="a reward of people's answers in --store",
-            got="answers of a teacher" if config.teacher is not None else "no store",
-            fix="Leave --publish out.",
+        raise ConfigError(
+            "publish: expected a reward of people's answers in --store, got "
+            f"{'answers of a teacher' if config.teacher is not None else 'no store'}. Leave "
+            "--publish out."
         )
     if world.is_first:
         require_openable(config.out, resume=config.resume)

@@ -153,9 +153,11 @@ def _require_page(out: Path) -> None:
     """Raise `ConfigError` if a page there would change a run, or a file that is no page."""
     marks = ("config.json", "versions.json")
     within = any(all((place / name).exists() for name in marks) for place in out.resolve().parents)
-    is_page = out.suffix == ".html" and not out.is_dir() and not within
-    expected = "a file NAME.html that is in no run's folder"
-    ConfigError.check(is_page, "--out", expected, out, "Choose another file.")
+    if not (out.suffix == ".html" and not out.is_dir() and not within):
+        raise ConfigError(
+            f"--out: expected a file NAME.html that is in no run's folder, got {out}. Choose "
+            "another file."
+        )
 
 
 def changed_settings(record: RunRecord) -> dict[str, Any]:

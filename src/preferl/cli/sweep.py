@@ -75,9 +75,10 @@ def sweep(config: SweepConfig) -> None:
         return
     execute = executor_of(config.cluster, config.processes)
     out = config.out or Path("runs") / config.file.stem
-    expected = "a folder for many runs"
-    got = "the folder of one"
-    StorageError.check(not (out / "config.json").exists(), f"{out}", expected, got, "Name another.")
+    if (out / "config.json").exists():
+        raise StorageError(
+            f"{out}: expected a folder for many runs, got the folder of one. Name another."
+        )
     units = [
         Unit(name, f"{__name__}:run_command", {"command": plan.command, "words": words}, out / name)
         for name, words in commands.items()

@@ -17,7 +17,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import STEPS, Episodes
 from preferl.data.on_disk import OnDisk
 from preferl.data.segments import Segments
-from preferl.errors import DataError, StorageError
+from preferl.errors import DataError, StorageError, in_words
 from preferl.files import writing
 from preferl.reading import Expansion, inside, read_object, reading
 from preferl.shapes import Array
@@ -119,9 +119,11 @@ def save_arrays(
         words = all(part.strip(".") for part in name.split("/"))
         check(words, "array name", "words joined by '/'", repr(name))
     free = not path.is_dir() or (path / "about.json").is_file() or not any(path.iterdir())
-    expected = "a new or empty folder, or one written by preferl"
-    fix = "Choose another name: what is there would be replaced."
-    StorageError.check(free, path, expected, "a folder that holds something else", fix)
+    if not free:
+        raise StorageError(
+            f"{path}: expected a new or empty folder, or one written by preferl, got a folder "
+            "that holds something else. Choose another name: what is there would be replaced."
+        )
     remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
     with writing(path, durable=durable) as draft:
         draft.mkdir()
@@ -170,8 +172,9 @@ def _load_array(file: Path, memory_map: bool) -> Array:
         fix = "The file is damaged or gone; restore it from a copy."
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             fix = "It cannot be read now; mend what the system names and try again."
-        expected = "a whole .npy file"
-        raise DataError.mismatch(f"{file}", expected=expected, got=error, fix=fix) from error
+        raise DataError(
+            f"{file}: expected a whole .npy file, got {in_words(error)}. {fix}"
+        ) from error
 
 
 def save_episodes(

@@ -69,9 +69,10 @@ def require_finite(what: str, array: Array) -> None:
     """Raise `DataError` that names the first row with NaN or infinity."""
     if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
         row = int((~np.isfinite(array.reshape(len(array), -1)).all(axis=1)).argmax())
-        got = f"NaN or infinity, first in row {row}"
-        fix = "Repair or drop that step before it becomes training data."
-        raise DataError.mismatch(what, expected="finite numbers", got=got, fix=fix)
+        raise DataError(
+            f"{what}: expected finite numbers, got NaN or infinity, first in row {row}. Repair or "
+            "drop that step before it becomes training data."
+        )
 
 
 def as_floats(rewards: Array) -> Array:

@@ -223,9 +223,8 @@ def sample_segments(
     >>> sorted(segments.start.tolist())
     [0, 2, 3]
     """
-    valid = count >= 0 and length >= 1
-    expected = "count >= 0 and length >= 1"
-    ConfigError.check(valid, "segments", expected, (count, length))
+    if not (count >= 0 and length >= 1):
+        raise ConfigError(f"segments: expected count >= 0 and length >= 1, got {(count, length)}.")
     windows = windows_of(episodes, length, short)
     total = int(windows.sum())
     longest = int(episodes.lengths.max(initial=0))

@@ -65,9 +65,10 @@ class Task:
     goal_ends_episode: bool = False
 
     def __post_init__(self) -> None:
-        apart = self.random != self.expert
-        expected = "another return than random's"
-        ConfigError.check(apart, "Task.expert", expected, f"{self.expert:g}")
+        if self.random == self.expert:
+            raise ConfigError(
+                f"Task.expert: expected another return than random's, got {self.expert:g}."
+            )
         for name in ("max_episode_steps", "query_length"):
             require_in(f"Task.{name}", getattr(self, name), 1, float("inf"))
         require_one_of("Task.hyperparameters", self.hyperparameters, Hyperparameters)
@@ -86,9 +87,10 @@ def find_task(task: str | Task) -> Task:
         return task
     if task not in TASKS:
         near = get_close_matches(task, TASKS, n=5, cutoff=0.5) or ("door-human-v1", "Lift_ph")
-        expected = f"a name such as {', '.join(near)}"
-        fix = "See preferl.data.TASKS for all names, or pass a Task of your own."
-        raise ConfigError.mismatch("task", expected=expected, got=repr(task), fix=fix)
+        raise ConfigError(
+            f"task: expected a name such as {', '.join(near)}, got {task!r}. See "
+            "preferl.data.TASKS for all names, or pass a Task of your own."
+        )
     return TASKS[task]
 
 

@@ -8,7 +8,7 @@ from preferl._optional import require
 from preferl.data.columns import check
 from preferl.data.episodes import Episodes, end_to_end
 from preferl.envs.config import SIMULATORS
-from preferl.errors import DataError
+from preferl.errors import DataError, in_words
 from preferl.printing import get_logger
 from preferl.shapes import Array
 
@@ -28,8 +28,9 @@ def require_new_minari(name: str) -> None:
     try:
         require("minari.dataset.minari_dataset", extra="minari").parse_dataset_id(name)
     except (TypeError, ValueError) as error:
-        expected = "a name such as mine/cheetah/mixed-v0"
-        raise DataError.mismatch(what, expected=expected, got=error) from error
+        raise DataError(
+            f"{what}: expected a name such as mine/cheetah/mixed-v0, got {in_words(error)}."
+        ) from error
     there = name in minari.list_local_datasets()
     fix = f"Raise its version, or remove it: minari delete {name}"
     check(not there, what, "one that is not on this machine", "one that is", fix)
@@ -51,10 +52,10 @@ def require_minari_env(env: "Environment") -> None:
         try:
             written(space)
         except NotImplementedError as error:
-            expected = "a space that Minari can hold"
-            fix = "Wrap the environment, or leave it out."
-            what = f"{name} for the Minari data set"
-            raise DataError.mismatch(what, expected=expected, got=space, fix=fix) from error
+            raise DataError(
+                f"{name} for the Minari data set: expected a space that Minari can hold, got "
+                f"{space}. Wrap the environment, or leave it out."
+            ) from error
     if not _can_be_made_again(env):
         LOGGER.warning(
             "Minari cannot make %s again: the data set will have its spaces, but not the "

@@ -44,7 +44,8 @@ def split(
         ConfigError: a share outside (0, 1).
         DataError: too few pairs or episodes to have both parts.
     """
-    ConfigError.check(0 < validation < 1, "validation share", "in (0, 1)", validation)
+    if not 0 < validation < 1:
+        raise ConfigError(f"validation share: expected in (0, 1), got {validation}.")
     if by == "episode":
         episodes = np.unique(np.concatenate(_episode_span(comparisons), axis=None))
         held = max(1, round(len(episodes) * validation))

@@ -50,19 +50,22 @@ def make_atari(
         MissingExtraError: the extra `atari` is not installed.
     """
     if hide is None and game not in HIDDEN_ROWS:
-        expected = f"one of {[*HIDDEN_ROWS]}, or the rows to hide"
-        fix = "Look where the score is and pass hide=((first, last + 1),), or hide=()."
-        raise ConfigError.mismatch("game", expected=expected, got=repr(game), fix=fix)
+        raise ConfigError(
+            f"game: expected one of {[*HIDDEN_ROWS]}, or the rows to hide, got {game!r}. Look "
+            "where the score is and pass hide=((first, last + 1),), or hide=()."
+        )
     require_in("length", length, 1, float("inf"))
-    ConfigError.check(length == int(length), "length", "a whole number", length)
+    if length != int(length):
+        raise ConfigError(f"length: expected a whole number, got {length}.")
     gymnasium.register_envs(require("ale_py", extra="atari"))
     require("cv2", extra="atari")
     settings: dict[str, Any] = {"repeat_action_probability": sticky, "render_mode": render_mode}
     try:
         env: Environment = gymnasium.make(f"ALE/{game}-v5", frameskip=1, **settings)
     except gymnasium.error.Error as error:
-        known = "a game that ale-py has"
-        raise ConfigError.mismatch("game", expected=known, got=f"{game!r} ({error})") from error
+        raise ConfigError(
+            f"game: expected a game that ale-py has, got {game!r} ({error})."
+        ) from error
     env = AtariPreprocessing(env, frame_skip=skip, screen_size=size)
     env = HiddenRows(env, HIDDEN_ROWS[game] if hide is None else hide)
     return FrameStackObservation(TimeLimit(HiddenEnds(env), int(length)), stack)
@@ -82,8 +85,9 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
         self._hidden = np.zeros(height, bool)
         for first, end in hide:
             if not 0 <= first < end <= SCREEN_ROWS:
-                expected = f"rows within 0...{SCREEN_ROWS}"
-                raise ConfigError.mismatch("hide", expected=expected, got=(first, end))
+                raise ConfigError(
+                    f"hide: expected rows within 0...{SCREEN_ROWS}, got {(first, end)}."
+                )
             self._hidden[first * height // SCREEN_ROWS : ceil(end * height / SCREEN_ROWS)] = True
 
     def observation(self, observation: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, in_words
 from preferl.shapes import Array, keeps_values, map_observations
 from preferl.trust import ALLOWED
 
@@ -97,9 +97,11 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
     with closing(make()) as env:
         for name in ("observation_space", "action_space"):
             space = getattr(env, name, None)
-            expected = f"a space as `{name}`"
-            fix = f"Set `self.{name}` in its constructor."
-            ConfigError.check(isinstance(space, spaces.Space), what, expected, space, fix)
+            if not isinstance(space, spaces.Space):
+                raise ConfigError(
+                    f"{what}: expected a space as `{name}`, got {space}. Set `self.{name}` in its "
+                    "constructor."
+                )
         if not _is_observed(env.observation_space):
             raise ConfigError(
                 f"{what}: expected observations in a Box with an axis, in Discrete or "
@@ -116,18 +118,26 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
             )
         began = _called(env.reset, what, seed=0)
         paired = isinstance(began, tuple) and len(began) == 2 and isinstance(began[1], dict)
-        ConfigError.check(paired, what, "(observation, info) from `reset`", _shortly(began), NOW)
+        if not paired:
+            raise ConfigError(
+                f"{what}: expected (observation, info) from `reset`, got {_shortly(began)}. {NOW}"
+            )
         _require_shape(env.observation_space, began[0], what)
         ended = _called(env.step, what, env.action_space.sample())
-        expected = "(observation, reward, terminated, truncated, info) from `step`"
         five = isinstance(ended, tuple) and len(ended) == 5 and isinstance(ended[4], dict)
-        ConfigError.check(five, what, expected, _shortly(ended), NOW)
+        if not five:
+            raise ConfigError(
+                f"{what}: expected (observation, reward, terminated, truncated, info) from "
+                f"`step`, got {_shortly(ended)}. {NOW}"
+            )
         _require_shape(env.observation_space, ended[0], what)
-        number = np.ndim(ended[1]) == 0 and np.asarray(ended[1]).dtype.kind in "biuf"
-        ConfigError.check(number, what, "one number as the reward", repr(ended[1]))
+        if not (np.ndim(ended[1]) == 0 and np.asarray(ended[1]).dtype.kind in "biuf"):
+            raise ConfigError(f"{what}: expected one number as the reward, got {ended[1]!r}.")
         for name, flag in zip(("terminated", "truncated"), ended[2:4], strict=True):
-            single = np.ndim(flag) == 0 and np.asarray(flag).dtype.kind in "biu"
-            ConfigError.check(single, what, f"True or False as `{name}`", repr(flag), NOW)
+            if not (np.ndim(flag) == 0 and np.asarray(flag).dtype.kind in "biu"):
+                raise ConfigError(
+                    f"{what}: expected True or False as `{name}`, got {flag!r}. {NOW}"
+                )
 
 
 def _is_observed(space: spaces.Space[Any], *, inside: bool = False) -> bool:
@@ -166,14 +176,14 @@ def one_number(what: str, value: Any) -> float:
     """
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf":
-        raise ConfigError.mismatch(what, expected="one number", got=repr(value), fix=NOW)
+        raise ConfigError(f"{what}: expected one number, got {value!r}. {NOW}")
     return float(array.item())
 
 
 def require_info(what: str, info: Any) -> None:
     """Raise `ConfigError` unless the info of a reset or step is a dictionary."""
     if not isinstance(info, Mapping):
-        raise ConfigError.mismatch(what, expected="a dictionary", got=repr(info), fix=NOW)
+        raise ConfigError(f"{what}: expected a dictionary, got {info!r}. {NOW}")
 
 
 def _called(method: Callable[..., Any], what: str, *given: Any, **named: Any) -> Any:
@@ -184,8 +194,10 @@ def _called(method: Callable[..., Any], what: str, *given: Any, **named: Any) ->
         unpacked = "values to unpack" in str(error)
         if not (unpacked or "keyword argument 'seed'" in str(error)):
             raise  # by the environment itself, whose own trace says more
-        expected = f"`{method.__name__}` as gymnasium defines it"
-        raise ConfigError.mismatch(what, expected=expected, got=error, fix=NOW) from error
+        raise ConfigError(
+            f"{what}: expected `{method.__name__}` as gymnasium defines it, got "
+            f"{in_words(error)}. {NOW}"
+        ) from error
 
 
 def _require_shape(space: spaces.Space[Any], observation: Any, what: str) -> None:
@@ -194,8 +206,11 @@ def _require_shape(space: spaces.Space[Any], observation: Any, what: str) -> Non
     if None in (shape.values() if parts else [shape]):
         return  # a space of spaces, which is refused where steps are recorded
     got = map_observations(np.shape, observation)
-    fix = "Change its space, or what is observed."
-    ConfigError.check(got == shape, what, f"observations of shape {shape}, as its space", got, fix)
+    if got != shape:
+        raise ConfigError(
+            f"{what}: expected observations of shape {shape}, as its space, got {got}. Change its "
+            "space, or what is observed."
+        )
     for key, part in (parts or {"": space}).items():
         _require_type(part.dtype, np.asarray(observation[key] if parts else observation), what)
 

@@ -59,14 +59,18 @@ class EnvConfig:
     wrappers: tuple[WrapperSource, ...] = ()
 
     def __post_init__(self) -> None:
-        several = isinstance(self.wrappers, list | tuple)
-        fix = "One alone is written wrappers=(it,)."
-        ConfigError.check(several, "wrappers", "a tuple of wrappers", repr(self.wrappers), fix)
+        if not isinstance(self.wrappers, list | tuple):
+            raise ConfigError(
+                f"wrappers: expected a tuple of wrappers, got {self.wrappers!r}. One alone is "
+                "written wrappers=(it,)."
+            )
         for name, value in _parts_of(self).items():
             object.__setattr__(self, name, value)
-        named = isinstance(self.env_kwargs, Mapping)
-        expected = 'names and values, such as {"gravity": 3.7}'
-        ConfigError.check(named, "env_kwargs", expected, repr(self.env_kwargs))
+        if not isinstance(self.env_kwargs, Mapping):
+            raise ConfigError(
+                'env_kwargs: expected names and values, such as {"gravity": 3.7}, got '
+                f"{self.env_kwargs!r}."
+            )
         if self.max_episode_steps is not None:
             require_in("max_episode_steps", self.max_episode_steps, 1, inf)
         for wrapper in self.wrappers:
@@ -139,25 +143,33 @@ def _parts_of(config: EnvConfig) -> dict[str, Any]:
         return {}
     steps = hasattr(env, "step") and not isinstance(env, type)
     if not steps:
-        named = callable(env) and hasattr(env, "__qualname__")
-        expected = "an id, or a class or function that makes an environment"
-        fix = "Write `def make(): ...`, or pass a class and its arguments as `env_kwargs`."
-        ConfigError.check(named, "env", expected, f"a {type(env).__name__}", fix)
+        if not (callable(env) and hasattr(env, "__qualname__")):
+            raise ConfigError(
+                "env: expected an id, or a class or function that makes an environment, got a "
+                f"{type(env).__name__}. Write `def make(): ...`, or pass a class and its "
+                "arguments as `env_kwargs`."
+            )
         return {}
     expected = "an id, or a class or function that makes an environment, since copies are needed"
     got = f"an instance of {type(env).__name__}"
-    several = hasattr(env, "num_envs")
-    fix = "Pass what makes one of them; `environments` and `vec_env` make several."
-    ConfigError.check(not several, "env", expected, f"{got}, which is several", fix)
+    if hasattr(env, "num_envs"):
+        raise ConfigError(
+            f"env: expected {expected}, got {got}, which is several. Pass what makes one of them; "
+            "`environments` and `vec_env` make several."
+        )
     spec: Any = getattr(env, "spec", None)
-    fix = f"Pass the class, env={type(env.unwrapped).__name__}, with its arguments as `env_kwargs`."
-    ConfigError.check(spec is not None, "env", expected, got, fix)
+    if spec is None:
+        raise ConfigError(
+            f"env: expected {expected}, got {got}. Pass the class, "
+            f"env={type(env.unwrapped).__name__}, with its arguments as `env_kwargs`."
+        )
     wrapped = []
     for one in spec.additional_wrappers:
-        known = one.kwargs is not None
-        fix = "Pass the environment without it, and `wrappers=`."
-        what = f"{got} in a {one.name} whose arguments are not known"
-        ConfigError.check(known, "env", expected, what, fix)
+        if one.kwargs is None:
+            raise ConfigError(
+                f"env: expected {expected}, got {got} in a {one.name} whose arguments are not "
+                "known. Pass the environment without it, and `wrappers=`."
+            )
         wrapped.append({one.entry_point: one.kwargs} if one.kwargs else one.entry_point)
     kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
     return {

@@ -54,7 +54,7 @@ def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) ->
     elif source is not None:
         env = make_by(source, f"environment {config.env_name}", **kwargs)
     else:
-        raise ConfigError.mismatch("env", expected="the environment of the run", got="none")
+        raise ConfigError("env: expected the environment of the run, got none.")
     env = env if inside is None else inside(env)
     for wrapper in config.wrappers:
         named, arguments = wrapper_parts(wrapper)
@@ -101,6 +101,8 @@ def _wrapper(source: EnvSource) -> Callable[..., Any]:
     module = source.partition(":")[0]
     found = callable_as(gymnasium.Wrapper, named_object(source, "wrappers"), module)
     if found is None:
-        expected = "a wrapper of gymnasium, or a class or function of a module of yours"
-        raise ConfigError.mismatch("wrappers", expected=expected, got=source)
+        raise ConfigError(
+            "wrappers: expected a wrapper of gymnasium, or a class or function of a module of "
+            f"yours, got {source}."
+        )
     return found

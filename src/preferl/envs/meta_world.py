@@ -33,9 +33,10 @@ class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: Environment) -> None:
         super().__init__(env)
-        expected = "the environment Meta-World/MT1"
-        single = env.has_wrapper_attr("toggle_sample_tasks_on_reset")
-        ConfigError.check(single, "environment of SeededGoals", expected, env)
+        if not env.has_wrapper_attr("toggle_sample_tasks_on_reset"):
+            raise ConfigError(
+                f"environment of SeededGoals: expected the environment Meta-World/MT1, got {env}."
+            )
         env.get_wrapper_attr("toggle_sample_tasks_on_reset")(False)
         self._world = cast(Any, env.unwrapped)
         tasks = env.get_wrapper_attr("tasks")

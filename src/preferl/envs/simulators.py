@@ -21,7 +21,7 @@ from gymnasium.wrappers import TimeLimit
 from preferl._optional import require
 from preferl.envs.checks import Environment as Environment
 from preferl.envs.checks import callable_as, made_by, refused_kwargs
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, in_words
 from preferl.printing import get_logger
 from preferl.trust import meant_name
 
@@ -100,8 +100,9 @@ def make_registered(env_id: str, **options: Any) -> Environment:
             raise ConfigError.mismatch(
                 "environment", expected=expected, got=got, fix=fix
             ) from error
-        expected = "one that can be made"
-        raise ConfigError.mismatch(what, expected=expected, got=error) from error
+        raise ConfigError(
+            f"{what}: expected one that can be made, got {in_words(error)}."
+        ) from error
     return env
 
 

@@ -69,10 +69,12 @@ def film(
             if step % every == 0:
                 frame: Any = stage.render()
                 drawn = isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3
-                what = "what the environment renders"
-                got = type(frame).__name__
-                fix = "Film an environment that supports render_mode='rgb_array'."
-                ConfigError.check(drawn, what, "a picture [height, width, 3]", got, fix)
+                if not drawn:
+                    raise ConfigError(
+                        "what the environment renders: expected a picture [height, width, 3], "
+                        f"got {type(frame).__name__}. Film an environment that supports "
+                        "render_mode='rgb_array'."
+                    )
                 frames.append(frame.astype(np.uint8))
             next(acting)
     return np.stack(frames)

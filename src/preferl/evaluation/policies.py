@@ -211,6 +211,8 @@ def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
     for way in (array, moved):
         if not isinstance(space, spaces.Box) or way.shape[way.ndim - len(shape) :] == shape:
             return way
-    expected = f"shape {shape}, which VecNormalize has statistics of"
-    fix = "Evaluate in the environment that the policy was trained in, with its wrappers."
-    raise SpaceError.mismatch("observation", expected=expected, got=array.shape, fix=fix)
+    raise SpaceError(
+        f"observation: expected shape {shape}, which VecNormalize has statistics of, got "
+        f"{array.shape}. Evaluate in the environment that the policy was trained in, with its "
+        "wrappers."
+    )

@@ -17,7 +17,7 @@ import numpy as np
 from preferl.configs import plain
 from preferl.envs.config import EnvSource
 from preferl.envs.factory import make_env
-from preferl.errors import ConfigError, DataError, require_in
+from preferl.errors import ConfigError, DataError, in_words, require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.rollout import SeededEpisodes, rollout
 from preferl.reading import reading
@@ -236,10 +236,11 @@ def _spread(
         try:
             ForkingPickler.dumps((evaluate, policy))
         except Exception as error:  # whatever the class of someone else raises
-            what = f"policy {name!r} and its environment"
-            expected = "what pickle can send to another process"
-            fix = "Pass processes=1, or the id of a registered environment."
-            raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
+            raise ConfigError(
+                f"policy {name!r} and its environment: expected what pickle can send to another "
+                f"process, got {in_words(error)}. Pass processes=1, or the id of a registered "
+                "environment."
+            ) from error
     # A fork of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     with safe_children():  # its queues start a process that looks after them
@@ -252,9 +253,9 @@ def _spread(
         for done in as_completed(names):
             yield names[done], done.result()
     except BrokenProcessPool as error:
-        expected = f"{processes} that evaluate policies"
-        got = "one that ended"
-        fix = 'Guard the script with `if __name__ == "__main__":`, or pass processes=1.'
-        raise ConfigError.mismatch("processes", expected=expected, got=got, fix=fix) from error
+        raise ConfigError(
+            f"processes: expected {processes} that evaluate policies, got one that ended. Guard "
+            'the script with `if __name__ == "__main__":`, or pass processes=1.'
+        ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

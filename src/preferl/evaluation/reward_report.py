@@ -336,8 +336,11 @@ def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
     if not isinstance(reward, Reward) and callable(reward):
         if _takes(reward, 3):
             return cast("TransitionReward", reward)
-        expected = "a function of observations and actions, and perhaps of what followed"
-        ModelError.check(_takes(reward, 2), "reward", expected, reward)
+        if not _takes(reward, 2):
+            raise ModelError(
+                "reward: expected a function of observations and actions, and perhaps of what "
+                f"followed, got {reward}."
+            )
     return markovian(cast("AnyReward", reward))
 
 
@@ -357,7 +360,8 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 def markovian(reward: AnyReward) -> TransitionReward:
     """A reward of lone steps as a function of transitions; raises as `of_transitions`."""
     learned = as_reward(reward)
-    ConfigError.check(learned.context == 1, "context of a reward for EPIC", 1, learned.context)
+    if learned.context != 1:
+        raise ConfigError(f"context of a reward for EPIC: expected 1, got {learned.context}.")
 
     def of_lone_steps(observations: Observations, actions: Array, _: Observations) -> FloatArray:
         windows = map_observations(lambda o: o[:, None], observations)

@@ -53,8 +53,10 @@ def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
         ConfigError: fewer than two, or one twice.
     """
     places = [record.path.resolve() for record in records]
-    distinct = len(places) > 1 and len(set(places)) == len(places)
-    ConfigError.check(distinct, "runs to compare", "two or more folders", _listed(map(str, places)))
+    if not (len(places) > 1 and len(set(places)) == len(places)):
+        raise ConfigError(
+            f"runs to compare: expected two or more folders, got {_listed(map(str, places))}."
+        )
     for count in range(1, max(len(place.parts) for place in places) + 1):
         names = [str(Path(*place.parts[-count:])) for place in places]
         if len(set(names)) == len(names):

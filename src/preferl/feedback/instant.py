@@ -156,8 +156,11 @@ class InstantFeedback:
         answers = teacher.one_by_one(segments[pairs], self.rng)
         for number in range(len(pairs)):
             answer = next(answers, None)
-            got = f"{number} answers to {len(pairs)}"
-            FeedbackError.check(answer is not None, "teacher", "an answer to each query", got)
+            if answer is None:
+                raise FeedbackError(
+                    f"teacher: expected an answer to each query, got {number} answers to "
+                    f"{len(pairs)}."
+                )
             self._keep(segments, pairs[[number]], np.array([answer]))
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:
@@ -246,11 +249,14 @@ def check_pairs(pairs: IntArray, count: int) -> IntArray:
     pairs = np.asarray(pairs)
     whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
     expected = f"whole numbers of shape [P, 2], rows of {count} segments"
-    FeedbackError.check(whole, "pairs", expected, f"{pairs.dtype} of shape {pairs.shape}")
+    if not whole:
+        raise FeedbackError(
+            f"pairs: expected {expected}, got {pairs.dtype} of shape {pairs.shape}."
+        )
     least = pairs.min(initial=0)
     most = pairs.max(initial=-1)
-    inside = least >= 0 and most < count
-    FeedbackError.check(inside, "pairs", expected, f"rows {least} to {most}")
+    if not (least >= 0 and most < count):
+        raise FeedbackError(f"pairs: expected {expected}, got rows {least} to {most}.")
     return pairs
 
 

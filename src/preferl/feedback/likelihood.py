@@ -40,7 +40,7 @@ class Likelihood:
     def __post_init__(self) -> None:
         require_share("noise", self.noise)
         if not 0 < self.scale < math.inf:
-            raise ConfigError.mismatch("scale", expected="above 0 and finite", got=self.scale)
+            raise ConfigError(f"scale: expected above 0 and finite, got {self.scale}.")
 
     def probability(self, logits: FloatArray) -> FloatArray:
         """That the first is preferred, of logits of any shape."""

@@ -85,11 +85,12 @@ def sigmoid(logits: FloatArray) -> FloatArray:
 
 def _members(logits: FloatArray) -> FloatArray:
     logits = np.asarray(logits, np.float64)
-    several = logits.ndim == 2 and len(logits) >= 2
-    expected = "at least 2, since one has no variance"
-    fix = "Train an ensemble, choose `entropy`, or ask with UniformPairs."
-    got = f"logits of shape {logits.shape}"
-    FeedbackError.check(several, "members of the reward model", expected, got, fix)
+    if not (logits.ndim == 2 and len(logits) >= 2):
+        raise FeedbackError(
+            "members of the reward model: expected at least 2, since one has no variance, got "
+            f"logits of shape {logits.shape}. Train an ensemble, choose `entropy`, or ask with "
+            "UniformPairs."
+        )
     return logits
 
 
@@ -120,9 +121,11 @@ class UniformPairs:
         if count == 0:
             return np.empty((0, 2), np.int64)
         windows = rng.permutation(distinct_windows(segments))
-        expected = "at least 2 different windows"
-        fix = "Record more steps or shorten the segments."
-        FeedbackError.check(len(windows) >= 2, "segments to pair", expected, len(windows), fix)
+        if not len(windows) >= 2:
+            raise FeedbackError(
+                f"segments to pair: expected at least 2 different windows, got {len(windows)}. "
+                "Record more steps or shorten the segments."
+            )
         return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
 
     def segments_for(self, queries: int) -> int:
@@ -172,9 +175,11 @@ class InformativePairs:
         likelihood = self.likelihood() if callable(self.likelihood) else self.likelihood
         value = np.asarray(self.acquisition(likelihood.log_odds(logits)), np.float64)
         fits = value.shape == (len(pairs),)
-        expected = f"one number per pair, shape ({len(pairs)},)"
         got = "NaN" if fits else f"shape {value.shape}"
-        FeedbackError.check(fits and not np.isnan(value).any(), "acquisition", expected, got)
+        if not (fits and (not np.isnan(value).any())):
+            raise FeedbackError(
+                f"acquisition: expected one number per pair, shape ({len(pairs)},), got {got}."
+            )
         return pairs[np.argsort(-value, kind="stable")[:count]]
 
     def segments_for(self, queries: int) -> int:
@@ -234,9 +239,8 @@ class CoveringPairs:
                 different windows.
         """
         pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
-        enough = len(pairs) >= count
-        there = len(pairs)
-        FeedbackError.check(enough, "candidate pairs", f"at least {count}", there)
+        if not len(pairs) >= count:
+            raise FeedbackError(f"candidate pairs: expected at least {count}, got {len(pairs)}.")
         if count == 0:
             return pairs[:0]
         features = self._features(segments)
@@ -300,9 +304,11 @@ def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: 
         return ceil(2 * queries * oversampling)
     wanted: Any = asked.segments_for(queries)
     enough = isinstance(wanted, int | np.integer) and wanted >= (2 if queries else 0)
-    expected = "a whole number of at least 2, since a query shows two"
-    what = f"segments_for({queries}) of {type(sampler).__name__}"
-    FeedbackError.check(enough, what, expected, wanted)
+    if not enough:
+        raise FeedbackError(
+            f"segments_for({queries}) of {type(sampler).__name__}: expected a whole number of at "
+            f"least 2, since a query shows two, got {wanted}."
+        )
     return int(wanted)
 
 
@@ -342,7 +348,10 @@ def finite_table(
     values = np.asarray(values, np.float64)
     fits = values.ndim == 2 and rows in (None, len(values)) and columns in (None, values.shape[1])
     finite = np.isfinite(values).all()
-    expected = f"finite numbers of shape [{rows or 'members'}, {columns or 'F'}]"
     got = f"shape {values.shape}" + ("" if finite else " with NaN or infinity")
-    FeedbackError.check(fits and finite, what, expected, got)
+    if not (fits and finite):
+        raise FeedbackError(
+            f"{what}: expected finite numbers of shape [{rows or 'members'}, {columns or 'F'}], "
+            f"got {got}."
+        )
     return values

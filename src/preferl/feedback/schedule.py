@@ -148,12 +148,12 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     """
     total = _count("total", total)
     numbers = [float(weight) for weight in weights]
-    valid = all(isfinite(number) and number >= 0 for number in numbers)
-    ConfigError.check(valid, "weights", "numbers of at least 0", numbers)
+    if not all(isfinite(number) and number >= 0 for number in numbers):
+        raise ConfigError(f"weights: expected numbers of at least 0, got {numbers}.")
     exact = [Fraction(number) for number in numbers]
     whole = sum(exact, Fraction(0))
-    enough = whole > 0 or (exact and not total)
-    ConfigError.check(enough, "weights", "at least one above 0", numbers)
+    if not (whole > 0 or (exact and not total)):
+        raise ConfigError(f"weights: expected at least one above 0, got {numbers}.")
     shares = [total * weight / (whole or 1) for weight in exact]
     counts = np.array([int(share) for share in shares], np.int64)
     order = sorted(range(len(shares)), key=lambda i: int(counts[i]) - shares[i])
@@ -164,15 +164,20 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
 def _weights(schedule: ScheduleName | Schedule, rounds: int, iterations: int) -> FloatArray:
     """`[rounds]` weights at the ends of the first of so many iterations."""
     if isinstance(schedule, str):
-        expected = f"one of {', '.join(SCHEDULES)}, or a function"
-        ConfigError.check(schedule in SCHEDULES, "schedule", expected, repr(schedule))
+        if schedule not in SCHEDULES:
+            raise ConfigError(
+                f"schedule: expected one of {', '.join(SCHEDULES)}, or a function, got "
+                f"{schedule!r}."
+            )
         schedule = SCHEDULES[schedule]
     moments = np.arange(1, rounds + 1) / iterations
     weights = np.array([schedule(float(moment)) for moment in moments], np.float64)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
-        got = f"{weights[wrong][0]} at elapsed = {moments[wrong][0]:g}"
-        raise ConfigError.mismatch("schedule", expected="weights of at least 0", got=got)
+        raise ConfigError(
+            f"schedule: expected weights of at least 0, got {weights[wrong][0]} at elapsed = "
+            f"{moments[wrong][0]:g}."
+        )
     return weights
 
 
@@ -180,6 +185,6 @@ def _count(name: str, value: int, low: int = 0) -> int:
     try:
         number = operator.index(value)
     except TypeError as error:
-        raise ConfigError.mismatch(name, expected="a whole number", got=repr(value)) from error
+        raise ConfigError(f"{name}: expected a whole number, got {value!r}.") from error
     require_in(name, number, low, inf)
     return number

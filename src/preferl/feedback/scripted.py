@@ -93,12 +93,16 @@ class ScriptedTeacher:
                 require_in(name, getattr(self, name), 0, 1)
         scale = self.scale if self.scale not in (None, "deviation", "length") else 1.0
         valid = scale is not None and not isinstance(scale, str) and 0 < scale < inf
-        expected = '"deviation", "length", a positive number or None'
-        ConfigError.check(valid, "scale", expected, repr(self.scale))
-        known = self.skip_below is None or self.skip_below == self.skip_below
-        ConfigError.check(known, "skip_below", "a return or None", "NaN")
+        if not valid:
+            raise ConfigError(
+                'scale: expected "deviation", "length", a positive number or None, got '
+                f"{self.scale!r}."
+            )
+        if not (self.skip_below is None or self.skip_below == self.skip_below):
+            raise ConfigError("skip_below: expected a return or None, got NaN.")
         bound = self.largest_logit
-        ConfigError.check(0 < bound < inf, "largest_logit", "a positive number", bound)
+        if not 0 < bound < inf:
+            raise ConfigError(f"largest_logit: expected a positive number, got {bound}.")
 
     @classmethod
     def oracle(cls) -> Self:
@@ -118,7 +122,8 @@ class ScriptedTeacher:
             rationality: inverse temperature, above 0.
             scale: None as in B-Pref, whose segments return at most 50; see `ScriptedTeacher`.
         """
-        ConfigError.check(rationality > 0, "rationality", "above 0", rationality)
+        if not rationality > 0:
+            raise ConfigError(f"rationality: expected above 0, got {rationality}.")
         return cls(temperature=1 / rationality, scale=scale)
 
     @classmethod
@@ -214,10 +219,11 @@ class ScriptedTeacher:
         equal = self.equal_margin
         if skip is None and equal is None:
             return self.skip_below, self.equal_within
-        what = "typical"
-        fix = "Name it, the mean return of a segment, or take `adapted(typical)`."
-        expected = "a number, as thresholds follow the policy"
-        FeedbackError.check(self.typical is not None, what, expected, None, fix)
+        if self.typical is None:
+            raise FeedbackError(
+                "typical: expected a number, as thresholds follow the policy, got None. Name it, "
+                "the mean return of a segment, or take `adapted(typical)`."
+            )
         way = max((self.typical or 0.0) - self.worst, 0.0)
         below = None if skip is None or way == 0 else self.worst + skip * way
         return (
@@ -246,22 +252,26 @@ def _scale(scale: Scale, difference: FloatArray, returns: FloatArray, length: in
 
 def _margin(typical: float, margin: float, worst: float) -> float:
     require_in("margin", margin, 0, 1)
-    valid = isfinite(typical) and isfinite(worst) and typical > worst
-    fix = "Where returns are negative, pass the least a segment can return as `worst`."
-    expected = f"a mean return of segments above worst = {worst:g}"
-    ConfigError.check(valid, "typical", expected, typical, fix)
+    if not (isfinite(typical) and isfinite(worst) and typical > worst):
+        raise ConfigError(
+            f"typical: expected a mean return of segments above worst = {worst:g}, got {typical}. "
+            "Where returns are negative, pass the least a segment can return as `worst`."
+        )
     return margin * (typical - worst)
 
 
 def _rewards(shown: Clips) -> FloatArray:
     rewards = np.asarray(shown.rewards, np.float64)
     pairs = rewards.ndim == 3 and rewards.shape[1] == 2 and shown.mask.shape == rewards.shape
-    what = "clips shown to a scripted teacher"
-    expected = "rewards and mask of shape [P, 2, L]"
-    got = f"shapes {rewards.shape} and {shown.mask.shape}"
-    FeedbackError.check(pairs, what, expected, got, "Show segments[pairs], with pairs [P, 2].")
-    finite = np.isfinite(rewards[shown.mask]).all()
-    what = "rewards shown to a scripted teacher"
-    fix = "Data without the environment's rewards need a person to answer."
-    FeedbackError.check(finite, what, "finite numbers", "NaN or infinity", fix)
+    if not pairs:
+        raise FeedbackError(
+            "clips shown to a scripted teacher: expected rewards and mask of shape [P, 2, L], "
+            f"got shapes {rewards.shape} and {shown.mask.shape}. Show segments[pairs], with pairs "
+            "[P, 2]."
+        )
+    if not np.isfinite(rewards[shown.mask]).all():
+        raise FeedbackError(
+            "rewards shown to a scripted teacher: expected finite numbers, got NaN or infinity. "
+            "Data without the environment's rewards need a person to answer."
+        )
     return np.where(shown.mask, rewards, 0.0)

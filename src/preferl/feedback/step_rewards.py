@@ -173,11 +173,12 @@ def require_step_function(function: Any) -> None:
 def one_per_step(given: Any, steps: int) -> FloatArray:
     """What a reward function gives for so many steps; `ModelError` unless `[steps]` numbers."""
     rewards = np.asarray(given)
-    fits = rewards.shape == (steps,) and rewards.dtype.kind in "biuf"
-    expected = f"one number for each of {steps} steps"
-    fix = "Let it work on the last axes, as in `(o * a).sum(-1)`."
-    got = f"{rewards.dtype} of shape {rewards.shape}"
-    ModelError.check(fits, "what the reward function gives", expected, got, fix)
+    if not (rewards.shape == (steps,) and rewards.dtype.kind in "biuf"):
+        raise ModelError(
+            f"what the reward function gives: expected one number for each of {steps} steps, got "
+            f"{rewards.dtype} of shape {rewards.shape}. Let it work on the last axes, as in `(o * "
+            "a).sum(-1)`."
+        )
     return rewards
 
 

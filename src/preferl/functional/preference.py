@@ -177,9 +177,11 @@ def preference_loss(
     answered = ~torch.isnan(preference)
     target = torch.where(answered, preference, 0.5)
     each = cross_entropy(logits, target, noise=noise) if loss is None else loss(logits, target)
-    expected = f"one number per answer, of shape {[*logits.shape]}"
-    got = f"{[*each.shape]}"
-    ConfigError.check(each.shape == logits.shape, "loss of answers", expected, got)
+    if each.shape != logits.shape:
+        raise ConfigError(
+            f"loss of answers: expected one number per answer, of shape {[*logits.shape]}, got "
+            f"{[*each.shape]}."
+        )
     each = torch.where(answered, each, 0.0)
     return (each if weight is None else each * weight).sum(-1) / max(1, preference.shape[-1])
 

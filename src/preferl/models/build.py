@@ -32,7 +32,7 @@ def build_reward_model(
     make = REWARD_MODELS.load(REWARD_MODELS.name_of(config))
     model = make(observation_space, action_space, config, seed=seed)
     if not isinstance(model, RewardModel):
-        raise ModelError.mismatch(f"{make}", expected="a RewardModel", got=type(model).__name__)
+        raise ModelError(f"{make}: expected a RewardModel, got {type(model).__name__}.")
     return model
 
 
@@ -51,10 +51,12 @@ def config_of(model: RewardModel) -> RewardModelConfig:
     A model of one's own class, which nothing registers, is a `ConfigError`.
     """
     config: RewardModelConfig = model.config
-    known = _is_known(config)
-    expected = "one whose `config` is in preferl.registry.REWARD_MODELS"
-    fix = "Register its class and its config, or save its state_dict with safetensors."
-    ConfigError.check(known, "reward model", expected, type(model).__name__, fix)
+    if not _is_known(config):
+        raise ConfigError(
+            "reward model: expected one whose `config` is in preferl.registry.REWARD_MODELS, got "
+            f"{type(model).__name__}. Register its class and its config, or save its state_dict "
+            "with safetensors."
+        )
     return config
 
 

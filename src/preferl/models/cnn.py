@@ -110,11 +110,11 @@ def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[n
         if config.dropout:
             layers.append(nn.Dropout(config.dropout))
         channels = config.filters
-    large = min(size[1:]) >= SMALLEST and min(sides) >= 1
-    expected = f"at least {SMALLEST} pixels on a side, and some left by all layers"
-    got = f"{size[1]} x {size[2]}"
-    fix = "Take fewer or smaller strides, or an MLPReward."
-    SpaceError.check(large, "pictures", expected, got, fix)
+    if not (min(size[1:]) >= SMALLEST and min(sides) >= 1):
+        raise SpaceError(
+            f"pictures: expected at least {SMALLEST} pixels on a side, and some left by all "
+            f"layers, got {size[1]} x {size[2]}. Take fewer or smaller strides, or an MLPReward."
+        )
     return nn.Sequential(*layers), channels * math.prod(sides)
 
 

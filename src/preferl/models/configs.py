@@ -104,8 +104,10 @@ class CNNRewardConfig:
     def __post_init__(self) -> None:
         for name in ("kernels", "strides"):
             sizes = getattr(self, name)
-            each = min(sizes, default=0) >= 1 and len(sizes) == len(self.kernels)
-            ConfigError.check(each, name, "a number of at least 1 per layer", sizes)
+            if not (min(sizes, default=0) >= 1 and len(sizes) == len(self.kernels)):
+                raise ConfigError(
+                    f"{name}: expected a number of at least 1 per layer, got {sizes}."
+                )
         _require(self, filters=1, hidden=1, members=1)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:  # noqa: ARG002  # as all have it
@@ -259,7 +261,7 @@ def _require(config: Any, *, multiple: int = 0, **least: int) -> None:
     for name, value in least.items():
         require_in(name, getattr(config, name), value, inf)
     if multiple and (config.width < 1 or config.width % multiple):
-        raise ConfigError.mismatch("width", expected=f"a multiple of {multiple}", got=config.width)
+        raise ConfigError(f"width: expected a multiple of {multiple}, got {config.width}.")
     require_share("dropout", config.dropout)
     require_in("discount", getattr(config, "discount", 1), 1e-9, 1)
     require_words(config)

@@ -138,7 +138,7 @@ def _reader(space: Space) -> Reader:
 def _of_keys(readers: Mapping[str, Reader], values: Any) -> list[Tensor]:
     if not isinstance(values, Mapping) or set(values) != set(readers):
         got = sorted(values) if isinstance(values, Mapping) else type(values)
-        raise SpaceError.mismatch("observation", expected=f"the keys {sorted(readers)}", got=got)
+        raise SpaceError(f"observation: expected the keys {sorted(readers)}, got {got}.")
     return [part for key, reader in readers.items() for part in reader(values[key])]
 
 

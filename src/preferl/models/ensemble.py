@@ -32,14 +32,17 @@ class Ensemble(RewardModel):
     """
 
     def __init__(self, models: Sequence[RewardModel]) -> None:
-        ConfigError.check(models, "Ensemble", "at least one model", "none")
+        if not models:
+            raise ConfigError("Ensemble: expected at least one model, got none.")
         models = [part for m in models for part in (m.models if isinstance(m, Ensemble) else [m])]
         for model in models:
             _require_alike(models[0], model)
         contexts = {model.context for model in models} - {1}
-        what = "contexts of an ensemble's members"
-        expected = "1 and at most one other"
-        ConfigError.check(len(contexts) <= 1, what, expected, sorted(contexts))
+        if not len(contexts) <= 1:
+            raise ConfigError(
+                "contexts of an ensemble's members: expected 1 and at most one other, got "
+                f"{sorted(contexts)}."
+            )
         fused = _fuse(models)
         members = sum(model.members for model in fused)
         super().__init__(fused[0].encoder, context=max([1, *contexts]), members=members)
@@ -79,15 +82,17 @@ def _each(models: Sequence[LastRewards], features: Any, mask: BoolArray) -> Tens
 def _require_alike(first: RewardModel, model: RewardModel) -> None:
     """Raise unless two models have the same spaces and make the same features of the same steps."""
     spaces, others = ((m.observation_space, m.action_space) for m in (first, model))
-    SpaceError.check(others == spaces, "spaces of an ensemble's members", spaces, others)
+    if others != spaces:
+        raise SpaceError(f"spaces of an ensemble's members: expected {spaces}, got {others}.")
     own, theirs = (dict(m.encoder.named_buffers()) for m in (first, model))
     same = type(model.encoder) is type(first.encoder) and own.keys() == theirs.keys()
     same = same and all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)
-    what = "encoders of an ensemble's members"
-    fix = "Join models before training them."
-    expected = "the same settings, as `normalise` and `use_actions`, and input statistics"
-    got = f"others in {type(model).__name__} than in {type(first).__name__}"
-    ConfigError.check(same, what, expected, got, fix)
+    if not same:
+        raise ConfigError(
+            "encoders of an ensemble's members: expected the same settings, as `normalise` and "
+            f"`use_actions`, and input statistics, got others in {type(model).__name__} than in "
+            f"{type(first).__name__}. Join models before training them."
+        )
 
 
 def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:

@@ -54,8 +54,9 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
 def flax_places(model: RewardModel) -> dict[str, Tensor]:
     """Flax names to views of the model's parameters, in the shapes that Flax gives them."""
     if isinstance(model, MLPReward | LSTMReward | PreferenceTransformer) and model.config.normalise:
-        expected = "False, since Flax's models take inputs as they are"
-        raise ConfigError.mismatch("normalise", expected=expected, got=True)
+        raise ConfigError(
+            "normalise: expected False, since Flax's models take inputs as they are, got True."
+        )
     match model:
         case MLPReward(members=1):
             return dict(_mlp(model))
@@ -63,9 +64,10 @@ def flax_places(model: RewardModel) -> dict[str, Tensor]:
             return dict(_lstm(model))
         case PreferenceTransformer():
             return dict(_transformer(model))
-    expected = "an MLPReward of one member, an LSTMReward or a PreferenceTransformer"
-    got = f"{type(model).__name__} of {model.members}"
-    raise ConfigError.mismatch("model to load Flax parameters into", expected=expected, got=got)
+    raise ConfigError(
+        "model to load Flax parameters into: expected an MLPReward of one member, an LSTMReward "
+        f"or a PreferenceTransformer, got {type(model).__name__} of {model.members}."
+    )
 
 
 def _mlp(model: MLPReward) -> Iterator[tuple[str, Tensor]]:
@@ -121,10 +123,13 @@ def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
     missing = places.keys() - named.keys()
     unknown = named.keys() - places.keys()
     names = sorted(missing or unknown)
-    expected = f"the {len(places)} of this model"
-    got = f"{len(names)} {'missing' if missing else 'unknown'}: {names[:3]}"
-    CheckpointError.check(not names, "Flax parameters", expected, got, fix)
+    if names:
+        raise CheckpointError(
+            f"Flax parameters: expected the {len(places)} of this model, got {len(names)} "
+            f"{'missing' if missing else 'unknown'}: {names[:3]}. {fix}"
+        )
     for name, place in places.items():
         shape = named[name].shape
         wanted = tuple(place.shape)
-        CheckpointError.check(shape == wanted, f"shape of {name}", wanted, shape, fix)
+        if shape != wanted:
+            raise CheckpointError(f"shape of {name}: expected {wanted}, got {shape}. {fix}")

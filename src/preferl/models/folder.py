@@ -61,9 +61,12 @@ class NetworkFolder:
         """
         path = Path(path)
         free = not path.is_dir() or (path / self.weights).is_file() or not any(path.iterdir())
-        expected = f"a new or empty folder, or one that holds a {self.what}"
-        fix = "Choose another name: what is there would be replaced."
-        StorageError.check(free, path, expected, "a folder that holds something else", fix)
+        if not free:
+            raise StorageError(
+                f"{path}: expected a new or empty folder, or one that holds a {self.what}, got a "
+                "folder that holds something else. Choose another name: what is there would be "
+                "replaced."
+            )
         layout = {"format": self.format, "preferl": version("preferl")} if self.format else {}
         spaces = zip(("observation_space", "action_space"), map(space_to_json, of), strict=True)
         written = {**layout, **about, **dict(spaces)}
@@ -88,10 +91,12 @@ class NetworkFolder:
         with self.reading(path):
             about = read_object(path / self.config)
             tensors = load_file(path / self.weights)
-        known = self.format in (None, about.get("format"))
         got = about.get("format")
-        fix = f"It was written by preferl {about.get('preferl', 'of an unknown version')}."
-        CheckpointError.check(known, f"format of {path}", self.format, got, fix)
+        if self.format not in (None, about.get("format")):
+            raise CheckpointError(
+                f"format of {path}: expected {self.format}, got {got}. It was written by preferl "
+                f"{about.get('preferl', 'of an unknown version')}."
+            )
         with reading(path / self.config, expected="the shape of a known model"):
             found = [space_from_json(about[f"{of}_space"]) for of in ("observation", "action")]
         return Saved(about, (found[0], found[1]), tensors)
@@ -145,10 +150,12 @@ def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str
     different = sorted(set(got) ^ set(expected)) or [
         name for name, tensor in expected.items() if tensor.shape != got[name].shape
     ]
-    wanted = "the numbers of the model that is described beside it"
-    there = f"other names or shapes for {different[:3]}"
-    fix = "The files belong to different models; restore the folder as a whole."
-    CheckpointError.check(not different, what, wanted, there, fix)
+    if different:
+        raise CheckpointError(
+            f"{what}: expected the numbers of the model that is described beside it, got other "
+            f"names or shapes for {different[:3]}. The files belong to different models; restore "
+            "the folder as a whole."
+        )
     for name, tensor in expected.items():
         require_finite(what, {name: got[name]}, dtype=tensor.dtype)
 
@@ -177,5 +184,7 @@ def require_finite(
             got = f"{tensor.min().item()}"
         else:
             continue
-        fix = "The training that wrote it diverged, or the file is damaged."
-        raise CheckpointError.mismatch(f"{what}, {name}", expected=expected, got=got, fix=fix)
+        raise CheckpointError(
+            f"{what}, {name}: expected {expected}, got {got}. The training that wrote it "
+            "diverged, or the file is damaged."
+        )

@@ -38,9 +38,10 @@ def feature_size(space: Space) -> int:
             return int(np.asarray(space.nvec).sum())
         case spaces.Dict():
             return sum(feature_size(part) for part in space.values())
-    expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
-    fix = "Turn it into one of these with a gymnasium wrapper."
-    raise SpaceError.mismatch("space", expected=expected, got=space, fix=fix)
+    raise SpaceError(
+        "space: expected Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these, got "
+        f"{space}. Turn it into one of these with a gymnasium wrapper."
+    )
 
 
 def is_image(space: Space) -> bool:
@@ -65,9 +66,11 @@ def check_spaces(
         named = f"{name} of the {what}"
         got = sorted(array) if isinstance(array, Mapping) else f"shape {tuple(array.shape[1:])}"
         expected = sorted(space) if isinstance(space, spaces.Dict) else f"shape {space.shape}"
-        wanted = f"{expected} as the reward model was built for"
-        fix = "Use the data or environment that the model belongs to."
-        SpaceError.check(got == expected, named, wanted, got, fix)
+        if got != expected:
+            raise SpaceError(
+                f"{named}: expected {expected} as the reward model was built for, got {got}. Use "
+                "the data or environment that the model belongs to."
+            )
         if isinstance(space, spaces.Dict):
             for key, part in space.items():
                 check(f"{name}/{key}", part, array[key])
@@ -75,9 +78,10 @@ def check_spaces(
             size = space.n if isinstance(space, spaces.Discrete) else space.nvec
             strange = (array < space.start) | (array >= space.start + size)
             if strange.any():
-                got = array[strange].ravel()[0]
-                fix = "Build the model for a space that holds all values."
-                raise SpaceError.mismatch(named, expected=f"values of {space}", got=got, fix=fix)
+                raise SpaceError(
+                    f"{named}: expected values of {space}, got {array[strange].ravel()[0]}. Build "
+                    "the model for a space that holds all values."
+                )
 
     check("observations", expected_observations, observations)
     check("actions", expected_actions, actions)
@@ -145,7 +149,8 @@ def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Spa
     >>> infer_spaces(np.zeros((3, 2)), np.array([0, 1, 3]))
     (Box(-inf, inf, (2,), float64), Discrete(4))
     """
-    DataError.check(len(actions), "steps to infer spaces from", "at least one", "none")
+    if not len(actions):
+        raise DataError("steps to infer spaces from: expected at least one, got none.")
 
     def infer(array: Any) -> Space:
         if isinstance(array, Mapping):
@@ -184,18 +189,21 @@ def channels_first(space: Space, channels: Channels = "auto") -> bool:
     first, middle, last = shape[-3:]
     if first < min(middle, last) or last < min(first, middle):
         return first < last
-    expected = "channels on the end that is smaller than both sides"
-    fix = 'Set channels="last" or channels="first".'
-    raise SpaceError.mismatch("pictures", expected=expected, got=f"shape {shape}", fix=fix)
+    raise SpaceError(
+        "pictures: expected channels on the end that is smaller than both sides, got shape "
+        f'{shape}. Set channels="last" or channels="first".'
+    )
 
 
 def picture_shape(space: Space) -> tuple[int, ...]:
     """The shape of a space of pictures; raise `SpaceError` for a space of something else."""
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
         return space.shape
-    expected = "pictures: a Box of uint8 [height, width], with channels, or a stack of such"
-    fix = "Take another model, such as MLPReward, or wrap the environment."
-    raise SpaceError.mismatch("observation space", expected=expected, got=space, fix=fix)
+    raise SpaceError(
+        "observation space: expected pictures: a Box of uint8 [height, width], with channels, or "
+        f"a stack of such, got {space}. Take another model, such as MLPReward, or wrap the "
+        "environment."
+    )
 
 
 def space_to_json(space: Space) -> dict[str, Any]:
@@ -218,7 +226,7 @@ def space_to_json(space: Space) -> dict[str, Any]:
             numbers = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
             about = {"kind": "MultiDiscrete", **numbers}
         case _:
-            raise SpaceError.mismatch("space", expected="a space that models know", got=space)
+            raise SpaceError(f"space: expected a space that models know, got {space}.")
     return about | {"dtype": str(space.dtype)}
 
 
@@ -246,19 +254,20 @@ def space_from_json(data: dict[str, Any]) -> Space:
         case "MultiBinary":
             _require_small(np.atleast_1d(data["n"]).tolist())
             return spaces.MultiBinary(data["n"])
-    raise SpaceError.mismatch("space", expected="a known kind", got=data["kind"])
+    raise SpaceError(f"space: expected a known kind, got {data['kind']}.")
 
 
 def _dtype(data: dict[str, Any]) -> np.dtype[Any]:
     dtype: np.dtype[Any] = np.dtype(data["dtype"])
-    SpaceError.check(dtype.kind in "biuf", "type of a space", "numbers", dtype)
+    if dtype.kind not in "biuf":
+        raise SpaceError(f"type of a space: expected numbers, got {dtype}.")
     return dtype
 
 
 def _require_small(shape: Sequence[int]) -> None:
     numbers = math.prod(shape)
-    expected = f"at most {MOST_NUMBERS:,} numbers"
-    SpaceError.check(numbers <= MOST_NUMBERS, "space", expected, f"{numbers:,}")
+    if not numbers <= MOST_NUMBERS:
+        raise SpaceError(f"space: expected at most {MOST_NUMBERS:,} numbers, got {numbers:,}.")
 
 
 def _bound(array: Array) -> Any:

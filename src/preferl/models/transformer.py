@@ -135,9 +135,10 @@ class PreferenceTransformer(ConfiguredReward):
 
     def pool(self, rewards: Tensor, mask: Tensor) -> NoReturn:  # noqa: ARG002 (the contract)
         """Always raise `ModelError`: scores weigh steps by their features."""
-        what = "scores of a PreferenceTransformer"
-        expected = "features to judge"
-        raise ModelError.mismatch(what, expected=expected, got="rewards alone", fix="Call `judge`.")
+        raise ModelError(
+            "scores of a PreferenceTransformer: expected features to judge, got rewards alone. "
+            "Call `judge`."
+        )
 
     def _hidden(self, features: Tensor, mask: Tensor, every: int) -> Tensor:
         """`[B, 2L / every, W]` what each last of `every` tokens becomes, normalised."""
@@ -150,10 +151,10 @@ class PreferenceTransformer(ConfiguredReward):
     def _tokens(self, features: Tensor, mask: Tensor) -> Tensor:
         """`[B, 2L, W]` an action and a state for each step, normalised, with its place."""
         if mask.shape[1] >= self.time_embed.num_embeddings:
-            expected = f"at most {self.time_embed.num_embeddings - 1}"
-            got = mask.shape[1]
-            fix = "Build the model with a longer context, or more positions."
-            raise ModelError.mismatch("steps per window", expected=expected, got=got, fix=fix)
+            raise ModelError(
+                f"steps per window: expected at most {self.time_embed.num_embeddings - 1}, got "
+                f"{mask.shape[1]}. Build the model with a longer context, or more positions."
+            )
         # Where all windows have the same real steps, a GPU need not sum the gradients of each place
         # over windows by a sort; on a processor, its numbers would be rounded in another order.
         real = mask[:1] if mask.is_cuda and mask.stride(0) == 0 else mask

@@ -43,7 +43,8 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
         A step implies a reward by the value of what followed it, which such segments do not hold.
         """
         steps = comparisons.segments.length
-        DataError.check(steps > 1, "steps of a segment", "at least 2 for IPL", steps)
+        if not steps > 1:
+            raise DataError(f"steps of a segment: expected at least 2 for IPL, got {steps}.")
         super().set_answers(comparisons, *args, **how)
 
     def _critic_loss(self, batch: Batch, q_values: Tensor, following: Tensor) -> dict[str, Tensor]:

@@ -74,8 +74,8 @@ class OfflineLearner(ABC, Generic[Settings]):
         steps: int,
         device: torch.device | str = "cpu",
     ) -> None:
-        fine = seeds and min(seeds) >= 0
-        ConfigError.check(fine, "seeds", "numbers of at least 0", list(seeds))
+        if not (seeds and min(seeds) >= 0):
+            raise ConfigError(f"seeds: expected numbers of at least 0, got {list(seeds)}.")
         require_in("steps", steps, 1, math.inf)
         self.observation_space = observation_space
         self.action_space = action_space
@@ -121,7 +121,8 @@ class OfflineLearner(ABC, Generic[Settings]):
             DataError: rewards for another number of agents, or on another device.
             DivergenceError: weights became NaN or infinite.
         """
-        ConfigError.check(min(steps, every) >= 1, "steps and every", "at least 1", (steps, every))
+        if not min(steps, every) >= 1:
+            raise ConfigError(f"steps and every: expected at least 1, got {(steps, every)}.")
         self._check(data)
         minibatches = Minibatches(data, self._scale, self.seeds, self.config.batch_size)
         end = self.step + steps
@@ -302,16 +303,22 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     def _check(self, data: Transitions) -> None:
         sizes = (data.observations.shape[1], data.actions.shape[1])
-        fine = sizes == self._sizes and data.next_observations.shape[1] == sizes[0]
-        expected = "observations and actions of {} and {} numbers"
         got = "{} and {}".format(*sizes)
-        fix = "Use the spaces of the environment that was recorded."
-        SpaceError.check(fine, "transitions", expected.format(*self._sizes), got, fix)
+        if not (sizes == self._sizes and data.next_observations.shape[1] == sizes[0]):
+            raise SpaceError(
+                "transitions: expected "
+                f"{'observations and actions of {} and {} numbers'.format(*self._sizes)}, got "
+                f"{got}. Use the spaces of the environment that was recorded."
+            )
         rows = len(data.rewards) if data.rewards.ndim == 2 else 1
-        expected = f"one for each of {len(self.seeds)} agents"
-        DataError.check(rows in (1, len(self.seeds)), "rows of rewards", expected, rows)
-        fine = data.observations.device.type == self.device.type
-        DataError.check(fine, "device of transitions", self.device, data.rewards.device)
+        if rows not in (1, len(self.seeds)):
+            raise DataError(
+                f"rows of rewards: expected one for each of {len(self.seeds)} agents, got {rows}."
+            )
+        if data.observations.device.type != self.device.type:
+            raise DataError(
+                f"device of transitions: expected {self.device}, got {data.rewards.device}."
+            )
 
 
 @final

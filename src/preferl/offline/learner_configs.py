@@ -41,8 +41,10 @@ def parsed_target(target: float | str) -> tuple[float, bool]:
     number = nan
     with suppress(ValueError):
         number = float(text.removeprefix("q"))
-    expected = "a number, or a quantile such as q0.95"
-    ConfigError.check(isfinite(number), "target return", expected, target)
+    if not isfinite(number):
+        raise ConfigError(
+            f"target return: expected a number, or a quantile such as q0.95, got {target}."
+        )
     if text.startswith("q"):
         require_in(f"quantile {text}", number, 0, 1)
     return number, text.startswith("q")
@@ -109,13 +111,15 @@ class GaussianConfig(LearnerConfig):
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        fine = all(units >= 1 for units in self.hidden)
-        ConfigError.check(fine, "hidden", "units of at least 1", self.hidden)
+        if not all(units >= 1 for units in self.hidden):
+            raise ConfigError(f"hidden: expected units of at least 1, got {self.hidden}.")
         require_share("dropout", self.dropout)
         require_ranges(self, learning_rate=(0, inf), batch_size=(1, inf))
         low, high = self.log_std_bounds
-        fine = -inf < low < high < inf
-        ConfigError.check(fine, "log_std_bounds", "a low and a higher one", (low, high))
+        if not -inf < low < high < inf:
+            raise ConfigError(
+                f"log_std_bounds: expected a low and a higher one, got {(low, high)}."
+            )
         require_words(self)
 
 
@@ -157,7 +161,8 @@ class IQLConfig(GaussianConfig):
     max_weight: float = 100.0
 
     def __post_init__(self) -> None:
-        ConfigError.check(0 < self.expectile < 1, "expectile", "in (0, 1)", self.expectile)
+        if not 0 < self.expectile < 1:
+            raise ConfigError(f"expectile: expected in (0, 1), got {self.expectile}.")
         ranges = {"discount": (0, 1), "target_rate": (1e-9, 1), "max_weight": (1e-9, inf)}
         require_ranges(self, temperature=(0, inf), **ranges)
         super().__post_init__()
@@ -288,9 +293,11 @@ class DTRConfig:
     def __post_init__(self) -> None:
         rates = {"learning_rate": (1e-12, inf), "target_rate": (1e-9, 1)}
         require_ranges(self, weight=(0, inf), discount=(0, 1), **rates)
-        fine = self.hidden and min(self.hidden) >= 1 and self.candidates
-        expected = "at least one each, and at least one unit per layer"
-        ConfigError.check(fine, "hidden and candidates", expected, (self.hidden, self.candidates))
+        if not (self.hidden and min(self.hidden) >= 1 and self.candidates):
+            raise ConfigError(
+                "hidden and candidates: expected at least one each, and at least one unit per "
+                f"layer, got {(self.hidden, self.candidates)}."
+            )
 
 
 @final
@@ -406,11 +413,15 @@ class DTConfig(LearnerConfig):
         positive = ("scale", "learning_rate", "max_grad_norm")
         ranges = dict.fromkeys(sizes, (1, inf)) | dict.fromkeys(positive, (1e-12, inf))
         require_ranges(self, **ranges, discount=(1e-12, 1), weight_decay=(0, inf))
-        expected = f"a multiple of {self.heads} heads"
-        ConfigError.check(self.width % self.heads == 0, "width", expected, self.width)
-        expected = "at least 2 for the regulariser: critics learn a step from what follows it"
-        fine = self.regulariser is None or self.context >= 2
-        ConfigError.check(fine, "context", expected, self.context)
+        if self.width % self.heads != 0:
+            raise ConfigError(
+                f"width: expected a multiple of {self.heads} heads, got {self.width}."
+            )
+        if not (self.regulariser is None or self.context >= 2):
+            raise ConfigError(
+                "context: expected at least 2 for the regulariser: critics learn a step from "
+                f"what follows it, got {self.context}."
+            )
         for name in ("dropout", "warmup"):
             require_share(name, getattr(self, name))
         require_words(self)

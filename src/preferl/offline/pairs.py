@@ -72,15 +72,20 @@ class PairBatches:
         implied: bool = False,
     ) -> None:
         fix = "Ask questions first, or check the label files."
-        DataError.check(comparisons.answered.any(), "answers", "at least one", "none", fix)
+        if not comparisons.answered.any():
+            raise DataError(f"answers: expected at least one, got none. {fix}")
         if preferences is None:
             preferences = np.tile(comparisons.preference, (len(seeds), 1))
-        expected = f"shape [{len(seeds)}, {len(comparisons)}]"
-        fine = preferences.shape == (len(seeds), len(comparisons))
-        DataError.check(fine, "preferences of agents", expected, f"{preferences.shape}")
+        if preferences.shape != (len(seeds), len(comparisons)):
+            raise DataError(
+                f"preferences of agents: expected shape [{len(seeds)}, {len(comparisons)}], got "
+                f"{preferences.shape}."
+            )
         answered = comparisons.answered & ~np.isnan(preferences)  # [S, P]
-        every = answered.any(1).all()
-        DataError.check(every, "answers of each agent", "at least one", "none of some agent", fix)
+        if not answered.any(1).all():
+            raise DataError(
+                f"answers of each agent: expected at least one, got none of some agent. {fix}"
+            )
         segments = comparisons.segments
         self._states = to_tensor(flat_observations(segments.observations), device)
         actions = np.asarray(segments.actions).reshape(segments.steps, -1)
@@ -160,8 +165,10 @@ class AnswerLearner(OfflineLearner[Settings]):
         Raises:
             DataError: no comparisons.
         """
-        fix = "Pass comparisons=."
-        DataError.check(comparisons, "answers to learn from", "comparisons", "none", fix)
+        if not comparisons:
+            raise DataError(
+                "answers to learn from: expected comparisons, got none. Pass comparisons=."
+            )
         if comparisons is not None:
             self.set_answers(comparisons, rewards, implied=implied)
         super().learn(episodes, None, state, **how)

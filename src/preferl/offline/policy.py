@@ -79,8 +79,10 @@ class OfflinePolicy:
         single, batch = batched(observation, self.observation_space)
         flat = flat_observations(batch)
         if flat.shape[1] != self._actor.inputs:
-            expected = f"{self._actor.inputs} numbers, as in {self.observation_space}"
-            raise SpaceError.mismatch("observation", expected=expected, got=flat.shape[1])
+            raise SpaceError(
+                f"observation: expected {self._actor.inputs} numbers, as in "
+                f"{self.observation_space}, got {flat.shape[1]}."
+            )
         with torch.no_grad(), threads_for(small=self._small):
             actions = self._actor(torch.from_numpy(flat)).numpy()
         if not deterministic:
@@ -187,9 +189,11 @@ def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int)
         made = there.get(f"bias_{layer}", ())[:1]
         expected |= {f"weight_{layer}": (*made, units), f"bias_{layer}": made}
         units = made[0] if made else 0
-    wanted = f"layers of parameters from {inputs} to {outputs} numbers"
-    fine = units and units == outputs and there == expected
-    SpaceError.check(fine, "spaces of a policy", wanted, there)
+    if not (units and units == outputs and (there == expected)):
+        raise SpaceError(
+            f"spaces of a policy: expected layers of parameters from {inputs} to {outputs} "
+            f"numbers, got {there}."
+        )
 
 
 @final

@@ -45,12 +45,15 @@ class Transitions:
         steps = len(self.observations)
         for name in ("actions", "next_observations", "continues"):
             got = tuple(getattr(self, name).shape)
-            DataError.check(got[:1] == (steps,), f"Transitions.{name}", f"{steps} rows", got)
+            if got[:1] != (steps,):
+                raise DataError(f"Transitions.{name}: expected {steps} rows, got {got}.")
         shape = list(self.rewards.shape)
-        expected = f"shape [{steps}], or [agents, {steps}]"
-        fine = len(shape) in (1, 2) and shape[-1] == steps
-        DataError.check(fine, "Transitions.rewards", expected, shape)
-        DataError.check(steps, "Transitions", "at least one step", "none")
+        if not (len(shape) in (1, 2) and shape[-1] == steps):
+            raise DataError(
+                f"Transitions.rewards: expected shape [{steps}], or [agents, {steps}], got {shape}."
+            )
+        if not steps:
+            raise DataError("Transitions: expected at least one step, got none.")
 
     @classmethod
     def of(
@@ -69,10 +72,11 @@ class Transitions:
             DataError: rewards of another length or not finite, or actions that are no floats.
         """
         kind = episodes.actions.dtype
-        DataError.check(kind.kind == "f", "actions of offline learning", "floats", kind)
+        if kind.kind != "f":
+            raise DataError(f"actions of offline learning: expected floats, got {kind}.")
         rewards = np.asarray(episodes.rewards if rewards is None else rewards)
-        finite = np.isfinite(rewards).all()
-        DataError.check(finite, "rewards", "finite numbers", "NaN or infinity")
+        if not np.isfinite(rewards).all():
+            raise DataError("rewards: expected finite numbers, got NaN or infinity.")
         arrays = (
             flat_observations(episodes.observations),
             episodes.actions.reshape(len(episodes.actions), -1),
@@ -115,10 +119,10 @@ def observation_size(space: spaces.Space[Any]) -> int:
             return int(np.prod(space.shape))
         case spaces.Dict():
             return sum(observation_size(part) for part in space.values())
-    what = "observations of offline learning"
-    expected = "a Box of floats, or a Dict of these"
-    fix = "Turn them into features with a gymnasium wrapper."
-    raise SpaceError.mismatch(what, expected=expected, got=space, fix=fix)
+    raise SpaceError(
+        "observations of offline learning: expected a Box of floats, or a Dict of these, got "
+        f"{space}. Turn them into features with a gymnasium wrapper."
+    )
 
 
 @final
@@ -139,9 +143,10 @@ class ActionScale:
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
         """That of an action space."""
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-            what = "actions of offline learning"
-            fix = "Choose a learner for discrete actions."
-            raise SpaceError.mismatch(what, expected="a Box of floats", got=space, fix=fix)
+            raise SpaceError(
+                f"actions of offline learning: expected a Box of floats, got {space}. Choose a "
+                "learner for discrete actions."
+            )
         bounded = space.bounded_below & space.bounded_above
         low = np.where(bounded, space.low, -1).ravel().astype(np.float64)
         high = np.where(bounded, space.high, 1).ravel().astype(np.float64)

@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from preferl.data.episodes import Episodes, join
 from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
 from preferl.envs.simulators import Environment, is_mujoco
-from preferl.errors import CheckpointError, ConfigError
+from preferl.errors import CheckpointError, ConfigError, in_words
 from preferl.evaluation.policies import (
     NormalisedPolicy,
     Policy,
@@ -143,15 +143,19 @@ def load_actor(
     """
     path = Path(path)
     if not path.is_file():
-        got = f"{path}, which has statistics of its own if it needs them"
-        alone = vecnormalize is None
-        ConfigError.check(alone, "vecnormalize", "a .zip that it belongs to", got)
+        if vecnormalize is not None:
+            raise ConfigError(
+                f"vecnormalize: expected a .zip that it belongs to, got {path}, which has "
+                "statistics of its own if it needs them."
+            )
         return on_raw_observations(load_policy(path, device=device))
-    got = "a file, which holds pickles if it is of stable-baselines3"
-    fix = "If you trust its maker, pass --trust-pickle (trust_pickle=True)."
     what = f"policy {path}"
-    expected = "a policy folder of a preferl run"
-    ConfigError.check(trust_pickle, what, expected, got, fix)
+    if not trust_pickle:
+        raise ConfigError(
+            f"{what}: expected a policy folder of a preferl run, got a file, which holds pickles "
+            "if it is of stable-baselines3. If you trust its maker, pass --trust-pickle "
+            "(trust_pickle=True)."
+        )
     warnings.warn(
         f"Opening {path} runs what its maker put into it: stable-baselines3 saves pickles.",
         stacklevel=2,
@@ -159,8 +163,9 @@ def load_actor(
     try:
         actor: BaseAlgorithm = _algorithm(path).load(path, device=device)
     except Exception as error:  # a foreign pickle fails in whichever way it likes
-        expected = "a whole .zip of stable-baselines3"
-        raise CheckpointError.mismatch(what, expected=expected, got=error) from error
+        raise CheckpointError(
+            f"{what}: expected a whole .zip of stable-baselines3, got {in_words(error)}."
+        ) from error
     return _normalised(path, actor, vecnormalize)
 
 
@@ -170,10 +175,11 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
     file = Path(statistics) if statistics is not None else next(iter(beside), None)
     if file is None:
         if learned_normalised(actor):
-            what = f"statistics of observations for {path}"
-            expected = f"a file {BESIDE[0]} beside it, since it learned in a VecNormalize"
-            fix = "Name what VecNormalize.save wrote: --vecnormalize (vecnormalize=)."
-            raise CheckpointError.mismatch(what, expected=expected, got="none", fix=fix)
+            raise CheckpointError(
+                f"statistics of observations for {path}: expected a file {BESIDE[0]} beside it, "
+                "since it learned in a VecNormalize, got none. Name what VecNormalize.save "
+                "wrote: --vecnormalize (vecnormalize=)."
+            )
         return actor
     expected = f"those of the observations of {path}"
     fix = "Name another file with --vecnormalize (vecnormalize=)."

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from preferl.envs.checks import Environment
 from preferl.envs.config import EnvSource, VecEnvKind
 from preferl.envs.factory import make_env
-from preferl.errors import ConfigError, nearest, require_in, require_one_of
+from preferl.errors import ConfigError, in_words, nearest, require_in, require_one_of
 from preferl.online.configs import AlgorithmConfig, OnlineConfig, PPOConfig, SACConfig
 from preferl.online.methods.algorithm_configs import LINEAR
 from preferl.registry import ALGORITHMS
@@ -90,10 +90,10 @@ def build_algorithm(
             named or policy, env, seed=seed, device=device, policy_kwargs=network, **settings
         )
     except AssertionError as error:  # so stable-baselines3 refuses a space or a setting
-        expected = "what it takes"
-        what = f"spaces and settings of {type(config).__name__}"
-        fix = "Use PPO, which takes most spaces, or change the setting."
-        raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
+        raise ConfigError(
+            f"spaces and settings of {type(config).__name__}: expected what it takes, got "
+            f"{in_words(error)}. Use PPO, which takes most spaces, or change the setting."
+        ) from error
     return algorithm
 
 
@@ -134,8 +134,9 @@ def any_algorithm(
     try:
         made: BaseAlgorithm = cls(policy, env, policy_kwargs=network, **own, **given)
     except (ValueError, TypeError) as error:
-        what = f"policy and settings of {algorithm}"
-        raise ConfigError.mismatch(what, expected="what it takes", got=error) from error
+        raise ConfigError(
+            f"policy and settings of {algorithm}: expected what it takes, got {in_words(error)}."
+        ) from error
     return made
 
 
@@ -160,23 +161,28 @@ def algorithm_class(name: str) -> type[BaseAlgorithm]:
     """
     package = name.partition(":")[0].partition(".")[0]
     if package in INSTALLED_AS and find_spec(package) is None:
-        fix = f"Run: pip install {INSTALLED_AS[package]}"
-        expected = f"{package} to be installed, which has {name}"
-        raise ConfigError.mismatch("algorithm", expected=expected, got="none", fix=fix)
+        raise ConfigError(
+            f"algorithm: expected {package} to be installed, which has {name}, got none. Run: pip "
+            f"install {INSTALLED_AS[package]}"
+        )
     found: Any = resolve(name, what="algorithm", source="the algorithm's config")
     suits = isinstance(found, type) and issubclass(found, BaseAlgorithm) and not isabstract(found)
-    fix = "Name a class such as stable_baselines3:TD3."
-    ConfigError.check(suits, "algorithm", "the class of an algorithm", repr(name), fix)
+    if not suits:
+        raise ConfigError(
+            f"algorithm: expected the class of an algorithm, got {name!r}. Name a class such as "
+            "stable_baselines3:TD3."
+        )
     return cast("type[BaseAlgorithm]", found)
 
 
 def require_torch(algorithm: BaseAlgorithm) -> None:
     """Raise `ConfigError` unless networks are torch's: those of sbx cannot be saved."""
-    held = any(True for _ in algorithm.policy.parameters())
-    expected = "networks of torch, which can be saved"
-    got = f"{type(algorithm).__name__} without"
-    fix = "It can learn in `learn_from_preferences` without checkpoints."
-    ConfigError.check(held, "algorithm", expected, got, fix)
+    if not any(True for _ in algorithm.policy.parameters()):
+        raise ConfigError(
+            "algorithm: expected networks of torch, which can be saved, got "
+            f"{type(algorithm).__name__} without. It can learn in `learn_from_preferences` "
+            "without checkpoints."
+        )
 
 
 def make_environments(
@@ -208,10 +214,10 @@ def make_environments(
             make = partial(make_env, env)
             return make_vec_env(make, count, seed=seed, wrapper_class=wrap, vec_env_cls=kind)
     except (EOFError, ConnectionError) as error:
-        expected = f"{count} processes with an environment each"
-        got = "one that ended"
-        fix = 'Guard the script with `if __name__ == "__main__":`, or choose "dummy".'
-        raise ConfigError.mismatch("vec_env", expected=expected, got=got, fix=fix) from error
+        raise ConfigError(
+            f"vec_env: expected {count} processes with an environment each, got one that ended. "
+            'Guard the script with `if __name__ == "__main__":`, or choose "dummy".'
+        ) from error
 
 
 def normalised(env: VecEnv) -> VecNormalize:
@@ -226,9 +232,11 @@ def normalised(env: VecEnv) -> VecNormalize:
     parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
     keys = [key for key, part in parts.items() if isinstance(part, spaces.Box)]
     keys = [key for key in keys if not is_image_space(parts[key])]
-    expected = "observations that are arrays, and no pictures"
-    fix = "Leave it out."
-    ConfigError.check(keys, "normalise_observations", expected, space, fix)
+    if not keys:
+        raise ConfigError(
+            "normalise_observations: expected observations that are arrays, and no pictures, got "
+            f"{space}. Leave it out."
+        )
     only = keys if isinstance(space, spaces.Dict) else None
     return VecNormalize(env, norm_reward=False, norm_obs_keys=only)
 

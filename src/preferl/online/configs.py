@@ -60,11 +60,12 @@ class WarmStartConfig:
     episodes: Path | None = None
 
     def __post_init__(self) -> None:
-        both = (self.labels is None) == (self.demonstrations is None)
-        expected = "labels and demonstrations together"
-        fix = "Labels are rows of demonstrations."
         got = "labels alone" if self.demonstrations is None else "demonstrations alone"
-        ConfigError.check(both, "warm_start", expected, got, fix)
+        if self.labels is None != self.demonstrations is None:
+            raise ConfigError(
+                f"warm_start: expected labels and demonstrations together, got {got}. Labels are "
+                "rows of demonstrations."
+            )
 
     @property
     def given(self) -> bool:
@@ -183,24 +184,27 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         _require(self, ("comparisons",), 0, MOST_COUNTED)
         _require(self, ("eval_every",), 0)
         _require(self, ("reward_deviation",), 1e-12)
-        ConfigError.check(isfinite(self.pessimism), "pessimism", "a number", self.pessimism)
+        if not isfinite(self.pessimism):
+            raise ConfigError(f"pessimism: expected a number, got {self.pessimism}.")
         self._require_budget()
         require_share("validation", self.validation)
         require_one_of("reference", self.reference, Reference)
         require_one_of("before", self.before, Before)
         members = members_of(self.model)
-        blind = self.needs_members and members < 2
-        expected = f'"{self.sampler}" with several members, which disagree'
-        fix = 'Give the model several members, or choose sampler="entropy" or "uniform".'
-        ConfigError.check(not blind, "sampler", expected, "one network", fix)
+        if self.needs_members and members < 2:
+            raise ConfigError(
+                f'sampler: expected "{self.sampler}" with several members, which disagree, got '
+                'one network. Give the model several members, or choose sampler="entropy" or '
+                '"uniform".'
+            )
         require_validation(self.trainer, members=members, held_out=self.validation > 0)
         require_in("exploration_bonus", self.exploration_bonus, 0, inf)
         require_in("bonus_decay", self.bonus_decay, 0, 1)
-        expected = "0 with one network"
-        fix = "Give the model several members, which disagree."
-        alone = self.exploration_bonus > 0 and members < 2
-        bonus = self.exploration_bonus
-        ConfigError.check(not alone, "exploration_bonus", expected, bonus, fix)
+        if self.exploration_bonus > 0 and members < 2:
+            raise ConfigError(
+                f"exploration_bonus: expected 0 with one network, got {self.exploration_bonus}. "
+                "Give the model several members, which disagree."
+            )
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -232,15 +236,14 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
             return
         _require(self, ("initial_steps",), self.environments)
         least = self.initial_steps + self.iterations * self.environments
-        expected = (
-            f"at least {least:,}: {self.initial_steps:,} initial_steps, and one step of each of "
-            f"{self.environments} environments in each of {self.iterations} iterations"
-        )
-        fix = (
-            "Allow more steps, or fewer initial_steps or iterations; or none of both, to ask about "
-            "recorded episodes alone."
-        )
-        ConfigError.check(self.steps >= least, "steps", expected, f"{self.steps:,}", fix)
+        if not self.steps >= least:
+            raise ConfigError(
+                f"steps: expected at least {least:,}: {self.initial_steps:,} initial_steps, and "
+                f"one step of each of {self.environments} environments in each of "
+                f"{self.iterations} iterations, got {self.steps:,}. Allow more steps, or fewer "
+                "initial_steps or iterations; or none of both, to ask about recorded episodes "
+                "alone."
+            )
 
 
 @dataclass(frozen=True)
@@ -362,16 +365,20 @@ class DatasetConfig(EnvConfig):
             name, _, amount = part.partition(":")
             whole = (name, amount) == ("replay", "all")
             right = name in get_args(Tier) and name not in found and (amount.isdecimal() or whole)
-            expected = f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once"
-            fix = "For example random:200,medium:200,expert:200."
-            ConfigError.check(right, "mix", expected, repr(part), fix)
+            if not right:
+                raise ConfigError(
+                    "mix: expected TIER:AMOUNT between commas, each of "
+                    f"{', '.join(get_args(Tier))} once, got {part!r}. For example "
+                    "random:200,medium:200,expert:200."
+                )
             found[cast("Tier", name)] = ALL if whole else int(amount)
         return found
 
     def require_no_training(self) -> None:
         """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
-        what = "mix of a policy that is there"
-        expected = "random and expert alone"
-        fix = "It has no training here: leave out medium and replay, or train a policy."
-        suits = self.amounts.keys() <= {"random", "expert"}
-        ConfigError.check(suits, what, expected, self.mix, fix)
+        if not self.amounts.keys() <= {"random", "expert"}:
+            raise ConfigError(
+                "mix of a policy that is there: expected random and expert alone, got "
+                f"{self.mix}. It has no training here: leave out medium and replay, or train a "
+                "policy."
+            )

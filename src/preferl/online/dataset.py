@@ -160,9 +160,12 @@ def medium(means: Mapping[int, float], random: float) -> int:
     """The one nearest to a third of the way from random returns to the expert's, before it."""
     best = expert(means)
     before = [step for step in means if step < best]
-    got = f"the best one at the first, after {best:,} steps"
-    fix = "Keep more of them (checkpoint_every), train longer, or leave medium out."
-    ConfigError.check(before, "medium policy", "a checkpoint before the expert's", got, fix)
+    if not before:
+        raise ConfigError(
+            "medium policy: expected a checkpoint before the expert's, got the best one at the "
+            f"first, after {best:,} steps. Keep more of them (checkpoint_every), train longer, or "
+            "leave medium out."
+        )
     wanted = random + (1 / 3) * (means[best] - random)
     return min(before, key=lambda step: abs(means[step] - wanted))
 
@@ -186,10 +189,11 @@ class _Recording:
         self._on_progress = on_progress or (lambda *_: None)
         usable_device(config.device)
         require_usable(task_env(config), f"environment {config.env_name}")
-        drawn = not config.pictures or draws(task_env(config))
-        expected = "one that draws pictures"
-        fix = 'Name "rgb_array" in its `render_modes`, and take `render_mode`.'
-        ConfigError.check(drawn, f"environment {config.env_name}", expected, "none", fix)
+        if not (not config.pictures or draws(task_env(config))):
+            raise ConfigError(
+                f"environment {config.env_name}: expected one that draws pictures, got none. Name "
+                '"rgb_array" in its `render_modes`, and take `render_mode`.'
+            )
         with closing(task_env(config)()) as env:
             self._states = has_states(env) or config.pictures
             actions = env.action_space
@@ -383,9 +387,10 @@ class _Recording:
         amount = self._config.amounts["replay"]
         unit = self._config.unit
         if known is None:
-            expected = "episodes that ended while training"
-            fix = "Train for longer than an episode, or leave replay out of the mix."
-            raise ConfigError.mismatch("replay", expected=expected, got="none", fix=fix)
+            raise ConfigError(
+                "replay: expected episodes that ended while training, got none. Train for longer "
+                "than an episode, or leave replay out of the mix."
+            )
         if amount == ALL:
             return known
         found = spread(known, count=amount if unit == "episodes" else None, steps=amount)

@@ -33,8 +33,10 @@ class DatasetSeeds:
     seeds: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        fine = len(set(self.seeds)) == len(self.seeds) >= 1
-        ConfigError.check(fine, "seeds", "at least one, all different", list(self.seeds))
+        if not len(set(self.seeds)) == len(self.seeds) >= 1:
+            raise ConfigError(
+                f"seeds: expected at least one, all different, got {list(self.seeds)}."
+            )
 
 
 def record_seeds(
@@ -110,9 +112,10 @@ def record_seeds(
         except KeyboardInterrupt:
             return {"interrupted": True, "stage": doing}
         for name, why in failed.items():
-            fix = "Mend what it names, and repeat the command with --resume."
-            what = f"recording of {name}"
-            raise DataError.mismatch(what, expected="a whole one", got=why, fix=fix)
+            raise DataError(
+                f"recording of {name}: expected a whole one, got {why}. Mend what it names, and "
+                "repeat the command with --resume."
+            )
         result = _joined(folder, run, [done[unit.name] for unit in units], minari)
         result |= {"seconds": round(time.perf_counter() - began, 2), "interrupted": False}
         folder.result(result)

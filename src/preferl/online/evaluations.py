@@ -48,9 +48,11 @@ class AgentEvaluations:
         self.on_evaluation: OnEvaluation | None = None
         if env is None:
             return
-        expected = "one with `predict`, since it is to be evaluated"
-        got = type(learner).__name__
-        ConfigError.check(isinstance(self._policy, Policy), "learner", expected, got)
+        if not isinstance(self._policy, Policy):
+            raise ConfigError(
+                "learner: expected one with `predict`, since it is to be evaluated, got "
+                f"{type(learner).__name__}."
+            )
         every = often(config.eval_every, config.steps)
         seed = config.seed + FIRST_EPISODE
         episodes = config.eval_episodes

@@ -238,18 +238,22 @@ class PreferenceLoop:
 
     def keep_in(self, folder: Path) -> None:
         """Save after each iteration, and go on from what is there."""
-        expected = "one with `snapshot` and `restore`, since checkpoints are to be kept"
-        got = type(self.learner).__name__
-        ConfigError.check(isinstance(self.learner, Resumable), "learner", expected, got)
+        if not isinstance(self.learner, Resumable):
+            raise ConfigError(
+                "learner: expected one with `snapshot` and `restore`, since checkpoints are to "
+                f"be kept, got {type(self.learner).__name__}."
+            )
         run = to_json(self.config)
         feedback = self.feedback
         if has_run(folder):
             newest = version_folder(folder, versions(folder)[-1])
             with reading(newest, expected="a whole checkpoint", fix=RESTORE):
                 found = read_object(newest / ABOUT)["run"].get("format")
-            what = f"format of the run in {folder}"
-            fix = "Go on with the version of preferl that began it, or begin another run."
-            CheckpointError.check(found == FORMAT, what, FORMAT, found, fix)
+            if found != FORMAT:
+                raise CheckpointError(
+                    f"format of the run in {folder}: expected {FORMAT}, got {found}. Go on with "
+                    "the version of preferl that began it, or begin another run."
+                )
             self._restore(read_checkpoint(folder, run={"format": FORMAT} | run).state)
         self.journal = journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
         self.fixed = FixedData(**journal.fixed(lambda: self.load()._asdict()))

@@ -99,9 +99,11 @@ def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
         return partial(run_units, processes=processes)
     from preferl.runs.ray_cluster import run_units_on_ray
 
-    expected = "none for a cluster, which counts its own cores"
-    fix = "Leave it out."
-    ConfigError.check(processes is None, "processes", expected, processes, fix)
+    if processes is not None:
+        raise ConfigError(
+            "processes: expected none for a cluster, which counts its own cores, got "
+            f"{processes}. Leave it out."
+        )
     require("ray", extra="ray")
     return partial(run_units_on_ray, address=cluster)
 
@@ -215,7 +217,8 @@ def _require_distinct(units: Sequence[Unit]) -> None:
         "folders": [str(unit.folder.resolve()) for unit in units],
     }.items():
         twice = sorted({one for one in found if found.count(one) > 1})
-        ConfigError.check(not twice, f"{what} of units", "one for each", f"{twice} several times")
+        if twice:
+            raise ConfigError(f"{what} of units: expected one for each, got {twice} several times.")
 
 
 def _begin(unit: Unit) -> None:
@@ -226,9 +229,11 @@ def _begin(unit: Unit) -> None:
         write_json(file, about)
     with reading(file, expected="the work and settings of a unit", error=StorageError):
         begun = read_object(file)
-    what = f"settings of {unit.name} in {unit.folder}"
-    fix = "Choose another folder, or remove it."
-    ConfigError.check(begun == about, what, f"those it was begun with, {begun}", about, fix)
+    if begun != about:
+        raise ConfigError(
+            f"settings of {unit.name} in {unit.folder}: expected those it was begun with, "
+            f"{begun}, got {about}. Choose another folder, or remove it."
+        )
 
 
 def _result(unit: Unit) -> Any:

@@ -111,8 +111,8 @@ def open_run(
     made = path.stat() if resume else _begin(path, config, seed, data, resolved or {})
     folder = RunFolder(path)
     with FolderLock(path, LOCK, "run"):
-        same = os.path.samestat(made, path.stat())
-        StorageError.check(same, path, "to be its only run", "a newer one")
+        if not os.path.samestat(made, path.stat()):
+            raise StorageError(f"{path}: expected to be its only run, got a newer one.")
         if resume:
             # again, now that nobody else is there
             require_openable(path, resume=True, held=True, config=config, may_differ=may_differ)
@@ -203,17 +203,21 @@ def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collectio
     ]
     what = f"settings of the run in {folder.folder} to go on with"
     was, now = (", ".join(f"{name}={of.get(name)}" for name in different) for of in (old, new))
-    fix = "Use the settings it was begun with, or begin another run without resuming."
-    ConfigError.check(not different, what, was, now, fix)
+    if different:
+        raise ConfigError(
+            f"{what}: expected {was}, got {now}. Use the settings it was begun with, or begin "
+            "another run without resuming."
+        )
 
 
 def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
     begun = _read(file) if file.exists() else None
     same = begun == (None if data is None else json.loads(json.dumps(dict(data))))
-    what = f"data of the run in {file.parent}"
-    expected = f"those it was begun with, {begun}"
-    fix = "Restore the data, or begin another run without resuming."
-    DataError.check(same, what, expected, data, fix)
+    if not same:
+        raise DataError(
+            f"data of the run in {file.parent}: expected those it was begun with, {begun}, got "
+            f"{data}. Restore the data, or begin another run without resuming."
+        )
 
 
 def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -242,9 +246,11 @@ def _require_replaceable(path: Path) -> None:
     with _writing_to(path):
         holds_run = (path / "config.json").exists()
         free = not path.exists() or holds_run or (path.is_dir() and not any(path.iterdir()))
-    expected = "a new or empty folder, or one that holds a run"
-    got = "something else, which is left alone"
-    StorageError.check(free, path, expected, got, "Choose another path.")
+    if not free:
+        raise StorageError(
+            f"{path}: expected a new or empty folder, or one that holds a run, got something "
+            "else, which is left alone. Choose another path."
+        )
 
 
 def _read(path: Path) -> dict[str, Any]:

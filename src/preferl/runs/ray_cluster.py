@@ -77,10 +77,12 @@ def run_units_on_ray(
 def _run_on_this_machine(unit: Unit, current: str) -> int:
     """What a task of Ray does; the exit status of the unit's process."""
     for folder, what in ((unit.folder / UNIT, "unit"), (Path(current), "program")):
-        expected = "one that all machines of the cluster have"
-        got = f"none on {socket.gethostname()}"
-        fix = "Put it on a disk that they share, under the same path."
-        StorageError.check(folder.exists(), f"folder of the {what}, {folder}", expected, got, fix)
+        if not folder.exists():
+            raise StorageError(
+                f"folder of the {what}, {folder}: expected one that all machines of the cluster "
+                f"have, got none on {socket.gethostname()}. Put it on a disk that they share, "
+                "under the same path."
+            )
     os.chdir(current)  # relative paths in settings begin there
     with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=LEASE):
         pass  # where its machine was lost, the disk may not have noticed yet
@@ -122,10 +124,11 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
         with chdir(sys.prefix):
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (RuntimeError, ValueError, OSError) as error:
-        expected = "the address of a Ray cluster that runs: ray://HOST:10001, HOST:6379 or auto"
-        got = f"{address!r} ({error})"
-        fix = "`ray start --head` starts one on this machine."
-        raise ConfigError.mismatch("cluster", expected=expected, got=got, fix=fix) from error
+        raise ConfigError(
+            "cluster: expected the address of a Ray cluster that runs: ray://HOST:10001, "
+            f"HOST:6379 or auto, got {address!r} ({error}). `ray start --head` starts one on this "
+            "machine."
+        ) from error
     try:
         yield
     finally:

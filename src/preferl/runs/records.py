@@ -122,7 +122,8 @@ def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
         StorageError: there is no such folder.
     """
     folder = Path(folder)
-    StorageError.check(folder.is_dir(), folder, "a folder with runs", "none", "Name another one.")
+    if not folder.is_dir():
+        raise StorageError(f"{folder}: expected a folder with runs, got none. Name another one.")
     found: list[RunRecord] = []
     skipped: list[str] = []
 
@@ -152,10 +153,13 @@ def read_run(path: Path | str) -> RunRecord:
         StorageError: there is none, it is damaged, or it is not one of preferl's.
     """
     path = Path(path)
-    there = (path / "config.json").is_file()
-    StorageError.check(there, path, "the folder of a run", "one without config.json, or none")
+    if not (path / "config.json").is_file():
+        raise StorageError(
+            f"{path}: expected the folder of a run, got one without config.json, or none."
+        )
     about = _about(path)
-    StorageError.check(about, path, "the folder of a run", "that of a reward")
+    if not about:
+        raise StorageError(f"{path}: expected the folder of a run, got that of a reward.")
     return _record(path, about or {})
 
 
@@ -165,10 +169,11 @@ def _about(path: Path) -> dict[str, Any] | None:
     if "observation_space" in about and "model" in about:
         return None
     kind, config, seed = (about.get(name) for name in ("kind", "config", "seed"))
-    known = kind in KINDS and isinstance(config, dict) and isinstance(seed, int)
-    expected = "the settings of a run"
-    got = "those of something else, which is left alone"
-    StorageError.check(known, path / "config.json", expected, got)
+    if not (kind in KINDS and isinstance(config, dict) and isinstance(seed, int)):
+        raise StorageError(
+            f"{path / 'config.json'}: expected the settings of a run, got those of something "
+            "else, which is left alone."
+        )
     return about
 
 

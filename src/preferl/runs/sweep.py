@@ -85,21 +85,26 @@ class Sweep:
         options, grid = (_mapping(settings, name, source) for name in ("options", "grid"))
         listed = settings.get("runs", [{}])
         is_list = isinstance(listed, list) and listed and all(isinstance(r, dict) for r in listed)
-        ConfigError.check(is_list, f"runs of {source}", "a list of options by name", repr(listed))
+        if not is_list:
+            raise ConfigError(
+                f"runs of {source}: expected a list of options by name, got {listed!r}."
+            )
         for name, values in grid.items():
-            several = isinstance(values, list) and values
-            expected = "a list of values to try"
-            ConfigError.check(several, f"grid: {name} of {source}", expected, repr(values))
+            if not (isinstance(values, list) and values):
+                raise ConfigError(
+                    f"grid: {name} of {source}: expected a list of values to try, got {values!r}."
+                )
         for name in (*options, *grid, *(name for run in listed for name in run)):
-            ConfigError.check(
+            if not (
                 isinstance(name, str)
                 and OPTION.fullmatch(name)
-                and name.replace("_", "-") not in OF_THE_SWEEP,
-                f"options of {source}",
-                "names of options but for " + ", ".join(OF_THE_SWEEP),
-                repr(name),
-                "Set it on the command line of the sweep." if name == "trust" else "Drop it.",
-            )
+                and (name.replace("_", "-") not in OF_THE_SWEEP)
+            ):
+                fix = "Set it on the command line of the sweep." if name == "trust" else "Drop it."
+                raise ConfigError(
+                    f"options of {source}: expected names of options but for "
+                    f"{', '.join(OF_THE_SWEEP)}, got {name!r}. {fix}"
+                )
         _require_few(options, grid, listed, source)
         combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
         runs = tuple({**one, **values} for one in listed for values in combined)
@@ -115,7 +120,8 @@ class Sweep:
         for run in self.runs:
             name = _name(run)
             name = f"{name}-{_digest(run)}" if name in found else name
-            ConfigError.check(name not in found, "runs", "different ones", f"{name} twice")
+            if name in found:
+                raise ConfigError(f"runs: expected different ones, got {name} twice.")
             found[name] = {**self.options, **run}
         return found
 
@@ -137,7 +143,8 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
         else:
             values = [*map(_word, value if isinstance(value, list) else [value])]
             for one in values:  # which would be read as an option, such as --trust
-                ConfigError.check(one[:2] != "--", name, "values", f"{one!r}, an option")
+                if one[:2] == "--":
+                    raise ConfigError(f"{name}: expected values, got {one!r}, an option.")
             words += [f"--{option}", *values]
     return words
 
@@ -219,8 +226,8 @@ def _near(key: object) -> str:
 
 def _mapping(settings: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
     found = settings.get(name) or {}
-    expected = "options by name"
-    ConfigError.check(isinstance(found, dict), f"{name} of {source}", expected, repr(found))
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name} of {source}: expected options by name, got {found!r}.")
     return dict(found)
 
 

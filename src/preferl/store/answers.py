@@ -188,29 +188,35 @@ class GivenAnswers:
             FeedbackError: no such answer, one that has changed, one to a repeated query, which
                 only its person can answer, or an unknown kind; nothing is changed then.
         """
-        FeedbackError.check(kind in COUNTED, "answer", f"one of {COUNTED}", repr(kind))
+        if kind not in COUNTED:
+            raise FeedbackError(f"answer: expected one of {COUNTED}, got {kind!r}.")
         return self._change(project_id, answer_id, by, key, kind)
 
     def _change(self, project_id: int, answer_id: int, by: int, key: str, kind: str | None) -> int:
         """Correct an answer, or withdraw it where `kind` is None, and log the event with it."""
-        FeedbackError.check(8 <= len(key) <= 90, "key", "8 to 90 letters", len(key))
+        if not 8 <= len(key) <= 90:
+            raise FeedbackError(f"key: expected 8 to 90 letters, got {len(key)}.")
         with self._database.write() as session:
             answer, query = _alone(session, project_id, answer_id, by)
             if (known := _by_key(session, project_id, key)) is not None:
                 return known
             given = list(session.scalars(_TO_QUERY, {"query_id": query.id}))
             standing = {row.annotator_id: row for row in given}
-            same = standing[answer.annotator_id] is answer
-            got = "one that has changed since"
-            FeedbackError.check(same, "answer", "the latest of its person", got)
+            if standing[answer.annotator_id] is not answer:
+                raise FeedbackError(
+                    "answer: expected the latest of its person, got one that has changed since."
+                )
             if kind is None:
-                counts = answer.kind in COUNTED
-                got = "one that was withdrawn"
-                FeedbackError.check(counts, "answer", "one that counts", got)
+                if answer.kind not in COUNTED:
+                    raise FeedbackError(
+                        "answer: expected one that counts, got one that was withdrawn."
+                    )
                 made = _retract(session, query, answer, by, key)
             else:
-                own = query.for_annotator in (None, by)
-                FeedbackError.check(own, "answer", "one to a query of everybody", "a repeat")
+                if query.for_annotator not in (None, by):
+                    raise FeedbackError(
+                        "answer: expected one to a query of everybody, got a repeat."
+                    )
                 corrected = _counted_before(answer, given).key
                 for count, row in enumerate(standing.values()):
                     earlier = (row.detail or {}).get("corrects") == corrected
@@ -302,8 +308,8 @@ def _given(answer: Answer, query: Query, name: str, first: float | None) -> Give
 def _by_key(session: Session, project_id: int, key: str) -> int | None:
     """The row that a change with this key has made before."""
     found = session.scalar(statements.BY_KEY, {"key": key})
-    ours = found is None or found.project_id == project_id
-    FeedbackError.check(ours, "key", "one of this project", "another's")
+    if not (found is None or found.project_id == project_id):
+        raise FeedbackError("key: expected one of this project, got another's.")
     return None if found is None else found.id
 
 
@@ -315,8 +321,7 @@ def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[
     """
     answer = session.get(Answer, answer_id)
     if answer is None or answer.project_id != project_id or answer.kind == "skip":
-        got = f"number {answer_id}"
-        raise FeedbackError.mismatch("answer", expected="one of this project", got=got)
+        raise FeedbackError(f"answer: expected one of this project, got number {answer_id}.")
     given = session.scalars(_TO_QUERY, {"query_id": answer.query_id})
     for person in sorted({by, *(row.annotator_id for row in given)}):
         session.scalar(statements.ALONE, {"annotator_id": person})

@@ -129,7 +129,7 @@ class ClipStore:
         place = {name: n for n, name in enumerate(chain.from_iterable(shards.values()))}
         missing = [name for name in ids if name not in place]
         if missing:
-            raise DataError.mismatch("clip", expected="one of this project", got=missing[0])
+            raise DataError(f"clip: expected one of this project, got {missing[0]}.")
         folders = self._files.fetch_all([_shard(project_id, shard) for shard in shards])
         parts = [
             load_segments(folder).select(np.array([*rows.values()]))

@@ -128,11 +128,9 @@ class Database:
         where the database cannot be reached, is read-only, is locked for long, or is full.
         """
         if self.read_only:
-            raise StorageError.mismatch(
-                f"{self.url.database}",
-                expected="a folder that can be written to",
-                got="a read-only one",
-                fix="Copy the folder to another disk to change anything.",
+            raise StorageError(
+                f"{self.url.database}: expected a folder that can be written to, got a read-only "
+                "one. Copy the folder to another disk to change anything."
             )
         with _worded(self.url), self._writing:
             engine = self.engine.execution_options(writes=True, durable=durable)
@@ -204,10 +202,9 @@ def _engine(location: str | URL) -> Engine:
         waiting = {"timeout": BUSY_SECONDS}
         engine = create_engine(url, pool_size=20, max_overflow=40, connect_args=waiting)
     except (ArgumentError, NoSuchModuleError, ValueError) as error:  # sqlite+something, no port
-        raise ConfigError.mismatch(
-            "store",
-            expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
-            got=repr(without_password(str(location))),
+        raise ConfigError(
+            "store: expected a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME, "
+            f"got {without_password(str(location))!r}."
         ) from error
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -254,10 +251,11 @@ def _worded(url: URL) -> Iterator[None]:
     except SQLAlchemyError as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         _refuse_damage(f"{url.database}", reason)
-        what = f"store {without_password(str(url))}"
-        expected = "a database that can be reached and written to"
-        fix = "Check that it runs, that its disk has room, and try again: nothing was lost."
-        raise StorageError.mismatch(what, expected=expected, got=reason, fix=fix) from error
+        raise StorageError(
+            f"store {without_password(str(url))}: expected a database that can be reached and "
+            f"written to, got {reason}. Check that it runs, that its disk has room, and try "
+            "again: nothing was lost."
+        ) from error
 
 
 def is_read_only(file: Path) -> bool:
@@ -289,11 +287,10 @@ def require_whole(file: Path, clips: Path) -> None:
     if found != "ok":
         _refuse_damage(f"{file}", found)
     if not tables and clips.is_dir() and any(clips.iterdir()):
-        raise StorageError.mismatch(
-            f"{file}",
-            expected=f"the labels of the clips in {clips}",
-            got="a database without tables" if size else "an empty file or none",
-            fix="Restore it from a back-up, or move the clips away to begin a new store.",
+        raise StorageError(
+            f"{file}: expected the labels of the clips in {clips}, got "
+            f"{'a database without tables' if size else 'an empty file or none'}. Restore it from "
+            "a back-up, or move the clips away to begin a new store."
         )
 
 
@@ -301,5 +298,6 @@ def _refuse_damage(name: str, found: object) -> None:
     """Raise `StorageError`, unless this is an error of a file that is busy or out of reach."""
     primary = getattr(found, "sqlite_errorcode", 0) & 0xFF
     if isinstance(found, str) or primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        got = f"a damaged one: {found}"
-        raise StorageError.mismatch(name, expected="a whole database", got=got, fix=RESTORE)
+        raise StorageError(
+            f"{name}: expected a whole database, got a damaged one: {found}. {RESTORE}"
+        )

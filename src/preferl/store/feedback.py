@@ -88,8 +88,10 @@ class StoredFeedback:
         model_version: int | None = None,
         agent: str | None = None,
     ) -> None:
-        expected = f"1 to {LONGEST_NAME} letters that can be printed"
-        ConfigError.check(agent is None or is_name(agent), "agent", expected, repr(agent))
+        if not (agent is None or is_name(agent)):
+            raise ConfigError(
+                f"agent: expected 1 to {LONGEST_NAME} letters that can be printed, got {agent!r}."
+            )
         require_in("patience", patience, 0, float("inf"))
         self.store = store
         self.project = store.projects.only() if project is None else store.projects.get(project)

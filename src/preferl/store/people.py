@@ -72,9 +72,11 @@ def refuse_owner(name: str) -> None:
     >>> refuse_owner("Owen")
     """
     if looks_like_owner(name):
-        expected = f'one that nobody takes for "{OWNER}", who runs this server'
-        fix = "Choose another one. The owner's link is shown by `preferl annotate serve`."
-        raise ConfigError.mismatch("name", expected=expected, got=repr(name[:100]), fix=fix)
+        raise ConfigError(
+            f'name: expected one that nobody takes for "{OWNER}", who runs this server, got '
+            f"{name[:100]!r}. Choose another one. The owner's link is shown by `preferl annotate "
+            "serve`."
+        )
 
 
 def looks_like_owner(name: str) -> bool:
@@ -148,7 +150,7 @@ class People:
         with self._database.write() as session:
             annotator = session.scalar(_named(project_id, name := tidy(name)))
             if annotator is None:
-                raise ConfigError.mismatch("name", expected="somebody here", got=repr(name[:100]))
+                raise ConfigError(f"name: expected somebody here, got {name[:100]!r}.")
             _change_link(session, annotator, secrets.token_urlsafe(24))
         return annotator
 
@@ -284,15 +286,13 @@ class People:
         uses: int | None = None,
     ) -> Invitation:
         if not is_name(name := tidy(name)):
-            expected = f"1 to {LONGEST_NAME} letters"
-            raise ConfigError.mismatch("name", expected=expected, got=repr(name[:100]))
+            raise ConfigError(f"name: expected 1 to {LONGEST_NAME} letters, got {name[:100]!r}.")
         require_one_of("role", role, Role)
 
         def admit() -> Annotator:
             with self._database.write() as session:
                 if session.get(Project, project_id) is None:
-                    expected = "one that exists"
-                    raise ConfigError.mismatch("project", expected=expected, got=project_id)
+                    raise ConfigError(f"project: expected one that exists, got {project_id}.")
                 annotator = session.scalar(_named(project_id, name))
                 at = clock(session)
                 if annotator is None:
@@ -329,7 +329,7 @@ def _named(project_id: int, name: str) -> Select[Annotator]:
 def _existing(session: Session, annotator_id: int) -> Annotator:
     found = session.get(Annotator, annotator_id)
     if found is None:
-        raise ConfigError.mismatch("annotator", expected="one that exists", got=annotator_id)
+        raise ConfigError(f"annotator: expected one that exists, got {annotator_id}.")
     return found
 
 

@@ -53,9 +53,9 @@ class ProjectSettings:
         require_in("budget", inf if self.budget is None else self.budget, 1, inf)
         for name in ("title", "question", "instructions"):
             if "\0" in getattr(self, name):  # PostgreSQL holds no such text
-                raise ConfigError.mismatch(name, expected="text", got="text with a zero in it")
+                raise ConfigError(f"{name}: expected text, got text with a zero in it.")
         if not self.question.strip():
-            raise ConfigError.mismatch("question", expected="some words", got="nothing")
+            raise ConfigError("question: expected some words, got nothing.")
 
 
 @final
@@ -84,8 +84,9 @@ class Projects:
         """
         settings = ProjectSettings(**more) if settings is None else settings
         if not SLUG.fullmatch(slug) or len(slug) > 60:
-            expected = "small letters, digits and hyphens, as in door-1"
-            raise ConfigError.mismatch("project", expected=expected, got=slug)
+            raise ConfigError(
+                f"project: expected small letters, digits and hyphens, as in door-1, got {slug}."
+            )
         columns = asdict(settings) | {"title": settings.title or slug}
         try:
             with self._database.write() as session:
@@ -94,10 +95,9 @@ class Projects:
         except IntegrityError as error:
             if exist_ok:
                 return self.get(slug)
-            fix = "Choose another one, or go on with that project (in Python: exist_ok=True)."
-            got = f"{slug}, which exists"
-            raise ConfigError.mismatch(
-                "project", expected="a new name", got=got, fix=fix
+            raise ConfigError(
+                f"project: expected a new name, got {slug}, which exists. Choose another one, or "
+                "go on with that project (in Python: exist_ok=True)."
             ) from error
         return project
 
@@ -117,8 +117,10 @@ class Projects:
         """The one project of a store; raises `ConfigError` where there are none or several."""
         found = self.all()
         if not found:
-            fix = "Make one with `preferl annotate create`."
-            raise ConfigError.mismatch("projects", expected="at least one", got="none", fix=fix)
+            raise ConfigError(
+                "projects: expected at least one, got none. Make one with `preferl annotate "
+                "create`."
+            )
         if len(found) > 1:
             raise self._unknown("none named", f"Name it, as in --project {found[-1].slug}.")
         return found[0]
@@ -130,7 +132,7 @@ class Projects:
         """
         known = {item.name for item in fields(ProjectSettings)}
         if unknown := sorted(set(changes) - known):
-            raise ConfigError.mismatch("settings", expected=sorted(known), got=unknown)
+            raise ConfigError(f"settings: expected {sorted(known)}, got {unknown}.")
         with self._database.write() as session:
             project = session.get_one(Project, project_id)
             for name, value in changes.items():

@@ -390,10 +390,11 @@ def known_pairs(
     worse = rng.permutation(order[:count])
     better = rng.permutation(order[len(order) - count :])
     if (returns[worse] >= returns[better]).any():
-        expected = "clips with clearly different returns, for pairs with a known answer"
-        got = f"returns from {returns.min():g} to {returns.max():g}"
-        fix = "Ask without known pairs."
-        raise DataError.mismatch("recorded rewards", expected=expected, got=got, fix=fix)
+        raise DataError(
+            "recorded rewards: expected clips with clearly different returns, for pairs with a "
+            f"known answer, got returns from {returns.min():g} to {returns.max():g}. Ask without "
+            "known pairs."
+        )
     first = rng.random(count) < 0.5
     pairs = np.where(first[:, None], np.stack([better, worse], 1), np.stack([worse, better], 1))
     return segments, pairs, first.astype(np.float64)

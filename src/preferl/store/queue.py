@@ -80,7 +80,7 @@ class Queue:
         too. Raises `FeedbackError` for a count out of range and for people who may not answer here.
         """
         if not 1 <= count <= MOST_AT_ONCE:
-            raise FeedbackError.mismatch("count", expected=f"1 to {MOST_AT_ONCE}", got=count)
+            raise FeedbackError(f"count: expected 1 to {MOST_AT_ONCE}, got {count}.")
         with self._database.write(durable=False) as session:
             choice = _Choice(session, project_id, annotator_id)
             if choice.project.paused:
@@ -128,17 +128,15 @@ class Queue:
             ("response_ms", 0 <= (response_ms or 0) < 1e9, "milliseconds", response_ms),
         ):
             if not good:
-                raise FeedbackError.mismatch(what, expected=expected, got=got)
+                raise FeedbackError(f"{what}: expected {expected}, got {got}.")
         with self._recording(annotator_id, key) as (session, known):
             if (answer := known) is None:
                 whose = {"token": token, "annotator_id": annotator_id}
                 lease = session.scalar(statements.BY_TOKEN, whose)
                 if lease is None:
-                    raise FeedbackError.mismatch(
-                        "question",
-                        expected="one that is with you",
-                        got="one that you have answered already, or somebody else's",
-                        fix="Go on with the next.",
+                    raise FeedbackError(
+                        "question: expected one that is with you, got one that you have answered "
+                        "already, or somebody else's. Go on with the next."
                     )
                 query = session.get_one(Query, lease.query_id, with_for_update=True)
                 session.delete(lease)
@@ -201,7 +199,7 @@ class Queue:
     def _recording(self, annotator_id: int, key: str) -> Iterator[tuple[Session, Answer | None]]:
         """A transaction of one person, and the answer that has this key already."""
         if not 8 <= len(key) <= 100:
-            raise FeedbackError.mismatch("key", expected="8 to 100 letters", got=len(key))
+            raise FeedbackError(f"key: expected 8 to 100 letters, got {len(key)}.")
         try:
             with self._database.write() as session:
                 session.scalar(statements.ALONE, {"annotator_id": annotator_id})
@@ -409,7 +407,7 @@ def _question(lease: Lease, query: Query) -> Question:
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
     found = session.scalar(statements.BY_KEY, {"key": key})
     if found is not None and found.annotator_id != annotator_id:
-        raise FeedbackError.mismatch("key", expected="one of your own", got="somebody else's")
+        raise FeedbackError("key: expected one of your own, got somebody else's.")
     return found
 
 

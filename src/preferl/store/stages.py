@@ -63,13 +63,14 @@ def view(env: Environment, camera: Camera | None) -> Any:
         camera = "track" if "track" in names else {}
     if isinstance(camera, str):
         if camera not in names:
-            raise ConfigError.mismatch("camera", expected=f"one of {names}", got=repr(camera))
+            raise ConfigError(f"camera: expected one of {names}, got {camera!r}.")
         return camera
     if unknown := set(camera) - set(FREE):
-        raise ConfigError.mismatch("camera", expected=f"some of {FREE}", got=sorted(unknown))
+        raise ConfigError(f"camera: expected some of {FREE}, got {sorted(unknown)}.")
     body = camera.get("trackbodyid", 0)  # MuJoCo would exit
     bodies = range(stage.model.nbody)
-    ConfigError.check(body in bodies, "camera's trackbodyid", f"0 to {bodies[-1]}", body)
+    if body not in bodies:
+        raise ConfigError(f"camera's trackbodyid: expected 0 to {bodies[-1]}, got {body}.")
     mujoco = require("mujoco", extra="mujoco")
     free = mujoco.MjvCamera()
     kinds = mujoco.mjtCamera
@@ -243,9 +244,11 @@ def _shows_the_same(env: Environment) -> bool:
 def picture_state(picture: Any) -> Array:
     """`[PICTURE_BYTES]` a drawn frame `[height, width, 3]` as a JPEG, with zeros after its end."""
     drawn = isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.dtype == np.uint8
-    expected = "a picture [height, width, 3] of bytes"
-    fix = "Return one from `render`."
-    ConfigError.check(drawn, "what the environment renders", expected, type(picture).__name__, fix)
+    if not drawn:
+        raise ConfigError(
+            "what the environment renders: expected a picture [height, width, 3] of bytes, got "
+            f"{type(picture).__name__}. Return one from `render`."
+        )
     data = np.frombuffer(encode_picture(picture[..., :3], PICTURE_BYTES), np.uint8)
     return np.pad(data, (0, PICTURE_BYTES - len(data)))
 
@@ -292,7 +295,8 @@ def _state(stage: Any) -> Any:
     if state is None:
         expected = "one of MuJoCo, one that draws pictures, or one with `state` as classic "
         expected += "control has it after reset"
-        fix = 'Make it with render_mode="rgb_array", or record pixels.'
-        got = type(stage).__name__
-        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix)
+        raise ConfigError(
+            f"environment: expected {expected}, got {type(stage).__name__}. Make it with "
+            'render_mode="rgb_array", or record pixels.'
+        )
     return state

@@ -91,14 +91,17 @@ class Store:
         if database.is_sqlite and is_read_only(Path(str(database.url.database))):
             database = Database(url, read_only=True)
         if files is None and not database.is_sqlite:
-            expected = "a folder for clips and videos beside a PostgreSQL database"
-            raise ConfigError.mismatch("files", expected=expected, got="none")
+            raise ConfigError(
+                "files: expected a folder for clips and videos beside a PostgreSQL database, got "
+                "none."
+            )
         file = Path(str(database.url.database))
         synced = SyncedFolder(files or file.parent)
         if database.is_sqlite and synced.url is not None:
-            expected = "a folder beside SQLite"
-            fix = "Keep labels in PostgreSQL for many machines."
-            raise ConfigError.mismatch("files", expected=expected, got=synced, fix=fix)
+            raise ConfigError(
+                f"files: expected a folder beside SQLite, got {synced}. Keep labels in PostgreSQL "
+                "for many machines."
+            )
         folder = synced.path
         for needed in (folder, file.parent) if database.is_sqlite else (folder,):
             with reading(needed, expected="a folder that can be made", error=StorageError):
@@ -143,7 +146,7 @@ class Store:
             if secret is None:
                 expected = "the secret that all programs of this store share"
                 got = "none"
-            raise ConfigError.mismatch("PREFERL_SECRET", expected=expected, got=got, fix=fix)
+            raise ConfigError(f"PREFERL_SECRET: expected {expected}, got {got}. {fix}")
         return secret.encode()
 
 
@@ -170,8 +173,7 @@ def stored_key(file: Path) -> bytes:
         got = f"{count}"
     else:
         return key
-    what = f"{file}, the secret of this store"
-    raise StorageError.mismatch(what, expected=expected, got=got, fix=fix)
+    raise StorageError(f"{file}, the secret of this store: expected {expected}, got {got}. {fix}")
 
 
 def upgrade(database: Database) -> None:
@@ -188,11 +190,9 @@ def upgrade(database: Database) -> None:
     if found == newest:
         return
     if found not in {None, *(script.revision for script in scripts.walk_revisions())}:
-        raise StorageError.mismatch(
-            "schema of the store",
-            expected=f"at most {newest}, which this version of preferl knows",
-            got=found,
-            fix="Open it with the version that wrote it, or a newer one.",
+        raise StorageError(
+            f"schema of the store: expected at most {newest}, which this version of preferl "
+            f"knows, got {found}. Open it with the version that wrote it, or a newer one."
         )
     with database.write() as session:
         connection = session.connection()

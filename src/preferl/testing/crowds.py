@@ -84,8 +84,11 @@ def simulate_crowd(
     config = config or CrowdConfig()
     careless = np.asarray(careless, np.float64)
     enough = len(careless) >= config.quorum and (careless >= 0).all() and (careless <= 1).all()
-    expected = f"shares in [0, 1] of at least {config.quorum} people"
-    ConfigError.check(enough, "careless", expected, careless)
+    if not enough:
+        raise ConfigError(
+            f"careless: expected shares in [0, 1] of at least {config.quorum} people, got "
+            f"{careless}."
+        )
     query, annotator, repeat_of, known = _assign(len(careless), rng, config)
     difference = config.difference * rng.normal(size=len(repeat_of))
     difference = np.where(known, np.sign(difference) * _clear(len(known), rng, config), difference)

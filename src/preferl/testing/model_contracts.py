@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from preferl.errors import ConfigError, ModelError
+from preferl.errors import ConfigError, ModelError, in_words
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.build import config_of, load_reward_model, save_reward_model
 from preferl.shapes import map_observations, take
@@ -37,8 +37,10 @@ def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
     try:
         copy = deepcopy(model)
     except Exception as error:  # whatever a class of someone else raises
-        what = f"{type(model).__name__}: copying it with deepcopy"
-        raise ModelError.mismatch(what, expected="a copy", got=error) from error
+        raise ModelError(
+            f"{type(model).__name__}: copying it with deepcopy: expected a copy, got "
+            f"{in_words(error)}."
+        ) from error
     windows = _some_windows(copy, np.random.default_rng(seed))
     copy.eval()
     _check_statistics(copy, windows)

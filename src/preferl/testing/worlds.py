@@ -97,8 +97,10 @@ def sample_steps(space: spaces.Space[Any], count: int, rng: np.random.Generator)
             bounded = space.bounded_below | space.bounded_above
             drawn = np.where(bounded, rng.uniform(low, high, shape), rng.normal(size=shape))
             return drawn.astype(space.dtype)
-    kinds = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
-    raise SpaceError.mismatch("space", expected=kinds, got=space)
+    raise SpaceError(
+        "space: expected Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these, got "
+        f"{space}."
+    )
 
 
 def make_episodes(
@@ -205,7 +207,8 @@ class FadingModel(RewardModel):
         Raises:
             ConfigError: more steps than the context.
         """
-        ConfigError.check(mask.shape[1] <= self.context, "steps", self.context, mask.shape[1])
+        if not mask.shape[1] <= self.context:
+            raise ConfigError(f"steps: expected {self.context}, got {mask.shape[1]}.")
         value = torch.tanh(torch.einsum("blf,ef->ebl", features, self.weight)) * mask
         place = torch.arange(mask.shape[1], device=mask.device)
         age = place[:, None] - place  # [L, L]

@@ -123,8 +123,11 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
     """
     found = versions(folder)
     got = "none in it" if Path(folder).is_dir() else "no such folder"
-    fix = "Name the folder that the run was saved to, or begin without resuming."
-    CheckpointError.check(found, folder, "a folder of checkpoints", got, fix)
+    if not found:
+        raise CheckpointError(
+            f"{folder}: expected a folder of checkpoints, got {got}. Name the folder that the run "
+            "was saved to, or begin without resuming."
+        )
     path = version_folder(folder, found[-1])
     about = _read_about(path, whole=True)
     require_same(path, about["run"], run)
@@ -153,24 +156,29 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
     found = versions(folder)
     if found:
         reached = _read_about(version_folder(folder, found[-1]))["steps"]
-        expected = f"a run that has made the {reached} steps of the one there"
-        fix = "Resume the one there, or save to another folder."
-        ConfigError.check(reached <= steps, folder, expected, f"one of {steps} steps", fix)
+        if not reached <= steps:
+            raise ConfigError(
+                f"{folder}: expected a run that has made the {reached} steps of the one there, "
+                f"got one of {steps} steps. Resume the one there, or save to another folder."
+            )
         return found
     others = [name for name in names_in(folder) if name != JOURNAL and not is_left(name)]
-    expected = "an empty folder or one of checkpoints"
-    got = "one that holds something else"
-    StorageError.check(not others, folder, expected, got, "Choose another name.")
+    if others:
+        raise StorageError(
+            f"{folder}: expected an empty folder or one of checkpoints, got one that holds "
+            "something else. Choose another name."
+        )
     return found
 
 
 def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` unless a run is the one that was saved, and name what differs."""
     for name, value in json.loads(json.dumps(dict(here))).items():
-        what = f"{name} of the run in {path}"
-        expected = f"{saved.get(name)}, as when it was saved"
-        fix = "Build everything as when the run began, or begin another run."
-        CheckpointError.check(saved.get(name) == value, what, expected, value, fix)
+        if saved.get(name) != value:
+            raise CheckpointError(
+                f"{name} of the run in {path}: expected {saved.get(name)}, as when it was saved, "
+                f"got {value}. Build everything as when the run began, or begin another run."
+            )
 
 
 def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
@@ -179,8 +187,11 @@ def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
         about = read_object(path / ABOUT)
         found = about["format"]
         about["steps"] = int(about["steps"])
-        fix = "Resume it with the version of preferl that wrote it."
-        CheckpointError.check(found == FORMAT, f"format of {path}", FORMAT, found, fix)
+        if found != FORMAT:
+            raise CheckpointError(
+                f"format of {path}: expected {FORMAT}, got {found}. Resume it with the version of "
+                "preferl that wrote it."
+            )
         packages = about["versions"].setdefault("packages", {})
         for value in (about["run"], about["versions"], about["files"], packages):
             if not isinstance(value, dict):
@@ -261,8 +272,10 @@ class _Writer:
                 return value if math.isfinite(value) else _tagged("float", str(value))
             case None | bool() | int() | str():
                 return value
-        expected = "numbers, text, arrays, tensors, generators, or lists of such"
-        raise ConfigError.mismatch(where, expected=expected, got=type(value).__name__)
+        raise ConfigError(
+            f"{where}: expected numbers, text, arrays, tensors, generators, or lists of such, got "
+            f"{type(value).__name__}."
+        )
 
     def _mapping(self, value: Mapping[Any, Any], where: str) -> Any:
         encoded = [[key, self.encode(item, f"{where}.{key}")] for key, item in value.items()]

@@ -88,15 +88,19 @@ class AdaptivePenalty:
 
     def __post_init__(self) -> None:
         require_in("penalty strength", self.strength, 0, math.inf)
-        finite = 1 <= self.norm < math.inf
-        ConfigError.check(finite, "penalty norm", "at least 1 and finite", self.norm)
+        if not 1 <= self.norm < math.inf:
+            raise ConfigError(f"penalty norm: expected at least 1 and finite, got {self.norm}.")
         object.__setattr__(self, "measure", PENALTIES.known(self.measure))
-        ConfigError.check(0 < self.factor < 1, "penalty factor", "in (0, 1)", self.factor)
+        if not 0 < self.factor < 1:
+            raise ConfigError(f"penalty factor: expected in (0, 1), got {self.factor}.")
         if self.band is not None:
-            rises = 0 <= self.band[0] < self.band[1]
-            ConfigError.check(rises, "penalty band", "0 <= low < high", self.band)
-            fix = "A strength of 0 cannot grow; begin with 1e-4."
-            ConfigError.check(self.strength, "penalty strength", "more than 0 with a band", 0, fix)
+            if not 0 <= self.band[0] < self.band[1]:
+                raise ConfigError(f"penalty band: expected 0 <= low < high, got {self.band}.")
+            if not self.strength:
+                raise ConfigError(
+                    "penalty strength: expected more than 0 with a band, got 0. A strength of 0 "
+                    "cannot grow; begin with 1e-4."
+                )
 
     def of(self, parameters: "Iterable[Tensor]") -> "Tensor | float":
         """The penalty on these parameters, to be added to a loss once per optimiser step.
@@ -108,9 +112,11 @@ class AdaptivePenalty:
             return 0.0
         measure = PENALTIES.bound(str(self.measure), norm=self.norm)
         size = measure(list(parameters))
-        what = f"penalty {self.measure}"
         got = getattr(size, "shape", type(size).__name__)
-        ConfigError.check(getattr(size, "ndim", 1) == 0, what, "a tensor of one number", got)
+        if getattr(size, "ndim", 1) != 0:
+            raise ConfigError(
+                f"penalty {self.measure}: expected a tensor of one number, got {got}."
+            )
         return self.strength * cast("Tensor", size)
 
     def after(self, training_loss: float, validation_loss: float) -> Self:
@@ -207,9 +213,10 @@ class RewardTrainerConfig:
             if (value := getattr(self, name)) is not None:
                 require_in(name, value, low, 1 if name == "stop_accuracy" else math.inf)
         size = self.batch_size if self.minibatch_size is None else self.minibatch_size
-        divides = size > 0 and self.batch_size % size == 0
-        expected = f"a divisor of batch_size {self.batch_size}"
-        ConfigError.check(divides, "minibatch_size", expected, size)
+        if not (size > 0 and self.batch_size % size == 0):
+            raise ConfigError(
+                f"minibatch_size: expected a divisor of batch_size {self.batch_size}, got {size}."
+            )
         if self.noise != "fitted":
             require_share("noise", self.noise)
         require_words(self)

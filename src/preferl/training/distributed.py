@@ -112,10 +112,10 @@ class World:
         try:
             distributed.all_reduce(tensor)
         except RuntimeError as error:  # whatever its kind of connection has of it
-            what = "exchange of processes"
-            fix = "See the messages of the others, and begin again."
-            got = "no answer from another one"
-            raise PreferlError.mismatch(what, expected="all at work", got=got, fix=fix) from error
+            raise PreferlError(
+                "exchange of processes: expected all at work, got no answer from another one. "
+                "See the messages of the others, and begin again."
+            ) from error
         self.seconds += time.perf_counter() - began
         return tensor
 
@@ -176,9 +176,11 @@ class World:
             digest.update(part)
         every = torch.zeros(self.size, 16, dtype=torch.uint8)
         every[self.rank] = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
-        same = bool((self.sum(every) == every[0]).all())
-        fix = "Give each process the same data, settings and seed."
-        ConfigError.check(same, what, f"the same in all {self.size} processes", "others", fix)
+        if not bool((self.sum(every) == every[0]).all()):
+            raise ConfigError(
+                f"{what}: expected the same in all {self.size} processes, got others. Give each "
+                "process the same data, settings and seed."
+            )
 
 
 ALONE: Final = World()

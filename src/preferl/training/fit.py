@@ -350,10 +350,11 @@ class Fit:
     def _require_shareable(self) -> None:
         """Refuse processes that would fit different things, or one thing differently."""
         normed = any(isinstance(part, _BatchNorm) for part in self._model.modules())
-        fine = self.world.size == 1 or not normed
-        expected = "none where processes share batches"
-        fix = "Each would normalise by its own part. Fit in one process, or without it."
-        ConfigError.check(fine, "batch normalisation", expected, "some", fix)
+        if not (self.world.size == 1 or not normed):
+            raise ConfigError(
+                "batch normalisation: expected none where processes share batches, got some. "
+                "Each would normalise by its own part. Fit in one process, or without it."
+            )
         if self.world.size == 1:
             return
         model = (t.detach().cpu().numpy().tobytes() for t in self._model.state_dict().values())

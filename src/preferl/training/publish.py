@@ -65,9 +65,11 @@ def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
     synced = SyncedFolder(folder)
     if published := versions(synced):
         return read_version(synced, published[-1], device=device)
-    got = "none"
-    fix = "Name the folder of all versions, and see that one was published."
-    CheckpointError.check(synced.url is None, synced, "published rewards", got, fix)
+    if synced.url is not None:
+        raise CheckpointError(
+            f"{synced}: expected published rewards, got none. Name the folder of all versions, "
+            "and see that one was published."
+        )
     path = synced.path
     if (path / ABOUT).is_file() and VERSION.fullmatch(path.name):
         return read_version(path.parent, int(path.name), device=device)
@@ -152,7 +154,8 @@ class Publisher:
         earlier = versions(self.synced)
         newest = max(earlier, default=0)
         number = newest + 1 if version is None else version
-        ConfigError.check(number > newest, "version", f"above {newest}, the latest", number)
+        if not number > newest:
+            raise ConfigError(f"version: expected above {newest}, the latest, got {number}.")
         with reading("a version's metrics", expected="what JSON holds", error=ConfigError):
             plain = json.loads(json.dumps(dict(metrics or {}), allow_nan=False))
         with self.synced.writing(version_name(number), exclusive=True) as draft:

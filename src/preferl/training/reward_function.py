@@ -88,8 +88,11 @@ class RewardFunction:
         likelihood: Likelihood | None = None,
     ) -> None:
         shape = (model.members,) if scaler is None else scaler.mean.shape
-        expected = f"statistics of the model's {model.members} members"
-        ConfigError.check(shape == (model.members,), "scaler", expected, f"shape {shape}")
+        if shape != (model.members,):
+            raise ConfigError(
+                f"scaler: expected statistics of the model's {model.members} members, got shape "
+                f"{shape}."
+            )
         self._model = deepcopy(model).eval().requires_grad_(False)
         self._last = self._model.last_rewards()
         self._encoder = self._model.encoder
@@ -322,8 +325,11 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
     combine = reward.how
     combined = {"kind": "mean"}
     bounded = isinstance(combine, partial) and combine.func is lower_bound().func
-    fix = "Save the model with save_reward_model and combine its members in code."
-    ConfigError.check(bounded or combine is mean, "combine", "mean or lower_bound(k)", combine, fix)
+    if not bounded and combine is not mean:
+        raise ConfigError(
+            f"combine: expected mean or lower_bound(k), got {combine}. Save the model with "
+            "save_reward_model and combine its members in code."
+        )
     if isinstance(combine, partial):
         combined = {"kind": "lower_bound", **combine.keywords}
     scale = None if reward.scaler is None else to_json(reward.scaler)
@@ -384,7 +390,10 @@ def _combine_from_json(data: dict[str, Any]) -> Combine:
     if data["kind"] == "mean":
         return mean
     bounded = data["kind"] == "lower_bound" and np.isfinite(float(data["deviations"]))
-    ConfigError.check(bounded, "combine", "mean, or lower_bound with a finite number", data)
+    if not bounded:
+        raise ConfigError(
+            f"combine: expected mean, or lower_bound with a finite number, got {data}."
+        )
     return lower_bound(float(data["deviations"]))
 
 

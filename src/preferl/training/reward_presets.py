@@ -72,11 +72,11 @@ class RewardPreset:
         members = members_of(self.model)
         validated = self.held_out > 0
         require_validation(self.trainer, members=members, held_out=validated)
-        unseen = validated or has_out_of_bag(self.trainer, members=members)
-        expected = "answers that no member has seen"
-        fix = "Take several members, or held_out."
-        fine = unseen or not self.choose
-        ConfigError.check(fine, "a choice among fits", expected, "none", fix)
+        if not ((validated or has_out_of_bag(self.trainer, members=members)) or not self.choose):
+            raise ConfigError(
+                "a choice among fits: expected answers that no member has seen, got none. Take "
+                "several members, or held_out."
+            )
 
     def alternatives(self, length: int) -> "dict[str, RewardPreset]":
         """This preset, and others for segments of `L` steps, by name.
@@ -164,9 +164,11 @@ class RewardPreset:
         losses = {name: report.unseen_loss for name, (_, report) in found.items()}
         known = {name: loss for name, loss in losses.items() if not math.isnan(loss)}
         unknown = ", ".join(name for name in losses if name not in known)
-        what = "loss on unseen answers"
-        fix = "Give more answers, or hold some of them out."
-        DataError.check(known, what, "a number for one fit at least", f"NaN for {unknown}", fix)
+        if not known:
+            raise DataError(
+                "loss on unseen answers: expected a number for one fit at least, got NaN for "
+                f"{unknown}. Give more answers, or hold some of them out."
+            )
         if unknown:
             LOGGER.warning("Fits without a loss on unseen answers are not chosen: %s.", unknown)
         chosen = min(known, key=known.__getitem__)
@@ -254,8 +256,11 @@ class RewardSettings:
         model = preset.model
         for name, value in self._given("hidden", "normalise", "use_actions", "bounded").items():
             changed = _with(model, **{name: value})
-            expected = "a model that has such a setting"
-            ConfigError.check(changed, name, f"only with {expected}", self.model)
+            if not changed:
+                raise ConfigError(
+                    f"{name}: expected only with {'a model that has such a setting'}, got "
+                    f"{self.model}."
+                )
             model = changed or model
         changes = self._given(
             "epochs", "batch_size", "noise", "loss", "crop", "implied", "precision"

@@ -143,9 +143,11 @@ class RewardTrainer:
         length = max(part.segments.length for part in (train, validation) if part is not None)
         context = self.model.context
         members = self.model.members
-        expected = f"at most the model's context {context}"
-        fix = "Give the model a longer context or cut shorter segments."
-        ConfigError.check(not 1 < context < length, "segment length", expected, length, fix)
+        if 1 < context < length:
+            raise ConfigError(
+                f"segment length: expected at most the model's context {context}, got {length}. "
+                "Give the model a longer context or cut shorter segments."
+            )
         require_validation(self.config, members=members, held_out=validation is not None)
         if self._initial is not None:
             self.model.load_state_dict(self._initial)
@@ -383,6 +385,9 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
 
 def _answered(what: str, comparisons: Comparisons) -> Comparisons:
     """Comparisons that were not declined, at least one, with the steps that they need alone."""
-    fix = "Ask questions first, or check the label files."
-    DataError.check(comparisons.answered.any(), what, "at least one answered", "none", fix)
+    if not comparisons.answered.any():
+        raise DataError(
+            f"{what}: expected at least one answered, got none. Ask questions first, or check the "
+            "label files."
+        )
     return comparisons[comparisons.answered].compact()

@@ -37,15 +37,18 @@ class RewardScaler:
     target: float = 1.0
 
     def __post_init__(self) -> None:
-        what = "target deviation"
-        expected = "a finite number above 0"
-        ConfigError.check(0 < self.target < np.inf, what, expected, self.target)
+        if not 0 < self.target < np.inf:
+            raise ConfigError(
+                f"target deviation: expected a finite number above 0, got {self.target}."
+            )
         mean = self.mean
         deviation = self.deviation
         whole = np.isfinite(mean).all() and np.isfinite(deviation).all() and (deviation > 0).all()
-        expected = "finite means and deviations above 0, [E] each"
-        got = f"{mean} and {deviation}"
-        DataError.check(whole and mean.shape == deviation.shape, "RewardScaler", expected, got)
+        if not (whole and mean.shape == deviation.shape):
+            raise DataError(
+                "RewardScaler: expected finite means and deviations above 0, [E] each, got "
+                f"{mean} and {deviation}."
+            )
 
     @classmethod
     def fit(cls, rewards: FloatArray, *, target: float = 1.0, centre: bool = True) -> Self:
@@ -110,8 +113,8 @@ def scale_by_return_range(
             rewards = rewards - np.repeat(lowest, episodes.lengths)
     else:
         horizon = float(episodes.lengths.max() if task is None else task)
-        positive = 0 < horizon < float("inf")
-        ConfigError.check(positive, "task", "a task, or steps above 0", horizon)
+        if not 0 < horizon < float("inf"):
+            raise ConfigError(f"task: expected a task, or steps above 0, got {horizon}.")
     rewards = rewards * (_scale(episodes.returns, horizon) if scaled else 1.0) + shift
     precision = np.result_type(episodes.rewards, np.float32)  # rewards in whole numbers exist
     return replace(episodes, rewards=rewards.astype(precision))

@@ -110,8 +110,7 @@ def _refuse(event: Any, /, *, cls: type[Any], words: Sequence[str], start: Any, 
         raise _unknown_word(unknown, known_options(cls, start), prog)
     if missing := getattr(event, "missing_arguments", None):
         needed = ", ".join(_shown_name(each.arg) for each in missing)
-        fix = f"`{prog} --help` describes it."
-        raise UsageError.mismatch(needed, expected="a value", got="none", fix=fix)
+        raise UsageError(f"{needed}: expected a value, got none. `{prog} --help` describes it.")
     if argument is not None:
         slots_here = all_slots(cls, start)
         taking = {f"--{slot.path}" for slot in slots_here if registry_beside(slot.hint)}

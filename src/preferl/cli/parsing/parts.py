@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origi
 
 import tyro
 
-from preferl.errors import UsageError, nearest
+from preferl.errors import UsageError, in_words, nearest
 from preferl.online.methods.algorithm_configs import SB3_CLASSES
 from preferl.reading import parse_yaml
 from preferl.registry import ALGORITHMS, REWARD_MODELS, TEACHERS, Registry, registry_of, things_of
@@ -156,10 +156,10 @@ def _chosen(slot: Slot, words: tuple[str, ...], beside: dict[str, Any]) -> Slot:
     if text.lstrip().startswith("{"):
         return slot._replace(value=decoded(slot.hint, settings_in(text, slot.path), slot.path))
     if things is ALGORITHMS and text not in things and text.lower() in SB3_CLASSES:
-        place = SB3_CLASSES[text.lower()]
-        fix = f"Write --{slot.path} sb3 --{slot.path}.algorithm {place}."
-        expected = f"one of {', '.join(names_of(things))}"
-        raise UsageError.mismatch(f"--{slot.path}", expected=expected, got=repr(text), fix=fix)
+        raise UsageError(
+            f"--{slot.path}: expected one of {', '.join(names_of(things))}, got {text!r}. Write "
+            f"--{slot.path} sb3 --{slot.path}.algorithm {SB3_CLASSES[text.lower()]}."
+        )
     require_name(text, names_of(things), slot.path, fix=OF_YOUR_OWN)
     if things is TEACHERS:
         return slot._replace(value=decoded(slot.hint, text, slot.path))
@@ -189,8 +189,9 @@ def settings_in(text: str, path: str) -> Any:
     try:
         return parse_yaml(text)
     except ValueError as error:
-        expected = "a name, or settings as a file has them"
-        raise UsageError.mismatch(f"--{path}", expected=expected, got=error) from error
+        raise UsageError(
+            f"--{path}: expected a name, or settings as a file has them, got {in_words(error)}."
+        ) from error
 
 
 def all_slots(cls: type[Any], default: Any, prefix: str | None = "") -> Iterator[Slot]:

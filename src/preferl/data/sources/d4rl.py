@@ -100,8 +100,10 @@ def qlearning_view(
 def _timeouts(terminals: BoolArray, task: Task | None, path: str | Path) -> BoolArray:
     """`[N]` true at each `max_episode_steps`-th step of an episode."""
     if task is None:
-        fix = "Pass `task`, whose max_episode_steps are where episodes were cut."
-        raise DataError.mismatch(f"{path}", expected="an array 'timeouts'", got="none", fix=fix)
+        raise DataError(
+            f"{path}: expected an array 'timeouts', got none. Pass `task`, whose "
+            "max_episode_steps are where episodes were cut."
+        )
     row = np.arange(len(terminals))
     begins = np.append(True, terminals[:-1])
     step = row - np.maximum.accumulate(np.where(begins, row, 0))

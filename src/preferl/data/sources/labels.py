@@ -23,7 +23,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
 from preferl.data.sources.pickles import array_of, load_pickle, pickled
-from preferl.errors import DataError, StorageError, require_in, require_one_of
+from preferl.errors import DataError, StorageError, in_words, require_in, require_one_of
 from preferl.files import writing
 from preferl.reading import Expansion
 from preferl.shapes import Array, FloatArray, IntArray
@@ -202,8 +202,10 @@ def join_labels(
         got += f"rows {begin} to {begin + rows.length - 1}"
         fix = "Load the version and view of the data set that the labels were made for, or pass "
         fix += 'crossing="drop" or "keep" if they are meant to cross.'
-        what = f"{name} does not fit these episodes"
-        raise DataError.mismatch(what, expected="segments inside episodes", got=got, fix=fix)
+        raise DataError(
+            f"{name} does not fit these episodes: expected segments inside episodes, got {got}. "
+            f"{fix}"
+        )
     dropped = crossed if crossing == "drop" else 0
     kept = ~across if dropped else slice(None)
     report = LabelReport.of(rows.preference, rows.length, crossing=crossed, dropped=dropped)
@@ -247,10 +249,11 @@ def save_pt_labels(folder: str | Path, rows: LabelRows) -> None:
     kind = f"num{len(rows)}_q{rows.length}"
     names = (f"indices_{kind}", f"indices_2_{kind}", "label_human")
     there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    own = not there or _matches_all(there, _PT.files)
-    expected = "a new or empty folder, or one of such labels"
-    got = "a folder of something else"
-    StorageError.check(own, folder, expected, got, "Choose another name.")
+    if there and not _matches_all(there, _PT.files):
+        raise StorageError(
+            f"{folder}: expected a new or empty folder, or one of such labels, got a folder of "
+            "something else. Choose another name."
+        )
     label = np.where(half, -1, 1 - rows.preference).astype(np.int64)
     with writing(folder) as draft:
         draft.mkdir()
@@ -334,8 +337,9 @@ def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
     try:
         names = sorted(path.name for path in Path(folder).iterdir())
     except OSError as error:
-        expected = "a folder of label files"
-        raise StorageError.mismatch(f"{folder}", expected=expected, got=error) from error
+        raise StorageError(
+            f"{folder}: expected a folder of label files, got {in_words(error)}."
+        ) from error
     kinds = [k for k in (_UNIRLHF, _PT) if any(_matching(names, name) for name in k.files)]
     expected = "the label files of either Uni-RLHF or the Preference Transformer"
     got = f"files of both: {names}" if kinds else f"neither among {names}"
@@ -387,8 +391,10 @@ def _length(folder: str | Path, names: list[str], kind: _Kind, asked: int | None
     check(len(found) <= 1, "segment length", "one for a label set", got)
     length = next(iter(found), 0) or kind.usual
     if length is None:
-        expected = "a segment length in the file names, as in `_len_50`"
-        raise DataError.mismatch(f"{folder}", expected=expected, got=names, fix="Pass `length`.")
+        raise DataError(
+            f"{folder}: expected a segment length in the file names, as in `_len_50`, got "
+            f"{names}. Pass `length`."
+        )
     return length
 
 

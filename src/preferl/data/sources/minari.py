@@ -133,9 +133,9 @@ def _pictures(held: Any, shape: tuple[int, ...], name: str, expansion: Expansion
             packed = held[row : row + ROWS_AT_ONCE]
         picture = image.open(io.BytesIO(packed[row % ROWS_AT_ONCE]), formats=("JPEG", "PNG"))
         if (picture.height, picture.width) != shape[:2]:  # before it is unpacked
-            size = f"{picture.height} x {picture.width} pixels"
-            raise DataError.mismatch(
-                name, expected=f"pictures of shape {shape} as its space says", got=size
+            raise DataError(
+                f"{name}: expected pictures of shape {shape} as its space says, got "
+                f"{picture.height} x {picture.width} pixels."
             )
         pictures[row] = np.asarray(picture)
     return pictures

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Final, NoReturn, Self, cast, final
 import numpy as np
 
 from preferl.data.columns import check, naming, reading_foreign
-from preferl.errors import DataError, UnsafePickleError
+from preferl.errors import DataError, UnsafePickleError, in_words
 from preferl.reading import Expansion
 from preferl.shapes import Array
 
@@ -109,7 +109,7 @@ def array_of(
     try:
         return np.asarray(value)
     except (ValueError, OverflowError) as error:  # rows of different lengths, too large numbers
-        raise DataError.mismatch(name, expected=expected, got=error) from error
+        raise DataError(f"{name}: expected {expected}, got {in_words(error)}.") from error
 
 
 def pickled(array: Array) -> bytes:
@@ -151,9 +151,10 @@ class _ArrayUnpickler(pickle.Unpickler):
             return self._classes[name]
         if (module, name) in _STAND_INS:
             return _Callable(_STAND_INS[module, name], self._expansion)
-        got = f"the global {module}.{name}"
-        fix = "Nothing was executed. Do not open it with pickle unless you trust its maker."
-        raise UnsafePickleError.mismatch("pickle", expected=_PLAIN, got=got, fix=fix)
+        raise UnsafePickleError(
+            f"pickle: expected {_PLAIN}, got the global {module}.{name}. Nothing was executed. Do "
+            "not open it with pickle unless you trust its maker."
+        )
 
 
 @final
@@ -256,7 +257,7 @@ def _no_bytes(*content: object) -> bytes:
 
 
 def _not_called(*_: object) -> NoReturn:
-    raise DataError.mismatch("pickle", expected="arrays made by numpy", got="ndarray called")
+    raise DataError("pickle: expected arrays made by numpy, got ndarray called.")
 
 
 _STAND_INS: dict[tuple[str, str], Callable[..., object]] = {

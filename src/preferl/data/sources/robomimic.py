@@ -61,8 +61,8 @@ def load_robomimic(
         MissingExtraError: h5py is not installed.
     """
     require_one_of("order", order, Order)
-    several = observation_keys and not isinstance(observation_keys, str)
-    ConfigError.check(several, "observation_keys", "a list of keys", repr(observation_keys))
+    if not (observation_keys and not isinstance(observation_keys, str)):
+        raise ConfigError(f"observation_keys: expected a list of keys, got {observation_keys!r}.")
     with open_hdf5(path) as file:
         group, names = _demonstrations(file, path)
         if order == "numeric":

@@ -140,8 +140,11 @@ class DecisionTransformer:
         own = (module.inputs, module.outputs)
         got = (data.states.shape[1:], data.actions.shape[-1])
         words = "states of shape {} and actions of {} numbers"
-        fix = "Use the spaces of the environment that was recorded."
-        SpaceError.check(own == got, "sequences", words.format(*own), words.format(*got), fix)
+        if own != got:
+            raise SpaceError(
+                f"sequences: expected {words.format(*own)}, got {words.format(*got)}. Use the "
+                "spaces of the environment that was recorded."
+            )
         hugging_face.require_options(options)
         target, often = hugging_face.hub_target(options, None if folder is None else Path(folder))
         self.steps, epoch = hugging_face.planned_updates(

@@ -53,8 +53,7 @@ class Context:
         Episodes begin where `starts` `[V]` is true, and at the first step in all environments.
         """
         if len(states) != len(self.states) or (starts is not None and len(starts) != len(states)):
-            rows = f"{len(self.states)} rows"
-            raise SpaceError.mismatch("observations", expected=rows, got=len(states))
+            raise SpaceError(f"observations: expected {len(self.states)} rows, got {len(states)}.")
         begin = ~self.real[:, -1]
         if starts is not None:
             begin = begin | np.asarray(starts, bool)
@@ -82,10 +81,11 @@ class Context:
         if begin.all():
             return np.broadcast_to(self._targets, self.returns_to_go.shape[:2])
         if self.rewards is None:
-            expected = "policy.earned(state, rewards) before the next predict"
-            fix = 'Call it, or lower the target return evenly: spending="even".'
-            what = "reward of the last actions"
-            raise ConfigError.mismatch(what, expected=expected, got="nothing", fix=fix)
+            raise ConfigError(
+                "reward of the last actions: expected policy.earned(state, rewards) before the "
+                "next predict, got nothing. Call it, or lower the target return evenly: "
+                'spending="even".'
+            )
         received = self.rewards[:, None] / self._statistics.scale
         left = (self.returns_to_go[:, :, -1] - received) / self._statistics.discount
         return np.where(begin[:, None], self._targets, left)
@@ -114,7 +114,8 @@ def require_fitting(
     fix = "The files belong to different policies; restore the folder as a whole."
     for name, size in expected.items():
         got = there.get(name)
-        ConfigError.check(got == size, f"shape of {name}", size, got, fix)
+        if got != size:
+            raise ConfigError(f"shape of {name}: expected {size}, got {got}. {fix}")
     needed = {}
     if pictures:
         needed["pixel_encoder"] = encoder.network().least_numbers(observation_space, action_space)
@@ -140,16 +141,20 @@ def _transformer_shapes(
     matrices = ("encoder.h.0.mlp.c_fc.weight", "encoder.wpe.weight", "embed_timestep.weight")
     for name in matrices:
         size = there.get(name, ())
-        ConfigError.check(len(size) == 2 and min(size) > 0, name, "a matrix", size)
+        if not (len(size) == 2 and min(size) > 0):
+            raise ConfigError(f"{name}: expected a matrix, got {size}.")
     (width, inner), (positions, _), (times, _) = (there[name] for name in matrices)
     for what, got, most in (
         ("layers", shape.layers, len(there)),
         ("tokens of a context", 3 * statistics.context, positions),
         ("timesteps of a horizon", statistics.horizon, times),
     ):
-        expected = f"at most {most:,}, as its parameters have"
-        ConfigError.check(got <= most, what, expected, f"{got:,}")
-    ConfigError.check(width % shape.heads == 0, "heads", f"a divisor of {width}", shape.heads)
+        if not got <= most:
+            raise ConfigError(
+                f"{what}: expected at most {most:,}, as its parameters have, got {got:,}."
+            )
+    if width % shape.heads != 0:
+        raise ConfigError(f"heads: expected a divisor of {width}, got {shape.heads}.")
     layers: dict[str, tuple[int, ...]] = {
         "embed_return": (width, 1),
         "embed_state": (width, states),

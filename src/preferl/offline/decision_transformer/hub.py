@@ -240,10 +240,12 @@ def load_decision_transformer(
     require_in("discount", discount, sys.float_info.min, 1)
     arrays = {"mean": np.asarray(mean, np.float32), "deviation": np.asarray(deviation, np.float32)}
     for name, array in arrays.items():
-        fine = array.shape == (size,) and np.isfinite(array).all()
-        SpaceError.check(fine, f"{name} of states", f"{size} finite numbers", array)
-    above = arrays["deviation"] > 0
-    ConfigError.check(above.all(), "deviation of states", "numbers above 0", arrays["deviation"])
+        if not (array.shape == (size,) and np.isfinite(array).all()):
+            raise SpaceError(f"{name} of states: expected {size} finite numbers, got {array}.")
+    if not (arrays["deviation"] > 0).all():
+        raise ConfigError(
+            f"deviation of states: expected numbers above 0, got {arrays['deviation']}."
+        )
     policy = DecisionTransformerPolicy(
         observation_space,
         action_space,
@@ -285,7 +287,8 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
             raise ValueError("parameters that are not finite")
     for name, value in FIXED.items():
         got = getattr(config, name, value)
-        CheckpointError.check(got == value, f"{name} of {folder}", value, got)
+        if got != value:
+            raise CheckpointError(f"{name} of {folder}: expected {value}, got {got}.")
     return config, parameters
 
 
@@ -294,10 +297,12 @@ def _require_spaces(config: Any, size: int, space: spaces.Space[Any]) -> None:
     if not isinstance(space, spaces.Box) or sizes != (config.state_dim, config.act_dim):
         expected = f"observations of {config.state_dim} numbers, actions of a Box of "
         expected = f"{expected}{config.act_dim}"
-        got = f"{size} numbers and {space}"
-        raise SpaceError.mismatch("spaces", expected=expected, got=got)
+        raise SpaceError(f"spaces: expected {expected}, got {size} numbers and {space}.")
     bounded = space.bounded_below & space.bounded_above
     fine = not bounded.any() or ((space.low == -1) & (space.high == 1)).all()
     fix = "Such models act in the numbers that were recorded: pass a Box from -1 to 1, "
     fix += "or one without bounds where actions are larger."
-    SpaceError.check(fine, "actions", "a Box from -1 to 1, or without bounds", space, fix)
+    if not fine:
+        raise SpaceError(
+            f"actions: expected a Box from -1 to 1, or without bounds, got {space}. {fix}"
+        )

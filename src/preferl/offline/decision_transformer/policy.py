@@ -335,7 +335,8 @@ class DecisionTransformerPolicy:
         states = np.asarray(batch) if pictures else flat_observations(batch, np.float64)
         expected = self.observation_space.shape if pictures else statistics.mean.shape
         got = states.shape[1:]
-        SpaceError.check(got == expected, "observation", f"shape {expected}", got)
+        if got != expected:
+            raise SpaceError(f"observation: expected shape {expected}, got {got}.")
         if pictures:
             return states
         return np.asarray((states - statistics.mean) / statistics.deviation, np.float32)

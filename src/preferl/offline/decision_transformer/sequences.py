@@ -78,8 +78,11 @@ class InputStatistics:
         number, is_quantile = parsed_target(target)
         if not is_quantile:
             return number
-        expected = "a number, since recorded returns are not known"
-        ConfigError.check(self.quantiles, "target return", expected, target)
+        if not self.quantiles:
+            raise ConfigError(
+                "target return: expected a number, since recorded returns are not known, got "
+                f"{target}."
+            )
         shares = np.linspace(0, 1, len(self.quantiles))
         return float(np.interp(number, shares, self.quantiles))
 
@@ -143,8 +146,11 @@ class Sequences:
         """
         rewards = np.asarray(episodes.rewards if rewards is None else rewards)
         fine = rewards.shape == (episodes.steps,) and len(rewards) and np.isfinite(rewards).all()
-        expected = f"{max(1, episodes.steps)} finite numbers, one per step"
-        DataError.check(fine, "rewards of sequences", expected, f"shape {rewards.shape}")
+        if not fine:
+            raise DataError(
+                f"rewards of sequences: expected {max(1, episodes.steps)} finite numbers, one per "
+                f"step, got shape {rewards.shape}."
+            )
         sums = returns_to_go(rewards, episodes.lengths, discount)
         scale = float(np.abs(sums).max()) or 1.0 if scale is None else scale
         require_in("scale", scale, 1e-12, math.inf)
@@ -237,8 +243,9 @@ def action_size(space: spaces.Space[Any]) -> int:
             return int(space.n)
         case spaces.Box() if space.dtype is not None and space.dtype.kind == "f":
             return math.prod(space.shape)
-    what = "actions of a Decision Transformer"
-    raise SpaceError.mismatch(what, expected="a Box of floats, or Discrete", got=space)
+    raise SpaceError(
+        f"actions of a Decision Transformer: expected a Box of floats, or Discrete, got {space}."
+    )
 
 
 def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
@@ -253,8 +260,7 @@ def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
     if isinstance(space, spaces.Discrete):
         choices = np.asarray(actions).astype(np.int64) - int(space.start)
         if choices.size and not 0 <= choices.min() <= choices.max() < space.n:
-            got = f"up to {actions.max()}"
-            raise SpaceError.mismatch("actions", expected=f"within {space}", got=got)
+            raise SpaceError(f"actions: expected within {space}, got up to {actions.max()}.")
         return np.eye(int(space.n), dtype=np.float32)[choices]
     within = np.clip(actions, space.low, space.high) if isinstance(space, spaces.Box) else actions
     rows = torch.from_numpy(np.array(within, np.float32))

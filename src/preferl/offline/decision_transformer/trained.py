@@ -210,11 +210,12 @@ class TrainedTransformer(nn.Module):
         )
         self.critics: Critics | None = None
         if config.regulariser is not None:
-            expected = "states of numbers and continuous actions"
-            got = f"{observation_space} and {action_space}"
-            fine = not (discrete or pictures)
-            fix = "Train a Decision Transformer without the regulariser."
-            SpaceError.check(fine, "spaces of DTR", expected, got, fix)
+            if discrete or pictures:
+                raise SpaceError(
+                    "spaces of DTR: expected states of numbers and continuous actions, got "
+                    f"{observation_space} and {action_space}. Train a Decision Transformer "
+                    "without the regulariser."
+                )
             self.critics = Critics(size + self.outputs, config.regulariser, generator=generator)
         # Looking parameters up in the module costs more than some of the products with them.
         self._named = dict(self.transformer.named_parameters())

@@ -77,7 +77,8 @@ class Conditions:
             object.__setattr__(self, "places", tuple(range(len(self.names))))
         expected = (len(self.names), len(self.seeds))
         got = self.signals.shape
-        DataError.check(got[:2] == expected, "Conditions.signals", f"[{expected}, T]", got)
+        if got[:2] != expected:
+            raise DataError(f"Conditions.signals: expected [{expected}, T], got {got}.")
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -146,7 +147,8 @@ def build_conditions(
     else:
         expected = (episodes.steps,)
         got = learned.shape
-        DataError.check(got == expected, "learned", expected, got)
+        if got != expected:
+            raise DataError(f"learned: expected {expected}, got {got}.")
 
     def scale(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
         if not scaled:
@@ -202,10 +204,11 @@ def build_answer_conditions(
 
 def require_true_rewards(episodes: Episodes) -> None:
     """Raise `DataError` where the recorded rewards are all the same, so that nobody knows them."""
-    varied = episodes.steps and np.ptp(episodes.rewards) > 0
-    fix = "Fit a reward to labels of these episodes, or record them with their rewards."
-    got = "the same at each step"
-    DataError.check(varied, "recorded rewards", "some that differ", got, fix)
+    if not (episodes.steps and np.ptp(episodes.rewards) > 0):
+        raise DataError(
+            "recorded rewards: expected some that differ, got the same at each step. Fit a "
+            "reward to labels of these episodes, or record them with their rewards."
+        )
 
 
 @final

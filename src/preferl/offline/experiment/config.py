@@ -107,51 +107,61 @@ class OfflineConfig(RewardSettings, EnvConfig):
     def __post_init__(self) -> None:
         EnvConfig.__post_init__(self)
         got = "neither" if self.dataset is None else "both"
-        one = (self.demonstrations is None) != (self.dataset is None)
-        expected = "either demonstrations or a dataset"
-        ConfigError.check(one, "recorded episodes", expected, got)
+        if self.demonstrations is None == self.dataset is None:
+            raise ConfigError(
+                f"recorded episodes: expected either demonstrations or a dataset, got {got}."
+            )
         require_one_of("policy", self.policy, OFFLINE_LEARNERS.names())
         answers = self.labels or self.comparisons
         learns_from = self.kind.learns_from
-        both = self.labels is not None and self.comparisons is not None
-        fix = "Leave one out."
-        ConfigError.check(not both, "answers", "either labels or comparisons", "both", fix)
+        if self.labels is not None and self.comparisons is not None:
+            raise ConfigError(
+                "answers: expected either labels or comparisons, got both. Leave one out."
+            )
         given = learns_from == "actions" or answers is not None or self.reward is not None
-        expected = 'labels to fit one to, the run of a fitted one, or "true" for the recorded one'
-        fix = "Set `labels`, `comparisons` or `reward`; only cloning (policy bc) learns without."
-        ConfigError.check(given, "a reward", expected, "neither labels nor reward", fix)
-        if learns_from == "answers":
-            fix = "Give labels or comparisons, and no reward."
-            what = f"policy {self.policy}"
-            alone = answers is not None and self.reward is None
-            expected = "answers alone: it learns without a reward model"
-            ConfigError.check(alone, what, expected, "none" if answers is None else "a reward", fix)
+        if not given:
+            raise ConfigError(
+                'a reward: expected labels to fit one to, the run of a fitted one, or "true" '
+                "for the recorded one, got neither labels nor reward. Set `labels`, "
+                "`comparisons` or `reward`; only cloning (policy bc) learns without."
+            )
+        if learns_from == "answers" and not (answers is not None and self.reward is None):
+            raise ConfigError(
+                f"policy {self.policy}: expected answers alone: it learns without a reward "
+                f"model, got {'none' if answers is None else 'a reward'}. Give labels or "
+                "comparisons, and no reward."
+            )
         if isinstance(self.reward, Path):  # a folder, even one that is called "true"
             folder = "./true" if self.reward == Path(TRUE_REWARD) else f"{self.reward}"
             object.__setattr__(self, "reward", folder)
-        if self.reward == TRUE_REWARD:
-            fix = "Leave them out: agents of the true reward learn from no answers."
-            alone = answers is None
-            what = "labels or comparisons"
-            ConfigError.check(alone, what, "none beside the true reward", answers, fix)
+        if self.reward == TRUE_REWARD and answers is not None:
+            raise ConfigError(
+                f"labels or comparisons: expected none beside the true reward, got {answers}. "
+                "Leave them out: agents of the true reward learn from no answers."
+            )
         require_one_of("model", self.model, model_names())
         require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
         require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf), pessimism=(0, inf))
-        expected = "controls to choose from"
-        fix = "Leave out `--no-controls`."
-        chosen = self.controls or not self.only_controls
-        ConfigError.check(chosen, "only_controls", expected, "no controls at all", fix)
+        if not (self.controls or not self.only_controls):
+            raise ConfigError(
+                "only_controls: expected controls to choose from, got no controls at all. Leave "
+                "out `--no-controls`."
+            )
         if self.target_return is not None and not self.kind.has_target:
             names = OFFLINE_LEARNERS.names()
             kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]
-            expected = f"a policy with one, {' or '.join(kinds)}"
-            raise ConfigError.mismatch("target_return", expected=expected, got=self.policy)
+            raise ConfigError(
+                f"target_return: expected a policy with one, {' or '.join(kinds)}, got "
+                f"{self.policy}."
+            )
         if self.target_return is not None:
             parsed_target(self.target_return)
-        known = not self.episodes or self.env_id is not None
-        got = f"none, and task {self.task!r} names none"
-        fix = "Set `env`, or `episodes` to 0 to train without evaluation."
-        ConfigError.check(known, "env", "the environment to evaluate policies in", got, fix)
+        if self.episodes and self.env_id is None:
+            raise ConfigError(
+                "env: expected the environment to evaluate policies in, got none, and task "
+                f"{self.task!r} names none. Set `env`, or `episodes` to 0 to train without "
+                "evaluation."
+            )
 
     @property
     def fitted(self) -> Path | None:
@@ -227,4 +237,7 @@ def require_seeds(seeds: Sequence[int]) -> None:
     """Raise `ConfigError` unless seeds are different numbers from 0 to `SEED_LIMIT`."""
     fine = seeds and all(0 <= seed < SEED_LIMIT for seed in seeds)
     fine = fine and len(set(seeds)) == len(seeds)
-    ConfigError.check(fine, "seeds", "different whole numbers of at least 0", list(seeds))
+    if not fine:
+        raise ConfigError(
+            f"seeds: expected different whole numbers of at least 0, got {list(seeds)}."
+        )

@@ -87,9 +87,11 @@ def load_inputs(config: OfflineConfig) -> Inputs:
         env_spaces = env.observation_space, env.action_space
     reward = None
     if config.fitted is not None:
-        fine = config.fitted.is_dir()
-        expected = "a run with a reward, or a reward's folder"
-        CheckpointError.check(fine, config.fitted, expected, "no folder")
+        if not config.fitted.is_dir():
+            raise CheckpointError(
+                f"{config.fitted}: expected a run with a reward, or a reward's folder, got no "
+                "folder."
+            )
         inside = config.fitted / REWARD
         reward = load_reward(inside if inside.is_dir() else config.fitted)
     episodes = load_source(config.source, task=config.row)
@@ -100,9 +102,12 @@ def load_inputs(config: OfflineConfig) -> Inputs:
         for what, space, arrays in zip(("observations", "actions"), env_spaces, seen, strict=True):
             shape = shape_of(space)
             got = map_observations(lambda a: a.shape[1:], arrays)
-            expected = f"{shape} per step, as in {config.env_id}"
-            fix = "Name the environment that was recorded, or its task."
-            SpaceError.check(shape == got, f"{what} of {config.source}", expected, got, fix)
+            if shape != got:
+                raise SpaceError(
+                    f"{what} of {config.source}: expected {shape} per step, as in "
+                    f"{config.env_id}, got {got}. Name the environment that was recorded, or its "
+                    "task."
+                )
     if reward is not None:
         try:
             check_spaces(reward.observation_space, reward.action_space, *seen)
@@ -135,8 +140,11 @@ def load_sharing(configs: Iterable[OfflineConfig]) -> list[Inputs]:
         one = load_inputs(config)
         if found:
             ids = found[0].about["id"], one.about["id"]
-            expected = "the same ones, so that their agents can learn side by side"
-            DataError.check(ids[0] == ids[1], "episodes of the runs", expected, ids)
+            if ids[0] != ids[1]:
+                raise DataError(
+                    "episodes of the runs: expected the same ones, so that their agents can "
+                    f"learn side by side, got {ids}."
+                )
             one = replace(one, episodes=found[0].episodes)
         found.append(one)
     return found

@@ -162,9 +162,11 @@ def train_together(
     require_in("checkpoint_every", checkpoint_every, 1, math.inf)
     on_stage = on_progress or (lambda *_: None)
     alone = [run.config.policy for run in runs.values() if not run.config.kind.together]
-    fix = "Train them by `run_offline`."
-    expected = "learners of several agents at once"
-    ConfigError.check(not alone, "policies", expected, alone, fix)
+    if alone:
+        raise ConfigError(
+            f"policies: expected learners of several agents at once, got {alone}. Train them by "
+            "`run_offline`."
+        )
     inputs = load_sharing([run.config for run in runs.values()])
     make_folder(Path(states))
     alike: dict[str, list[Agents]] = {}

@@ -75,10 +75,11 @@ class AnswerJournal:
             return state
         loaded = load()
         if any(part is not None for part in loaded.values()):
-            fix = "Leave them out, or begin another run."
-            what = f"data of the run in {self.folder.parent}"
-            expected = "none, as when it began"
-            CheckpointError.check(self.iteration == 0, what, expected, "some", fix)
+            if self.iteration != 0:
+                raise CheckpointError(
+                    f"data of the run in {self.folder.parent}: expected none, as when it began, "
+                    "got some. Leave them out, or begin another run."
+                )
             with writing(path, durable=True) as draft:
                 draft.mkdir()
                 write_state(draft, loaded | {"run": self.run})

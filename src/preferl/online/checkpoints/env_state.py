@@ -86,9 +86,11 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     there = state["layers"]
     present = " > ".join(type(layer).__name__ for layer in here)
     saved = " > ".join(one["class"] for one in there)
-    expected = f"the layers that were saved, {saved}"
-    fix = "Build it as it was built when the run began."
-    CheckpointError.check(present == saved, "environment", expected, present, fix)
+    if present != saved:
+        raise CheckpointError(
+            f"environment: expected the layers that were saved, {saved}, got {present}. Build it "
+            "as it was built when the run began."
+        )
     for layer, one in zip(here, there, strict=True):
         whole = not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT))
         plain = one["attributes"]["plain"].items()

@@ -125,8 +125,11 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
             which would be lost.
     """
     require_torch(algorithm)
-    fix = "Pass `preferl.online.algorithms.algorithm_of(config, algorithm.get_env())`."
-    ConfigError.check(config is not None, "config", "that of the algorithm", "none", fix)
+    if config is None:
+        raise ConfigError(
+            "config: expected that of the algorithm, got none. Pass "
+            "`preferl.online.algorithms.algorithm_of(config, algorithm.get_env())`."
+        )
     acting = on_raw_observations(algorithm)
     settings = None
     statistics = None

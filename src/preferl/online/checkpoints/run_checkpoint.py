@@ -15,7 +15,7 @@ from stable_baselines3.common.distributions import StateDependentNoiseDistributi
 from stable_baselines3.common.save_util import recursive_getattr
 from stable_baselines3.common.vec_env import VecEnv
 
-from preferl.errors import CheckpointError, ConfigError
+from preferl.errors import CheckpointError, ConfigError, in_words
 from preferl.models.folder import require_finite, require_state
 from preferl.online.algorithms import require_torch
 from preferl.online.checkpoints.env_state import (
@@ -190,11 +190,9 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
             matrices = (part.to(algorithm.device) for part in saved)
             one.exploration_mat, one.exploration_matrices = matrices
     except (ValueError, LookupError, RuntimeError, AttributeError, TypeError) as error:
-        raise CheckpointError.mismatch(
-            "agent",
-            expected="one with the networks and buffers that were saved",
-            got=error,
-            fix="Build it as it was built when the run began.",
+        raise CheckpointError(
+            "agent: expected one with the networks and buffers that were saved, got "
+            f"{in_words(error)}. Build it as it was built when the run began."
         ) from error
     vars(algorithm).update(state["counters"])
     restore_sampling(algorithm.action_space, state["drawing"])
@@ -219,7 +217,8 @@ def _described(agent: Agent, env: Any) -> tuple[Any, dict[str, Any]]:
     """The environment, and what has to be the same for a run to go on."""
     if env is None and isinstance(agent, BaseAlgorithm):
         env = agent.get_env()
-    ConfigError.check(env is not None, "env", "what the agent acts in", "none", "Pass `env`.")
+    if env is None:
+        raise ConfigError("env: expected what the agent acts in, got none. Pass `env`.")
     return env, {
         "agent": type(agent).__name__ if isinstance(agent, BaseAlgorithm) else sorted(agent),
         "observations": repr(env.observation_space),

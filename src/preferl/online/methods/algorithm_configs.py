@@ -128,15 +128,18 @@ class SACConfig:
         require_fields(self, ("gamma", "tau"), 0, 1)
         given = self.ent_coef
         aim = self.target_entropy
-        expected = 'a number of at least 0, "auto", or "auto_" and a number above 0'
         right = given == "auto" or (
             0 < _number(given.removeprefix("auto_")) < inf and given.startswith("auto_")
             if isinstance(given, str)
             else 0 <= given < inf
         )
-        ConfigError.check(right, "ent_coef", expected, repr(given))
-        right = aim == "auto" or (not isinstance(aim, str) and abs(aim) < inf)
-        ConfigError.check(right, "target_entropy", 'a number, or "auto"', repr(aim))
+        if not right:
+            raise ConfigError(
+                'ent_coef: expected a number of at least 0, "auto", or "auto_" and a number '
+                f"above 0, got {given!r}."
+            )
+        if not (aim == "auto" or (not isinstance(aim, str) and abs(aim) < inf)):
+            raise ConfigError(f'target_entropy: expected a number, or "auto", got {aim!r}.')
 
 
 @dataclass(frozen=True)
@@ -163,8 +166,11 @@ class SB3Config:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        expected = "module:Class, such as sb3_contrib:TQC"
-        ConfigError.check(":" in self.algorithm, "algorithm", expected, repr(self.algorithm))
+        if ":" not in self.algorithm:
+            raise ConfigError(
+                "algorithm: expected module:Class, such as sb3_contrib:TQC, got "
+                f"{self.algorithm!r}."
+            )
         admitted(self.algorithm, source="the algorithm's config")
         for name in WRITING:
             if name in self.settings:
@@ -191,7 +197,10 @@ def _require_schedules(**values: float | str) -> None:
     for name, value in values.items():
         start = value if not isinstance(value, str) else _number(value.removeprefix(LINEAR))
         right = 0 < start < inf and (not isinstance(value, str) or value.startswith(LINEAR))
-        ConfigError.check(right, name, f'a number above 0, or "{LINEAR}" and one', repr(value))
+        if not right:
+            raise ConfigError(
+                f'{name}: expected a number above 0, or "{LINEAR}" and one, got {value!r}.'
+            )
 
 
 def _number(text: str) -> float:

@@ -73,10 +73,11 @@ class PreparedAnswers:
         )
         for preparation in config.prepare:
             found = preparation(found, context)
-            expected = f"the {len(given)} answers first, whatever their weight"
-            what = f"comparisons from {type(preparation).__name__}"
-            same = np.array_equal(found.pairs[: len(given)], given.pairs)
-            DataError.check(same, what, expected, f"{len(found)} others")
+            if not np.array_equal(found.pairs[: len(given)], given.pairs):
+                raise DataError(
+                    f"comparisons from {type(preparation).__name__}: expected the {len(given)} "
+                    f"answers first, whatever their weight, got {len(found)} others."
+                )
         more = len(found) - len(given)
         preference = found.preference[: len(given)]
         LOGGER.info(

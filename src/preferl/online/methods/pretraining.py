@@ -93,10 +93,11 @@ def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
 
 def require_critic(algorithm: BaseAlgorithm) -> BaseAlgorithm:
     """Return an algorithm whose critic can be reset, or raise `ConfigError`."""
-    expected = "an off-policy one with an actor and a critic, such as SAC or TD3"
-    fix = 'Take one of those, or before="zero".'
-    got = type(algorithm).__name__
-    ConfigError.check(has_critic(algorithm), "algorithm", expected, got, fix)
+    if not has_critic(algorithm):
+        raise ConfigError(
+            "algorithm: expected an off-policy one with an actor and a critic, such as SAC or "
+            f'TD3, got {type(algorithm).__name__}. Take one of those, or before="zero".'
+        )
     return algorithm
 
 

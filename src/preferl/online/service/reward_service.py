@@ -208,10 +208,11 @@ class _Service:
         there = versions(self.publisher.synced)
         known = max(self._there, self.version)
         newest = max(there, default=0)
-        expected = f"none after {known}, the last one of this service"
-        fix = "Stop one of the two."
-        got = f"version {newest} of another service"
-        StorageError.check(newest <= known, self.publisher.synced, expected, got, fix)
+        if not newest <= known:
+            raise StorageError(
+                f"{self.publisher.synced}: expected none after {known}, the last one of this "
+                f"service, got version {newest} of another service. Stop one of the two."
+            )
         number = max([*announced, *there], default=0) + 1
         found = to_json(metrics)
         self.publisher.publish(reward, version=number, metrics=found, beside=self._fit.save)

@@ -85,11 +85,13 @@ class ServiceConfig:
         require_share("validation", self.validation)
         require_seed(self.seed)
         deviation = self.reward_deviation
-        ConfigError.check(0 < deviation < inf, "reward_deviation", "above 0", deviation)
-        expected = "one way to fit"
-        fix = "Choose offline, by `preferl reward fit --choose`."
-        alone = not self.reward.choose
-        ConfigError.check(alone, "reward.choose", expected, "several to choose from", fix)
+        if not 0 < deviation < inf:
+            raise ConfigError(f"reward_deviation: expected above 0, got {deviation}.")
+        if self.reward.choose:
+            raise ConfigError(
+                "reward.choose: expected one way to fit, got several to choose from. Choose "
+                "offline, by `preferl reward fit --choose`."
+            )
         # What does not go together is refused now and not after the first answers.
         self.reward.preset(length=self.context or 50, answers=self.min_answers)
 

@@ -170,11 +170,10 @@ class RunningProgram:
         if not process or not is_running(process):
             return False
         if launcher and is_running(launcher):
-            what = f"{self._mark.parent}"
-            expected = "programs of nobody else"
-            got = f"{self.name} of process {launcher.split()[1]}, which works"
-            fix = "End that one, or use another folder."
-            raise StorageError.mismatch(what, expected=expected, got=got, fix=fix)
+            raise StorageError(
+                f"{self._mark.parent}: expected programs of nobody else, got {self.name} of "
+                f"process {launcher.split()[1]}, which works. End that one, or use another folder."
+            )
         number = int(process.split()[1])
         until = time.monotonic() + seconds
         with suppress(ProcessLookupError):
@@ -261,10 +260,10 @@ class Supervisor:
                 starting = [running for running in starting if not running.is_up]
                 for running in starting:
                     if (problem := self._problem_of(running)) is not None:
-                        what = f"program {running.name}"
-                        fix = f"Its log is {running.log}."
-                        got = f"that it {problem}"
-                        raise StorageError.mismatch(what, expected="to be up", got=got, fix=fix)
+                        raise StorageError(
+                            f"program {running.name}: expected to be up, got that it {problem}. "
+                            f"Its log is {running.log}."
+                        )
                 time.sleep(min(0.05, self.config.look_seconds))
         except BaseException:
             self._end_all()

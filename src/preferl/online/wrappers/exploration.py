@@ -37,8 +37,9 @@ def random_actions(space: spaces.Space[Any], count: int, rng: np.random.Generato
         return np.asarray(space.start + drawn, space.dtype)
     if isinstance(space, spaces.MultiBinary):
         return rng.integers(2, size=(count, *space.shape), dtype=np.int8)
-    raise SpaceError.mismatch(
-        "action space to explore", expected="Box, Discrete, MultiDiscrete or MultiBinary", got=space
+    raise SpaceError(
+        "action space to explore: expected Box, Discrete, MultiDiscrete or MultiBinary, got "
+        f"{space}."
     )
 
 

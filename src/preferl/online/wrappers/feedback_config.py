@@ -149,7 +149,7 @@ def settings_of(config: FeedbackConfig | None, more: Mapping[str, Any]) -> Feedb
         )
     known = {field.name for field in fields(FeedbackConfig)}
     if not more.keys() <= known:
-        raise ConfigError.mismatch("settings", expected=sorted(known), got=sorted({*more} - known))
+        raise ConfigError(f"settings: expected {sorted(known)}, got {sorted({*more} - known)}.")
     return replace(config or FeedbackConfig(), **more)
 
 

@@ -183,9 +183,11 @@ def require_kind(env: Any, wrapper: object) -> None:
     mine = type(wrapper).__name__
     if right == mine:
         return
-    got = f"{WRAPPED[right] if right else 'something else'}, a {type(env).__name__}"
     fix = f"Wrap it in {right}." if right else "Wrap an environment of one of these libraries."
-    raise ConfigError.mismatch(f"environment of {mine}", expected=WRAPPED[mine], got=got, fix=fix)
+    raise ConfigError(
+        f"environment of {mine}: expected {WRAPPED[mine]}, got "
+        f"{WRAPPED[right] if right else 'something else'}, a {type(env).__name__}. {fix}"
+    )
 
 
 def hide_return(info: dict[str, Any], learned: Any) -> None:
@@ -198,11 +200,11 @@ def hide_return(info: dict[str, Any], learned: Any) -> None:
 def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
     """`[V, *state]` of the environments from their infos, or a `DataError` for one without it."""
     if any("state" not in info for info in infos):
-        what = "info of a step or reset"
-        expected = "the key state, since states are to be recorded"
-        got = f"keys {sorted(infos[0])}"
-        fix = "Wrap each environment in `RecordsStates`, or record none."
-        raise DataError.mismatch(what, expected=expected, got=got, fix=fix)
+        raise DataError(
+            "info of a step or reset: expected the key state, since states are to be recorded, "
+            f"got keys {sorted(infos[0])}. Wrap each environment in `RecordsStates`, or record "
+            "none."
+        )
     return np.stack([info["state"] for info in infos])
 
 

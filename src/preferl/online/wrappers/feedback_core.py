@@ -89,12 +89,15 @@ class FeedbackCore:
         teacher = None if synthetic_preferences is False else synthetic_preferences
         self.queries: QueryWorker | None = None
         if feedback is None:
-            unasked = sampler is None and teacher is None
-            got = "none, and a sampler or teacher"
-            ConfigError.check(unasked, "feedback", "where to ask", got)
+            if not (sampler is None and teacher is None):
+                raise ConfigError(
+                    "feedback: expected where to ask, got none, and a sampler or teacher."
+                )
         else:
-            nothing = "nothing to ask where experience is kept"
-            ConfigError.check(not record, "record", nothing, "feedback")
+            if record:
+                raise ConfigError(
+                    "record: expected nothing to ask where experience is kept, got feedback."
+                )
             teacher = ScriptedTeacher.oracle() if teacher is True else teacher
             self.queries = QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
             self.queries.core = self

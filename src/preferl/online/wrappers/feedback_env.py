@@ -240,9 +240,10 @@ def successes(infos: Sequence[Mapping[str, Any]]) -> BoolArray | None:
 def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
     """`[K]` terminated and the final observations of episodes, from the infos of last steps."""
     if any("terminal_observation" not in info for info in infos):
-        expected = "the key terminal_observation, as vector environments of SB3 give it"
-        got = f"keys {sorted(infos[0])}"
-        raise DataError.mismatch("info of an episode's last step", expected=expected, got=got)
+        raise DataError(
+            "info of an episode's last step: expected the key terminal_observation, as vector "
+            f"environments of SB3 give it, got keys {sorted(infos[0])}."
+        )
     terminated = np.array([not info.get("TimeLimit.truncated", False) for info in infos])
     finals = [info["terminal_observation"] for info in infos]
     return terminated, map_observations(lambda *rows: np.stack(rows), *finals)

@@ -130,8 +130,10 @@ class HumanPreferencesEnvWrapper(
         for name in settings.keys() & GONE.keys():
             raise ConfigError(f"{name}: not an argument any more. In its place: {GONE[name]}.")
         if synthetic_preferences is not None and synthetic_prefs is not None:
-            names = "synthetic_preferences and synthetic_prefs"
-            raise ConfigError.mismatch(names, expected="one of the two names", got="both")
+            raise ConfigError(
+                "synthetic_preferences and synthetic_prefs: expected one of the two names, got "
+                "both."
+            )
         config = settings_of(config, ({} if config else {"refresh_every": 2_048}) | settings)
         if max_pref_interface_segs is not None:
             config = replace(config, buffer_steps=max_pref_interface_segs * config.segment_length)
@@ -140,10 +142,11 @@ class HumanPreferencesEnvWrapper(
         require_recordable(space, env.action_space)
         with ExitStack() as opened:  # closed where anything is refused below
             scripted = synthetic_preferences or synthetic_prefs
-            nowhere = collect_prefs and feedback is None and log_dir is None
-            expected = "a folder for queries and answers"
-            fix = 'Pass it: log_dir="drlhp_logs".'
-            ConfigError.check(not (nowhere and scripted), "log_dir", expected, "none", fix)
+            if (collect_prefs and feedback is None and (log_dir is None)) and scripted:
+                raise ConfigError(
+                    "log_dir: expected a folder for queries and answers, got none. Pass it: "
+                    'log_dir="drlhp_logs".'
+                )
             if collect_prefs and feedback is None and log_dir is not None:
                 self._store = opened.enter_context(Store.open(log_dir))
                 slug = _project(self._store, project, env, space, config)
@@ -274,9 +277,11 @@ class FeedbackVectorEnv(
         require_kind(env, self)
         gymnasium.vector.VectorWrapper.__init__(self, env)
         self.autoreset_mode = mode = (env.metadata or {}).get("autoreset_mode")
-        known = isinstance(mode, AutoresetMode)
-        expected = "an AutoresetMode, as make_vec gives"
-        ConfigError.check(known, 'metadata["autoreset_mode"]', expected, mode)
+        if not isinstance(mode, AutoresetMode):
+            raise ConfigError(
+                'metadata["autoreset_mode"]: expected an AutoresetMode, as make_vec gives, got '
+                f"{mode}."
+            )
         given = env.single_action_space, env.num_envs, feedback, rewards, config
         self.core = FeedbackCore(env.single_observation_space, *given, **options)
         self._warn_if_unrewarded()
@@ -327,9 +332,10 @@ class FeedbackVectorEnv(
         """`[V]` numbers of `step`, of which some libraries give `[V, 1]`."""
         array = np.asarray(values)
         if array.size != self.num_envs or array.dtype.kind not in "biuf":
-            expected = f"a number for each of {self.num_envs} environments"
-            got = f"{array.dtype} of shape {array.shape}"
-            raise ConfigError.mismatch(f"{what} of `step`", expected=expected, got=got)
+            raise ConfigError(
+                f"{what} of `step`: expected a number for each of {self.num_envs} environments, "
+                f"got {array.dtype} of shape {array.shape}."
+            )
         return array.reshape(self.num_envs)
 
     def _complete_arrays(

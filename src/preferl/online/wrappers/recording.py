@@ -24,9 +24,11 @@ def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
     """`[*axes, *space]` zeros, per key; other spaces than of arrays of one shape are refused."""
     if isinstance(space, spaces.Dict):
         arrays = {key: zeros_of(part, axes) for key, part in space.spaces.items()}
-        flat = not any(isinstance(array, dict) for array in arrays.values())
-        fix = "Flatten nested keys with a wrapper; `outer/inner` is the usual name."
-        SpaceError.check(flat, "observation space", "a dictionary one level deep", space, fix)
+        if any(isinstance(array, dict) for array in arrays.values()):
+            raise SpaceError(
+                f"observation space: expected a dictionary one level deep, got {space}. Flatten "
+                "nested keys with a wrapper; `outer/inner` is the usual name."
+            )
         return arrays  # type: ignore[return-value]  # nested dictionaries have just been refused
     if space.shape is None or space.dtype is None or space.dtype.kind not in "biuf":
         raise SpaceError(
@@ -75,20 +77,21 @@ def _fitting(what: str, values: Any, recorded: Any) -> Any:
     if isinstance(recorded, Mapping):
         keys = sorted(values) if isinstance(values, Mapping) else f"a {type(values).__name__}"
         if not isinstance(values, Mapping) or not recorded.keys() <= values.keys():
-            expected = f"the keys {sorted(recorded)}, as their space"
-            raise SpaceError.mismatch(what, expected=expected, got=keys, fix=fix)
+            raise SpaceError(
+                f"{what}: expected the keys {sorted(recorded)}, as their space, got {keys}. {fix}"
+            )
         return {key: _fitting(f"{what}/{key}", values[key], part) for key, part in recorded.items()}
     values = np.asarray(values)
     shape = recorded.shape[1:]
     if _without_ones(values.shape) != _without_ones(shape):
-        expected = f"shape {shape[1:]}, as their space"
-        raise SpaceError.mismatch(what, expected=expected, got=values.shape[1:], fix=fix)
+        raise SpaceError(
+            f"{what}: expected shape {shape[1:]}, as their space, got {values.shape[1:]}. {fix}"
+        )
     if not keeps_values(values, recorded.dtype):
-        raise SpaceError.mismatch(
-            what,
-            expected=f"numbers of dtype {recorded.dtype}, as their space",
-            got=f"{values.dtype} between {values.min()} and {values.max()}, which it cannot hold",
-            fix=fix,
+        raise SpaceError(
+            f"{what}: expected numbers of dtype {recorded.dtype}, as their space, got "
+            f"{values.dtype} between {values.min()} and {values.max()}, which it cannot hold. "
+            f"{fix}"
         )
     return values.reshape(shape)
 
@@ -105,12 +108,10 @@ def _require_finite(what: str, values: Any) -> None:
             _require_finite(f"{what}/{key}", part)
     elif not _finite(values):
         rows = np.asarray(values).reshape(len(values), -1)
-        environment = int(np.argmin(np.isfinite(rows).all(axis=1)))
-        raise DataError.mismatch(
-            f"{what} of environment {environment}",
-            expected="finite numbers",
-            got="NaN or infinity",
-            fix="Check what its `reset` and `step` return.",
+        first = int(np.argmin(np.isfinite(rows).all(axis=1)))
+        raise DataError(
+            f"{what} of environment {first}: expected finite numbers, got NaN or infinity. "
+            "Check what its `reset` and `step` return."
         )
 
 
@@ -376,9 +377,11 @@ class Recording:
             {n: map_observations(lambda a: (a.shape[1:], a.dtype), of[n]) for n in steps if n in of}
             for of in (self._arrays, steps)
         ]
-        fine = all(kinds[1][name] == kind for name, kind in kinds[0].items())
-        fix = "Build the environments as they were built when the run began."
-        CheckpointError.check(fine, "recording", kinds[0], kinds[1], fix)
+        if not all(kinds[1][name] == kind for name, kind in kinds[0].items()):
+            raise CheckpointError(
+                f"recording: expected {kinds[0]}, got {kinds[1]}. Build the environments as they "
+                "were built when the run began."
+            )
         self._arrays = {
             "real": (time >= self._begun) & ~self.idle,
             "first": (time == self._begun) & ~self.idle,

@@ -94,9 +94,11 @@ def require_spaces_held(
     fix = "Wrappers that change them, as VecFrameStack does, go inside FeedbackVecEnv."
     for what, space, present in pairs:
         alike = space == present or (what != "actions" and _is_transposed(space, present))
-        where = f"{what} in the replay buffer"
-        expected = f"{space}, which the reward is of"
-        SpaceError.check(alike, where, expected, present, fix)
+        if not alike:
+            raise SpaceError(
+                f"{what} in the replay buffer: expected {space}, which the reward is of, got "
+                f"{present}. {fix}"
+            )
 
 
 def relabel_replay(

@@ -100,8 +100,10 @@ def for_spaces(
         ("observations of the environment", reward.observation_space, observations),
         ("actions of the environment", reward.action_space, actions),
     ):
-        made_for = f"{expected}, which the reward was made for"
-        SpaceError.check(can_read(expected, got), what, made_for, got, fix)
+        if not can_read(expected, got):
+            raise SpaceError(
+                f"{what}: expected {expected}, which the reward was made for, got {got}. {fix}"
+            )
     return reward
 
 
@@ -112,9 +114,10 @@ def space_after(
     if transform is None and given is None:
         return space
     if transform is None or given is None:
-        what = "transform and transformed_space"
         got = "a space" if transform is None else "a function"
-        raise ConfigError.mismatch(what, expected="both or neither", got=f"{got} alone")
+        raise ConfigError(
+            f"transform and transformed_space: expected both or neither, got {got} alone."
+        )
     for axes in ((1,), (1, 2)):
         expected = _shapes(zeros_of(given, axes))
         cause = None
@@ -124,13 +127,11 @@ def space_after(
             got = f"{type(error).__name__}: {error}"
             cause = error
         if got != expected:
-            raise SpaceError.mismatch(
-                "what the transform gives",
-                expected=f"shape {expected}: that of transformed_space behind any number of axes, "
-                f"here {axes}",
-                got=got,
-                fix="Let it work on the last axes, as in `lambda o: o[..., :3]`, "
-                "`o.reshape(*o.shape[:-2], -1)` or `np.swapaxes(o, -1, -2)`.",
+            raise SpaceError(
+                f"what the transform gives: expected shape {expected}: that of transformed_space "
+                f"behind any number of axes, here {axes}, got {got}. Let it work on the last "
+                "axes, as in `lambda o: o[..., :3]`, `o.reshape(*o.shape[:-2], -1)` or "
+                "`np.swapaxes(o, -1, -2)`."
             ) from cause
     return given
 
@@ -183,8 +184,11 @@ class RewardComputer:
             rewards = reward(*self._recording.windows(reward.context))
         computed = np.array(rewards, np.float32)
         fits = computed.shape == (self._environments,) and np.isfinite(computed).all()
-        expected = f"{self._environments} finite numbers, one per environment"
-        DataError.check(fits, "learned reward", expected, rewards)
+        if not fits:
+            raise DataError(
+                f"learned reward: expected {self._environments} finite numbers, one per "
+                f"environment, got {rewards}."
+            )
         return computed
 
     def skip(self) -> None:

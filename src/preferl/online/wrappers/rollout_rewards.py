@@ -70,13 +70,12 @@ def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
     rollout's is a `ConfigError`.
     """
     buffer = algorithm.rollout_buffer
-    ConfigError.check(
-        buffer.full and buffer.rewards.shape == more.shape,
-        "rollout",
-        f"{more.shape} steps of environments, as were acted",
-        f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
-        'Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
-    )
+    if not (buffer.full and buffer.rewards.shape == more.shape):
+        raise ConfigError(
+            f"rollout: expected {more.shape} steps of environments, as were acted, got "
+            f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}. Steps of other "
+            'programs in between? `FeedbackCallback(compute_rewards="step")`.'
+        )
     kept = buffer.gamma * buffer.gae_lambda
     advantages = np.zeros_like(more)
     following = np.zeros(more.shape[1], more.dtype)

@@ -65,9 +65,10 @@ class TensorRewards:
         if self._observations is None:
             self._begin(observations, actions)
         if len(actions) != len(self._mask):
-            expected = f"{len(self._mask)} environments, as before"
-            got = len(actions)
-            raise DataError.mismatch("steps", expected=expected, got=got, fix="Use one for each.")
+            raise DataError(
+                f"steps: expected {len(self._mask)} environments, as before, got {len(actions)}. "
+                "Use one for each."
+            )
         if self.reward.context > 1:
             return self.reward.of_tensors(*self._windows(observations, actions, begins))
         windows = map_observations(lambda o: o[:, None], observations)
@@ -90,9 +91,12 @@ class TensorRewards:
         context = self.reward.context
         spaces = self.reward.observation_space, self.reward.action_space
         check_spaces(*spaces, observations, cast("Any", actions), what="environments")
-        expected = f"tensors on {self.reward.device}, as the reward"
         got = actions.device
-        DataError.check(got == self.reward.device, "steps", expected, got, "Move one to the other.")
+        if got != self.reward.device:
+            raise DataError(
+                f"steps: expected tensors on {self.reward.device}, as the reward, got {got}. Move "
+                "one to the other."
+            )
 
         def room(steps: Tensor) -> Tensor:
             return steps.new_zeros((count, context, *steps.shape[1:]))

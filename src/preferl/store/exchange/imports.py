@@ -326,14 +326,14 @@ def _check(preference: FloatArray, clips: Array, annotators: Sequence[str]) -> N
     check(len(annotators) == count, "annotators", f"{count}, one per answer", len(annotators))
     wrong = np.flatnonzero(~np.isnan(preference) & ~np.isin(preference, (0.0, 0.5, 1.0)))
     if len(wrong):
-        what = f"preference of answer {wrong[0]}"
-        got = preference[wrong[0]]
-        expected = "1, 0, 0.5 or NaN, since a person's answer has no shares"
-        raise DataError.mismatch(what, expected=expected, got=got)
+        raise DataError(
+            f"preference of answer {wrong[0]}: expected 1, 0, 0.5 or NaN, since a person's answer "
+            f"has no shares, got {preference[wrong[0]]}."
+        )
     same = np.flatnonzero(clips[:, 0] == clips[:, 1])
     expected = "two different clips"
     if len(same):
-        raise DataError.mismatch(f"pair {same[0]}", expected=expected, got="a clip beside itself")
+        raise DataError(f"pair {same[0]}: expected {expected}, got a clip beside itself.")
     for name in set(annotators):
         require_name(name)
 

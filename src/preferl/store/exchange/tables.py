@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from preferl._optional import require
 from preferl.data.sources.parquet import PER_VALUE, unpacked_bytes
-from preferl.errors import ConfigError, DataError, StorageError
+from preferl.errors import ConfigError, DataError, StorageError, in_words
 from preferl.files import writing
 from preferl.reading import Expansion, parse_json
 
@@ -55,8 +55,10 @@ def table_format(path: Path) -> Format:
     """The format that the end of a file's name stands for; raises `ConfigError` for others."""
     found = Path(path).suffix.removeprefix(".").lower()
     if found not in get_args(Format):
-        expected = f"one of {', '.join(get_args(Format))} by the end of the file's name"
-        raise ConfigError.mismatch("format", expected=expected, got=repr(found))
+        raise ConfigError(
+            f"format: expected one of {', '.join(get_args(Format))} by the end of the file's "
+            f"name, got {found!r}."
+        )
     return cast("Format", found)
 
 
@@ -93,11 +95,14 @@ def read_table(path: Path) -> Iterator[dict[str, Any]]:
             if any(value is not None for value in row.values()):
                 yield {_column_name(name): value for name, value in row.items()}
     except UnicodeDecodeError as error:
-        fix = "Save it again, as CSV UTF-8 in a spreadsheet."
-        raise DataError.mismatch(f"{path}", expected="text in UTF-8", got=error, fix=fix) from error
+        raise DataError(
+            f"{path}: expected text in UTF-8, got {in_words(error)}. Save it again, as CSV UTF-8 "
+            "in a spreadsheet."
+        ) from error
     except OSError as error:
-        expected = "a file that can be read"
-        raise StorageError.mismatch(f"{path}", expected=expected, got=error) from error
+        raise StorageError(
+            f"{path}: expected a file that can be read, got {in_words(error)}."
+        ) from error
 
 
 @lru_cache(maxsize=1024)
@@ -254,8 +259,8 @@ def _require_different_heads(path: Path, heads: Sequence[str]) -> None:
     names = Counter(_column_name(head) for head in heads if head.strip())
     repeated = [name for name, count in names.items() if count > 1]
     if repeated:
-        raise DataError.mismatch(
-            f"{path}, heads", expected="a name of its own for each column", got=repeated
+        raise DataError(
+            f"{path}, heads: expected a name of its own for each column, got {repeated}."
         )
 
 
@@ -282,7 +287,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
                     expansion.add(_unpacked(arrow, column))
                 yield from batch.to_pylist()
     except arrow.ArrowException as error:
-        raise DataError.mismatch(f"{path}", expected="a Parquet file", got=error) from error
+        raise DataError(f"{path}: expected a Parquet file, got {in_words(error)}.") from error
 
 
 def _unpacked(arrow: Any, column: Any) -> int:

@@ -65,10 +65,10 @@ class Votes:
         keys, counts = np.unique(self._keys(self.query), return_counts=True)
         if (counts > 1).any():
             query, annotator = divmod(int(keys[counts.argmax()]), self.annotators)
-            got = f"{counts.max()} of {self.names[annotator]!r} to query {query}"
-            expected = "one answer of each annotator to a query"
-            fix = "Keep the latest answer."
-            raise DataError.mismatch("Votes", expected=expected, got=got, fix=fix)
+            raise DataError(
+                f"Votes: expected one answer of each annotator to a query, got {counts.max()} of "
+                f"{self.names[annotator]!r} to query {query}. Keep the latest answer."
+            )
         _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
         for name in ("known", "repeat_of"):
             values = np.nan_to_num(getattr(self, name), nan=-1)
@@ -191,7 +191,7 @@ class Votes:
 def _refuse(name: str, expected: str, wrong: Sequence[Any] | Array) -> None:
     """Raise `DataError` about the first of these values, if there is one."""
     if len(wrong):
-        raise DataError.mismatch(f"Votes.{name}", expected=expected, got=wrong[0])
+        raise DataError(f"Votes.{name}: expected {expected}, got {wrong[0]}.")
 
 
 def value_counts(unit: IntArray, value: IntArray, values: int) -> IntArray:

@@ -18,7 +18,7 @@ from preferl._optional import require
 from preferl.data.columns import check
 from preferl.data.segments import Segments
 from preferl.envs.simulators import Environment, draw_off_screen, is_mujoco, make_registered
-from preferl.errors import ConfigError, DataError, require_in, require_one_of
+from preferl.errors import ConfigError, DataError, in_words, require_in, require_one_of
 from preferl.shapes import Array, FloatArray, Observations, leaves
 from preferl.store.stages import (
     Camera,
@@ -185,8 +185,10 @@ class RecordedFrames:
         states = segments.states
         start = int(segments.start[row])
         if states is None or not holds_pictures(states):
-            fix = "Record with `states=True` and `RecordsStates`, or let the environment draw."
-            raise DataError.mismatch("recorded pictures", expected="some", got="none", fix=fix)
+            raise DataError(
+                "recorded pictures: expected some, got none. Record with `states=True` and "
+                "`RecordsStates`, or let the environment draw."
+            )
         for state in states[start : start + int(segments.real[row])]:
             yield picture_of(state)
 
@@ -203,8 +205,7 @@ def function_frames(path: str) -> FrameSource:
     function = named_object(path, "frames")
     if callable(function):
         return cast("FrameSource", function)
-    got = f"{path!r}, a {type(function)}"
-    raise ConfigError.mismatch("frames", expected="a function", got=got)
+    raise ConfigError(f"frames: expected a function, got {path!r}, a {type(function)}.")
 
 
 Pose = Callable[[Environment, Array], FloatArray]
@@ -358,12 +359,12 @@ class EnvFrames:
             check(fits, f"observations of {self._env_id}", f"shape {own}", f"{got}", fix)
             return pose(env, np.asarray(seen[steps], np.float64))
         wide = " or ".join(str(width) for width in stage.widths)
-        raise DataError.mismatch(
-            f"states of {self._env_id}",
-            expected=f"{wide} numbers per step, as preferl.store.stages.StateReader reads them",
-            got="none" if kept is None else f"shape {kept.shape[1:]}",
-            fix="Record states with the steps, record pixels, or draw with a function of yours "
-            f"(observations alone are enough for {', '.join(POSES)}).",
+        raise DataError(
+            f"states of {self._env_id}: expected {wide} numbers per step, as "
+            "preferl.store.stages.StateReader reads them, got "
+            f"{'none' if kept is None else f'shape {kept.shape[1:]}'}. Record states with the "
+            "steps, record pixels, or draw with a function of yours (observations alone are "
+            f"enough for {', '.join(POSES)})."
         )
 
 
@@ -410,14 +411,15 @@ def frame_source(
     options = dict(spec)
     kind = options.pop("kind", None)
     if kind not in KINDS:
-        raise ConfigError.mismatch("kind of frames", expected=f"one of {[*KINDS]}", got=kind)
+        raise ConfigError(f"kind of frames: expected one of {[*KINDS]}, got {kind}.")
     if "env_id" in options:
         admitted(options["env_id"], source=f"the `frames` of {source}", trust=trust)
     try:
         return KINDS[kind](**options)
     except TypeError as error:
-        what = f"frames of kind {kind!r}"
-        raise ConfigError.mismatch(what, expected="its arguments", got=error) from error
+        raise ConfigError(
+            f"frames of kind {kind!r}: expected its arguments, got {in_words(error)}."
+        ) from error
 
 
 def spec_for(
@@ -437,9 +439,7 @@ def spec_for(
         return {"kind": "recorded"}
     if env_id is not None:
         return {"kind": "env", "env_id": env_id}
-    raise ConfigError.mismatch(
-        "pictures",
-        expected="observations that hold pixels, or the id of an environment that draws",
-        got="neither",
-        fix="Name the environment, or draw with a function of yours.",
+    raise ConfigError(
+        "pictures: expected observations that hold pixels, or the id of an environment that "
+        "draws, got neither. Name the environment, or draw with a function of yours."
     )
