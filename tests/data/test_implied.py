@@ -1,8 +1,7 @@
 """What answers imply about pairs that nobody was asked about."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from preferl.data import Comparisons, Segments, split
 from preferl.data.implied import with_implied

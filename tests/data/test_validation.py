@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from preferl.data import Comparisons, Episodes, Segments, cut, folds, sample_segments, split
 from preferl.data.validation import split_off_episodes

@@ -28,8 +28,7 @@ from preferl.models.base import (
     trace_windows,
 )
 from preferl.testing import FadingModel
-from preferl.training import RewardFunction, relabel
-from preferl.training import reward_function as module
+from preferl.training import RewardFunction, relabel, reward_function as module
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))
 ACTIONS = spaces.Box(-1, 1, (2,))

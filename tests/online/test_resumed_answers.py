@@ -28,8 +28,7 @@ from preferl.feedback.prompt import KEYS
 from preferl.online import learn_from_preferences, run_online
 from preferl.online.checkpoints.answer_journal import AnswerJournal
 from preferl.online.reports import OnlineReport
-from preferl.store import Store, StoredFeedback
-from preferl.store import feedback as stored
+from preferl.store import Store, StoredFeedback, feedback as stored
 
 KILLS = 20
 SMALL = replace(CONFIG, comparisons=16, iterations=3, steps=600)

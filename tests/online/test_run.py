@@ -30,16 +30,15 @@ from preferl.online import (
     load_policy,
     make_environments,
     record,
+    run as online_run,
     run_online,
     train_on_true_reward,
 )
-from preferl.online import run as online_run
 from preferl.online.algorithms import build_algorithm
 from preferl.online.configs import EvaluationConfig
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder
-from preferl.store import Store, StoredFeedback
-from preferl.store import feedback as stored
+from preferl.store import Store, StoredFeedback, feedback as stored
 from preferl.training import RewardTrainerConfig, load_reward, relabel
 
 TINY = OnlineConfig(

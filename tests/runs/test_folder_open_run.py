@@ -15,8 +15,7 @@ import pytest
 
 from helpers.waiting import SECONDS
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
-from preferl.runs import folder as folders
-from preferl.runs import open_run, require_openable
+from preferl.runs import folder as folders, open_run, require_openable
 from preferl.runs.folder import LOCK
 
 HOLD = """

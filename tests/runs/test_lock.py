@@ -13,8 +13,7 @@ import pytest
 
 from helpers.waiting import SECONDS
 from preferl.errors import StorageError
-from preferl.runs import lock as folder_lock
-from preferl.runs import open_run
+from preferl.runs import lock as folder_lock, open_run
 from preferl.runs.folder import LOCK
 from preferl.runs.lock import FolderLock, boot_id
 

@@ -15,8 +15,7 @@ from gymnasium import spaces
 from helpers.waiting import SECONDS, wait_until
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import MLPReward, MLPRewardConfig
-from preferl.runs import lock as folder_lock
-from preferl.runs import versioned
+from preferl.runs import lock as folder_lock, versioned
 from preferl.training import publish as publishing
 from preferl.training.publish import (
     PublishedReward,

@@ -7,8 +7,7 @@ from shutil import rmtree
 from typing import Annotated, Any, Literal
 from weakref import finalize
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Request
-from fastapi import Path as PathOf
+from fastapi import APIRouter, Depends, Form, HTTPException, Path as PathOf, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.responses import Response
 

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
-from fastapi import Path as PathOf
+from fastapi import APIRouter, Depends, Form, HTTPException, Path as PathOf, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
@@ -17,8 +16,7 @@ from preferl.annotate.progress import media_url, plural
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
 from preferl.errors import FeedbackError
 from preferl.store.answers import MOST_COUNTED, GivenAnswer, Show
-from preferl.store.schema import Annotator
-from preferl.store.schema import Query as StoredQuery
+from preferl.store.schema import Annotator, Query as StoredQuery
 from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin/answers")

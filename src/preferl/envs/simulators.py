@@ -14,13 +14,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.error import Error as GymnasiumError
-from gymnasium.error import UnregisteredEnv
+from gymnasium.error import Error as GymnasiumError, UnregisteredEnv
 from gymnasium.wrappers import TimeLimit
 
 from preferl._optional import require
-from preferl.envs.checks import Environment as Environment
-from preferl.envs.checks import callable_as, made_by, refused_kwargs
+from preferl.envs.checks import Environment as Environment, callable_as, made_by, refused_kwargs
 from preferl.errors import ConfigError, in_words
 from preferl.printing import get_logger
 from preferl.trust import meant_name

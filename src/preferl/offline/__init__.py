@@ -18,23 +18,33 @@ if TYPE_CHECKING:
     from preferl.offline.decision_transformer.policy import (
         DecisionTransformerPolicy as DecisionTransformerPolicy,
     )
-    from preferl.offline.decision_transformer.sequences import SequenceCollator as SequenceCollator
-    from preferl.offline.decision_transformer.sequences import Sequences as Sequences
-    from preferl.offline.experiment.config import OfflineConfig as OfflineConfig
-    from preferl.offline.experiment.config import OfflineRun as OfflineRun
-    from preferl.offline.experiment.pipeline import run_offline as run_offline
-    from preferl.offline.experiment.pipeline import train_together as train_together
+    from preferl.offline.decision_transformer.sequences import (
+        SequenceCollator as SequenceCollator,
+        Sequences as Sequences,
+    )
+    from preferl.offline.experiment.config import (
+        OfflineConfig as OfflineConfig,
+        OfflineRun as OfflineRun,
+    )
+    from preferl.offline.experiment.pipeline import (
+        run_offline as run_offline,
+        train_together as train_together,
+    )
     from preferl.offline.ipl import IPL as IPL
     from preferl.offline.iql import IQL as IQL
-    from preferl.offline.learner import BehaviourCloning as BehaviourCloning
-    from preferl.offline.learner import OfflineLearner as OfflineLearner
-    from preferl.offline.learner_configs import CloningConfig as CloningConfig
-    from preferl.offline.learner_configs import CPLConfig as CPLConfig
-    from preferl.offline.learner_configs import DTConfig as DTConfig
-    from preferl.offline.learner_configs import DTRConfig as DTRConfig
-    from preferl.offline.learner_configs import IPLConfig as IPLConfig
-    from preferl.offline.learner_configs import IQLConfig as IQLConfig
-    from preferl.offline.learner_configs import PixelEncoderConfig as PixelEncoderConfig
+    from preferl.offline.learner import (
+        BehaviourCloning as BehaviourCloning,
+        OfflineLearner as OfflineLearner,
+    )
+    from preferl.offline.learner_configs import (
+        CloningConfig as CloningConfig,
+        CPLConfig as CPLConfig,
+        DTConfig as DTConfig,
+        DTRConfig as DTRConfig,
+        IPLConfig as IPLConfig,
+        IQLConfig as IQLConfig,
+        PixelEncoderConfig as PixelEncoderConfig,
+    )
     from preferl.offline.policy import OfflinePolicy as OfflinePolicy
     from preferl.offline.transitions import Transitions as Transitions
 else:

@@ -14,11 +14,13 @@ from preferl.feedback.protocols import Teacher
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.configs import MLPRewardConfig, RewardModelConfig, members_of
-from preferl.online.methods.algorithm_configs import AlgorithmConfig as AlgorithmConfig
-from preferl.online.methods.algorithm_configs import PPOConfig as PPOConfig
-from preferl.online.methods.algorithm_configs import SACConfig as SACConfig
-from preferl.online.methods.algorithm_configs import SB3Config as SB3Config
-from preferl.online.methods.algorithm_configs import require_fields as _require
+from preferl.online.methods.algorithm_configs import (
+    AlgorithmConfig as AlgorithmConfig,
+    PPOConfig as PPOConfig,
+    SACConfig as SACConfig,
+    SB3Config as SB3Config,
+    require_fields as _require,
+)
 from preferl.online.wrappers.feedback_config import QueryConfig
 from preferl.presets import load_preset
 from preferl.training.configs import RewardTrainerConfig, require_validation

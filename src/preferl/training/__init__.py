@@ -9,25 +9,31 @@ from preferl._optional import lazily
 
 if TYPE_CHECKING:
     from preferl.training.checkpoint_folder import has_run as has_run
-    from preferl.training.configs import AdaptivePenalty as AdaptivePenalty
-    from preferl.training.configs import CosineSchedule as CosineSchedule
-    from preferl.training.configs import RewardTrainerConfig as RewardTrainerConfig
+    from preferl.training.configs import (
+        AdaptivePenalty as AdaptivePenalty,
+        CosineSchedule as CosineSchedule,
+        RewardTrainerConfig as RewardTrainerConfig,
+    )
     from preferl.training.distributed import World as World
     from preferl.training.fit import FitCheckpoints as FitCheckpoints
     from preferl.training.fit_report import FitReport as FitReport
-    from preferl.training.publish import PublishedReward as PublishedReward
-    from preferl.training.publish import Publisher as Publisher
-    from preferl.training.reward_function import RewardFunction as RewardFunction
-    from preferl.training.reward_function import load_reward as load_reward
-    from preferl.training.reward_function import relabel as relabel
-    from preferl.training.reward_function import save_reward as save_reward
-    from preferl.training.reward_presets import RewardPreset as RewardPreset
-    from preferl.training.reward_presets import RewardSettings as RewardSettings
-    from preferl.training.reward_presets import reward_preset as reward_preset
+    from preferl.training.publish import PublishedReward as PublishedReward, Publisher as Publisher
+    from preferl.training.reward_function import (
+        RewardFunction as RewardFunction,
+        load_reward as load_reward,
+        relabel as relabel,
+        save_reward as save_reward,
+    )
+    from preferl.training.reward_presets import (
+        RewardPreset as RewardPreset,
+        RewardSettings as RewardSettings,
+        reward_preset as reward_preset,
+    )
     from preferl.training.reward_trainer import RewardTrainer as RewardTrainer
-    from preferl.training.scaling import RewardScaler as RewardScaler
-    from preferl.training.scaling import scale_by_return_range as scale_by_return_range
-    from preferl.training.trust import Trust as Trust
-    from preferl.training.trust import fit_trust as fit_trust
+    from preferl.training.scaling import (
+        RewardScaler as RewardScaler,
+        scale_by_return_range as scale_by_return_range,
+    )
+    from preferl.training.trust import Trust as Trust, fit_trust as fit_trust
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -16,8 +16,7 @@ from preferl.models import MLPRewardConfig, build_reward_model
 from preferl.online import FeedbackVecEnv, FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
-from preferl.training import RewardFunction
-from preferl.training import publish as publishing
+from preferl.training import RewardFunction, publish as publishing
 from preferl.training.publish import PublishedReward, publish
 
 PLACE = spaces.Box(-9, 9, (2,))

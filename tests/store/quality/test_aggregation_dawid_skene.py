@@ -2,8 +2,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from preferl.errors import ConfigError
 from preferl.store.quality.aggregation import DawidSkeneConfig, combine_answers, fit_dawid_skene

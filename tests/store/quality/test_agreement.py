@@ -3,8 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from preferl.data.sources.pickles import load_pickle
 from preferl.store.quality.agreement import agreement_report, krippendorff_alpha
