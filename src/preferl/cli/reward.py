@@ -249,8 +249,7 @@ def fit_reward(
     preset = _preset(config, comparisons)
     options |= {"seed": config.seed, "device": config.device, "world": world}
     model, report = preset.fit(comparisons, *spaces, **options)
-    reward = training.RewardFunction(model, likelihood=report.likelihood)
-    return reward.scaled(episodes, world=world), report
+    return training.agent_reward(model, report.likelihood, episodes, world=world), report
 
 
 def _write_report(

@@ -20,7 +20,6 @@ from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
 from preferl.feedback.schedule import PlannedIteration, Schedule, plan
-from preferl.functional.preference import lower_bound, mean
 from preferl.models.spaces import check_spaces
 from preferl.online.answers import (
     FixedData,
@@ -60,7 +59,7 @@ from preferl.training.checkpoint_folder import (
 from preferl.training.configs import has_out_of_bag
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.generators import global_generators, restore_generators
-from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_function import RewardFunction, agent_reward
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler
 
@@ -368,8 +367,12 @@ class PreferenceLoop:
         self.pessimism = float(state["pessimism"])
         self.prepared.restore(state["prepared"])
         if state["rewarded"]:  # by the model as the last fit left it
-            scaler = None if state["scaler"] is None else RewardScaler(**state["scaler"])
-            self.reward = self._reward(Likelihood(**state["likelihood"]), scaler)
+            self.reward = agent_reward(
+                self.trainer.model,
+                Likelihood(**state["likelihood"]),
+                RewardScaler(**state["scaler"]),
+                pessimism=self.pessimism,
+            )
         self.learner.restore(state["learner"], self.reward)
         if isinstance(self.feedback, InstantFeedback):
             self.feedback.restore(state["feedback"])
@@ -477,21 +480,18 @@ class PreferenceLoop:
         self.pessimism = config.pessimism_after(self.learner.steps)
         by_answers = config.reference == "answers"
         clips = comparisons.segments.episodes()
-        self.reward = self._reward(report.likelihood).scaled(
+        self.reward = agent_reward(
+            self.trainer.model,
+            report.likelihood,
             clips if by_answers or self.experience is None else self.experience,
-            target=config.reward_deviation,
+            pessimism=self.pessimism,
+            deviation=config.reward_deviation,
             centre=not self.guard.differ if config.centre is None else config.centre,
         )
         self.timed("relabelling", self.learner.set_reward, self.reward)
         if not config.validation:
             return report, None
         return report, self.trainer.validate(held_out, report.likelihood)
-
-    def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
-        """The trainer's model as it is now, as a reward."""
-        model = self.trainer.model
-        combine = lower_bound(self.pessimism) if self.pessimism else mean
-        return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
     def _remember(self, episodes: Episodes) -> None:
         """Take in episodes: of a learner of your own whole ones, except for the last one."""

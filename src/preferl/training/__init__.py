@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from preferl.training.publish import PublishedReward as PublishedReward, Publisher as Publisher
     from preferl.training.reward_function import (
         RewardFunction as RewardFunction,
+        agent_reward as agent_reward,
         load_reward as load_reward,
         relabel as relabel,
         save_reward as save_reward,

@@ -288,6 +288,40 @@ class RewardFunction:
         return self._encoder(*steps_for(self._encoder, observations, actions, self._device))
 
 
+def agent_reward(
+    model: RewardModel,
+    likelihood: Likelihood,
+    reference: Episodes | RewardScaler,
+    *,
+    pessimism: float = 0.0,
+    deviation: float = 1.0,
+    centre: bool = True,
+    world: World = ALONE,
+) -> RewardFunction:
+    """Make the reward that an agent gets of a fitted model.
+
+    Each member's rewards are scaled over the reference; then the members' mean is taken, less some
+    of their deviations (Christiano et al. 2017, section 2.2).
+
+    Args:
+        model: copied.
+        likelihood: `FitReport.likelihood` of the fit.
+        reference: episodes over which each member's mean and deviation are taken, or what was taken
+            of some before.
+        pessimism: deviations over members that are taken off their mean; below 0 they are added, as
+            an exploration bonus.
+        deviation: of the rewards over those episodes.
+        centre: whether their mean is zero there.
+        world: that of `RewardFunction.member_rewards`.
+    """
+    combine = lower_bound(pessimism) if pessimism else mean
+    scaler = reference if isinstance(reference, RewardScaler) else None
+    reward = RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
+    if isinstance(reference, RewardScaler):
+        return reward
+    return reward.scaled(reference, target=deviation, centre=centre, world=world)
+
+
 def relabel(episodes: Episodes, reward: AnyReward, *, world: World = ALONE) -> Episodes:
     """The same episodes, each step with the reward that `reward` gives it and its history.
 

@@ -19,7 +19,6 @@ from preferl.evaluation.reward_report import RewardReport, evaluate_reward
 from preferl.evaluation.rollout import make_task_env
 from preferl.feedback.step_rewards import Reward, control_rewards
 from preferl.files import write_json
-from preferl.functional.preference import lower_bound, mean
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.offline.experiment.conditions import require_true_rewards
 from preferl.offline.experiment.config import OfflineConfig
@@ -27,7 +26,12 @@ from preferl.reading import read_object, reading
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray, leaves, map_observations
 from preferl.statistics import spearman
-from preferl.training.reward_function import RewardFunction, load_reward, save_reward
+from preferl.training.reward_function import (
+    RewardFunction,
+    agent_reward,
+    load_reward,
+    save_reward,
+)
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.scaling import RewardScaler
 
@@ -182,7 +186,6 @@ def learn_reward(
     comparisons = inputs.comparisons
     preset = inputs.preset(config)
     if not folder.path(FIT).is_file():
-        found = inputs.reward
         fit = None
         if preset is not None and comparisons is not None:
             epochs = preset.trainer.epochs
@@ -193,13 +196,14 @@ def learn_reward(
                 device=config.device,
                 on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
             )
-            combine = lower_bound(config.pessimism) if config.pessimism else mean
-            found = RewardFunction(model, combine=combine, likelihood=report.likelihood)
             fit = report.to_json()
-        reward = cast("RewardFunction", found)  # a config has labels or a reward
-        members = reward.member_rewards(episodes)
-        if fit is not None:  # as `scaled` does, without computing each reward once more
-            reward = reward.with_scaler(RewardScaler.fit(members))
+            members = RewardFunction(model).member_rewards(episodes)  # once, also to relabel
+            reward = agent_reward(
+                model, report.likelihood, RewardScaler.fit(members), pessimism=config.pessimism
+            )
+        else:
+            reward = cast("RewardFunction", inputs.reward)  # a config has labels or a reward
+            members = reward.member_rewards(episodes)
         save_reward(folder.path(REWARD), reward)
         arrays = {"rewards": reward.combine(members)}
         save_arrays(folder.path(RELABELLED), arrays, {"kind": "rewards"})

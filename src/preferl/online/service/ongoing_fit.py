@@ -11,7 +11,6 @@ from preferl.configs import plain
 from preferl.data.comparisons import Comparisons
 from preferl.data.validation import TRAIN, UNUSED, VALIDATION
 from preferl.errors import CheckpointError, DataError, DivergenceError, SpaceError
-from preferl.functional.preference import lower_bound, mean
 from preferl.models.base import RewardModel
 from preferl.models.build import build_reward_model, config_of
 from preferl.models.spaces import check_spaces, infer_spaces
@@ -21,7 +20,7 @@ from preferl.shapes import IntArray
 from preferl.store.feedback import Answered
 from preferl.store.status import FitMetrics
 from preferl.training.places import AnswerPlaces
-from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_function import RewardFunction, agent_reward
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
 from preferl.training.trust import trust_by_name
@@ -79,12 +78,15 @@ class OngoingFit:
         except DivergenceError:
             self._trainer = None
             raise
-        combine = lower_bound(config.pessimism) if config.pessimism else mean
-        reward = RewardFunction(trainer.model, combine=combine, likelihood=report.likelihood)
-        target = config.reward_deviation
-        clips = comparisons.segments.episodes()
         try:
-            reward = reward.scaled(clips, target=target, centre=config.centre)
+            reward = agent_reward(
+                trainer.model,
+                report.likelihood,
+                comparisons.segments.episodes(),
+                pessimism=config.pessimism,
+                deviation=config.reward_deviation,
+                centre=config.centre,
+            )
         except DataError:
             self._trainer = None
             raise
