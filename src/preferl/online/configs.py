@@ -63,7 +63,7 @@ class WarmStartConfig:
 
     def __post_init__(self) -> None:
         got = "labels alone" if self.demonstrations is None else "demonstrations alone"
-        if self.labels is None != self.demonstrations is None:
+        if (self.labels is None) != (self.demonstrations is None):
             raise ConfigError(
                 f"warm_start: expected labels and demonstrations together, got {got}. Labels are "
                 "rows of demonstrations."

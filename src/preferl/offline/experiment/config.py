@@ -107,7 +107,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
     def __post_init__(self) -> None:
         EnvConfig.__post_init__(self)
         got = "neither" if self.dataset is None else "both"
-        if self.demonstrations is None == self.dataset is None:
+        if (self.demonstrations is None) == (self.dataset is None):
             raise ConfigError(
                 f"recorded episodes: expected either demonstrations or a dataset, got {got}."
             )
