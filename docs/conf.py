@@ -52,6 +52,7 @@ html_favicon = "../src/preferl/annotate/static/mark.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
+html_search_scorer = "_static/scorer.js"
 html_copy_source = False
 
 myst_heading_anchors = 4  # by GitHub's rule, so that links lead to the same place on both
