@@ -179,7 +179,8 @@ def test_demo_answered_at_the_terminal(tmp_path):
     )
     assert "left" in done.stdout
     result = json.loads((tmp_path / "run/result.json").read_text())
-    assert result["comparisons"] == 15  # of 20, a quarter were declined
+    assert (result["comparisons"], result["declined"]) == (15, 5)
+    assert "(5 more were declined)" in (tmp_path / "run/report.html").read_text()
 
 
 def test_reward_fit_and_evaluate_on_peoples_labels(shared, tmp_path, capsys):

@@ -46,6 +46,15 @@ def test_it_keeps_the_contract_with_people_who_cannot_tell(store):
     )
 
 
+def test_queries_that_nobody_could_decide_are_counted(store):
+    project = store.projects.create("dots", repeat_share=0.0)
+    feedback = StoredFeedback(store)
+    assert feedback.declined == 0
+    feedback.ask(example_segments(3), np.array([[0, 1], [2, 3], [4, 5]]))
+    answer_everything(store, project, lambda number: ("cannot_tell", "right")[number % 2])
+    assert (feedback.declined, len(feedback.comparisons())) == (2, 1)
+
+
 def test_what_a_newer_reward_chose_comes_first_and_older_questions_after_it(store):
     project = store.projects.create("dots", repeat_share=0.0)
     feedback = StoredFeedback(store)

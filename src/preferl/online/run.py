@@ -170,6 +170,7 @@ def run_online(
                 "env": config.env_name,
                 "seed": config.seed,
                 "comparisons": 0 if report.comparisons is None else len(report.comparisons),
+                "declined": _declined(loop.feedback),
                 "env_steps": report.env_steps,
                 "seconds": round(report.seconds, 2),
                 "interrupted": report.interrupted,
@@ -222,13 +223,24 @@ def _people(feedback: Feedback) -> tuple[str, ...]:
 
 
 def _answers_in_words(feedback: Feedback) -> str:
-    """Whose answers a run learns from, and to which question."""
-    if isinstance(feedback, StoredFeedback):
-        return f'answers of people to the question "{feedback.project.question}"'
+    """Whose answers a run learns from, to which question, and how many could not be given."""
     by = ""
+    question = "which of two clips is better"
     if isinstance(feedback, InstantFeedback):
         by = f" by {teacher_in_words(feedback.teacher)}"
-    return f"answers{by} to the question which of two clips is better"
+    elif isinstance(feedback, StoredFeedback):
+        by = " of people"
+        question = f'"{feedback.project.question}"'
+    declined = _declined(feedback)
+    aside = f" ({declined} more were declined)" if declined else ""
+    return f"answers{by} to the question {question}{aside}"
+
+
+def _declined(feedback: Feedback) -> int | None:
+    """How many queries a feedback could not get decided; None of one that does not count them."""
+    if isinstance(feedback, InstantFeedback | StoredFeedback):
+        return feedback.declined
+    return None
 
 
 def _filmable(

@@ -229,6 +229,13 @@ class StoredFeedback:
             self._known = (revision, self._read())
         return self._known[1]
 
+    @property
+    def declined(self) -> int:
+        """How many queries were answered only by people who could not tell."""
+        votes = self.store.questions.votes(self.project.id, purposes=["ask"])
+        _, preference, _ = combine_answers(votes, "mean")
+        return int(np.isnan(preference).sum())
+
     def widget(self, name: str = "owner") -> Any:
         """The queue as a cell of a notebook, on this store: answers of `name` there count here.
 
