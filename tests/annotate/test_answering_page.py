@@ -269,6 +269,7 @@ def test_waiting_goes_on_by_itself_when_clips_come(study, person):
     page.get_by_text("1 pair being drawn").wait_for()
     study.film(12)
     page.wait_for_selector("#pair:visible")
+    assert "The last wait took" in page.locator("#last-wait").text_content()
     watched(page)
     page.keyboard.press("s")
     until_answers(study, page, 1)

@@ -32,6 +32,7 @@ let questions = []; // what this page holds, the first one is shown
 let shown = null; // the question on the screen
 let busy = false; // an answer is on its way
 let failed = false; // the clips of this pair cannot be shown
+let waitingSince = null; // in milliseconds, while there are no clips
 let remark = ''; // shown until the next answer, in place of what to do next
 const clips = new Map(); // address -> Clip
 const seen = new Set(); // pairs that were watched to the end, for undo
@@ -51,6 +52,12 @@ function state(name) {
   for (const each of STATES) byId(each).hidden = each !== name;
   document.body.dataset.state = name;
   if (name !== 'pair') player.clear();
+  if (name === 'waiting') waitingSince ??= performance.now();
+  if (name === 'pair' && waitingSince !== null) {
+    const seconds = Math.round((performance.now() - waitingSince) / 1000);
+    byId('last-wait').textContent = `The last wait took ${seconds} s.`;
+    waitingSince = null;
+  }
 }
 
 function notice(words, kind = 'quiet') {
