@@ -64,7 +64,7 @@ def answered(labels: Path, seconds: float, demo: "subprocess.Popen[bytes]") -> d
         began = time.monotonic()
         while demo.poll() is None:
             held = visitor.post("/api/claim", {"count": 1})
-            if not held["questions"]:
+            if not held["queries"]:
                 if held["state"] == "done":
                     break
                 time.sleep(ASKS_EVERY)
@@ -72,8 +72,8 @@ def answered(labels: Path, seconds: float, demo: "subprocess.Popen[bytes]") -> d
             if store.reports.rewards(project.id):
                 waits.append(time.monotonic() - since)
             time.sleep(seconds)
-            token = held["questions"][0]["token"]
-            kind = better(store, project.id, held["questions"][0])
+            token = held["queries"][0]["token"]
+            kind = better(store, project.id, held["queries"][0])
             body = {"token": token, "key": f"waiting-{count:010d}", "kind": kind, "count": 1}
             visitor.post("/api/answer", body | {"response_ms": 1000 * seconds})
             since = time.monotonic()

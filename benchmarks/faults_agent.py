@@ -85,8 +85,8 @@ def train(folder: Path, options: argparse.Namespace) -> None:
             folder / "rewards",
             segment_length=10,
             max_pending=16,
-            max_questions=options.questions,
-            ask_every=options.steps // (3 * options.questions),
+            max_queries=options.queries,
+            ask_every=options.steps // (3 * options.queries),
             episode_every=None,
             seed=options.seed,
         )
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=45_000)
-    parser.add_argument("--questions", type=int, default=150)
+    parser.add_argument("--queries", type=int, default=150)
     parser.add_argument("--pace", type=float, default=1000.0, help="steps per second at most")
     torch.set_num_threads(1)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")

@@ -79,7 +79,7 @@ def killed_together(server: Postgres, folder: Path, options: argparse.Namespace)
     store = Store.open(server.url, files)
     project = store.projects.create("together", quorum=2)
     rng = np.random.default_rng(options.seed)
-    store.questions.ask(project.id, clips(rng, 40), np.arange(40).reshape(20, 2))
+    store.queries.ask(project.id, clips(rng, 40), np.arange(40).reshape(20, 2))
     programs = Programs(server, files, rewards, "together")
     people = [
         Person(programs.site, store.people.invite(project.id, f"p{number}").secret, number)

@@ -94,7 +94,7 @@ with Store.open(location, files) as store:
     feedback = StoredFeedback(store, agent=name)
     env = FeedbackVecEnv(
         DummyVecEnv([PointWorld] * 4), feedback, rewards, segment_length=10, max_pending=5,
-        max_questions=int(most), refresh_every=10, episode_every=None,
+        max_queries=int(most), refresh_every=10, episode_every=None,
     )
     version = 0
     env.reset()

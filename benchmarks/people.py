@@ -57,14 +57,14 @@ def races(location: str, files: Path, options: argparse.Namespace) -> dict[str, 
     winners = []
     for number in range(options.rounds):
         segments = clips(rng, 2)
-        (query,) = store.questions.ask(project.id, segments, np.array([[0, 1]]))
+        (query,) = store.queries.ask(project.id, segments, np.array([[0, 1]]))
         show_all(store, project.id)
         start.wait()
         got = [won.get() for _ in people]
         winners.append(sum(query in queries for _, queries in got))
         (annotator,) = [who for who, queries in got if query in queries] or [None]
         if annotator is not None:
-            token = store.queue.claim(project.id, annotator, 1).questions[0].token
+            token = store.queue.claim(project.id, annotator, 1).queries[0].token
             store.queue.answer(annotator, token, f"race-{number:08d}", "left")
     for process in reaching:
         process.join()
@@ -89,7 +89,7 @@ def _reach(location, files, project_id, people, rounds, start, won) -> None:
         for _ in range(rounds):
             start.wait()
             claim = store.queue.claim(project_id, annotator, 1)
-            won.put((annotator, [question.query_id for question in claim.questions]))
+            won.put((annotator, [question.query_id for question in claim.queries]))
 
     threads = [threading.Thread(target=one, args=(annotator,)) for annotator in people]
     for thread in threads:
@@ -105,7 +105,7 @@ def crash(location: str, files: Path, options: argparse.Namespace) -> dict[str, 
     site = Site(location, files)
     project = store.projects.create("crash", quorum=2)
     rng = np.random.default_rng(options.seed)
-    store.questions.ask(project.id, clips(rng, 40), np.arange(40).reshape(20, 2))
+    store.queries.ask(project.id, clips(rng, 40), np.arange(40).reshape(20, 2))
     people = [
         Person(site, store.people.invite(project.id, f"p{number}").secret, number)
         for number in range(options.people)
@@ -164,7 +164,7 @@ def checked(store: Store, project_id: int, people: list[Person], rows: list) -> 
     counted = [(answer.query_id, answer.annotator_id) for answer, _ in rows]
     names = sorted({name for _, query in rows for name in (query.first_clip, query.second_clip)})
     found = clip_ids(store.clips.segments(project_id, names))
-    votes = store.questions.votes(project_id)
+    votes = store.queries.votes(project_id)
     store.close()
     return {
         "acknowledged": len(acknowledged),
@@ -189,7 +189,7 @@ def load(location: str, files: Path, options: argparse.Namespace) -> dict[str, A
     segments = clips(rng, 2000)
     pairs = rng.permutation(2000).reshape(1000, 2)
     for _ in range(20):
-        store.questions.ask(project.id, segments, rng.permutation(pairs.reshape(-1)).reshape(-1, 2))
+        store.queries.ask(project.id, segments, rng.permutation(pairs.reshape(-1)).reshape(-1, 2))
     show_all(store, project.id)
     site.start()
     steps = [_step(store, site, project.id, options.people, options.seconds)]

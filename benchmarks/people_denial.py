@@ -32,7 +32,7 @@ def denial(location: str, files: Path, options: argparse.Namespace) -> dict[str,
     store = Store.open(location, files)
     project = store.projects.create("denial", quorum=2)
     rng = np.random.default_rng(0)
-    store.questions.ask(project.id, clips(rng, 400), rng.permutation(400).reshape(-1, 2))
+    store.queries.ask(project.id, clips(rng, 400), rng.permutation(400).reshape(-1, 2))
     show_all(store, project.id)
     found: dict[str, Any] = {}
     for name, count in (("none", 0), ("half_sent", options.half), ("streams", options.streams)):

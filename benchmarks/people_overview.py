@@ -98,7 +98,7 @@ def large_study(store: Store, answers: int) -> int:
         session.execute(insert(Prediction), predictions)
     store.reports.publish_reward(project_id, 1, answers=len(rows))
     pairs = [(names[first], names[second]) for second in range(59) for first in range(second)]
-    store.questions.ask_stored(project_id, pairs)
+    store.queries.ask_stored(project_id, pairs)
     return project_id
 
 
@@ -113,7 +113,7 @@ def _claims(site: Site, secret: str, seconds: float) -> dict[str, Any]:
         while time.monotonic() < until:
             state = await person.post("claim", {"count": 2})
             await asyncio.sleep(THINK_SECONDS)
-            answer = {"token": state["questions"][0]["token"], "key": uuid4().hex, "kind": "left"}
+            answer = {"token": state["queries"][0]["token"], "key": uuid4().hex, "kind": "left"}
             await person.post("answer", answer)
         await person.close()
 

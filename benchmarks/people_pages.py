@@ -80,7 +80,7 @@ def pages(location: str, files: Path, options: argparse.Namespace) -> dict[str, 
     segments = clips(rng, 1_000)
     known = rng.permutation(1_000 * 999 // 2)[:queries]
     for some in np.array_split(np.stack(np.triu_indices(1_000, 1), 1)[known], 20):
-        store.questions.ask(project.id, segments, some)
+        store.queries.ask(project.id, segments, some)
     show_all(store, project.id)
     found: dict[str, Any] = {}
     for count in (1, 2):
@@ -134,10 +134,10 @@ async def _claims(person: Person, count: int, handed: Counter[str]) -> None:
     person.claims = []
     for _ in range(count):
         state = await person.post("claim", {"count": 2})
-        fresh = [one for one in state["questions"] if one["token"] not in seen]
+        fresh = [one for one in state["queries"] if one["token"] not in seen]
         seen.update(one["token"] for one in fresh)
         handed.update("|".join(sorted((one["left"], one["right"]))) for one in fresh)
-        token = state["questions"][0]["token"]
+        token = state["queries"][0]["token"]
         await person.post("answer", {"token": token, "key": uuid4().hex, "kind": "left"})
     person.seconds = answered
 

@@ -242,7 +242,7 @@ class Person:
         self.acknowledged: dict[str, tuple[str, str, str]] = {}  # key to kind, left, right clip
         self.seconds: list[float] = []  # that answers took
         self.claims: list[float] = []  # and claims
-        self._state: dict = {"questions": []}
+        self._state: dict = {"queries": []}
         self._shown: list[str] = []
         self._pending: dict | None = None  # sent, and not yet acknowledged
         self.errors: list[str] = []
@@ -289,12 +289,12 @@ class Person:
                     await self.sign_in()
                     await asyncio.sleep(think * self._rng.random())
                 if self._pending is None:
-                    if not self._state["questions"]:
+                    if not self._state["queries"]:
                         self._state = await self.post("claim", {"count": 2})
-                        if not self._state["questions"]:
+                        if not self._state["queries"]:
                             await asyncio.sleep(0.2)
                             continue
-                    question = self._state["questions"][0]
+                    question = self._state["queries"][0]
                     self._shown = [Path(question[side]).stem for side in ("left", "right")]
                     kind = self._choose(*self._shown)
                     key = uuid4().hex
@@ -308,7 +308,7 @@ class Person:
                 self.errors.append(f"{type(error).__name__}: {error}")
                 if "409" in str(error):
                     self._pending = None
-                    self._state = {"questions": []}
+                    self._state = {"queries": []}
                 if "401" in str(error):  # signed out: opens the link again
                     self._headers = {}
                     self.signed_out = self.signed_out + 1

@@ -39,7 +39,7 @@ def asked(folder: Path, count: int) -> None:
         project = store.projects.create("swing", frames=frames, fps=20)
         store.clips.put(project.id, segments)
         pairs = np.arange(count).reshape(-1, 2)
-        store.questions.ask(project.id, segments, pairs)
+        store.queries.ask(project.id, segments, pairs)
 
 
 def drawn(folder: Path, renderers: int) -> tuple[float, list[int]]:

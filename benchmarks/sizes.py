@@ -51,7 +51,7 @@ def grow(store: Store, project: int, annotator: int, count: int, rng: np.random.
     """Ask, and answer, so many more queries."""
     for begin in range(0, count, AT_ONCE // 2):
         pairs = np.arange(min(AT_ONCE, 2 * (count - begin))).reshape(-1, 2)
-        asked = store.questions.ask(project, segments_of(pairs.size, rng), pairs)
+        asked = store.queries.ask(project, segments_of(pairs.size, rng), pairs)
         rows = [
             {
                 "project_id": project,
@@ -101,14 +101,14 @@ def measured(folder: Path, sizes: list[int]) -> list[dict[str, Any]]:
 def _row(
     store: Store, project: int, ben: int, size: int, rng: np.random.Generator
 ) -> dict[str, Any]:
-    store.questions.ask(project, segments_of(200, rng), np.arange(200).reshape(100, 2))
+    store.queries.ask(project, segments_of(200, rng), np.arange(200).reshape(100, 2))
     claims = iter(range(1_000_000))
 
     def claim() -> None:
         store.queue.claim(project, ben, 2, undrawn=True)
 
     def answer() -> None:
-        (question, *_) = store.queue.claim(project, ben, 1, undrawn=True).questions
+        (question, *_) = store.queue.claim(project, ben, 1, undrawn=True).queries
         store.queue.answer(ben, question.token, f"{size}-{next(claims):08d}", "left")
 
     times = {"claim_ms": median_ms(claim), "claim_and_answer_ms": median_ms(answer)}

@@ -28,7 +28,7 @@ def collect(answers: int, *, smoke: bool) -> None:
             log_dir=LOGS,
             feedback=feedback,
             segment_length=25,
-            max_questions=answers,
+            max_queries=answers,
             synthetic_preferences=smoke,
         )
         env.action_space.seed(0)

@@ -97,7 +97,7 @@ def main(*, smoke: bool) -> None:
             LOGS / "rewards",
             segment_length=25,
             max_pending=20,
-            max_questions=15 if smoke else 700,
+            max_queries=15 if smoke else 700,
             buffer_steps=5_000,  # people see what the agent has done in the last minute
             sampler="informative",
             synthetic_preferences=smoke,

@@ -54,7 +54,7 @@ def wrapped(
         feedback,
         rewards,
         segment_length=config.segment_length,
-        max_questions=questions,
+        max_queries=questions,
         ask_every=ask_every,
         buffer_steps=config.buffer_steps,
         synthetic_preferences=config.teacher,

@@ -86,7 +86,7 @@ def _swing(observation: Array) -> float:
 
 
 def fill(store: Store) -> tuple[int, str]:
-    """A project with questions, answers of two people and three rewards; the owner's secret."""
+    """A project with queries, answers of two people and three rewards; the owner's secret."""
     project = store.projects.create(
         "pendulum",
         title="Pendulum",
@@ -101,13 +101,13 @@ def fill(store: Store) -> tuple[int, str]:
     )
     segments, frames = clips(28, STEPS)
     pairs = np.arange(24).reshape(12, 2)
-    store.questions.ask(project.id, segments, pairs)
+    store.queries.ask(project.id, segments, pairs)
     upright = segments.mask().sum(1) * 0 + segments.observations[:, 0].reshape(-1, STEPS).mean(1)
     known = (upright[0::2] > upright[1::2])[12:].astype(float)
     last = np.arange(24, 28).reshape(2, 2)
-    store.questions.ask(project.id, segments, last, purpose="known", known=known)
+    store.queries.ask(project.id, segments, last, purpose="known", known=known)
     ordered = np.argsort(upright)
-    store.questions.ask(
+    store.queries.ask(
         project.id,
         segments,
         np.array([[ordered[-1], ordered[0]]]),
@@ -151,11 +151,11 @@ def answer_some(store: Store, project: int) -> None:
         store.people.update(person.id, qualified=True)
         for number in range(9):
             claim = store.queue.claim(project, person.id, 1)
-            for question in claim.questions:
-                better = int(question.left, 16) % 2 if rng.random() < share else rng.integers(2)
+            for query in claim.queries:
+                better = int(query.left, 16) % 2 if rng.random() < share else rng.integers(2)
                 store.queue.answer(
                     person.id,
-                    question.token,
+                    query.token,
                     f"{name}-{number:016d}",
                     "left" if better else "right",
                     response_ms=float(rng.gamma(6, 500)),

@@ -36,7 +36,7 @@ class Study:
         self.asked += 1
         segments = random_segments(2 * count, steps, seed=self.asked)
         pairs = np.arange(2 * count).reshape(count, 2)
-        numbers = self.store.questions.ask(self.project.id, segments, pairs, **more)
+        numbers = self.store.queries.ask(self.project.id, segments, pairs, **more)
         if video:
             self.film(steps)
         return numbers
@@ -53,7 +53,7 @@ class Study:
 
     def answers(self):
         """What counts: query, preference and annotator of each answer."""
-        votes = self.store.questions.votes(self.project.id)
+        votes = self.store.queries.votes(self.project.id)
         return list(zip(votes.query.tolist(), votes.preference.tolist(), strict=True))
 
 

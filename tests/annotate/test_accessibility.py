@@ -58,7 +58,7 @@ def test_the_answering_page(study, person):
 def test_the_answers(study, person, address):
     numbers = study.ask(3)
     for count in range(3):
-        (held,) = study.store.queue.claim(study.project.id, study.people["ann"][0].id, 1).questions
+        (held,) = study.store.queue.claim(study.project.id, study.people["ann"][0].id, 1).queries
         ann = study.people["ann"][0].id
         study.store.queue.answer(ann, held.token, f"answer-{count}", "left", strength="clear")
     predicted = dict.fromkeys(numbers, 0.9) | dict.fromkeys(numbers[:1], 0.1)

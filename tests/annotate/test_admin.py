@@ -97,7 +97,7 @@ def test_the_overview_counts(study, owner, ann, visitor):
     ben = visitor(study.invite("ben"))
     for client in (ann, ben):
         for number in range(12):
-            held = claim(client, 1)["questions"][0]
+            held = claim(client, 1)["queries"][0]
             key = f"{number:020d}-{id(client)}"
             client.post("/api/answer", json=body(held["token"], key, response_ms=2000.0))
     text = re.sub(r"\s+", " ", owner.get("/admin").text)
@@ -110,7 +110,7 @@ def test_the_overview_counts(study, owner, ann, visitor):
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
 def test_answers_are_exported(study, ann, owner, kind, tmp_path):
     study.ask(2)
-    ann.post("/api/answer", json=body(claim(ann)["questions"][0]["token"]))
+    ann.post("/api/answer", json=body(claim(ann)["queries"][0]["token"]))
     reply = owner.get(f"/admin/export/{kind}")
     assert reply.status_code == 200
     assert f'filename="door-answers.{kind}"' in reply.headers["content-disposition"]

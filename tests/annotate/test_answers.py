@@ -18,7 +18,7 @@ def answered(study, visitor):
     people = {"ann": visitor(study.people["ann"][1]), "ben": visitor(study.invite("ben"))}
     for name, client in people.items():
         for count in range(4):
-            held = claim(client, 1)["questions"][0]
+            held = claim(client, 1)["queries"][0]
             kind = "right" if name == "ann" and count % 2 else "left"
             key = f"{name}-{count}-0123456789"
             client.post("/api/answer", json=body(held["token"], key, kind, response_ms=1500.0))
@@ -127,7 +127,7 @@ def test_pages_turn(study, owner, visitor):
     study.ask(30)
     ann = visitor(study.people["ann"][1])
     for count in range(30):
-        held = claim(ann, 1)["questions"][0]
+        held = claim(ann, 1)["queries"][0]
         ann.post("/api/answer", json=body(held["token"], f"{count:020d}"))
     one = owner.get("/admin/answers")
     last = owner.get(f"/admin/answers?at={rows(one)[-1]}")

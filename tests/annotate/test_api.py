@@ -32,7 +32,7 @@ def content(study, but=()):
 def test_strangers_see_nothing(study, visitor):
     study.ask(1)
     stranger = visitor()
-    clip = study.store.questions.pairs(study.project.id, [1])[0][0]
+    clip = study.store.queries.pairs(study.project.id, [1])[0][0]
     page = stranger.get("/")
     assert page.status_code == 401
     assert "link of their own" in page.text
@@ -99,7 +99,7 @@ def test_leaving(ann):
 def test_no_get_writes_anything(study, ann, owner):
     study.ask(2)
     claim(ann)
-    clip = study.store.questions.pairs(study.project.id, [1])[0][0]
+    clip = study.store.queries.pairs(study.project.id, [1])[0][0]
     before = content(study)
     for client in (ann, owner):
         for path in [*PAGES, f"/media/{clip}.mp4", "/join/nonsense"]:
@@ -122,14 +122,14 @@ def test_answering_in_one_round_trip(study, ann):
     study.ask(4)
     first = claim(ann)
     assert first["state"] == "ready"
-    assert len(first["questions"]) == 2
-    assert set(first["questions"][0]) == {"token", "left", "right"}  # nothing gives it away
-    token = first["questions"][0]["token"]
+    assert len(first["queries"]) == 2
+    assert set(first["queries"][0]) == {"token", "left", "right"}  # nothing gives it away
+    token = first["queries"][0]["token"]
     shown = {"loops": 1, "speed": 1.5, "steps": 2}
     reply = ann.post("/api/answer", json=body(token, response_ms=1234.5, shown=shown)).json()
     assert reply["new"] is True
-    assert reply["questions"][0] == first["questions"][1]
-    assert len(reply["questions"]) == 2
+    assert reply["queries"][0] == first["queries"][1]
+    assert len(reply["queries"]) == 2
     assert reply["progress"]["mine"] == 1
     again = ann.post("/api/answer", json=body(token, response_ms=99)).json()
     assert (again["recorded"], again["new"]) == (reply["recorded"], False)
@@ -141,13 +141,13 @@ def test_answering_in_one_round_trip(study, ann):
 
 def test_undo_and_release(study, ann):
     study.ask(3)
-    held = claim(ann)["questions"]
+    held = claim(ann)["queries"]
     ann.post("/api/answer", json=body(held[0]["token"]))
     reply = ann.post("/api/undo", json={"key": "undo-" + KEY}).json()
-    assert reply["question"]["left"] == held[0]["left"]
+    assert reply["query"]["left"] == held[0]["left"]
     assert reply["progress"]["mine"] == 0
-    assert ann.post("/api/undo", json={"key": "more-" + KEY}).json()["question"] is None
-    tokens = [question["token"] for question in claim(ann)["questions"]]
+    assert ann.post("/api/undo", json={"key": "more-" + KEY}).json()["query"] is None
+    tokens = [question["token"] for question in claim(ann)["queries"]]
     assert ann.post("/api/heartbeat", json={"tokens": tokens}).json() == {"kept": True}
     assert ann.post("/api/heartbeat", json={"tokens": ["none"]}).json() == {"kept": False}
     csrf = ann.headers.pop("X-CSRF-Token")  # beacons have no headers
@@ -162,7 +162,7 @@ def test_undo_and_release(study, ann):
 def test_questions_of_others_cannot_be_answered(study, ann, visitor):
     study.ask(2)
     ben = visitor(study.invite("ben"))
-    token = claim(ann)["questions"][0]["token"]
+    token = claim(ann)["queries"][0]["token"]
     reply = ben.post("/api/answer", json=body(token))
     assert reply.status_code == 409
     assert "no longer with you" in reply.json()["error"]
@@ -193,7 +193,7 @@ def test_questions_of_others_cannot_be_answered(study, ann, visitor):
 )
 def test_what_is_not_understood_is_refused_in_words(study, ann, wrong):
     study.ask(1)
-    token = claim(ann)["questions"][0]["token"]
+    token = claim(ann)["queries"][0]["token"]
     reply = ann.post("/api/answer", json=body(token) | wrong)
     assert reply.status_code == 422
     assert set(reply.json()) == {"error"}
@@ -336,8 +336,8 @@ def test_lost_labels_are_reported_in_words(study, ann, monkeypatch):
 def test_an_answer_makes_way_for_the_next_query_of_its_list(study, ann):
     study.store.ranked.create(study.project.id, random_segments(4, 12), np.arange(4)[None], 9)
     study.film(12)
-    (question,) = claim(ann, 1)["questions"]
+    (question,) = claim(ann, 1)["queries"]
     study.store.clips.video_ready(study.project.id, [])
     given = {"token": question["token"], "key": KEY, "kind": "left"}
     assert ann.post("/api/answer", json=body(**given)).status_code == 200
-    assert len(study.store.questions.asked(study.project.id)) == 2
+    assert len(study.store.queries.asked(study.project.id)) == 2

@@ -53,7 +53,7 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
     study.store.reports.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
     study.store.reports.beat(study.project.id, "reward", Status("waiting", next_at=5), every=600.0)
     for events in streams:
-        assert wait_for(events, lambda k, c: k == "questions" and c["open"] == 2)
+        assert wait_for(events, lambda k, c: k == "queries" and c["open"] == 2)
         news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])
         assert news["rewards"][0]["version"] == 3
         progress = wait_for(events, lambda k, c: k == "progress" and c["open"] == 2)

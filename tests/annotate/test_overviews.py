@@ -19,7 +19,7 @@ def answer(study, ann):
     study.ask(3)
 
     def give():
-        token = claim(ann)["questions"][0]["token"]
+        token = claim(ann)["queries"][0]["token"]
         body = {"token": token, "key": uuid4().hex, "kind": "left"}
         assert ann.post("/api/answer", json=body).status_code == 200
 
@@ -54,14 +54,14 @@ def test_expensive_numbers_stay_for_a_while(study, answer, monkeypatch):
 
 def test_many_looks_at_once_compute_once(study, answer, monkeypatch):
     computed = []
-    votes = study.store.questions.votes
+    votes = study.store.queries.votes
 
     def counted(project_id):
         computed.append(project_id)
         time.sleep(0.05)
         return votes(project_id)
 
-    monkeypatch.setattr(study.store.questions, "votes", counted)
+    monkeypatch.setattr(study.store.queries, "votes", counted)
     each = Overviews(study.store)
     threads = [threading.Thread(target=each.of, args=(study.project.id,)) for _ in range(8)]
     for thread in threads:

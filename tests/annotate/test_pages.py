@@ -62,7 +62,7 @@ def test_instructions_have_a_version_that_changes_with_them(study, ann):
 
 def test_clips_in_parts(study, ann):
     study.ask(1)
-    address = claim(ann)["questions"][0]["left"]
+    address = claim(ann)["queries"][0]["left"]
     whole = ann.get(address)
     assert whole.status_code == 200
     assert whole.headers["content-type"] == "video/mp4"
@@ -80,7 +80,7 @@ def test_clips_of_other_projects_are_not_shown(study, ann, store, visitor):
     study.ask(1)
     other = store.projects.create("other")
     stranger = visitor(store.people.invite(other.id, "zoe").secret)
-    address = claim(ann)["questions"][0]["left"]
+    address = claim(ann)["queries"][0]["left"]
     assert ann.get(address).status_code == 200
     assert stranger.get(address).status_code == 404
 

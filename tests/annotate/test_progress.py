@@ -40,7 +40,7 @@ def newest(study):
 
 def answer(study, kind="left"):
     person = study.people["ann"][0].id
-    (question,) = study.store.queue.claim(study.project.id, person, 1).questions
+    (question,) = study.store.queue.claim(study.project.id, person, 1).queries
     study.store.queue.answer(person, question.token, f"key-{question.token}", kind)
 
 

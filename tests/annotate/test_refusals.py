@@ -116,7 +116,7 @@ def test_links_do_not_lead_out_of_the_clips(study, ann, store):
 
 def test_videos_may_lie_elsewhere_as_a_whole(study, ann, store, tmp_path):
     study.ask(1)
-    clip = study.store.questions.pairs(study.project.id, [1])[0][0]
+    clip = study.store.queries.pairs(study.project.id, [1])[0][0]
     (store.files / "videos").rename(tmp_path / "large-disk")
     (store.files / "videos").symlink_to(tmp_path / "large-disk")
     assert ann.get(f"/media/{clip}.mp4").status_code == 200
@@ -176,7 +176,7 @@ def test_cells_are_no_formulas_and_come_back_as_they_were(study, owner, visitor,
     study.ask(1)
     for number, name in enumerate(NAMES):
         client = visitor(study.invite(name))
-        (question,) = client.post("/api/claim", json={}).json()["questions"]
+        (question,) = client.post("/api/claim", json={}).json()["queries"]
         body = {"token": question["token"], "key": f"-{number}" * 8, "kind": "left"}
         assert client.post("/api/answer", json=body).status_code == 200
     text = owner.get("/admin/export/csv").text
@@ -194,7 +194,7 @@ def test_cells_are_no_formulas_and_come_back_as_they_were(study, owner, visitor,
 
 
 def _clips(store, study):
-    return [clip for pair in store.questions.pairs(study.project.id, [1]) for clip in pair]
+    return [clip for pair in store.queries.pairs(study.project.id, [1]) for clip in pair]
 
 
 RAW = [

@@ -10,7 +10,7 @@ from helpers.command_line import run
 from preferl.data import load_comparisons
 from preferl.data.episodes import Episodes
 from preferl.errors import DataError
-from preferl.store.questions import known_pairs
+from preferl.store.queries import known_pairs
 from preferl.store.store import Store
 
 
@@ -20,7 +20,7 @@ def answer_all(where, names=("Ann", "Bob")):
         store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
         for name in names:
             person = store.people.invite(project.id, name).annotator.id
-            while questions := store.queue.claim(project.id, person, 8).questions:
+            while questions := store.queue.claim(project.id, person, 8).queries:
                 for question in questions:
                     pair = store.clips.segments(project.id, [question.left, question.right])
                     left, right = pair.returns()

@@ -26,7 +26,7 @@ def test_episodes_that_repeat_themselves_are_not_compared_with_themselves(episod
     where = tmp_path / "labels"
     assert run("annotate", "create", "--run", tmp_path / "still", *more, "--store", where) == 0
     with Store.open(where) as store:
-        asked = store.questions.asked(store.projects.only().id)
+        asked = store.queries.asked(store.projects.only().id)
     assert len(asked) == 60
     assert all(first != second for _, first, second in asked)
 
@@ -124,7 +124,7 @@ def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
         assert (project.slug, project.title, project.fps) == ("labels", "Doors", 20)
         assert project.instructions == "Watch the tür."
         assert project.question == "Which clip is better?"
-        assert len(store.questions.asked(project.id)) == 7
+        assert len(store.queries.asked(project.id)) == 7
     assert run("annotate", "create", "--run", recorded, *where, *more) == 1, "the name is taken"
 
 
@@ -146,7 +146,7 @@ def test_the_seed_decides_the_pairs(recorded, tmp_path):
         more = ("--queries", 5, "--length", 10, "--env", "Pendulum-v1")
         assert run("annotate", "create", "--run", recorded, *where, *more) == 0
         with Store.open(tmp_path / str(number)) as store:
-            asked.append(store.questions.asked(store.projects.only().id))
+            asked.append(store.queries.asked(store.projects.only().id))
     assert asked[0] == asked[1] != asked[2]
 
 
@@ -162,7 +162,7 @@ def test_lists_begin_with_a_query_each(recorded, tmp_path, capsys):
     assert "20 pairs of 10 steps" in " ".join(capsys.readouterr().out.split())
     with Store.open(tmp_path / "labels") as store:
         project = store.projects.only()
-        asked = store.questions.asked(project.id)
+        asked = store.queries.asked(project.id)
         assert store.progress(project.id).wanted == 20
     assert len({clip for _, *pair in asked for clip in pair}) == 2 * len(asked) == 8
 

@@ -95,7 +95,7 @@ def test_numbers_of_a_file_are_those_of_the_answers(labels, tmp_path):
         project = store.projects.only()
         person = store.people.invite(project.id, "Ann").annotator.id
         store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
-        while questions := store.queue.claim(project.id, person, 8).questions:
+        while questions := store.queue.claim(project.id, person, 8).queries:
             for question in questions:
                 key = f"person-{person}-{question.query_id}"
                 store.queue.answer(person, question.token, key, "equal", response_ms=900.0)

@@ -84,7 +84,7 @@ def with_project(folder):
     with Store.open(folder.path / "labels") as store:
         frames = {"kind": "env", "env_id": "evilmod:X-v0"}
         project = store.projects.create("door", frames=frames)
-        store.questions.ask(project.id, segments, np.array([[0, 1]]))
+        store.queries.ask(project.id, segments, np.array([[0, 1]]))
     return folder
 
 
@@ -193,7 +193,7 @@ SMALL = (
     "--eval-every", "0",
     "--steps", "200", "--initial-steps", "100", "--iterations", "1", "--comparisons", "4",
     "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
-    "--judge.questions", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
+    "--judge.queries", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
 )  # fmt: skip
 
 

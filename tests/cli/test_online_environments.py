@@ -17,7 +17,7 @@ TINY = [
     "--eval-every", "0",
     "--steps", "400", "--initial-steps", "200", "--iterations", "1", "--comparisons", "4",
     "--environments", "2", "--segment-length", "5", "--initial-epochs", "1",
-    "--judge.episodes", "2", "--judge.questions", "4", "--judge.clip-steps", "2",
+    "--judge.episodes", "2", "--judge.queries", "4", "--judge.clip-steps", "2",
     "--judge.no-oracle", "--algorithm", "ppo", "--algorithm.n-steps", "50",
     "--algorithm.batch-size", "50",
 ]  # fmt: skip

@@ -242,7 +242,7 @@ def here(tmp_path, monkeypatch):
 SMALL = [
     "--no-browser", "--eval-every", "0", "--comparisons", "8", "--segment-length", "5",
     "--steps", "500", "--initial-steps", "200", "--iterations", "2", "--initial-epochs", "1",
-    "--environments", "2", "--judge.episodes", "2", "--judge.questions", "4",
+    "--environments", "2", "--judge.episodes", "2", "--judge.queries", "4",
     "--judge.clip-steps", "0", "--report-to", "jsonl",
     "--algorithm", "ppo", "--algorithm.n-steps", "50", "--algorithm.batch-size", "50",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from preferl.testing import PointWorld
 SHORT = (
     "--steps", "800", "--initial-steps", "400", "--iterations", "1", "--comparisons", "6",
     "--environments", "2", "--segment-length", "10", "--judge.episodes", "2",
-    "--judge.questions", "10", "--judge.clip-steps", "0", "--judge.no-oracle",
+    "--judge.queries", "10", "--judge.clip-steps", "0", "--judge.no-oracle",
     "--eval-every", "200", "--eval-episodes", "2", "--algorithm", "ppo",
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ TINY = (
     "--eval-every", "0",
     "--steps", "400", "--initial-steps", "200", "--iterations", "1", "--comparisons", "6",
     "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
-    "--judge.questions", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
+    "--judge.queries", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
 )  # fmt: skip
 """An online run of seconds, for input that no command refuses before it."""
 

@@ -48,7 +48,7 @@ SAMPLERS.register("twice", Twice)
 SHORT = ("--steps", 400, "--initial-steps", 200, "--iterations", 1, "--comparisons", 6)
 SHORT += ("--eval-every", 0, "--algorithm", "ppo")
 SHORT += ("--environments", 1, "--segment-length", 10, "--judge.episodes", 1)
-SHORT += ("--judge.questions", 5, "--judge.clip-steps", 0, "--judge.no-oracle")
+SHORT += ("--judge.queries", 5, "--judge.clip-steps", 0, "--judge.no-oracle")
 
 
 @pytest.fixture

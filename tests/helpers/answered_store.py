@@ -42,7 +42,7 @@ class Answering:
         returns = observations[:, 0].reshape(clips, LENGTH).sum(1)
         self.returns |= dict(zip(clip_ids(segments), returns.tolist(), strict=True))
         pairs = np.arange(clips).reshape(count, 2)
-        numbers = self.store.questions.ask(self.project.id, segments, pairs, **more)
+        numbers = self.store.queries.ask(self.project.id, segments, pairs, **more)
         self.show()
         return numbers
 
@@ -55,9 +55,9 @@ class Answering:
         """Answer so many questions; returns how many there were."""
         for given in range(count):
             claim = self.store.queue.claim(self.project.id, self.person, 1)
-            if not claim.questions:
+            if not claim.queries:
                 return given
-            question = claim.questions[0]
+            question = claim.queries[0]
             left = self.returns[question.left] > self.returns[question.right]
             kind = "left" if left else "right"
             self.store.queue.answer(self.person, question.token, f"k-{question.token}", kind)

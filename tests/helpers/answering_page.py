@@ -52,6 +52,6 @@ def until_answers(study, page, count):
 
 def shown_as(study, answer):
     """What was on the left and right when this was answered."""
-    first, second = study.store.questions.pairs(study.project.id, [answer.query_id])[0]
+    first, second = study.store.queries.pairs(study.project.id, [answer.query_id])[0]
     left, right = (second, first) if answer.swapped else (first, second)
     return [f"/media/{left}.mp4", f"/media/{right}.mp4"]

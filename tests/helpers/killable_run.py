@@ -87,7 +87,7 @@ def main(folder: Path, algorithm: str, steps: int, *moment: int) -> None:
             StoredFeedback(store),
             folder / "rewards",
             segment_length=10,
-            max_questions=40,
+            max_queries=40,
             synthetic_preferences=True,
         )
         agent = agent_in(env, algorithm)

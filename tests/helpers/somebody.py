@@ -42,7 +42,7 @@ class Somebody(threading.Thread):
                 rests = self.given >= self.rests_after and not rewards
                 if self.given >= self.most or rests:
                     continue
-                for question in store.queue.claim(project.id, ann.id, 1).questions:
+                for question in store.queue.claim(project.id, ann.id, 1).queries:
                     key = f"answer-{time.monotonic_ns()}"
                     store.queue.answer(ann.id, question.token, key, "left")
                     self.given += 1

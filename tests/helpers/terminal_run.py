@@ -30,7 +30,7 @@ CONFIG = OnlineConfig(
     model=MLPRewardConfig(hidden=(8,), members=2),
     trainer=RewardTrainerConfig(epochs=1),
 )
-JUDGE = EvaluationConfig(episodes=1, questions=10, oracle=False, clip_steps=0)
+JUDGE = EvaluationConfig(episodes=1, queries=10, oracle=False, clip_steps=0)
 
 
 def name_of(clips: Any) -> str:

@@ -133,7 +133,7 @@ class World:
             self.asked += 1
             segments = random_segments(24, 4, seed=self.asked)
             pairs = [[2 * row, 2 * row + 1] for row in range(12)]
-            asking = self.store.questions.ask
+            asking = self.store.queries.ask
             notes = [{"note": text} for text in MARKUP[:2]]
             asking(project.id, segments, pairs[:8])
             asking(project.id, segments, pairs[8:10], purpose="known", known=[1.0, 0.0])

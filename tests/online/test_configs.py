@@ -18,7 +18,7 @@ from preferl.online.configs import EvaluationConfig, WarmStartConfig
 from preferl.training import AdaptivePenalty, RewardTrainerConfig
 
 
-@pytest.mark.parametrize("wrong", [{"episodes": 0}, {"questions": 0}, {"clip_steps": -1}])
+@pytest.mark.parametrize("wrong", [{"episodes": 0}, {"queries": 0}, {"clip_steps": -1}])
 def test_evaluation_by_nothing_is_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         EvaluationConfig(**wrong)

@@ -32,7 +32,7 @@ SMALL = {
     "initial_epochs": 1,
     "algorithm": PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
 }
-JUDGE = EvaluationConfig(episodes=2, oracle=True, questions=4, clip_steps=2)
+JUDGE = EvaluationConfig(episodes=2, oracle=True, queries=4, clip_steps=2)
 
 
 def test_a_class_is_taught_evaluated_and_filmed(tmp_path):

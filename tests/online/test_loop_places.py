@@ -101,7 +101,7 @@ def test_counts_stay_as_others_answer_the_same_queries_later(fits, tmp_path):
             store.clips.video_ready(project.id, store.clips.without_video(project.id, 1_000))
             person, count = people.get(report.iteration, (ann, 0))
             for _ in range(count):
-                (question,) = store.queue.claim(project.id, person, 1).questions
+                (question,) = store.queue.claim(project.id, person, 1).queries
                 store.queue.answer(person, question.token, f"key-{question.token}", "left")
 
         feedback = StoredFeedback(store, combine="each")

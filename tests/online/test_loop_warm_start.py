@@ -31,7 +31,7 @@ TINY = OnlineConfig(
     trainer=RewardTrainerConfig(epochs=2),
     teacher=ScriptedTeacher.oracle(),
 )
-JUDGE = EvaluationConfig(episodes=2, oracle=False, questions=20, clip_steps=0)
+JUDGE = EvaluationConfig(episodes=2, oracle=False, queries=20, clip_steps=0)
 
 
 @pytest.fixture(scope="module")

@@ -221,7 +221,7 @@ def test_people_in_a_browser_are_not_asked_again(tmp_path, monkeypatch, stop):
             learn_from_preferences(SMALL, checkpoints=tmp_path / "run", feedback=feedback)
         resumed = True
         report = learn_from_preferences(SMALL, checkpoints=tmp_path / "run", feedback=feedback)
-        asked = store.questions.asked(people.project.id)
+        asked = store.queries.asked(people.project.id)
         assert Counter((one, two) for _, one, two in asked).most_common(1)[0][1] == 1
         assert len(asked) == given == len(report.comparisons) == SMALL.comparisons
 
@@ -229,7 +229,7 @@ def test_people_in_a_browser_are_not_asked_again(tmp_path, monkeypatch, stop):
 def answered(people: Answering) -> int:
     """One query, answered by a coin."""
     claim = people.store.queue.claim(people.project.id, people.person, 1)
-    question = claim.questions[0]
+    question = claim.queries[0]
     kind = "left" if question.left > question.right else "right"
     people.store.queue.answer(people.person, question.token, f"key-{question.token}", kind)
     return 1
@@ -259,4 +259,4 @@ def test_only_what_was_not_put_is_put(tmp_path, put):
             feedback.ask(clips, pairs[:put])
         feedback.ask_rest(clips, pairs, since=since)
         feedback.ask_rest(clips, pairs, since=since)
-        assert len(store.questions.asked(people.project.id)) == 1 + 3
+        assert len(store.queries.asked(people.project.id)) == 1 + 3

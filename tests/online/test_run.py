@@ -53,7 +53,7 @@ TINY = OnlineConfig(
     trainer=RewardTrainerConfig(epochs=1),
 )
 PERSON = "preferl.feedback.prompt:PromptTeacher"
-JUDGE = EvaluationConfig(episodes=2, questions=20, clip_steps=4)
+JUDGE = EvaluationConfig(episodes=2, queries=20, clip_steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_the_settings_that_a_run_chose_itself_are_written(tmp_path):
         raise KeyboardInterrupt
 
     config = replace(TINY, algorithm=None)
-    judge = EvaluationConfig(episodes=1, oracle=False, questions=2, clip_steps=0)
+    judge = EvaluationConfig(episodes=1, oracle=False, queries=2, clip_steps=0)
     run_online(config, tmp_path / "run", judge=judge, on_iteration=stop)
     written = json.loads((tmp_path / "run/config.json").read_text())
     assert written["config"]["algorithm"] is None
@@ -195,7 +195,7 @@ def answered_in_turns(people, *persons):
     """Have each of these persons answer one query, if there is one, always with the left clip."""
     people.show()
     for person in persons:
-        for question in people.store.queue.claim(people.project.id, person, 1).questions:
+        for question in people.store.queue.claim(people.project.id, person, 1).queries:
             people.store.queue.answer(person, question.token, f"key-{question.token}", "left")
 
 
@@ -246,7 +246,7 @@ def first_is_better(shown, rng):
 
 
 def test_a_teacher_that_is_given_takes_the_place_of_the_configs_in_the_report(tmp_path):
-    judge = EvaluationConfig(episodes=2, questions=4, clip_steps=0, oracle=False)
+    judge = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
     run_online(TINY, tmp_path / "run", judge=judge, teacher=first_is_better)
     page = (tmp_path / "run/report.html").read_text()
     assert "answers by the teacher first_is_better to the question" in page
@@ -258,7 +258,7 @@ def more_to_the_right(shown, rng):
 
 
 def test_without_a_reward_of_the_environment_the_report_is_about_the_answers(tmp_path):
-    judge = EvaluationConfig(episodes=2, questions=4, clip_steps=0, oracle=False)
+    judge = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
     config = replace(TINY, env=Lawn, comparisons=20)
     result = run_online(config, tmp_path / "run", judge=judge, teacher=more_to_the_right)
     assert not result["has_true_reward"]
@@ -312,7 +312,7 @@ def test_the_settings_name_who_answered(tmp_path, teacher, written):
 
     few = replace(TINY, comparisons=4, steps=600, iterations=1)
     out = tmp_path / "run"
-    judge = EvaluationConfig(episodes=1, oracle=False, questions=5, clip_steps=0)
+    judge = EvaluationConfig(episodes=1, oracle=False, queries=5, clip_steps=0)
     run_online(few, out, judge=judge, on_iteration=stop, teacher=teacher)
     saved = json.loads((out / "config.json").read_text())["config"]["teacher"]
     assert saved == (written or to_json(teacher))

@@ -27,7 +27,7 @@ class Study:
             "dots", repeat_share=0.0, known_share=0.0, quorum=quorum
         )
         pairs = np.array([(0, 1), (2, 3), (4, 5)])
-        self.asked = store.questions.ask(self.project.id, SEGMENTS, pairs)
+        self.asked = store.queries.ask(self.project.id, SEGMENTS, pairs)
         store.clips.video_ready(self.project.id, store.clips.without_video(self.project.id, 100))
         self.owner = store.people.owner(self.project.id).annotator.id
         self.ann, self.ben = (
@@ -38,7 +38,7 @@ class Study:
         """Answer the next pairs: whether the first clip is better; the numbers of the answers."""
         made = []
         for first in firsts:
-            (question,) = self.store.queue.claim(self.project.id, person, 1).questions
+            (question,) = self.store.queue.claim(self.project.id, person, 1).queries
             kind = "left" if first != question.swapped else "right"
             key = f"answer-{person}-{question.query_id}-{time.monotonic_ns()}"
             given = self.store.queue.answer(person, question.token, key, kind)
@@ -52,7 +52,7 @@ class Study:
         return [row.answer.id for row in self.page(**more).answers]
 
     def votes(self):
-        votes = self.store.questions.votes(self.project.id)
+        votes = self.store.queries.votes(self.project.id)
         names = [votes.names[row] for row in votes.annotator]
         return sorted(zip(votes.query.tolist(), names, votes.preference.tolist(), strict=True))
 
@@ -75,7 +75,7 @@ def test_pages_go_back_in_time(study):
     assert study.ids(annotator_id=study.ben) == made[:2:-1]
     first = study.page().answers[-1]
     assert (first.name, first.query.id, first.counts) == ("Ann", study.asked[0], True)
-    ((one, two),) = study.store.questions.pairs(study.project.id, study.asked[:1])
+    ((one, two),) = study.store.queries.pairs(study.project.id, study.asked[:1])
     assert first.sides == ((two, one) if first.answer.swapped else (one, two))
 
 
@@ -112,7 +112,7 @@ def test_a_place_that_is_in_no_list_stands_for_the_first_page(study):
 
 def test_skips_and_other_projects_are_not_there(study):
     other = study.store.projects.create("other")
-    (question,) = study.store.queue.claim(study.project.id, study.ann, 1).questions
+    (question,) = study.store.queue.claim(study.project.id, study.ann, 1).queries
     study.store.queue.answer(study.ann, question.token, "skipped-it", "skip")
     (made,) = study.answer(study.ann, True)
     assert study.ids() == [made]
@@ -125,7 +125,7 @@ def test_answers_differ_where_people_do(study):
     ben = study.answer(study.ben, True, False)
     assert study.ids(show="differing") == [ben[1], ann[1]]
     assert study.ids(show="differing", annotator_id=study.ann) == [ann[1]]
-    (question,) = study.store.queue.claim(study.project.id, study.ben, 1).questions
+    (question,) = study.store.queue.claim(study.project.id, study.ben, 1).queries
     last = study.store.queue.answer(study.ben, question.token, "cannot-tell-it", "cannot_tell")
     expected = [last.answer_id, ann[2], ben[1], ann[1]]
     assert study.ids(show="differing") == expected, "who cannot tell differs as well"

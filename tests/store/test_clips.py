@@ -37,7 +37,7 @@ def test_questions_do_not_wait_for_a_backlog_of_episodes(store: Store, project: 
     episodes = put(store, project, *range(10))
     block = np.random.default_rng(99).normal(size=(40, 2))
     segments = Segments(block, block, block[:, 0], np.arange(10) * 4, np.full(10, 4), 4)
-    store.questions.ask(project, segments, np.arange(10).reshape(5, 2))
+    store.queries.ask(project, segments, np.arange(10).reshape(5, 2))
     first = store.clips.without_video(project, 4)
     assert first == [*clip_ids(segments)[:3], episodes[-1]]
     store.clips.video_ready(project, first)
@@ -72,7 +72,7 @@ def test_what_the_page_shows_stays(store: Store, project: int) -> None:
 
 def test_an_episode_that_is_asked_about_stays(store: Store, project: int) -> None:
     asked = put(store, project, 0, 1)
-    store.questions.ask_stored(project, [(asked[0], asked[1])])
+    store.queries.ask_stored(project, [(asked[0], asked[1])])
     put(store, project, *range(2, 9))
     assert there(store, project, asked) == [True, True]
     assert len(store.clips.segments(project, asked)) == 2
@@ -83,7 +83,7 @@ def test_clips_that_share_a_file_with_old_episodes_stay(store: Store, project: i
     both = Segments(block, block, block[:, 0], np.array([0, 4]), np.array([4, 4]), 4)
     first, second = store.clips.put(project, both, kind="episode")
     other = put(store, project, 0)
-    store.questions.ask_stored(project, [(first, other[0])])
+    store.queries.ask_stored(project, [(first, other[0])])
     put(store, project, *range(1, 9))
     assert there(store, project, [first, second]) == [True, False]
     assert store.clips.segments(project, [first]).steps == 4

@@ -22,7 +22,7 @@ def answer_everything(store, project, kind=lambda number: "left") -> int:
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
     ann = store.people.owner(project.id).annotator.id
     number = store.reports.revision(project.id)
-    while questions := store.queue.claim(project.id, ann, 1).questions:
+    while questions := store.queue.claim(project.id, ann, 1).queries:
         store.queue.answer(ann, questions[0].token, f"key-{number:06d}", kind(number))
         number += 1
     return number
@@ -63,10 +63,10 @@ def test_what_a_newer_reward_chose_comes_first_and_older_questions_after_it(stor
     for version, rows in ((None, pairs[:2]), (1, pairs[2:3]), (2, pairs[3:])):
         feedback.model_version = version
         feedback.ask(segments, rows)
-    store.questions.ask(project.id, segments, np.array([[1, 2]]), priority=0.5)
+    store.queries.ask(project.id, segments, np.array([[1, 2]]), priority=0.5)
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
     ann = store.people.owner(project.id).annotator.id
-    held = store.queue.claim(project.id, ann, 8).questions
+    held = store.queue.claim(project.id, ann, 8).queries
     assert [question.query_id for question in held] == [4, 3, 5, 1, 2]
 
 
@@ -81,7 +81,7 @@ def test_agents_of_one_project_count_their_own_queries(store):
     assert (one.pending, other.pending, StoredFeedback(store).pending) == (4, 1, 5)
     assert ([number for number, *_ in other.asked()], other.newest) == ([5], 5)
     ann = store.people.owner(project.id).annotator.id
-    held = store.queue.claim(project.id, ann, 8, undrawn=True).questions
+    held = store.queue.claim(project.id, ann, 8, undrawn=True).queries
     assert [question.query_id for question in held] == [1, 5, 2, 3, 4]
     other.ask_rest(segments, np.array([[0, 2], [1, 3]]), since=0)
     assert other.pending == 2, "what others asked stands in for nothing"
@@ -136,7 +136,7 @@ def test_who_gave_each_answer_is_handed_through(store):
     kinds = {"Ann": ("left", "equal"), "Bo": ("right", "cannot_tell")}
     for name, answers in kinds.items():
         person = store.people.invite(project.id, name).annotator.id
-        for question in store.queue.claim(project.id, person, 2).questions:
+        for question in store.queue.claim(project.id, person, 2).queries:
             key = f"{name}'s to {question.query_id}"
             kind = answers[question.query_id - 1]
             store.queue.answer(person, question.token, key, kind)
@@ -181,14 +181,14 @@ def test_windows_with_the_same_steps_are_not_compared(store):
     assert distinct_clips(segments).start.tolist() == [0, 4]
     pairs = np.array([[0, 1], [1, 2]])
     with pytest.raises(FeedbackError, match="with itself"):
-        store.questions.ask(project.id, segments, pairs)
+        store.queries.ask(project.id, segments, pairs)
     with pytest.raises(FeedbackError, match="with itself"):
-        store.questions.ask_stored(project.id, [("a" * 32, "a" * 32)])
+        store.queries.ask_stored(project.id, [("a" * 32, "a" * 32)])
     assert store.clips.get(project.id, clip_ids(segments)[2]) is None, "nothing was stored"
     feedback = StoredFeedback(store)
     feedback.ask(segments, pairs)
     ids = clip_ids(segments)
-    assert [pair for _, *pair in store.questions.asked(project.id)] == [ids[1:]]
+    assert [pair for _, *pair in store.queries.asked(project.id)] == [ids[1:]]
     feedback.ask(segments, pairs[:1])
     assert feedback.pending == 1
     with pytest.raises(FeedbackError, match="with itself"):
@@ -271,8 +271,8 @@ def test_only_what_people_are_asked_counts_towards_the_budget(store):
     project = store.projects.create("dots", repeat_share=0.0, budget=4)
     segments = example_segments(0)
     waits = []
-    old = store.questions.ask(project.id, segments, np.array([[0, 2], [1, 3]]), model_version=1)
-    assert store.questions.cancel(project.id, before_version=2) == len(old)
+    old = store.queries.ask(project.id, segments, np.array([[0, 2], [1, 3]]), model_version=1)
+    assert store.queries.cancel(project.id, before_version=2) == len(old)
     feedback = StoredFeedback(store, patience=0.1, ahead=2, on_wait=waits.append)
     feedback.ask(segments, np.array([[0, 1], [2, 3]]))
     assert not waits, "more are to come, so that nobody is waited for"
@@ -322,9 +322,9 @@ def test_clips_are_stored_once_and_named_by_what_they_hold(store):
 
 def test_clips_are_there_when_the_query_is_not_yet(store, monkeypatch):
     project = store.projects.create("dots")
-    monkeypatch.setattr(store.questions, "ask_stored", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(store.queries, "ask_stored", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        store.questions.ask(project.id, example_segments(0), np.array([[0, 1]]))
+        store.queries.ask(project.id, example_segments(0), np.array([[0, 1]]))
     assert len(store.clips.segments(project.id, clip_ids(example_segments(0))[:2])) == 2
     assert store.progress(project.id).open == 0
 
@@ -342,7 +342,7 @@ def test_what_cannot_be_asked_is_refused_whole(store):
         (pairs, {"scores": np.array([1.0])}),
     ):
         with pytest.raises(FeedbackError):
-            store.questions.ask(project.id, segments, wrong, **more)
+            store.queries.ask(project.id, segments, wrong, **more)
     assert store.progress(project.id).open == 0
     assert not (store.files / "clips").exists()
 

@@ -22,7 +22,7 @@ def test_a_reward_is_fitted_to_pictures_that_stay_in_the_store(store, rng):
         feedback.ask(segments, np.array([[0, 1], [2, 3]]))
         asked.append(segments[np.array([[0, 1], [2, 3]])].observations)
     names = sorted(
-        {c for pair in store.questions.pairs(feedback.project.id, [*range(1, 7)]) for c in pair}
+        {c for pair in store.queries.pairs(feedback.project.id, [*range(1, 7)]) for c in pair}
     )
     stored = store.clips.segments(feedback.project.id, names)
     assert stays_on_disk(stored.observations)

@@ -17,13 +17,13 @@ def person(store, project, name="Ann"):
 
 def answer(store, project, who, *kinds):
     for kind in kinds:
-        (question,) = store.queue.claim(project.id, who, 1).questions
+        (question,) = store.queue.claim(project.id, who, 1).queries
         store.queue.answer(who, question.token, f"key-{question.token}", kind)
 
 
 def test_progress_counts_answers_that_count(store):
     project = store.projects.create("dots", quorum=2, repeat_share=0.0)
-    store.questions.ask(project.id, SEGMENTS, PAIRS)
+    store.queries.ask(project.id, SEGMENTS, PAIRS)
     progress = store.reports.progress(project.id)
     assert (progress.answered, progress.wanted, progress.open) == (0, 8, 4)
     assert (progress.pairs_undrawn, progress.people_active, progress.revision) == (4, 0, 0)
@@ -43,7 +43,7 @@ def test_progress_counts_answers_that_count(store):
 
 def test_a_pace_is_that_of_the_last_ten_minutes(store):
     project = store.projects.create("dots", repeat_share=0.0)
-    store.questions.ask(project.id, SEGMENTS, PAIRS)
+    store.queries.ask(project.id, SEGMENTS, PAIRS)
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
     ann = person(store, project)
     answer(store, project, ann, "left", "left")

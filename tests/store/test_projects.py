@@ -102,10 +102,10 @@ def test_a_refused_change_changes_nothing(store):
 
 def test_what_was_asked_keeps_its_quorum(store):
     project = store.projects.create("dots")
-    store.questions.ask(project.id, example_segments(0), np.array([[0, 1]]))
+    store.queries.ask(project.id, example_segments(0), np.array([[0, 1]]))
     store.projects.update(project.id, quorum=3)
     assert store.reports.progress(project.id).wanted == 1
-    store.questions.ask(project.id, example_segments(0), np.array([[2, 3]]))
+    store.queries.ask(project.id, example_segments(0), np.array([[2, 3]]))
     assert store.reports.progress(project.id).wanted == 4
 
 

@@ -23,7 +23,7 @@ def asked(store, pairs, quorum=1):
     ones = np.ones(2 * pairs, np.int64)
     segments = Segments(blocks, blocks, np.zeros(2 * pairs, np.float32), count, ones, 1)
     project = store.projects.create("dots", repeat_share=0.0, known_share=0.0, quorum=quorum)
-    store.questions.ask(project.id, segments, count.reshape(pairs, 2))
+    store.queries.ask(project.id, segments, count.reshape(pairs, 2))
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
     return project.id
 
@@ -63,7 +63,7 @@ def test_one_key_is_one_answer_for_programs_at_once(open_store):
     project = asked(stores[0], ROUNDS)
     ann = stores[0].people.invite(project, "ann").annotator.id
     for number in range(ROUNDS):
-        (question,) = stores[0].queue.claim(project, ann, 1).questions
+        (question,) = stores[0].queue.claim(project, ann, 1).queries
         results = at_once(
             *(
                 partial(stores[n % 2].queue.answer, ann, question.token, f"key-{number:04}", "left")
@@ -81,7 +81,7 @@ def test_one_question_is_answered_once_whatever_the_keys(open_store):
     project = asked(stores[0], ROUNDS, quorum=2)
     ann = stores[0].people.invite(project, "ann").annotator.id
     for number in range(ROUNDS):
-        (question,) = stores[0].queue.claim(project, ann, 1).questions
+        (question,) = stores[0].queue.claim(project, ann, 1).queries
         results = at_once(
             *(
                 partial(
@@ -103,7 +103,7 @@ def test_one_undo_is_one_undo(open_store):
     project = asked(stores[0], 2)
     ann = stores[0].people.invite(project, "ann").annotator.id
     for number in range(2):
-        (question,) = stores[0].queue.claim(project, ann, 1).questions
+        (question,) = stores[0].queue.claim(project, ann, 1).queries
         stores[0].queue.answer(ann, question.token, f"the-key-{number}", "left")
     results = at_once(
         *(partial(stores[n % 2].queue.undo, ann, "the-undo-key") for n in range(AT_ONCE))
@@ -117,7 +117,7 @@ def test_undo_while_answering_ends_with_all_in_order(open_store):
     project = asked(stores[0], 2)
     ann = stores[0].people.invite(project, "ann").annotator.id
     for number in range(ROUNDS):
-        question = stores[0].queue.claim(project, ann, 1).questions[0]
+        question = stores[0].queue.claim(project, ann, 1).queries[0]
         results = at_once(
             partial(stores[0].queue.answer, ann, question.token, f"the-key-{number}", "left"),
             partial(stores[1].queue.undo, ann, f"the-undo-{number}"),
@@ -136,7 +136,7 @@ def test_one_change_of_an_answer_is_one_change(open_store, kind):
     ann = stores[0].people.invite(project, "ann").annotator.id
     owner = stores[0].people.owner(project).annotator.id
     for number in range(ROUNDS):
-        (question,) = stores[0].queue.claim(project, ann, 1).questions
+        (question,) = stores[0].queue.claim(project, ann, 1).queries
         made = stores[0].queue.answer(ann, question.token, f"the-key-{number}", "left").answer_id
         about = {"by": owner, "key": f"change-{number}"} | ({"kind": kind} if kind else {})
         stores[0].queue.release(ann, [question.token])
@@ -161,7 +161,7 @@ def test_corrections_by_several_at_once_leave_one(open_store):
     people = [stores[0].people.invite(project, f"admin {n}", "admin") for n in range(3)]
     admins = [person.annotator.id for person in people]
     ann = stores[0].people.invite(project, "ann").annotator.id
-    (question,) = stores[0].queue.claim(project, ann, 1).questions
+    (question,) = stores[0].queue.claim(project, ann, 1).queries
     made = stores[0].queue.answer(ann, question.token, "the-key-of-ann", "left").answer_id
     for number in range(ROUNDS):
         results = at_once(
@@ -178,7 +178,7 @@ def test_corrections_by_several_at_once_leave_one(open_store):
         )
         refused = [result for result in results if not isinstance(result, int)]
         assert all(isinstance(result, FeedbackError) for result in refused), results
-        assert stores[0].questions.votes(project).annotator.size == 1
+        assert stores[0].queries.votes(project).annotator.size == 1
         rows = stores[0].answers.history(project, question.query_id)
         made = max(row.answer.id for row in rows if row.answer.annotator_id == ann)
 
@@ -190,7 +190,7 @@ def test_two_people_cannot_share_a_key(open_store, kind):
     leased = []
     for name in ("ann", "ben"):
         person = store.people.invite(project, name).annotator.id
-        (question,) = store.queue.claim(project, person, 1).questions
+        (question,) = store.queue.claim(project, person, 1).queries
         leased.append((person, question.token))
     results = at_once(
         *(partial(store.queue.answer, who, token, "the-same-key", kind) for who, token in leased)
@@ -208,7 +208,7 @@ def test_a_pair_can_be_shown_though_its_videos_end_at_once(open_store):
     with stores[0].database.write() as session:
         session.execute(update(Clip).values(video="none"))
         session.execute(update(Query).values(ready=False))
-    for _, *pair in stores[0].questions.asked(project):
+    for _, *pair in stores[0].queries.asked(project):
         ends = [
             partial(store.clips.video_ready, project, [clip])
             for store, clip in zip(stores, pair, strict=True)
@@ -232,7 +232,7 @@ def test_two_people_do_not_share_a_question_that_ran_out(open_store):
                 for store, person in zip(stores, (ann, bob), strict=True)
             )
         )
-        held = [question.query_id for claim in claims for question in claim.questions]
+        held = [question.query_id for claim in claims for question in claim.queries]
         assert len(set(held)) == len(held)
         with stores[0].database.write() as session:
             session.execute(delete(Lease))
@@ -253,7 +253,7 @@ def test_votes_have_names_though_answers_are_imported_meanwhile(open_store, monk
     other = open_store()
     project = asked(store, pairs=2)
     ann = store.people.invite(project, "Ann").annotator.id
-    (question,) = store.queue.claim(project, ann, 1).questions
+    (question,) = store.queue.claim(project, ann, 1).queries
     store.queue.answer(ann, question.token, "key-00000", "left")
     rows = Session.execute
 
@@ -261,11 +261,11 @@ def test_votes_have_names_though_answers_are_imported_meanwhile(open_store, monk
         monkeypatch.undo()  # once
         found = rows(session, statement, *args, **more)
         bob = other.people.invite(project, "Bob").annotator.id
-        (question,) = other.queue.claim(project, bob, 1).questions
+        (question,) = other.queue.claim(project, bob, 1).queries
         other.queue.answer(bob, question.token, "key-00001", "left")
         return found
 
     monkeypatch.setattr(Session, "execute", with_another)
-    votes = store.questions.votes(project)
+    votes = store.queries.votes(project)
     assert [votes.names[row] for row in votes.annotator] == ["Ann"]
-    assert len(store.questions.votes(project).query) == 2
+    assert len(store.queries.votes(project).query) == 2

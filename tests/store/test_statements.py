@@ -19,7 +19,7 @@ def asked(store):
     """A project that wants two answers to each of three queries, two people, and the queries."""
     project = store.projects.create("dots", quorum=2, repeat_share=0.0, known_share=0.0)
     pairs = np.array([[0, 1], [2, 3], [4, 5]])
-    numbers = store.questions.ask(project.id, example_segments(0), pairs)
+    numbers = store.queries.ask(project.id, example_segments(0), pairs)
     people = [store.people.invite(project.id, name).annotator.id for name in ("Ann", "Bob")]
     return project.id, people, numbers
 

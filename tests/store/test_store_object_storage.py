@@ -45,7 +45,7 @@ def test_clips_and_videos_reach_machines_that_share_no_disk(machine):
     with RenderWorker(drawing, squares) as worker:
         assert (worker.round(), worker.rendered.drawn) == (4, 4)
     ann = page.people.invite(project.id, "Ann").annotator.id
-    (question,) = page.queue.claim(project.id, ann, 1).questions
+    (question,) = page.queue.claim(project.id, ann, 1).queries
     video = page.clips.video_path(project.id, question.left)
     assert video.is_relative_to(page.files)
     assert video.read_bytes() == drawing.clips.video_path(project.id, question.left).read_bytes()

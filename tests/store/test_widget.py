@@ -14,7 +14,7 @@ def dots(tmp_path):
     with Store.open(tmp_path / "store") as store:
         settings = {"repeat_share": 0.0, "known_share": 0.0}
         project = store.projects.create("dots", question="Which is <b>better</b>?", **settings)
-        store.questions.ask(project.id, example_segments(0), np.array([[0, 1], [2, 3]]))
+        store.queries.ask(project.id, example_segments(0), np.array([[0, 1], [2, 3]]))
         clips = store.clips.without_video(project.id, 10)
         for clip in clips:
             path = store.clips.video_path(project.id, clip)
@@ -29,35 +29,35 @@ def test_answers_in_a_notebook_are_answers_like_any_other(dots):
     queue = NotebookQueue(store, project, "Ann")
     assert "Which is &lt;b&gt;better" in queue.html
     assert len(re.findall(r'src="data:video/mp4;base64,', queue.html)) == 2
-    first = queue.question
+    first = queue.query
     queue.answer("left")
-    assert queue.question.query_id != first.query_id
-    votes = store.questions.votes(project.id)
+    assert queue.query.query_id != first.query_id
+    votes = store.queries.votes(project.id)
     assert votes.names == ("Ann",)
     assert votes.preference.tolist() == [0.0 if first.swapped else 1.0]
     assert votes.response_ms[0] >= 0
     assert "1 by you, 1 of 2 by all" in queue.html
     queue.undo()
-    assert queue.question.query_id == first.query_id
-    assert (queue.question.left, queue.question.right) == (first.left, first.right)
+    assert queue.query.query_id == first.query_id
+    assert (queue.query.left, queue.query.right) == (first.left, first.right)
     queue.answer("equal")
     queue.answer("cannot_tell")
-    assert queue.question is None
+    assert queue.query is None
     assert "annotate render" in queue.html
     queue.answer("left")  # nothing is asked, so nothing is stored
-    assert len(store.questions.votes(project.id).query) == 2
+    assert len(store.queries.votes(project.id).query) == 2
 
 
 def test_what_was_answered_on_the_page_is_returned(dots):
     store, project = dots
     queue = NotebookQueue(store, project)
     assert queue.person.role == "admin"
-    store.queue.answer(queue.person.id, queue.question.token, "on-the-page", "left")
+    store.queue.answer(queue.person.id, queue.query.token, "on-the-page", "left")
     queue.answer("right")
     assert "answered already" in queue.html
-    assert queue.question is not None
+    assert queue.query is not None
     again = NotebookQueue(store, project)
-    assert again.question.query_id == queue.question.query_id
+    assert again.query.query_id == queue.query.query_id
 
 
 def test_nothing_to_take_back(dots):
@@ -82,4 +82,4 @@ def test_buttons_do_what_they_say(dots):
     buttons["Equal"].click()
     assert buttons["Equal"].disabled
     assert not buttons["Undo"].disabled
-    assert store.questions.votes(project.id).preference.tolist() == [0.5, 0.5]
+    assert store.queries.votes(project.id).preference.tolist() == [0.5, 0.5]

@@ -187,7 +187,7 @@ def _overview(
         "progress": progress,
         "statement": progress["statement"],
         "people": _people(store, project_id, numbers),
-        "has_known": store.questions.count_known(project_id) > 0,
+        "has_known": store.queries.count_known(project_id) > 0,
         "agreement": numbers.agreement,
         "chart": numbers.chart,
         "events": _events(store, project_id, rewards),

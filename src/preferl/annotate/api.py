@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from preferl.annotate.limits import limited
 from preferl.annotate.progress import COUNTED_WITHIN, Tally, live_view, media_url
 from preferl.annotate.sessions import Answering, Anyone, require_csrf, store_of
-from preferl.store.queue import Question
+from preferl.store.queue import LeasedQuery
 from preferl.store.schema import Annotator
 
 
@@ -30,7 +30,7 @@ class Body(BaseModel):
 
 
 class ClaimBody(Body):
-    """How many questions to hold."""
+    """How many queries to hold."""
 
     count: Annotated[int, Field(ge=1, le=4)] = 2
 
@@ -50,7 +50,7 @@ class ViewingBody(Body):
 
 
 class AnswerBody(ClaimBody):
-    """A person's answer to a question, and how many to hold next."""
+    """A person's answer to a query, and how many to hold next."""
 
     token: Token
     key: Key
@@ -61,37 +61,37 @@ class AnswerBody(ClaimBody):
 
 
 class HoldBody(Body):
-    """Questions that are still looked at."""
+    """Queries that are still looked at."""
 
     tokens: Annotated[list[Token], Field(max_length=16)]
 
 
 class ReleaseBody(HoldBody):
-    """Questions that are no longer; beacons carry no headers, so the proof is here."""
+    """Queries that are no longer; beacons carry no headers, so the proof is here."""
 
     csrf: Annotated[str, Field(max_length=100)] = ""
 
 
 def _held(request: Request, person: Annotator, count: int) -> dict[str, Any]:
-    """The questions that a person holds, filled up, and how far the work is."""
+    """The queries that a person holds, filled up, and how far the work is."""
     held = store_of(request).queue.claim(person.project_id, person.id, count)
     tally: Tally = request.app.state.news.tally
     return {
         "state": held.state,
-        "questions": [_view(question) for question in held.questions],
+        "queries": [_view(query) for query in held.queries],
         "progress": tally.of(person.project_id, person.id, within=COUNTED_WITHIN),
     }
 
 
-def _view(question: Question) -> dict[str, Any]:
+def _view(query: LeasedQuery) -> dict[str, Any]:
     """What a browser needs to show a pair: not why it is asked, nor which clip is the first."""
-    clips = {"left": media_url(question.left), "right": media_url(question.right)}
-    return {"token": question.token, **clips}
+    clips = {"left": media_url(query.left), "right": media_url(query.right)}
+    return {"token": query.token, **clips}
 
 
 @router.post("/claim", dependencies=CHANGES)
 def claim(request: Request, person: Answering, body: ClaimBody) -> dict[str, Any]:
-    """Fill up the questions that this person holds."""
+    """Fill up the queries that this person holds."""
     return _held(request, person, body.count)
 
 
@@ -108,22 +108,22 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
 
 @router.post("/undo", dependencies=CHANGES)
 def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
-    """Take back this person's last answer; its question is with them again."""
-    question = store_of(request).queue.undo(person.id, body.key)
-    back = None if question is None else _view(question)
-    return {"question": back} | _held(request, person, body.count)
+    """Take back this person's last answer; its query is with them again."""
+    query = store_of(request).queue.undo(person.id, body.key)
+    back = None if query is None else _view(query)
+    return {"query": back} | _held(request, person, body.count)
 
 
 @router.post("/heartbeat", dependencies=CHANGES)
 def heartbeat(request: Request, person: Answering, body: HoldBody) -> dict[str, Any]:
-    """Keep questions for longer; `kept` is false where none is this person's any more."""
+    """Keep queries for longer; `kept` is false where none is this person's any more."""
     expires_at = store_of(request).queue.heartbeat(person.id, body.tokens)
     return {"kept": expires_at is not None}
 
 
 @router.post("/release", dependencies=[Depends(limited("request"))])
 def release(request: Request, person: Answering, body: ReleaseBody) -> dict[str, Any]:
-    """Let others have these questions, as when a page is closed."""
+    """Let others have these queries, as when a page is closed."""
     require_csrf(request, body.csrf)
     return {"released": store_of(request).queue.release(person.id, body.tokens)}
 

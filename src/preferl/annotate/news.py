@@ -154,7 +154,7 @@ class News:
         return {
             "progress": {k: v for k, v in progress.items() if not k.startswith("mine")},
             "reward": live_view(self._store, project_id),
-            "questions": {"paused": self._store.projects.get(project_id).paused, **there},
+            "queries": {"paused": self._store.projects.get(project_id).paused, **there},
         }
 
     def _send(self, project_id: int, found: dict[str, dict[str, Any]]) -> None:
@@ -182,7 +182,7 @@ async def _in_time(request: Request) -> None:
 
 @router.get("/stream", dependencies=[Depends(_in_time)])
 async def stream(request: Request, person: Anyone) -> StreamingResponse:
-    """Server-sent events `progress`, `reward`, `questions` and `here`, first as things are.
+    """Server-sent events `progress`, `reward`, `queries` and `here`, first as things are.
 
     The newest few streams of a person stay: an older one ends with `elsewhere`.
     """

@@ -88,7 +88,7 @@ async def in_turn(request: Request, look: Callable[[], HTMLResponse]) -> HTMLRes
 
 
 def _numbers(store: Store, project_id: int) -> AnswerNumbers:
-    votes = store.questions.votes(project_id)
+    votes = store.queries.votes(project_id)
     last = np.zeros(len(votes.names))
     np.maximum.at(last, votes.annotator, votes.answered_at)
     return AnswerNumbers(

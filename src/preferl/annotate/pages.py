@@ -96,7 +96,7 @@ def answering(request: Request) -> Response:
     store = store_of(request)
     project = store.projects.get(person.project_id)
     examples = []
-    for query in store.questions.examples(project.id):
+    for query in store.queries.examples(project.id):
         clips = (query.first_clip, query.second_clip)
         known = float(query.known or 0.0)
         better, worse = clips if known >= 0.5 else reversed(clips)
@@ -104,7 +104,7 @@ def answering(request: Request) -> Response:
         examples.append({"better": better, "worse": worse, **about})
     read = repr((project.question, project.instructions, examples, project.qualification))
     settled = person.role == "admin" or person.qualified_at is not None
-    has_known = store.questions.count_known(project.id) > 0
+    has_known = store.queries.count_known(project.id) > 0
     context = {
         "person": person,
         "project": project,

@@ -94,7 +94,7 @@ class CreateConfig:
 
 def annotate_create(config: CreateConfig) -> None:
     """Draw the queries, store them, and print the next command."""
-    from preferl.store.questions import known_pairs
+    from preferl.store.queries import known_pairs
 
     require_one_of("sampler", config.sampler, SAMPLERS.names())
     takes = inspect.signature(SAMPLERS.load(config.sampler)).parameters
@@ -131,9 +131,9 @@ def annotate_create(config: CreateConfig) -> None:
         project = labels.projects.create(config.project, settings)
         if known is not None:
             checks, both, right = known
-            labels.questions.ask(project.id, checks, both, purpose="known", known=right)
+            labels.queries.ask(project.id, checks, both, purpose="known", known=right)
         if config.lists is None:
-            labels.questions.ask(project.id, segments, pairs)
+            labels.queries.ask(project.id, segments, pairs)
         else:
             labels.ranked.create(project.id, segments, pairs, config.queries)
         several = len(labels.projects.all()) > 1

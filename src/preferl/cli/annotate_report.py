@@ -65,7 +65,7 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
     from preferl.store.quality.agreement import agreement_report
     from preferl.store.quality.annotators import annotator_report
 
-    votes = store.questions.votes(project.id)
+    votes = store.queries.votes(project.id)
     kinds = {"first": 1.0, "second": 0.0, "equal": 0.5}
     asked = votes[np.isnan(votes.known) & (votes.repeat_of < 0)]
     answers = {name: int((asked.preference == value).sum()) for name, value in kinds.items()}
@@ -79,7 +79,7 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
             "progress": store.progress(project.id),
             "answers": answers | {"cannot tell": int(np.isnan(asked.preference).sum())},
             "checks": len(votes) - len(asked),
-            "known_pairs": store.questions.count_known(project.id),
+            "known_pairs": store.queries.count_known(project.id),
             "agreement": agreement_report(votes, np.random.default_rng(seed)),
             "people": [person | {"trust": trust.get(str(person["name"]))} for person in people],
             "rewards": [{name: getattr(reward, name) for name in shown} for reward in rewards],

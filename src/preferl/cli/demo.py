@@ -70,7 +70,7 @@ def demo(config: DemoConfig) -> None:
         run = replace(run, comparisons=PEOPLE_COMPARISONS, iterations=PEOPLE_ITERATIONS)
     if config.smoke:
         run = replace(run, steps=3_000, initial_steps=2_000, iterations=2, comparisons=20)
-        judge = replace(judge, episodes=4, questions=40, clip_steps=40)
+        judge = replace(judge, episodes=4, queries=40, clip_steps=40)
     if config.comparisons is not None:
         run = replace(run, comparisons=config.comparisons)
     require_openable(config.out, resume=config.resume)  # before people are asked

@@ -85,7 +85,7 @@ class RewardReport:
             chance, and an undecided reward gets half.
         decided: answers that preferred one side.
         ties: answers that preferred neither; they do not count for `accuracy`.
-        declined: questions that were not answered.
+        declined: queries that were not answered.
         interval: 95 % interval of `accuracy` (Wilson 1927).
         log_loss: mean of `-log p(answer)` in nats, ties included; `log 2` = 0.693 is chance. None
             without decided answers: ties alone, such as those of clips without rewards, tell

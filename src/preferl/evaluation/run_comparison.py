@@ -256,7 +256,7 @@ def _rewards(runs: Named) -> Section:
     figures = [Figure(accuracy_bars(shares, alone=True), alt, caption, half=True)] if shares else []
     text = (
         "Each accuracy is on the run's own answers, which its reward was not fitted to; runs that "
-        "were asked different questions differ by these, too."
+        "were asked different queries differ by these, too."
     )
     table = ReportTable("Rewards of the runs", heads, rows)
     return Section("Rewards", (text,), (table,), figures=tuple(figures))

@@ -71,7 +71,7 @@ class PairBatches:
         device: torch.device,
         implied: bool = False,
     ) -> None:
-        fix = "Ask questions first, or check the label files."
+        fix = "Ask queries first, or check the label files."
         if not comparisons.answered.any():
             raise DataError(f"answers: expected at least one, got none. {fix}")
         if preferences is None:

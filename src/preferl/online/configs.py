@@ -256,7 +256,7 @@ class EvaluationConfig:
         episodes: per policy, by the environment's own reward.
         oracle: whether the same algorithm is trained on the true reward for as many steps, to see
             what the comparisons cost.
-        questions: held-out queries about fresh experience, answered by the true return, which
+        queries: held-out queries about fresh experience, answered by the true return, which
             evaluate the reward.
         clip_steps: length of the clips before and after; 0 films nothing. Environments that draw
             no pictures, by their `render_modes`, are not filmed.
@@ -264,11 +264,11 @@ class EvaluationConfig:
 
     episodes: int = 50
     oracle: bool = True
-    questions: int = 500
+    queries: int = 500
     clip_steps: int = 200
 
     def __post_init__(self) -> None:
-        _require(self, ("episodes", "questions"), 1)
+        _require(self, ("episodes", "queries"), 1)
         _require(self, ("clip_steps",), 0)
 
 

@@ -286,7 +286,7 @@ def _evaluate(
     has_true_reward = report.has_true_reward or fresh.has_true_reward
     rewards: dict[str, RewardReport] = {}
     if report.reward is not None:
-        held_out = _held_out(config, fresh, judge.questions)
+        held_out = _held_out(config, fresh, judge.queries)
         learned_and_controls = {"learned": report.reward, **control_rewards(report.reward, seed)}
         rewards = {
             name: evaluate_reward(reward, held_out, episodes=fresh, true_reward=true_reward)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from preferl.store.projects import ProjectSettings as ProjectSettings
     from preferl.store.queue import (
         Claim as Claim,
-        Question as Question,
+        LeasedQuery as LeasedQuery,
         RecordedAnswer as RecordedAnswer,
     )
     from preferl.store.status import (

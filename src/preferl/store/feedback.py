@@ -1,4 +1,4 @@
-"""Feedback by people: questions go into the store, answers come out of it when they are there."""
+"""Feedback by people: queries go into the store, answers come out of it when they are there."""
 
 import shlex
 import time
@@ -17,7 +17,7 @@ from preferl.shapes import IntArray
 from preferl.store.people import LONGEST_NAME, is_name
 from preferl.store.progress import Totals
 from preferl.store.quality.aggregation import CombineMethod, combine_answers
-from preferl.store.questions import QueryDetails, named_pairs
+from preferl.store.queries import QueryDetails, named_pairs
 from preferl.store.store import Store
 
 LOGGER = get_logger(__name__)
@@ -49,7 +49,7 @@ class StoredFeedback:
         combine: how several answers to one query become one preference and weight; `mean` keeps
             all of them. `each` gives one comparison per answer and tells who gave it, which
             `RewardTrainerConfig.trust` needs.
-        patience: seconds that `ask` waits for its questions to be answered; 0, the default, asks
+        patience: seconds that `ask` waits for its queries to be answered; 0, the default, asks
             and goes on, infinity waits for all of them, as a loop without other experience does.
             It never waits once the answers of the project's budget are given: nobody is asked then.
         ahead: queries that may still be open when a waiting `ask` returns, so that people always
@@ -57,7 +57,7 @@ class StoredFeedback:
             of the project's budget were asked, it waits for every answer.
         on_wait: called with the number of missing answers about twice a second while waiting. By
             default, the first wait logs how to open the annotation page.
-        model_version: of the reward that chooses questions, written beside them; may be changed.
+        model_version: of the reward that chooses queries, written beside them; may be changed.
         agent: name of the program that asks, where several ask in one project. People get their
             queries in turns, and each program waits for, and counts, its own. One that goes on
             after a kill keeps its name.
@@ -122,19 +122,19 @@ class StoredFeedback:
 
     def asked(self) -> list[tuple[int, str, str]]:
         """Number, first and second clip of all queries of this program, oldest first."""
-        return self.store.questions.asked(self.project.id, self.agent)
+        return self.store.queries.asked(self.project.id, self.agent)
 
     def count_asked(self, *, all_agents: bool = False) -> int:
         """How many queries this program has asked, or all programs of the project."""
-        return self.store.questions.count(self.project.id, None if all_agents else self.agent)
+        return self.store.queries.count(self.project.id, None if all_agents else self.agent)
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Put questions into the queue; their clips are on disk before.
+        """Put queries into the queue; their clips are on disk before.
 
         The `pairs` are `[P, 2]` rows of `segments`. Two windows with the same steps are not
         compared: an answer would mean nothing. What a newer reward chose, by `model_version`, comes
         first: it shows what the agent does now. Named agents take turns instead.
-        `store.questions.ask(project.id, ...)` also takes scores, priorities and details, and
+        `store.queries.ask(project.id, ...)` also takes scores, priorities and details, and
         refuses such windows.
 
         Raises:
@@ -163,12 +163,12 @@ class StoredFeedback:
         priority = float(version or 0) if self.agent is None else 0.0
         about: QueryDetails = {"priority": priority, "model_version": version}
         about |= {"most": most, "agent": self.agent}
-        return len(self.store.questions.ask(self.project.id, segments, pairs[differ], **about))
+        return len(self.store.queries.ask(self.project.id, segments, pairs[differ], **about))
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
-        """Ask those questions that are missing since a query; wait for all as `ask` does.
+        """Ask those queries that are missing since a query; wait for all as `ask` does.
 
-        A program that was killed and comes to the same questions again does not ask them twice.
+        A program that was killed and comes to the same queries again does not ask them twice.
         Where it comes to others, it asks only as many as are missing. `since` is the number of the
         newest query before the first of these; errors are those of `ask`.
         """
@@ -246,7 +246,7 @@ class StoredFeedback:
         return queue_widget(NotebookQueue(self.store, self.project, name))
 
     def _read(self) -> Answered:
-        votes = self.store.questions.votes(self.project.id, purposes=["ask"])
+        votes = self.store.queries.votes(self.project.id, purposes=["ask"])
         queries, preference, weight = combine_answers(votes, self.combine)
         decided = ~np.isnan(preference)
         each = self.combine == "each"
@@ -256,13 +256,13 @@ class StoredFeedback:
         weight = weight[decided]
         if not len(queries):
             raise FeedbackError(
-                f"There are no answers yet: {len(np.unique(votes.query))} questions were declined "
+                f"There are no answers yet: {len(np.unique(votes.query))} queries were declined "
                 f"and {self.pending} wait for people. Open the page with `preferl annotate serve`."
             )
         # Oldest first: by the first answer that counts.
         asked, first = np.unique(votes.query, return_index=True)
         order = np.argsort(first[np.searchsorted(asked, queries)], kind="stable")
-        named = self.store.questions.pairs(self.project.id, queries[order].tolist())
+        named = self.store.queries.pairs(self.project.id, queries[order].tolist())
         clips, rows = np.unique(np.array(named), return_inverse=True)
         comparisons = Comparisons(
             self.store.clips.segments(self.project.id, clips.tolist()),

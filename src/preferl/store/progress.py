@@ -111,7 +111,7 @@ class Reports:
         return int(self._database.first(statements.REVISION, project_id=project_id) or 0)
 
     def decided(self, project_id: int) -> int:
-        """How many questions somebody has decided, ties included: what a reward learns from."""
+        """How many queries somebody has decided, ties included: what a reward learns from."""
         return int(self._database.first(statements.DECIDED, project_id=project_id) or 0)
 
     def clock(self) -> float:

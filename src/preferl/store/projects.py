@@ -30,15 +30,15 @@ class ProjectSettings:
     instructions: str = ""  # plain text: what counts as better, and what breaks ties
     fps: int = 30  # frames per second at which clips play
     quorum: int = 1  # answers by different people that a query needs
-    # Share of questions that ask a person again what they have answered; 0.05 measures
+    # Share of queries that ask a person again what they have answered; 0.05 measures
     # self-consistency from a few hundred answers at little cost.
     repeat_share: float = 0.05
     swap_share: float = 0.5  # share of those repeats with sides swapped
-    known_share: float = 0.05  # share of questions with a known answer, where there are such
+    known_share: float = 0.05  # share of queries with a known answer, where there are such
     qualification: int = 0  # known pairs that a new annotator has to answer first
     pass_share: float = 0.8  # share of them that has to be right
     strength: bool = False  # whether answers distinguish "clearly" and "slightly" better
-    lease_seconds: float = 120.0  # for which a question stays with a person after a heartbeat
+    lease_seconds: float = 120.0  # for which a query stays with a person after a heartbeat
     budget: int | None = None  # answers after which nothing more is asked; None: no end
     frames: dict[str, Any] | None = None  # how clips become pictures, for `frame_source`
     paused: bool = False  # whether nothing is asked for now

@@ -22,18 +22,18 @@ from sqlalchemy.orm import Session
 from preferl.errors import FeedbackError
 from preferl.store import schema, statements
 from preferl.store.database import SLACK_SECONDS, Database, clock
-from preferl.store.questions import RankedQueries
+from preferl.store.queries import RankedQueries
 from preferl.store.schema import Annotator, Answer, Lease, Project, Query
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
-MOST_AT_ONCE: Final = 8  # questions of one person: the one on screen and what is fetched ahead
-REPEAT_AFTER: Final = 10  # answers until a question may come back, so that people do not recall it
+MOST_AT_ONCE: Final = 8  # queries of one person: the one on screen and what is fetched ahead
+REPEAT_AFTER: Final = 10  # answers until a query may come back, so that people do not recall it
 MOMENT: Final = 1e-6  # seconds between leases of a claim: as fine as times since the epoch are
 CHANCES: Final = 5  # tries to get a query while others take them at the same time
 
 
-class Question(NamedTuple):
+class LeasedQuery(NamedTuple):
     """A query with a person: what to show where, and the token to answer it with."""
 
     token: str
@@ -45,14 +45,14 @@ class Question(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The questions that a person holds, oldest first, or why there are none.
+    """The queries that a person holds, oldest first, or why there are none.
 
-    The state is `"ready"` with questions; without any it is `"waiting"` for more, `"done"`,
+    The state is `"ready"` with queries; without any it is `"waiting"` for more, `"done"`,
     `"paused"` by an admin, or `"unqualified"` by the answers to known pairs.
     """
 
     state: State
-    questions: tuple[Question, ...] = ()
+    queries: tuple[LeasedQuery, ...] = ()
 
 
 class RecordedAnswer(NamedTuple):
@@ -73,7 +73,7 @@ class Queue:
     def claim(
         self, project_id: int, annotator_id: int, count: int = 2, *, undrawn: bool = False
     ) -> Claim:
-        """The questions this person holds, filled up to `count`.
+        """The queries this person holds, filled up to `count`.
 
         Asking again returns the same ones with the same sides, so that a page can be reloaded.
         Those that are `undrawn` have no videos yet; programs that answer by the numbers take them,
@@ -90,8 +90,8 @@ class Queue:
                 return Claim("unqualified")
             while len(held) < count and (lease := choice.next(undrawn=undrawn)) is not None:
                 held.append(lease)
-            questions = tuple(_question(lease, query) for lease, query in held)
-            return Claim("ready", questions) if questions else Claim(choice.idle())
+            queries = tuple(_leased_query(lease, query) for lease, query in held)
+            return Claim("ready", queries) if queries else Claim(choice.idle())
 
     def answer(
         self,
@@ -108,7 +108,7 @@ class Queue:
 
         Args:
             annotator_id: who answers.
-            token: of the question, as claimed. It may have expired meanwhile: finished work is
+            token: of the query, as claimed. It may have expired meanwhile: finished work is
                 never thrown away.
             key: chosen by the sender for this answer; sending it again changes nothing.
             kind: `"left"`, `"right"`, `"equal"`, `"cannot_tell"` or `"skip"`, as seen on screen.
@@ -135,7 +135,7 @@ class Queue:
                 lease = session.scalar(statements.BY_TOKEN, whose)
                 if lease is None:
                     raise FeedbackError(
-                        "question: expected one that is with you, got one that you have answered "
+                        "query: expected one that is with you, got one that you have answered "
                         "already, or somebody else's. Go on with the next."
                     )
                 query = session.get_one(Query, lease.query_id, with_for_update=True)
@@ -148,17 +148,17 @@ class Queue:
         self._ranked.extend(answer.project_id)  # again if sent again: the first may have died here
         return RecordedAnswer(answer.id, known is None)
 
-    def undo(self, annotator_id: int, key: str) -> Question | None:
-        """Undo this person's latest answer that counts and give them the question again.
+    def undo(self, annotator_id: int, key: str) -> LeasedQuery | None:
+        """Undo this person's latest answer that counts and give them the query again.
 
         Answers before it can be undone one by one. Sending the same `key` again returns the same
-        question; None where there is nothing to undo, and for who did not qualify.
+        query; None where there is nothing to undo, and for who did not qualify.
         """
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:
                 lease = session.get(Lease, (known.query_id, annotator_id))
                 query = session.get_one(Query, known.query_id)
-                return None if lease is None else _question(lease, query)
+                return None if lease is None else _leased_query(lease, query)
             latest = session.scalar(statements.LAST_ANSWER, {"annotator_id": annotator_id})
             if latest is None or not _Choice(session, latest.project_id, annotator_id).qualified():
                 return None
@@ -175,10 +175,10 @@ class Queue:
             lease.expires_at = at + seconds
             session.add(lease)
             record_answer(session, query, latest, key=key, kind="retract", answered_at=at)
-            return _question(lease, query)
+            return _leased_query(lease, query)
 
     def heartbeat(self, annotator_id: int, tokens: Sequence[str]) -> float | None:
-        """Keep questions for longer; returns when they expire now, None where none is left."""
+        """Keep queries for longer; returns when they expire now, None where none is left."""
         kept = None
         with self._holding(annotator_id, tokens) as (at, held):
             for lease, seconds in held:
@@ -189,7 +189,7 @@ class Queue:
         return kept
 
     def release(self, annotator_id: int, tokens: Sequence[str]) -> int:
-        """Let others have these questions at once, as when a page closes; returns how many."""
+        """Let others have these queries at once, as when a page closes; returns how many."""
         with self._holding(annotator_id, tokens) as (at, held):
             for lease, _ in held:
                 lease.expires_at = at
@@ -281,7 +281,7 @@ class _Choice:
         return True
 
     def next(self, *, undrawn: bool = False) -> tuple[Lease, Query] | None:
-        """One more question, leased; None if there is none for this person now."""
+        """One more query, leased; None if there is none for this person now."""
         if self._qualifying:
             early = self._count(statements.KNOWN_HAD) < self.project.qualification
             query = self._query(statements.UNSEEN_KNOWN) if early else None
@@ -331,7 +331,7 @@ class _Choice:
         return bool(self._count(statements.LOCKED, query_id=query.id)) and self._room(query)
 
     def _instead(self, *, undrawn: bool) -> Query | None:
-        """At times a pair whose answer is known, or an earlier question of theirs."""
+        """At times a pair whose answer is known, or an earlier query of theirs."""
         known = self.project.known_share
         repeats = self.project.repeat_share
         if not known + repeats:
@@ -343,7 +343,7 @@ class _Choice:
         return self._repeat(mark, undrawn) if drawn < known + repeats else None
 
     def _repeat(self, mark: tuple[object, ...], undrawn: bool) -> Query | None:
-        """An earlier question of theirs, as a query of its own, at times with sides swapped."""
+        """An earlier query of theirs, as a query of its own, at times with sides swapped."""
         about = self._about | {"limit": REPEAT_AFTER, "undrawn": undrawn}
         earlier = self.session.execute(statements.REPEATABLE, about).all()
         if not earlier:
@@ -399,9 +399,9 @@ def _may_not_answer(got: str) -> FeedbackError:
     return FeedbackError.mismatch("annotator", expected="somebody who may answer here", got=got)
 
 
-def _question(lease: Lease, query: Query) -> Question:
+def _leased_query(lease: Lease, query: Query) -> LeasedQuery:
     left, right = (query.first_clip, query.second_clip)[:: -1 if lease.swapped else 1]
-    return Question(lease.token, query.id, left, right, lease.swapped, lease.expires_at)
+    return LeasedQuery(lease.token, query.id, left, right, lease.swapped, lease.expires_at)
 
 
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:

@@ -126,7 +126,7 @@ SEEN: Final = select(
     select(func.count(Answer.id)).where(Answer.annotator_id == PERSON).scalar_subquery()
     + select(func.count()).where(Lease.annotator_id == PERSON).scalar_subquery()
 )
-"""How many questions a person has had; chance depends on it."""
+"""How many queries a person has had; chance depends on it."""
 
 _again = aliased(Query)
 REPEATABLE: Final = (

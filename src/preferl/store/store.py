@@ -28,7 +28,7 @@ from preferl.store.database import Database, is_read_only, keep_private, require
 from preferl.store.people import People
 from preferl.store.progress import Reports
 from preferl.store.projects import Projects
-from preferl.store.questions import Questions, RankedQueries
+from preferl.store.queries import Queries, RankedQueries
 from preferl.store.queue import Queue
 
 LABELS = "labels.db"
@@ -54,7 +54,7 @@ class Store:
         self.projects = Projects(database)  # what is asked, and by which rules
         self.people = People(database, self.key)  # who answers, and in which browsers they are
         self.clips = ClipStore(database, files)  # what is shown
-        self.questions = Questions(database, self.clips)  # queries and their answers
+        self.queries = Queries(database, self.clips)  # queries and their answers
         self.ranked = RankedQueries(database, self.clips)  # queries that sort clips into lists
         self.queue = Queue(database, self.ranked)  # leases of queries to people
         self.answers = GivenAnswers(database)  # answers to look through and to mend

@@ -1,4 +1,4 @@
-"""The queue in a notebook: the same questions on the same store, answered in a cell."""
+"""The queue in a notebook: the same queries on the same store, answered in a cell."""
 
 import base64
 import time
@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from preferl._optional import require
 from preferl.errors import FeedbackError
 from preferl.store.people import OWNER
-from preferl.store.queue import Claim, Question
+from preferl.store.queue import Claim, LeasedQuery
 from preferl.store.schema import Project
 from preferl.store.store import Store
 
@@ -32,7 +32,7 @@ IDLE: Final[Mapping[str, str]] = {
 
 @final
 class NotebookQueue:
-    """One person's questions, one at a time; independent of how they are shown.
+    """One person's queries, one at a time; independent of how they are shown.
 
     Whoever has this `name` answers, and is invited if new.
     """
@@ -50,25 +50,25 @@ class NotebookQueue:
         self.look()
 
     @property
-    def question(self) -> Question | None:
-        """The question that is open now."""
-        return self.claim.questions[0] if self.claim.questions else None
+    def query(self) -> LeasedQuery | None:
+        """The query that is open now."""
+        return self.claim.queries[0] if self.claim.queries else None
 
     def look(self) -> None:
-        """Get a question if there is one."""
-        before = self.question
+        """Get a query if there is one."""
+        before = self.query
         self.claim = self.store.queue.claim(self.project.id, self.person.id, 1)
-        if self.question is not None and (before is None or before.token != self.question.token):
+        if self.query is not None and (before is None or before.token != self.query.token):
             self._shown_at = time.monotonic()
 
     def answer(self, kind: str) -> None:
-        """Answer the question that is shown, and get the next."""
-        question = self.question
-        if question is None:
+        """Answer the query that is shown, and get the next."""
+        query = self.query
+        if query is None:
             return
         self.message = ""
         waited = 1000 * (time.monotonic() - self._shown_at)
-        given = self.person.id, question.token, token_hex(16), kind
+        given = self.person.id, query.token, token_hex(16), kind
         try:
             self.store.queue.answer(*given, response_ms=waited)
         except FeedbackError as error:  # it was answered on the page meanwhile
@@ -76,7 +76,7 @@ class NotebookQueue:
         self.look()
 
     def undo(self) -> None:
-        """Undo the latest answer and ask that question again."""
+        """Undo the latest answer and ask that query again."""
         undone = self.store.queue.undo(self.person.id, token_hex(16))
         self.message = "" if undone is not None else "There is no answer to undo."
         self.look()
@@ -84,10 +84,10 @@ class NotebookQueue:
     @property
     def html(self) -> str:
         """Both clips side by side on one screen, or why there are none; with the progress."""
-        question = self.question
+        query = self.query
         shown = IDLE.get(self.claim.state, "")
-        if question is not None:
-            clips = self._clip("left", question.left) + self._clip("right", question.right)
+        if query is not None:
+            clips = self._clip("left", query.left) + self._clip("right", query.right)
             shown = f"<div>{clips}</div>"
         far = self.store.progress(self.project.id, self.person.id)
         words = f"{far.mine:,} by you, {far.answered:,} of {far.wanted:,} by all"
@@ -115,7 +115,7 @@ def queue_widget(queue: NotebookQueue) -> Any:
     def refresh() -> None:
         screen.value = queue.html
         for button in answers:
-            button.disabled = queue.question is None
+            button.disabled = queue.query is None
 
     def button(label: str, act: Callable[..., None], *given: str) -> Any:
         made = widgets.Button(description=label)

@@ -387,7 +387,7 @@ def _answered(what: str, comparisons: Comparisons) -> Comparisons:
     """Comparisons that were not declined, at least one, with the steps that they need alone."""
     if not comparisons.answered.any():
         raise DataError(
-            f"{what}: expected at least one answered, got none. Ask questions first, or check the "
+            f"{what}: expected at least one answered, got none. Ask queries first, or check the "
             "label files."
         )
     return comparisons[comparisons.answered].compact()

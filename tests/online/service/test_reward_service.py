@@ -140,7 +140,7 @@ def test_what_changes_no_answer_makes_no_version(world, config):
     world.answer(10)
     with Serving(replace(config, max_wait=0.0), world) as service:
         wait_until(lambda: service.versions == [1])
-        question = world.store.queue.claim(world.project.id, world.person, 1).questions[0]
+        question = world.store.queue.claim(world.project.id, world.person, 1).queries[0]
         world.store.queue.answer(world.person, question.token, "cannot-tell-this", "cannot_tell")
         wait_until(lambda: state(world).behind == 1)
         service.look()
@@ -173,7 +173,7 @@ def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config, 
     stopped = read_version(machines().out, 2)
 
     answered = StoredFeedback(world.store).answered()
-    asked = world.store.questions.asked(world.project.id)
+    asked = world.store.queries.asked(world.project.id)
     side = dict(
         zip(
             [a for a, _, _ in asked],

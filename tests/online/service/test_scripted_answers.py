@@ -22,7 +22,7 @@ def test_all_open_queries_are_answered_and_counted(world):
     assert (answers.answer(), answers.answer()) == (11, 0)
     world.ask(2)
     assert (answers.answer(), answers.given) == (2, 13)
-    votes = world.store.questions.votes(world.project.id)
+    votes = world.store.queries.votes(world.project.id)
     assert {votes.names[number] for number in votes.annotator} == {"script"}
     assert set(votes.swapped) == {True, False}
     comparisons = StoredFeedback(world.store).comparisons()
@@ -33,7 +33,7 @@ def test_all_open_queries_are_answered_and_counted(world):
 def test_the_teacher_sees_the_sides_as_a_person_would(world):
     world.ask(20)
     script(world, lambda shown, _: np.ones(len(shown))).answer()  # always the left clip
-    votes = world.store.questions.votes(world.project.id)
+    votes = world.store.queries.votes(world.project.id)
     np.testing.assert_array_equal(votes.preference, np.where(votes.swapped, 0.0, 1.0))
 
 
@@ -47,7 +47,7 @@ def test_each_number_has_its_kind_of_answer(world):
 
 def test_queries_need_no_videos(world):
     pairs = np.array([[0, 1], [2, 3]])
-    world.store.questions.ask(world.project.id, example_segments(0), pairs)
+    world.store.queries.ask(world.project.id, example_segments(0), pairs)
     assert world.store.reports.progress(world.project.id).pairs_undrawn == 2
     assert script(world, ScriptedTeacher.oracle()).answer() == 2
 

@@ -75,7 +75,7 @@ def test_what_the_loop_and_wrappers_share_has_one_default() -> None:
     [
         ("segment_length", 0), ("buffer_steps", 0), ("oversampling", 0.5), ("oversampling", nan),
         ("acquisition", "any"), ("short", "cut"), ("max_pending", 0), ("buffer_megabytes", 0.0),
-        ("longest_piece", 49), ("max_questions", 0), ("ask_every", 0), ("refresh_every", 0),
+        ("longest_piece", 49), ("max_queries", 0), ("ask_every", 0), ("refresh_every", 0),
         ("episode_every", -1.0), ("before", "learned"),
     ],
 )  # fmt: skip
@@ -85,8 +85,8 @@ def test_a_setting_out_of_its_range_is_named(name, wrong) -> None:
 
 
 def test_limits_that_mean_something() -> None:
-    config = FeedbackConfig(segment_length=9, longest_piece=9, episode_every=0, max_questions=None)
-    assert (config.longest_piece, config.episode_every, config.max_questions) == (9, 0, None)
+    config = FeedbackConfig(segment_length=9, longest_piece=9, episode_every=0, max_queries=None)
+    assert (config.longest_piece, config.episode_every, config.max_queries) == (9, 0, None)
 
 
 def test_a_file_keeps_all_settings() -> None:

@@ -72,7 +72,7 @@ def test_a_restored_worker_goes_on_and_asks_nothing_twice(feedback: StoredFeedba
     second.put(episodes(24, seed=1))  # which the first one asked about before it was killed
     assert second.flush()
     assert second.counts.asked == asked
-    assert len(feedback.store.questions.asked(feedback.project.id)) == asked
+    assert len(feedback.store.queries.asked(feedback.project.id)) == asked
     second.put(episodes(30, seed=2))
     assert second.flush()
     assert second.counts.asked == asked + 10
@@ -94,7 +94,7 @@ def test_a_restored_worker_draws_what_it_would_have_drawn(tmp_path: Path) -> Non
                 worker.restore(saved)
             worker.put(episodes(30, 30, seed=1))
             assert worker.flush()
-            asked.append([clips for _, *clips in store.questions.asked(feedback.project.id)])
+            asked.append([clips for _, *clips in store.queries.asked(feedback.project.id)])
             worker.close()
     assert asked[0] == asked[1]
 
@@ -111,7 +111,7 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
     first.put(episodes(24, seed=1))
     assert first.flush()
     first.close()
-    asked = feedback.store.questions.asked(feedback.project.id)
+    asked = feedback.store.queries.asked(feedback.project.id)
     assert len(asked) == (60 + 24) // 3
 
     second = QueryWorker(feedback, config)
@@ -125,7 +125,7 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
             again.put(episodes(steps, seed=seed))
         assert again.flush()
         assert again.close()
-        assert feedback.store.questions.asked(feedback.project.id) == asked
+        assert feedback.store.queries.asked(feedback.project.id) == asked
 
 
 def standing_still(steps: int) -> Episodes:
@@ -143,7 +143,7 @@ def test_no_clip_is_compared_with_itself(feedback: StoredFeedback) -> None:
     for _ in range(10):
         assert worker.flush()
     assert worker.close()
-    asked = feedback.store.questions.asked(feedback.project.id)
+    asked = feedback.store.queries.asked(feedback.project.id)
     assert 0 < len(asked) == worker.counts.asked <= 11
     assert all(first != second for _, first, second in asked)
 
@@ -154,7 +154,7 @@ def test_questions_are_asked_up_to_the_length_of_the_queue(feedback: StoredFeedb
     assert worker.flush()
     assert (feedback.pending, worker.counts.asked) == (7, 7)
     assert worker.close()
-    clips = feedback.store.questions.asked(feedback.project.id)
+    clips = feedback.store.queries.asked(feedback.project.id)
     assert all(first != second for _, first, second in clips)
     shown = feedback.store.clips.segments(feedback.project.id, [clips[0][1]])
     assert shown.length == 5
@@ -178,7 +178,7 @@ def test_clips_that_repeat_one_another_are_warned_of_once(feedback: StoredFeedba
 
 
 def test_a_budget_holds_over_restarts(feedback: StoredFeedback) -> None:
-    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=4, max_questions=6)
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=4, max_queries=6)
     teacher = ScriptedTeacher.oracle()
     first = handed(feedback, config, teacher=teacher)
     first.close()
@@ -186,12 +186,12 @@ def test_a_budget_holds_over_restarts(feedback: StoredFeedback) -> None:
     for _ in range(3):
         second.flush()
     second.close()
-    assert len(feedback.store.questions.asked(feedback.project.id)) == 6
+    assert len(feedback.store.queries.asked(feedback.project.id)) == 6
     assert first.counts.asked + second.counts.asked == 6
 
 
 def test_a_budget_holds_beside_another_program(feedback: StoredFeedback) -> None:
-    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=100, max_questions=30)
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=100, max_queries=30)
     first = QueryWorker(feedback, config)  # both begin before anything was asked
     second = QueryWorker(feedback, config)
     for worker, steps in ((first, 20), (second, 24), (first, 20)):
@@ -199,7 +199,7 @@ def test_a_budget_holds_beside_another_program(feedback: StoredFeedback) -> None
         assert worker.flush()
     assert first.close()
     assert second.close()
-    assert len(feedback.store.questions.asked(feedback.project.id)) == 30
+    assert len(feedback.store.queries.asked(feedback.project.id)) == 30
     assert first.counts.asked + second.counts.asked == 30
 
 
@@ -208,13 +208,13 @@ def test_a_budget_holds_where_another_program_asks_at_the_same_time(
 ) -> None:
     def meanwhile(segments: Any, count: int, rng: np.random.Generator) -> Any:
         other = sample_segments(episodes(30, seed=9), 8, 5, rng)
-        feedback.store.questions.ask(feedback.project.id, other, np.arange(8).reshape(4, 2))
+        feedback.store.queries.ask(feedback.project.id, other, np.arange(8).reshape(4, 2))
         return UniformPairs()(segments, count, rng)
 
-    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=100, max_questions=6)
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=100, max_queries=6)
     worker = handed(feedback, config, sampler=meanwhile)
     assert worker.close()
-    assert len(feedback.store.questions.asked(feedback.project.id)) == 6
+    assert len(feedback.store.queries.asked(feedback.project.id)) == 6
     assert worker.counts.asked == 2
 
 
@@ -224,16 +224,16 @@ def test_a_sampler_that_gives_too_many_pairs_asks_no_more_than_the_budget(
     def eager(segments: Any, count: int, rng: np.random.Generator) -> Any:
         return UniformPairs()(segments, count + 3, rng)
 
-    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=4, max_questions=6)
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=4, max_queries=6)
     worker = handed(feedback, config, sampler=eager, teacher=ScriptedTeacher.oracle())
     for _ in range(3):
         assert worker.flush()
     assert worker.close()
-    assert len(feedback.store.questions.asked(feedback.project.id)) == worker.counts.asked == 6
+    assert len(feedback.store.queries.asked(feedback.project.id)) == worker.counts.asked == 6
 
 
 def test_a_script_answers_through_the_queue(feedback: StoredFeedback) -> None:
-    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=8, max_questions=8)
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=8, max_queries=8)
     worker = handed(feedback, config, teacher=ScriptedTeacher.oracle())
     worker.close()
     answered = feedback.comparisons()
@@ -300,7 +300,7 @@ def test_episodes_that_are_always_too_short_are_logged_once(
     messages = [record.message for record in caplog.records if record.name == module.__name__]
     assert len(messages) == 2
     assert 'short="pad"' in messages[0]
-    assert messages[1] == "Questions are asked again."
+    assert messages[1] == "Queries are asked again."
 
 
 def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
@@ -353,7 +353,7 @@ def test_disagreement_of_the_reward_in_use_chooses(feedback: StoredFeedback) -> 
     worker.put(episodes(60))
     worker.flush()
     worker.close()
-    asked = feedback.store.questions.asked(feedback.project.id)
+    asked = feedback.store.queries.asked(feedback.project.id)
     shown = feedback.store.clips.segments(feedback.project.id, [c for q in asked for c in q[1:]])
     totals = shown[:].observations[..., 0].sum(-1).reshape(-1, 2)
     assert (np.abs(totals[:, 0] - totals[:, 1]) > 3).all()  # a random pair: 2.5 on average
@@ -424,8 +424,8 @@ def test_a_locked_store_holds_nobody_up(
         assert worker.close()
         lock.close()
     assert [r.message[:26] for r in caplog.records if r.name == module.__name__] == [
-        "No questions for now: stor",
-        "Questions are asked again.",
+        "No queries for now: store ",
+        "Queries are asked again.",
     ]
 
 

@@ -30,7 +30,7 @@ def test_people_are_added_once(tmp_path):
 def test_recounting_goes_by_each_persons_latest_answer(tmp_path):
     with Store.open(tmp_path) as store:
         project = store.projects.create("dots", quorum=3).id
-        (query,) = store.questions.ask(project, example_segments(0), np.array([[0, 1]]))
+        (query,) = store.queries.ask(project, example_segments(0), np.array([[0, 1]]))
         shared = {
             "project_id": project, "query_id": query, "preference": None, "strength": None,
             "swapped": False, "response_ms": None, "granted_at": None, "answered_at": 1e9,

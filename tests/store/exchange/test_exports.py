@@ -33,7 +33,7 @@ def lively(store):
     """A project in which people did everything that they can do."""
     settings = {"quorum": 2, "known_share": 0.0, "repeat_share": 0.0}
     project = store.projects.create("dots", **settings)
-    asked = store.questions.ask(
+    asked = store.queries.ask(
         project.id,
         SEGMENTS,
         np.array([[0, 1], [2, 3], [4, 5]]),
@@ -42,7 +42,7 @@ def lively(store):
         priority=0.5,
         details=[{"z": 1, "a": [1, 2.5]}, {"note": 'Zoë, "so"\n'}, {}],
     )
-    store.questions.ask(
+    store.queries.ask(
         project.id, SEGMENTS, np.array([[6, 7]]), purpose="known", known=np.array([1.0])
     )
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
@@ -53,7 +53,7 @@ def lively(store):
     def answer(who, kind, **more):
         nonlocal number
         number += 1
-        (question,) = store.queue.claim(project.id, who, 1).questions
+        (question,) = store.queue.claim(project.id, who, 1).queries
         store.queue.answer(who, question.token, f"key-{number:05d}", kind, **more)
 
     answer(ann, "left", response_ms=1234.5, strength="clear", detail={"shown": {"b": 1, "a": 2}})
@@ -63,7 +63,7 @@ def lively(store):
     answer(ann, "equal")
     answer(ann, "cannot_tell")
     with store.database.write() as session:  # a planned repeat, as the queue makes them
-        first, second = store.questions.pairs(project.id, asked[:1])[0]
+        first, second = store.queries.pairs(project.id, asked[:1])[0]
         repeat = Query(
             project_id=project.id, first_clip=first, second_clip=second, purpose="repeat",
             priority=0.0, repeat_of=asked[0], for_annotator=ann, swapped=True, quorum=0,
@@ -84,7 +84,7 @@ def lively(store):
 def elsewhere(tmp_path):
     with Store.open(tmp_path / "elsewhere") as store:
         store.projects.create("taken").id  # noqa: B018
-        store.questions.ask(1, SEGMENTS, np.array([[0, 7], [1, 7]]))  # other numbers than there
+        store.queries.ask(1, SEGMENTS, np.array([[0, 7], [1, 7]]))  # other numbers than there
         yield store, store.projects.create("dots", quorum=2).id
 
 
@@ -146,7 +146,7 @@ def test_what_counts_and_what_is_open_comes_along(store, lively, elsewhere, tmp_
     export_answers(store, lively.id, tmp_path / "a.csv")
     export_segments(store, lively.id, tmp_path / "clips")
     import_answers(there, project, tmp_path / "a.csv", clips=tmp_path / "clips")
-    here, then = (s.questions.votes(p) for s, p in ((store, lively.id), (there, project)))
+    here, then = (s.queries.votes(p) for s, p in ((store, lively.id), (there, project)))
     assert here.names == then.names
     for name in ("annotator", "preference", "swapped", "answered_at", "known"):
         np.testing.assert_array_equal(getattr(here, name), getattr(then, name))
@@ -190,10 +190,10 @@ def test_import_is_all_or_nothing(store, lively, elsewhere, tmp_path):
 def with_one_answer(store, kind="equal"):
     """A project with one answer, by its own table: the path of the query is returned with it."""
     project = store.projects.create("dots", quorum=2, repeat_share=0.0)
-    asked = store.questions.ask(project.id, SEGMENTS, np.array([[0, 1]]))
+    asked = store.queries.ask(project.id, SEGMENTS, np.array([[0, 1]]))
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
     ann = store.people.invite(project.id, "Ann").annotator.id
-    (question,) = store.queue.claim(project.id, ann, 1).questions
+    (question,) = store.queue.claim(project.id, ann, 1).queries
     store.queue.answer(ann, question.token, "key-00001", kind)
     return project, asked[0]
 
@@ -357,7 +357,7 @@ def test_a_hundred_thousand_answers_in_bounded_memory(tmp_path):
     with Store.open(tmp_path / "store") as store:
         project = store.projects.create("dots").id
         pairs = rng.permuted(np.tile(np.arange(500), (40, 1)), axis=1).reshape(-1, 2)
-        asked = store.questions.ask(project, segments, pairs)
+        asked = store.queries.ask(project, segments, pairs)
         with store.database.write() as session:
             people = answer_table.people_named(session, project, [f"p{n}" for n in range(10)])
             answer_table.add_answers(

@@ -175,7 +175,7 @@ def test_csv_cells_are_text(one, episodes, tmp_path):
         writer.writerow([json.dumps(ref(0, 2)), json.dumps(ref(1, 1)), "", "true"])
     report = import_table(store, project, tmp_path / "a.csv", episodes, length=2)
     assert report.annotators == ("Ann", "a")
-    assert sorted(store.questions.votes(project).preference)[0] in (0.0, 0.5)
+    assert sorted(store.queries.votes(project).preference)[0] in (0.0, 0.5)
 
 
 @pytest.mark.parametrize("lengths", [False, True])
@@ -208,7 +208,7 @@ def test_people_meet_on_the_pairs_of_their_own_files(one, episodes, tmp_path):
     bob = jsonl(tmp_path / "second.jsonl", *turned[:3], *pairs_of_starts(8)[3:])
     for path, name in ((ann, "Ann"), (bob, "Bob")):
         assert import_table(store, project, path, episodes, name=name, length=4).new == 8
-    votes = store.questions.votes(project)
+    votes = store.queries.votes(project)
     agreement = agreement_report(votes, np.random.default_rng(0))
     assert (agreement.queries, agreement.raw) == (8, 5 / 8)
     progress = store.progress(project)
@@ -222,7 +222,7 @@ def test_people_of_label_folders_meet_whichever_clip_is_listed_first(one, episod
     for name, order, preference in (("Ann", [0, 1], 1.0), ("Bob", [1, 0], 0.0)):
         given = Comparisons.of(segments, pairs[:, order], np.full(2, preference))
         import_comparisons(store, project, given, [name] * 2, source=name)
-    votes = store.questions.votes(project)
+    votes = store.queries.votes(project)
     assert len(np.unique(votes.query)) == 2
     assert votes.preference.tolist() == [1.0] * 4
 
@@ -253,15 +253,15 @@ def test_a_longer_file_of_a_person_adds_what_is_new(one, episodes, tmp_path):
     for name, rows, new in (("a", few, 2), ("b", more, 2), ("c", again, 2)):
         path = jsonl(tmp_path / f"{name}.jsonl", *rows)
         assert import_table(store, project, path, episodes, name="Ann", length=4).new == new
-    assert len(np.unique(store.questions.votes(project).query)) == 6, "all answers of Ann count"
+    assert len(np.unique(store.queries.votes(project).query)) == 6, "all answers of Ann count"
 
 
 def test_imported_answers_meet_the_queries_of_the_page(one, episodes):
     store, project = one
     segments = cut(episodes, np.array([0, 4]), 4)
-    (number,) = store.questions.ask(project, segments, np.array([[0, 1]]))
+    (number,) = store.queries.ask(project, segments, np.array([[0, 1]]))
     given = Comparisons.of(segments, np.array([[1, 0]]), np.array([1.0]))
     import_comparisons(store, project, given, ["Ann"], source="pilot")
-    votes = store.questions.votes(project)
+    votes = store.queries.votes(project)
     assert (votes.query.tolist(), votes.preference.tolist()) == ([number], [0.0])
     assert (store.progress(project).answered, store.progress(project).wanted) == (1, 3)

@@ -34,7 +34,7 @@ def walks() -> Segments:
 def test_a_store_keeps_and_plays_them(walks: Segments, store: Store) -> None:
     project = store.projects.create("walks", frames={"kind": "recorded"}, fps=5)
     clips = store.clips.put(project.id, walks)
-    store.questions.ask(project.id, walks, np.array([[0, 1]]))
+    store.queries.ask(project.id, walks, np.array([[0, 1]]))
     with RenderWorker(store) as worker:
         worker.round()
         assert worker.rendered == (2, 0)

@@ -40,7 +40,7 @@ def asked(store: Store, segments: Segments, **settings: Any) -> tuple[Any, list[
     clips = store.clips.put(project.id, segments)
     for first in range(len(clips) - 1):
         pair = np.array([[first, first + 1]])
-        store.questions.ask(project.id, segments, pair, priority=float(first))
+        store.queries.ask(project.id, segments, pair, priority=float(first))
     return project, clips
 
 
@@ -63,13 +63,13 @@ def fails_at_the_second(segments: Segments, row: int) -> Iterator[Array]:
 def test_clips_that_wait_are_drawn_and_can_be_shown(store: Store) -> None:
     project, clips = asked(store, pendulums(3), frames=PENDULUM, fps=20)
     ann = store.people.owner(project.id).annotator.id
-    assert not store.queue.claim(project.id, ann, 1).questions
+    assert not store.queue.claim(project.id, ann, 1).queries
     with RenderWorker(store) as worker:
         assert worker.round() == 3
         assert worker.round() == 0
     counts = [frames_in(store.clips.video_path(project.id, clip)) for clip in clips]
     assert counts == [4, 4, 3]
-    assert store.queue.claim(project.id, ann, 1).questions
+    assert store.queue.claim(project.id, ann, 1).queries
 
 
 def test_several_workers_share_the_clips(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-/** The page on which pairs are answered: one question after the other, until there are no more. */
+/** The page on which pairs are answered: one query after the other, until there are no more. */
 
 import { Clip } from './clip.js';
 import { Dialogs } from './dialogs.js';
@@ -13,7 +13,7 @@ const byId = (id) => document.getElementById(id);
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 const settings = document.body.dataset;
 const STATES = ['pair', 'waiting', 'done', 'paused', 'unqualified', 'signed-out', 'loading'];
-const AHEAD = 2; // questions held at a time: the one shown and the one to come
+const AHEAD = 2; // queries held at a time: the one shown and the one to come
 const FLASH = 140; // milliseconds for which the choice stays visible
 const SPOKEN = {
   left: 'A is better',
@@ -28,8 +28,8 @@ const dialogs = new Dialogs();
 const panel = new Panel();
 transport(player);
 
-let questions = []; // what this page holds, the first one is shown
-let shown = null; // the question on the screen
+let queries = []; // what this page holds, the first one is shown
+let shown = null; // the query on the screen
 let busy = false; // an answer is on its way
 let failed = false; // the clips of this pair cannot be shown
 let waitingSince = null; // in milliseconds, while there are no clips
@@ -66,7 +66,7 @@ function notice(words, kind = 'quiet') {
   byId('notice').hidden = !words;
 }
 
-const pairOf = (question) => `${question.left} ${question.right}`;
+const pairOf = (query) => `${query.left} ${query.right}`;
 
 function clip(address) {
   if (!clips.has(address)) {
@@ -78,9 +78,9 @@ function clip(address) {
   return clips.get(address);
 }
 
-/** Keep the clips of the questions at hand, and let those of others go. */
+/** Keep the clips of the queries at hand, and let those of others go. */
 function prune() {
-  const needed = new Set(questions.flatMap((question) => [question.left, question.right]));
+  const needed = new Set(queries.flatMap((query) => [query.left, query.right]));
   for (const [address, each] of clips) {
     if (!needed.has(address)) {
       each.close();
@@ -89,31 +89,31 @@ function prune() {
   }
 }
 
-async function show(question) {
-  if (shown?.token === question.token) return prefetch();
-  shown = question;
+async function show(query) {
+  if (shown?.token === query.token) return prefetch();
+  shown = query;
   failed = false;
   state('pair');
   byId('pair').setAttribute('aria-busy', 'true');
-  const pair = [clip(question.left), clip(question.right)];
+  const pair = [clip(query.left), clip(query.right)];
   const [a, b] = pair;
   byId('pair').classList.toggle('fresh', !a.frames[0] || !b.frames[0]);
   player.clear(); // a key that comes before the clips must not answer a pair that nobody saw
   controls();
   try {
     await Promise.all(pair.map((each) => each.ready));
-    if (shown !== question) return;
-    player.show(pair, { seen: seen.has(pairOf(question)) });
+    if (shown !== query) return;
+    player.show(pair, { seen: seen.has(pairOf(query)) });
     byId('pair').setAttribute('aria-busy', 'false');
     byId('pair').classList.remove('fresh');
     announcePair();
     if (!calm.matches && !dialogs.open) player.play();
     await Promise.all(pair.map((each) => each.whole));
-    if (shown === question) player.draw();
+    if (shown === query) player.draw();
     prefetch();
   } catch (error) {
-    if (shown !== question) return;
-    if (error.passing) return later(question);
+    if (shown !== query) return;
+    if (error.passing) return later(query);
     failed = true;
     notice(`This pair cannot be shown here: ${error.message}. Skip it with s.`, 'trouble');
     controls();
@@ -121,13 +121,13 @@ async function show(question) {
 }
 
 /** The clips did not come through; try again while their pair is still the one to show. */
-function later(question) {
+function later(query) {
   notice('The clips have not arrived yet – trying again.', 'trouble');
   setTimeout(() => {
-    if (shown !== question) return;
+    if (shown !== query) return;
     shown = null;
     notice('');
-    show(question);
+    show(query);
   }, 1500);
 }
 
@@ -141,7 +141,7 @@ function announcePair() {
 /** The pair to come, loaded and decoded while this one is being looked at. */
 function prefetch() {
   prune();
-  for (const question of questions.slice(1)) [question.left, question.right].forEach(clip);
+  for (const query of queries.slice(1)) [query.left, query.right].forEach(clip);
 }
 
 // ---------------------------------------------------------------- controls
@@ -233,15 +233,15 @@ function chosen(kind) {
   for (const button of answers) button.classList.toggle('pressed', button.dataset.kind === kind);
 }
 
-/** Go on with the questions that the server has given us. */
+/** Go on with the queries that the server has given us. */
 function take(reply) {
   panel.progress(reply.progress);
-  questions = reply.questions;
-  if (reply.state === 'ready' && questions.length) {
-    show(questions[0]);
+  queries = reply.queries;
+  if (reply.state === 'ready' && queries.length) {
+    show(queries[0]);
   } else {
     shown = null;
-    questions = [];
+    queries = [];
     prune();
     state(reply.state === 'ready' ? 'waiting' : reply.state);
     const heading = byId(document.body.dataset.state).querySelector('h2');
@@ -316,13 +316,13 @@ async function undo() {
     turn += 1;
     busy = false;
     notice('');
-    if (!reply.question) return announce('There is nothing to undo.');
-    seen.add(pairOf(reply.question));
+    if (!reply.query) return announce('There is nothing to undo.');
+    seen.add(pairOf(reply.query));
     shown = null;
     remark = 'Your last answer is undone. Choose again.';
     const before = panel.mine;
-    const rest = reply.questions.filter((each) => each.token !== reply.question.token);
-    take({ ...reply, state: 'ready', questions: [reply.question, ...rest] });
+    const rest = reply.queries.filter((each) => each.token !== reply.query.token);
+    take({ ...reply, state: 'ready', queries: [reply.query, ...rest] });
     if (panel.mine < before) panel.takenBack();
     announce('Undone. Choose again.');
   } catch (error) {
@@ -391,9 +391,9 @@ document.addEventListener('pointerup', () =>
 // ---------------------------------------------------------------- staying in touch
 
 async function heartbeat() {
-  if (document.hidden || !questions.length || busy) return;
+  if (document.hidden || !queries.length || busy) return;
   try {
-    const tokens = questions.map((question) => question.token);
+    const tokens = queries.map((query) => query.token);
     const reply = await whisper('/api/heartbeat', { tokens });
     if (reply && !reply.kept) claim();
   } catch (error) {
@@ -404,7 +404,7 @@ async function heartbeat() {
 const news = {
   progress: (progress) => panel.progress({ ...progress, mine: null, mine_per_hour: null }),
   reward: (live) => panel.live(live),
-  questions: () => document.body.dataset.state !== 'pair' && !busy && claim(),
+  queries: () => document.body.dataset.state !== 'pair' && !busy && claim(),
 };
 
 /** Whoever only waits needs the news, too; but it may fail where the server can be reached. */
@@ -421,7 +421,7 @@ function onBack() {
 
 window.addEventListener('pagehide', () => {
   // The shown pair stays ours for a moment, so that a reload finds it again.
-  const tokens = questions.slice(1).map((question) => question.token);
+  const tokens = queries.slice(1).map((query) => query.token);
   if (tokens.length) farewell('/api/release', { tokens });
 });
 window.addEventListener('pageshow', (event) => event.persisted && claim());

@@ -191,7 +191,7 @@ class _Service:
         if not self.version and len(answered.queries) < self.config.min_answers:
             return None
         # Decided by everything that was ever asked, so that answers cannot change it.
-        asked = self.feedback.store.questions.asked(self._project)
+        asked = self.feedback.store.queries.asked(self._project)
         numbers = np.array([number for number, _, _ in asked], np.int64)
         split = validation_split(((one, other) for _, one, other in asked), self.config.validation)
         of_answers = np.array(split, np.int64)[np.searchsorted(numbers, answered.queries)]
@@ -252,8 +252,8 @@ class _Service:
             )
         if self.config.cancel_after is not None:
             oldest = self.version - self.config.cancel_after
-            questions = self.feedback.store.questions
-            if cancelled := questions.cancel(self._project, before_version=oldest):
+            queries = self.feedback.store.queries
+            if cancelled := queries.cancel(self._project, before_version=oldest):
                 LOGGER.info("Cancelled %d queries of rewards that are out of date.", cancelled)
         self._announced = True
         shown = ("answers", "accuracy", "judged", "seconds")

@@ -34,7 +34,7 @@ class ScriptedAnswers:
         before = self.given
         if self._person is None:
             self._person = store.people.invite(project, "script").annotator.id
-        while queries := store.queue.claim(project, self._person, 8, undrawn=True).questions:
+        while queries := store.queue.claim(project, self._person, 8, undrawn=True).queries:
             clips = [clip for query in queries for clip in (query.left, query.right)]
             shown = store.clips.segments(project, clips)
             pairs = np.arange(len(clips)).reshape(-1, 2)  # left, right

@@ -101,7 +101,7 @@ class FeedbackConfig(QueryConfig):
         before: reward of steps until the first learned reward is there.
         max_pending: unanswered queries at a time; more are asked as they are answered. Few keep
             queries fresh, many keep people busy.
-        max_questions: of the project in all, those of earlier runs included; None is no end.
+        max_queries: of the project in all, those of earlier runs included; None is no end.
         ask_every: environment steps of experience for each query. None takes twice the length of
             a clip, so that steps are shown about once; more spreads a budget over the run.
         buffer_megabytes: the limit of the experience in memory, beside `buffer_steps`; pixels are
@@ -121,7 +121,7 @@ class FeedbackConfig(QueryConfig):
 
     before: BeforeFirstReward = BeforeFirstReward.ZERO
     max_pending: int = 20
-    max_questions: int | None = None
+    max_queries: int | None = None
     ask_every: int | None = None
     buffer_megabytes: float = 256.0
     longest_piece: int = 1_000
@@ -134,7 +134,7 @@ class FeedbackConfig(QueryConfig):
         require_in("max_pending", self.max_pending, 1, inf)
         require_in("buffer_megabytes", self.buffer_megabytes, 0.001, inf)
         require_in("longest_piece", self.longest_piece, self.segment_length, inf)
-        for name in ("max_questions", "ask_every", "refresh_every", "episode_every"):
+        for name in ("max_queries", "ask_every", "refresh_every", "episode_every"):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), 0 if name == "episode_every" else 1, inf)
         require_one_of("before", self.before, map(str, BeforeFirstReward))

@@ -314,9 +314,9 @@ class QueryWorker:
     def _log(self, problem: str | None, *, exc_info: bool = False) -> None:
         """Log why nothing can be asked, and when that is over, once each."""
         if problem is not None and problem != self._problem:
-            LOGGER.warning("No questions for now: %s", problem, exc_info=exc_info)
+            LOGGER.warning("No queries for now: %s", problem, exc_info=exc_info)
         if problem is None and self._problem is not None:
-            LOGGER.warning("Questions are asked again.")
+            LOGGER.warning("Queries are asked again.")
         self._problem = problem
 
     def _progress(self) -> dict[str, Any]:
@@ -356,8 +356,8 @@ class QueryWorker:
         config = self.config
         affordable = self._buffer.steps_in // (config.ask_every or 2 * config.segment_length)
         wanted = affordable - self._asked
-        if wanted > 0 and config.max_questions is not None:  # other programs may have asked since
-            wanted = min(wanted, config.max_questions - self._feedback.count_asked(all_agents=True))
+        if wanted > 0 and config.max_queries is not None:  # other programs may have asked since
+            wanted = min(wanted, config.max_queries - self._feedback.count_asked(all_agents=True))
         return wanted if wanted <= 0 else min(wanted, config.max_pending - self._feedback.pending)
 
     def _ask(self, count: int) -> str | None:
@@ -384,9 +384,9 @@ class QueryWorker:
         if count:
             self._feedback.model_version = None if self.core is None else self.core.version
             pairs = self._sampler(segments, count, self._rng)[:count]  # never more than is left
-            asked = self._feedback.ask_within(config.max_questions, segments, pairs)
+            asked = self._feedback.ask_within(config.max_queries, segments, pairs)
             self._asked += asked
-            LOGGER.info("Asked %d questions, %d by now.", asked, self._asked)
+            LOGGER.info("Asked %d queries, %d by now.", asked, self._asked)
         return None
 
     def _show_episode(self) -> None:

@@ -14,7 +14,7 @@ from preferl.data.implied import with_implied
 from preferl.errors import ConfigError
 from preferl.store import StoredFeedback
 from preferl.store.clips import clip_ids
-from preferl.store.questions import GREATEST_SPEED
+from preferl.store.queries import GREATEST_SPEED
 from preferl.store.schema import Clip
 from preferl.store.store import Store
 from preferl.testing.feedback_contracts import example_segments
@@ -32,15 +32,15 @@ def test_the_longer_clip_at_the_greatest_speed_is_the_least_time(store):
     segments = example_segments(0)
     steps = segments.real
     pairs = np.array([[0, 1], [2, 3], [4, 5]])
-    store.questions.ask(project.id, segments, pairs)
+    store.queries.ask(project.id, segments, pairs)
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
     ann = store.people.owner(project.id).annotator.id
     for number, kind in enumerate(("left", "skip", "equal")):
-        (question,) = store.queue.claim(project.id, ann, 1).questions
+        (question,) = store.queue.claim(project.id, ann, 1).queries
         store.queue.answer(ann, question.token, f"key-{number:05d}", kind, response_ms=5.0)
-    (skipped,) = store.queue.claim(project.id, ann, 1).questions
+    (skipped,) = store.queue.claim(project.id, ann, 1).queries
     store.queue.answer(ann, skipped.token, "key-00009", "right", response_ms=5.0)
-    votes = store.questions.votes(project.id)
+    votes = store.queries.votes(project.id)
     least = 1000 * (steps[pairs].max(1) - 1) / 10 / 2
     np.testing.assert_array_equal(votes.least_ms, [least[0], least[2], np.nan])
     assert votes.too_fast.tolist() == [True, True, False], "the last one had been seen before"
@@ -55,25 +55,25 @@ def test_no_more_are_asked_than_a_project_may_have(open_store):
 
     def ask(store: Store) -> int:
         together.wait()
-        return sum(len(store.questions.ask(project, segments, pairs, most=20)) for _ in range(3))
+        return sum(len(store.queries.ask(project, segments, pairs, most=20)) for _ in range(3))
 
     with ThreadPoolExecutor() as pool:
         asked = list(pool.map(ask, stores))
-    assert sum(asked) == len(stores[0].questions.asked(project)) == 20
-    assert stores[0].questions.ask(project, segments, pairs, most=20) == []
+    assert sum(asked) == len(stores[0].queries.asked(project)) == 20
+    assert stores[0].queries.ask(project, segments, pairs, most=20) == []
 
 
 def test_pairs_that_come_back_are_not_judged(store):
     project = store.projects.create("dots", fps=10, repeat_share=0.9, known_share=0.0)
     segments = example_segments(0)
     pairs = [(i, j) for i in range(8) for j in range(i)][:14]
-    store.questions.ask(project.id, segments, np.array(pairs))
+    store.queries.ask(project.id, segments, np.array(pairs))
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
     ann = store.people.owner(project.id).annotator.id
     for number in range(13):
-        (question,) = store.queue.claim(project.id, ann, 1).questions
+        (question,) = store.queue.claim(project.id, ann, 1).queries
         store.queue.answer(ann, question.token, f"key-{number:05d}", "left", response_ms=5.0)
-    votes = store.questions.votes(project.id)
+    votes = store.queries.votes(project.id)
     assert votes.is_repeat.any()
     np.testing.assert_array_equal(np.isnan(votes.least_ms), votes.is_repeat)
 
@@ -98,10 +98,10 @@ def test_lists_grow_until_answers_have_sorted_their_clips(store):
     asked = 0
     while True:
         claims = [store.queue.claim(project, person, 1, undrawn=True) for person in people]
-        if not any(claim.questions for claim in claims):
+        if not any(claim.queries for claim in claims):
             break
         for person, claim in zip(people, claims, strict=True):
-            for question in claim.questions:
+            for question in claim.queries:
                 better = good[question.left] - good[question.right]
                 kind = "left" if better > 0 else "right" if better < 0 else "equal"
                 store.queue.answer(person, question.token, f"key-{asked:05d}", kind)
@@ -125,7 +125,7 @@ def test_programs_that_extend_lists_together_ask_nothing_twice(open_store, monke
     ann = first.people.owner(project).annotator.id
     with monkeypatch.context() as died:  # after the answers, before what these make way for
         died.setattr(first.ranked, "extend", lambda _: 0)
-        for number, question in enumerate(first.queue.claim(project, ann, 2).questions):
+        for number, question in enumerate(first.queue.claim(project, ann, 2).queries):
             first.queue.answer(ann, question.token, f"key-{number:05d}", "left")
     together = threading.Barrier(3)
 
@@ -135,7 +135,7 @@ def test_programs_that_extend_lists_together_ask_nothing_twice(open_store, monke
 
     with ThreadPoolExecutor() as pool:
         assert sum(pool.map(extend, stores)) == 2
-    pairs = [frozenset(pair) for _, *pair in first.questions.asked(project)]
+    pairs = [frozenset(pair) for _, *pair in first.queries.asked(project)]
     assert len(set(pairs)) == len(pairs) == 4
 
 
@@ -144,21 +144,21 @@ def test_an_answer_that_is_undone_holds_its_list(store):
     store.ranked.create(project, example_segments(0), np.arange(4).reshape(1, 4), 9)
     store.clips.video_ready(project, store.clips.without_video(project, 100))
     ann = store.people.owner(project).annotator.id
-    (question,) = store.queue.claim(project, ann, 1).questions
+    (question,) = store.queue.claim(project, ann, 1).queries
     store.queue.answer(ann, question.token, "key-00001", "cannot_tell")
-    assert store.questions.count(project) == 2, "the next clip takes its turn"
+    assert store.queries.count(project) == 2, "the next clip takes its turn"
     store.clips.video_ready(project, store.clips.without_video(project, 100))
     store.queue.undo(ann, "key-00002")
-    again, after = store.queue.claim(project, ann, 2).questions
+    again, after = store.queue.claim(project, ann, 2).queries
     store.queue.answer(ann, after.token, "key-00003", "cannot_tell")
-    assert store.questions.count(project) == 2, "the list waits for the first"
+    assert store.queries.count(project) == 2, "the list waits for the first"
     store.queue.answer(ann, again.token, "key-00004", "cannot_tell")
-    assert store.questions.count(project) == 3
+    assert store.queries.count(project) == 3
 
 
 def test_projects_without_lists_are_left_alone(store):
     project = store.projects.create("dots").id
-    store.questions.ask(project, example_segments(0), np.array([[0, 1]]))
+    store.queries.ask(project, example_segments(0), np.array([[0, 1]]))
     assert store.ranked.extend(project) == 0
     with pytest.raises(ConfigError, match="lists"):
         store.ranked.create(project, example_segments(0), np.arange(4).reshape(2, 2), 1)

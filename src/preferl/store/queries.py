@@ -39,7 +39,7 @@ class QueryDetails(TypedDict, total=False):
 
 
 @final
-class Questions:
+class Queries:
     """The queries of a store and the answers to them."""
 
     def __init__(self, database: Database, clips: ClipStore) -> None:
