@@ -232,7 +232,7 @@ class StoredFeedback:
     @property
     def declined(self) -> int:
         """How many queries were answered only by people who could not tell."""
-        votes = self.store.questions.votes(self.project.id, purposes=["ask"])
+        votes = self.store.queries.votes(self.project.id, purposes=["ask"])
         _, preference, _ = combine_answers(votes, "mean")
         return int(np.isnan(preference).sum())
 
