@@ -57,7 +57,7 @@ from preferl.online import (
 )
 from preferl.online.algorithms import algorithm_of, build_algorithm, normalised
 from preferl.online.configs import EvaluationConfig
-from preferl.online.evaluations import FIRST_EPISODE
+from preferl.online.loop import FIRST_EPISODE
 from preferl.online.rollouts import learn_within
 from preferl.presets import load_preset, preset_names, with_changes
 from preferl.reporting import read_jsonl, series

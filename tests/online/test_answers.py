@@ -14,7 +14,14 @@ from preferl.data.validation import TRAIN, VALIDATION, validation_split
 from preferl.errors import DataError
 from preferl.feedback import InstantFeedback, Likelihood, ScriptedTeacher
 from preferl.online import OnlineConfig
-from preferl.online.answers import LearningSet, load_fixed, numbered, query_metrics
+from preferl.online.answers import (
+    all_answers,
+    given_answers,
+    load_warm_start,
+    numbered,
+    query_metrics,
+    split_answers,
+)
 from preferl.online.configs import WarmStartConfig
 from preferl.store import Store, StoredFeedback
 from preferl.store.clips import clip_ids
@@ -22,7 +29,7 @@ from preferl.testing import make_comparisons, make_episodes
 
 
 def fixed(given=None, **start):
-    return load_fixed(OnlineConfig(warm_start=WarmStartConfig(**start)), given, None)
+    return load_warm_start(OnlineConfig(warm_start=WarmStartConfig(**start)), given, None)
 
 
 class Collected:
@@ -75,7 +82,7 @@ def test_episodes_are_those_that_the_buffer_has_room_for(tmp_path, rng):
     given = make_episodes(rng, [20])
     save_episodes(tmp_path / "episodes", recorded)
     start = WarmStartConfig(episodes=tmp_path / "episodes")
-    _, found = load_fixed(OnlineConfig(warm_start=start, buffer_steps=30), None, given)
+    _, found = load_warm_start(OnlineConfig(warm_start=start, buffer_steps=30), None, given)
     assert found.lengths.tolist() == [20, 20]
     np.testing.assert_array_equal(found.observations[:20], recorded.observations[20:])
     np.testing.assert_array_equal(found.observations[20:], given.observations)
@@ -103,7 +110,7 @@ def test_pictures_of_episodes_are_read_into_memory(tmp_path, rng):
     start = WarmStartConfig(episodes=tmp_path / "episodes")
     for more, steps in ((None, 12), (None, 6), (given, 24)):
         config = OnlineConfig(warm_start=start, buffer_steps=steps)
-        _, found = load_fixed(config, None, more)
+        _, found = load_warm_start(config, None, more)
         assert found.steps == steps
         for column in (found.observations, found.final_observations, found.actions):
             assert type(column) is np.ndarray
@@ -120,16 +127,13 @@ def test_something_else_is_refused(tmp_path, rng):
 
 def test_fixed_comparisons_come_first_and_the_newest_answers_are_kept(rng):
     feedback = InstantFeedback(ScriptedTeacher.oracle(), 0, max_comparisons=3)
-    learning = LearningSet(feedback, 0.0)
-    assert learning.comparisons() is None
-    learning.fixed = make_comparisons(rng, pairs=5)
+    assert all_answers(None, feedback) is None
+    known = make_comparisons(rng, pairs=5)
     new = make_comparisons(rng, pairs=7)
-    assert learning.comparisons() is learning.fixed
+    assert all_answers(known, feedback).comparisons is known
     feedback.ask(new.segments, new.pairs)
-    both = learning.comparisons()
-    np.testing.assert_array_equal(
-        both.preference, [*learning.fixed.preference, *new.preference[-3:]]
-    )
+    both = all_answers(known, feedback).comparisons
+    np.testing.assert_array_equal(both.preference, [*known.preference, *new.preference[-3:]])
 
 
 def test_numbers_of_answers_stay_as_others_are_declined_and_forgotten(rng):
@@ -157,12 +161,12 @@ def test_numbers_of_stored_answers_are_those_of_their_queries(tmp_path):
         assert numbered(feedback).queries.tolist() == asked
 
 
-def test_fixed_comparisons_have_numbers_of_no_query(rng):
-    learning = LearningSet(Collected(make_comparisons(rng, pairs=3)), 0.0)
-    assert learning.given is None
-    learning.fixed = make_comparisons(rng, pairs=2)
-    assert learning.given.queries.tolist() == [-1, -2]
-    queries, comparisons, _ = learning.answered()
+def test_given_comparisons_have_numbers_of_no_query(rng):
+    feedback = Collected(make_comparisons(rng, pairs=3))
+    assert given_answers(None, feedback) is None
+    given = make_comparisons(rng, pairs=2)
+    assert given_answers(given, feedback).queries.tolist() == [-1, -2]
+    queries, comparisons, _ = all_answers(given, feedback)
     assert queries.tolist() == [-1, -2, 0, 1, 2]
     assert len(comparisons) == 5
 
@@ -171,12 +175,10 @@ def test_people_of_other_answers_are_not_those_of_a_store(tmp_path, rng):
     known = replace(make_comparisons(rng, pairs=3), annotator=np.array([0, 1, 0]))
     with Store.open(tmp_path) as store:
         Answering(store).ask(1)
-        learning = LearningSet(StoredFeedback(store, combine="each"), 0.0)
-        learning.fixed = known
-        assert learning.answered().comparisons.annotator is None
-    learning = LearningSet(Collected(known), 0.0)
-    learning.fixed = known
-    assert learning.given.comparisons.annotator.tolist() == [0, 1, 0]
+        feedback = StoredFeedback(store, combine="each")
+        assert all_answers(known, feedback).comparisons.annotator is None
+    answered = given_answers(known, Collected(known)).comparisons
+    assert answered.annotator.tolist() == [0, 1, 0]
     assert fixed(known).comparisons.annotator.tolist() == [0, 1, 0]
     save_comparisons(tmp_path / "others", known)
     both = fixed(known, comparisons=(tmp_path / "others",)).comparisons
@@ -185,32 +187,32 @@ def test_people_of_other_answers_are_not_those_of_a_store(tmp_path, rng):
 
 def test_without_a_share_all_are_trained_on(rng):
     comparisons = make_comparisons(rng, pairs=5)
-    assert (LearningSet(Collected(comparisons), 0.0).split(comparisons) == [TRAIN] * 5).all()
+    assert (split_answers(comparisons, 0.0, {}) == [TRAIN] * 5).all()
 
 
 def test_the_split_is_that_of_the_reward_service(rng):
     comparisons = make_comparisons(rng, pairs=60)
-    found = LearningSet(Collected(comparisons), 0.4).split(comparisons)
-    train = comparisons[found == TRAIN]
-    held_out = comparisons[found == VALIDATION]
+    found = split_answers(comparisons, 0.4, {})
     names = clip_ids(comparisons.segments)
     expected = np.array(
         validation_split(((names[a], names[b]) for a, b in comparisons.pairs.tolist()), 0.4)
     )
     np.testing.assert_array_equal(found, expected)
-    assert not {names[row] for row in train.pairs.flat} & {
-        names[row] for row in held_out.pairs.flat
-    }
-    assert len(held_out)
+    train, held_out = (
+        {names[row] for row in comparisons[found == side].pairs.flat}
+        for side in (TRAIN, VALIDATION)
+    )
+    assert held_out
+    assert not train & held_out
 
 
 def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
     parts = [make_comparisons(rng, pairs=20) for _ in range(4)]
-    learning = LearningSet(Collected(None), 0.3)
+    clip_sets = {}
     sides = {}
     for until in range(1, 5):
         comparisons = concatenate(parts[max(0, until - 2) : until])
-        found = learning.split(comparisons)
+        found = split_answers(comparisons, 0.3, clip_sets)
         for side in (TRAIN, VALIDATION):
             some = comparisons[found == side]
             names = clip_ids(some.segments)
@@ -220,16 +222,17 @@ def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
 
 
 def test_held_out_answers_stay_held_out_where_joining_changes_their_clips(rng):
-    fixed = make_comparisons(rng, pairs=10)
+    known = make_comparisons(rng, pairs=10)
     new = make_comparisons(rng, pairs=10)
-    segments = fixed.segments
+    segments = known.segments
     wide = segments.observations.astype(np.float64)
     wider = replace(segments, observations=wide, states=np.zeros((segments.steps, 2)))
-    learning = LearningSet(Collected(new), 0.4)
     for changed in (wider, replace(segments, rewards=segments.rewards.astype(np.float16))):
-        learning.fixed = replace(fixed, segments=changed)
-        learning.of_clip = {}
-        before, after = (learning.split(some) for some in (learning.fixed, learning.comparisons()))
+        given = replace(known, segments=changed)
+        both = all_answers(given, Collected(new)).comparisons
+        clip_sets = {}
+        before = split_answers(given, 0.4, clip_sets, joined=True)
+        after = split_answers(both, 0.4, clip_sets, joined=True)
         assert {TRAIN, VALIDATION} <= set(before)
         np.testing.assert_array_equal(before, after[:10])
 

@@ -12,7 +12,7 @@ from preferl.errors import ConfigError, DataError
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
-from preferl.online.loop import PreferenceLoop
+from preferl.online.loop import PreferenceLoop, build_parts
 from preferl.online.wrappers.feedback_config import VariableLengthWarning
 from preferl.training import RewardTrainerConfig
 
@@ -126,10 +126,10 @@ def test_every_acquisition_runs(acquisition):
 
 @pytest.mark.parametrize("sampler", ["k_center", "k_center_entropy", "covering"])
 def test_a_sampler_knows_what_was_asked(sampler):
-    loop = PreferenceLoop(replace(TINY, sampler=sampler, iterations=2))
-    assert loop.sampler.asked() is None
-    loop.through()
-    assert len(loop.sampler.asked()) == 17
+    parts = build_parts(replace(TINY, sampler=sampler, iterations=2))
+    assert parts.sampler.asked() is None
+    PreferenceLoop(parts).learn()
+    assert len(parts.sampler.asked()) == 17
 
 
 def test_interrupt_keeps_answers_and_reports_it():

@@ -14,7 +14,7 @@ from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences, record, run_online
 from preferl.online.configs import EvaluationConfig, WarmStartConfig
-from preferl.online.methods.asking import ATTEMPTS
+from preferl.online.loop import ATTEMPTS
 from preferl.testing import make_comparisons
 from preferl.training import AdaptivePenalty, RewardTrainerConfig, load_reward
 

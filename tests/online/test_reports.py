@@ -1,6 +1,5 @@
 """What iterations report: numbers under names that tell which answers they are about, and words."""
 
-import logging
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.likelihood import Likelihood
 from preferl.online import OnlineConfig
 from preferl.online.reports import (
-    FindingLog,
     IterationReport,
     OnlineReport,
     Stopwatch,
@@ -97,15 +95,10 @@ def test_a_part_within_a_part_counts_as_its_own() -> None:
     clock = iter([0.0, 1.0, 4.0, 10.0, 11.0, 13.0])  # relabelling from 1 to 4, fitting to 10
     stopwatch = Stopwatch(lambda: next(clock))
 
-    def fit(times: int) -> int:
-        return stopwatch("relabelling", lambda: 2 * times)
-
-    def fail() -> None:
+    with stopwatch.part("fitting"), stopwatch.part("relabelling"):
+        pass
+    with pytest.raises(KeyError), stopwatch.part("asking"):
         raise KeyError
-
-    assert stopwatch("fitting", fit, 3) == 6
-    with pytest.raises(KeyError):
-        stopwatch("asking", fail)
     assert stopwatch.take() == {"acting": 0, "fitting": 7, "relabelling": 3, "asking": 2}
     assert set(stopwatch.take().values()) == {0}
 
@@ -204,22 +197,3 @@ def test_trust_has_the_names_of_people_and_rows_of_others() -> None:
     assert trust_of(known, ("Ann",)) == {"Ann": ann, "annotator 1": other}
     assert trust_of(known) == {"annotator 0": ann, "annotator 1": other}
     assert trust_of(run(report(fit=fit()))) == trust_of(run(report()), ("Ann",)) == {}
-
-
-def test_each_finding_is_logged_once_also_where_a_run_is_resumed(caplog) -> None:
-    caplog.set_level(logging.WARNING)
-    config = OnlineConfig(steps=900, initial_steps=100)
-    steps = (300, 400, 700, 800)
-    iterations = [report(env_steps=at, comparisons=20, ties=0.1) for at in steps]
-    log = FindingLog(config)
-    for count, logged in enumerate([0, 0, 1, 1], start=1):  # first after 400 without an answer
-        log.check(iterations[:count])
-        assert len(caplog.records) == logged
-    assert caplog.messages[0].startswith("exhausted: There are no new answers since step 300")
-    assert "What to try: (1)" in caplog.messages[0]
-    caplog.clear()
-    FindingLog(config).check(iterations)  # resumed after the third iteration
-    assert caplog.messages == []
-    FindingLog(config).check(iterations[:3])  # resumed before
-    assert len(caplog.messages) == 1
-    assert [one.name for one in log.found(iterations)] == ["exhausted"]

@@ -2,41 +2,49 @@
 
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import torch
 
 from preferl.data.arrays import load_comparisons
 from preferl.data.comparisons import Comparisons, concatenate
 from preferl.data.episodes import STEPS, Episodes, join, take_columns
+from preferl.data.implied import with_implied
 from preferl.data.segments import Segments
 from preferl.data.sources.kinds import load_source
 from preferl.data.sources.labels import load_labels
 from preferl.data.validation import TRAIN, validation_split
-from preferl.errors import FeedbackError
+from preferl.errors import DataError, FeedbackError
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.preparations import FitContext
 from preferl.feedback.protocols import Feedback
 from preferl.feedback.sampling import entropy, logit_variance
 from preferl.online.configs import OnlineConfig
-from preferl.shapes import Array, IntArray
+from preferl.printing import get_logger
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 from preferl.store.clips import clip_ids
 from preferl.store.feedback import Answered, StoredFeedback
+from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_trainer import RewardTrainer
+from preferl.training.trust import NOBODY, fit_trust
+
+LOGGER = get_logger(__name__)
 
 Table = TypeVar("Table", Episodes, Segments)
 
 
-class FixedData(NamedTuple):
+class WarmStart(NamedTuple):
     """What a run begins with: comparisons to learn from, and episodes that queries may be about."""
 
     comparisons: Comparisons | None = None
     episodes: Episodes | None = None
 
 
-def load_fixed(
+def load_warm_start(
     config: OnlineConfig, comparisons: Comparisons | None, episodes: Episodes | None
-) -> FixedData:
+) -> WarmStart:
     """Read what the warm start of a run names, and join it with what is given, all in memory.
 
     Declined answers are left out, and of episodes those beyond the newest `buffer_steps`.
@@ -49,28 +57,32 @@ def load_fixed(
     parts = [load_comparisons(folder) for folder in start.comparisons]
     if start.labels is not None and start.demonstrations is not None:
         parts.append(load_labels(start.labels, load_source(start.demonstrations)).comparisons)
-    parts += [] if comparisons is None else [comparisons]
+    if comparisons is not None:
+        parts.append(comparisons)
     parts = [part[part.answered] for part in parts if part.answered.any()]
     if len(parts) > 1:  # row 0 of one is not row 0 of another
         parts = [replace(part, annotator=None) for part in parts]
-    known = [] if start.episodes is None else [load_source(start.episodes)]
-    known += [] if episodes is None else [episodes]
-    found = concatenate(parts).compact() if parts else None
-    recent = latest(join(known), config.buffer_steps) if known else None
-    return FixedData(
-        None if found is None else replace(found, segments=_in_memory(found.segments)),
-        None if recent is None else _in_memory(recent),
-    )
+    recordings = [] if start.episodes is None else [load_source(start.episodes)]
+    if episodes is not None:
+        recordings.append(episodes)
+    answers = None
+    if parts:
+        answers = concatenate(parts).compact()
+        answers = replace(answers, segments=_in_memory(answers.segments))
+    recent = None
+    if recordings:
+        recent = _in_memory(latest(join(recordings), config.buffer_steps))
+    return WarmStart(answers, recent)
 
 
 def latest(episodes: Episodes, steps: int) -> Episodes:
-    """The episodes that end within the last so many steps."""
+    """Return the episodes that end within the last so many steps."""
     recent = episodes.steps - episodes.ends < steps  # by the steps that came after
     return episodes if recent.all() else episodes[recent]
 
 
 def _in_memory(table: Table) -> Table:
-    """The same with its arrays in memory: files of an older run may move when this one begins."""
+    """Read arrays into memory: files of an older run may move when this one begins."""
 
     def read(array: Any, _: None) -> Array:
         return np.array(array) if isinstance(array, np.memmap) else np.asarray(array)
@@ -79,8 +91,71 @@ def _in_memory(table: Table) -> Table:
     return replace(table, **take_columns(table, None, names, pick=read))
 
 
-def _as_joined(segments: Segments) -> Segments:
-    """Without what joining may change: states, which a part may lack, and how wide numbers are."""
+def numbered(feedback: Feedback) -> Answered:
+    """Return all answers of a feedback, and numbers of their queries that last while others go.
+
+    Feedback of your own forgets nothing, so its answers are numbered in their order.
+
+    Raises:
+        FeedbackError: nothing has been answered yet.
+    """
+    if isinstance(feedback, StoredFeedback):
+        return feedback.answered()
+    answers = feedback.comparisons()
+    forgotten = 0
+    if isinstance(feedback, InstantFeedback):
+        forgotten = feedback.asked - feedback.declined - len(answers)
+    return Answered(forgotten + np.arange(len(answers)), answers)
+
+
+def given_answers(given: Comparisons | None, feedback: Feedback) -> Answered | None:
+    """Return the comparisons of a warm start, numbered below 0, since queries are not.
+
+    Beside a store, whose people are others, nobody knows who gave them.
+    """
+    if given is None:
+        return None
+    if isinstance(feedback, StoredFeedback):
+        given = replace(given, annotator=None)
+    return Answered(-1 - np.arange(len(given)), given)
+
+
+def all_answers(given: Comparisons | None, feedback: Feedback) -> Answered | None:
+    """Return the comparisons of a warm start and all answers after them; None without any."""
+    known = given_answers(given, feedback)
+    parts = [] if known is None else [known]
+    with suppress(FeedbackError):  # raised where nothing has been answered yet
+        parts.append(numbered(feedback))
+    if not parts:
+        return None
+    queries = np.concatenate([part.queries for part in parts])
+    return Answered(queries, concatenate([part.comparisons for part in parts]))
+
+
+def split_answers(
+    comparisons: Comparisons, share: float, clip_sets: dict[str, int], *, joined: bool = False
+) -> IntArray:
+    """Return `[P]` the set of each answer, see `validation_split`.
+
+    Held-out answers stay held out: a clip that was assigned to a set stays in it, also where the
+    oldest answers are forgotten.
+
+    Args:
+        comparisons: all answers.
+        share: of the answers that are held out; 0 trains on all.
+        clip_sets: the set of each clip, by its name; new clips are added.
+        joined: whether some came from a warm start.
+    """
+    if not share:
+        return np.full(len(comparisons), TRAIN)
+    segments = comparisons.segments
+    names = clip_ids(_without_traces_of_joining(segments) if joined else segments)
+    pairs = ((names[first], names[second]) for first, second in comparisons.pairs.tolist())
+    return np.array(validation_split(pairs, share, clip_sets), np.int64)
+
+
+def _without_traces_of_joining(segments: Segments) -> Segments:
+    """Drop what joining may change: states, which a part may lack, and how wide numbers are."""
 
     def widen(array: Any, _: None) -> Array:
         return array if array.dtype == np.uint8 else np.asarray(array, np.float64)
@@ -89,75 +164,102 @@ def _as_joined(segments: Segments) -> Segments:
     return replace(segments, states=None, **take_columns(segments, None, names, pick=widen))
 
 
-def numbered(feedback: Feedback) -> Answered:
-    """All answers of a feedback, and numbers of their queries that last while others go.
+def prepare_answers(
+    answers: Comparisons,
+    queries: IntArray,
+    places: AnswerPlaces,
+    *,
+    config: OnlineConfig,
+    trainer: RewardTrainer,
+    reward: RewardFunction | None,
+    experience: Episodes | None,
+    rng: np.random.Generator,
+) -> tuple[Comparisons, IntArray]:
+    """Apply the preparations of a run; return what to train on, and the place of each answer.
 
-    Feedback of your own forgets nothing, so its answers are numbered in their order. Raises
-    `FeedbackError` where nothing has been answered yet.
+    Each query keeps its place in members' bootstraps from fit to fit, whichever answers go.
+
+    Args:
+        answers: that are not held out; declined ones go.
+        queries: `[P]` numbers of their queries, which stay as other answers come and go.
+        places: of the queries before; new ones are added.
+        config: of the run.
+        trainer: whose members have the bootstraps.
+        reward: of the last fit; None before the first.
+        experience: recent episodes.
+        rng: of the preparations' draws.
+
+    Raises:
+        DataError: a preparation that leaves out rows, in place of giving them weight 0.
     """
-    if isinstance(feedback, StoredFeedback):
-        return feedback.answered()
-    found = feedback.comparisons()
-    gone = 0
-    if isinstance(feedback, InstantFeedback):
-        gone = feedback.asked - feedback.declined - len(found)
-    return Answered(gone + np.arange(len(found)), found)
+    trained_before = len(places)
+    given = answers[answers.answered]
+    own_places = places(queries[answers.answered])
+    if not config.prepare or not len(given):
+        return given, own_places
+    votes = _votes(given, own_places, len(places), trained_before, trainer)
+    context = FitContext(
+        reward=reward,
+        votes=votes,
+        experience=experience,
+        segment_length=config.segment_length,
+        short=config.short,
+        rng=rng,
+        trust=_trust_in_answers(given, votes, reward, trainer),
+    )
+    prepared = given
+    for preparation in config.prepare:
+        prepared = preparation(prepared, context)
+        if not np.array_equal(prepared.pairs[: len(given)], given.pairs):
+            raise DataError(
+                f"comparisons from {type(preparation).__name__}: expected the {len(given)} "
+                f"answers first, whatever their weight, got {len(prepared)} others."
+            )
+    pseudo_labels = len(prepared) - len(given)
+    LOGGER.info(
+        "Before the fit: %d of %d answers left out, %d turned round, %d pseudo-labels.",
+        (prepared.weight[: len(given)] == 0).sum(),
+        len(given),
+        (prepared.preference[: len(given)] != given.preference).sum(),
+        pseudo_labels,
+    )
+    return prepared, np.append(own_places, np.full(pseudo_labels, -1))
 
 
-@final
-class LearningSet:
-    """All comparisons of a run, fixed ones before the answers of its feedback, and their split.
+def _votes(
+    given: Comparisons,
+    places: IntArray,
+    place_count: int,
+    trained_before: int,
+    trainer: RewardTrainer,
+) -> BoolArray:
+    """Return `[E, P]` the members that have not been trained on an answer; all where all have."""
+    bootstrapped = places
+    if trainer.config.implied:  # members leave out all answers of linked clips, or none
+        bootstrapped = places[with_implied(given)[1][: len(given)]]
+    votes = trainer.bootstrap(place_count)[:, bootstrapped] == 0
+    votes |= places >= trained_before  # nobody has been trained on new ones
+    return np.asarray(votes | ~votes.any(0))
 
-    Held-out answers stay held out: a clip that was assigned to a set stays in it (see
-    `validation_split`), also where the oldest answers are forgotten.
 
-    Attributes:
-        fixed: comparisons that were there before the run.
-        of_clip: the set of each clip, by its name.
+def _trust_in_answers(
+    given: Comparisons, votes: BoolArray, reward: RewardFunction | None, trainer: RewardTrainer
+) -> FloatArray:
+    """Return `[P]` the trust in each answer's annotator, by what was answered before preparations.
+
+    The trainer's own numbers may be of answers that were turned round, and know nobody new.
     """
-
-    def __init__(self, feedback: Feedback, share: float) -> None:
-        self.fixed: Comparisons | None = None
-        self.of_clip: dict[str, int] = {}
-        self._feedback = feedback
-        self._share = share
-
-    @property
-    def given(self) -> Answered | None:
-        """The fixed ones. Their numbers are below 0, since those of queries are not.
-
-        Beside a store, whose people are others, nobody knows who gave them.
-        """
-        if (fixed := self.fixed) is None:
-            return None
-        fixed = (
-            replace(fixed, annotator=None) if isinstance(self._feedback, StoredFeedback) else fixed
-        )
-        return Answered(-1 - np.arange(len(fixed)), fixed)
-
-    def comparisons(self) -> Comparisons | None:
-        """All of them so far; None without any."""
-        answered = self.answered()
-        return None if answered is None else answered.comparisons
-
-    def answered(self) -> Answered | None:
-        """The same, with numbers of their queries that last while other answers go."""
-        parts = [] if self.given is None else [self.given]
-        with suppress(FeedbackError):  # raised where nothing has been answered yet
-            parts.append(numbered(self._feedback))
-        if not parts:
-            return None
-        queries = np.concatenate([part.queries for part in parts])
-        return Answered(queries, concatenate([part.comparisons for part in parts]))
-
-    def split(self, comparisons: Comparisons) -> IntArray:
-        """`[P]` the set of each, see `validation_split`; pairs between the sets are in neither."""
-        if not self._share:
-            return np.full(len(comparisons), TRAIN)
-        segments = comparisons.segments
-        names = clip_ids(segments if self.fixed is None else _as_joined(segments))
-        pairs = ((names[first], names[second]) for first, second in comparisons.pairs.tolist())
-        return np.array(validation_split(pairs, self._share, self.of_clip), np.int64)
+    trust = np.ones(len(given))
+    annotator = given.annotator
+    if reward is None or annotator is None or not trainer.config.trust:
+        return trust
+    if len(np.unique(annotator[annotator > NOBODY])) < 2:  # as `AnnotatorTrust` begins
+        return trust
+    logits = FitContext(reward).logits(given.segments, given.pairs)
+    columns = (logits, given.preference, np.broadcast_to(votes, logits.shape), annotator)
+    for fitted in fit_trust(*(torch.from_numpy(np.array(column)) for column in columns)):
+        trust[annotator == fitted.annotator] = fitted.value
+    return trust
 
 
 class QueryMetrics(NamedTuple):
@@ -179,7 +281,7 @@ class QueryMetrics(NamedTuple):
 def query_metrics(
     reward: RewardFunction | None, segments: Segments, pairs: IntArray
 ) -> QueryMetrics:
-    """Those of queries `[P, 2]`, rows of `segments`; NaN without a reward."""
+    """Measure queries `[P, 2]`, rows of `segments`; NaN without a reward."""
     if reward is None or not len(pairs):
         return QueryMetrics()
     shown, rows = np.unique(pairs, return_inverse=True)

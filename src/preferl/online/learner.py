@@ -50,7 +50,7 @@ from preferl.online.rollouts import learn_within, listed
 from preferl.online.wrappers.exploration import ExplorationPolicy, explore, require_reset
 from preferl.online.wrappers.feedback_config import BeforeFirstReward
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv, RecordsStates
-from preferl.online.wrappers.recording import zeros_of
+from preferl.online.wrappers.recording import Recording, zeros_of
 from preferl.online.wrappers.replay import relabel_replay, replay_of, require_relabelling
 from preferl.online.wrappers.reward_computer import WindowReward
 from preferl.online.wrappers.rollout_rewards import RolloutRewards
@@ -164,6 +164,11 @@ class SB3Learner:
         """Environment steps used so far, exploration included."""
         return self.env.steps
 
+    @property
+    def recording(self) -> Recording:
+        """What the environments did, with the environments' own rewards."""
+        return self.env.core.recording
+
     def learn(self, steps: int) -> Episodes:
         """Explore for a share of `steps`, let the algorithm learn for the rest.
 
@@ -179,7 +184,7 @@ class SB3Learner:
         with self._asking(steps), self.threads():
             self._explore(self.exploration_fraction * steps)
             self._improve(self._asked - self.steps)
-        finished = self.env.core.recording.finished_steps
+        finished = self.recording.finished_steps
         made = self.steps - before
         return self._taken(cut=made > 0 and 2 * finished <= made)
 
@@ -289,7 +294,8 @@ class SB3Learner:
         last = self._asked >= self.total_steps
         try:
             whole = learn_within(
-                *(self.algorithm, steps),
+                self.algorithm,
+                steps,
                 last=last,
                 callback=self._callback,
                 progress_bar=self.progress_bar,
@@ -313,14 +319,17 @@ class RecordedExperience:
     Args:
         comparisons: that exist already.
         episodes: that queries are about.
+        queries: how many are to be put.
 
     Raises:
-        ConfigError: neither of them.
+        ConfigError: neither of them, or queries without episodes.
     """
 
     steps = 0
 
-    def __init__(self, comparisons: Comparisons | None, episodes: Episodes | None) -> None:
+    def __init__(
+        self, comparisons: Comparisons | None, episodes: Episodes | None, *, queries: int
+    ) -> None:
         recorded: Episodes | Segments
         if episodes is not None:
             recorded = episodes
@@ -330,6 +339,11 @@ class RecordedExperience:
             raise ConfigError(
                 "steps: 0 leave nothing to learn from without recorded episodes or comparisons. "
                 "Pass episodes= or comparisons=, or take steps."
+            )
+        if queries and episodes is None:
+            raise ConfigError(
+                f"{queries} comparisons of a run without steps are about recorded episodes, and "
+                "there are none. Pass episodes=, or take steps."
             )
         inferred = infer_spaces(recorded.observations, recorded.actions)
         self.observation_space, self.action_space = inferred

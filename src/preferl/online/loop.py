@@ -1,8 +1,15 @@
-"""Act, ask, fit, switch rewards: learning while acting (Christiano et al. 2017, section 2.2)."""
+"""Act, ask, fit: learning from preferences while acting (Christiano et al. 2017, section 2.2).
+
+`PreferenceLoop.iterate` is the method, `build_parts` makes what it calls, and a checkpoint is a
+`LoopState` with the snapshots of agent, trainer and teacher.
+"""
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
 
@@ -11,26 +18,40 @@ import numpy as np
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
+from preferl.data.segments import Segments, Short, sample_segments, windows_of
 from preferl.data.validation import TRAIN, VALIDATION
 from preferl.envs.config import EnvSource
 from preferl.envs.factory import env_factory
-from preferl.errors import CheckpointError, ConfigError, DataError, require_in
-from preferl.evaluation.findings import ties_and_contradictions
-from preferl.feedback.instant import InstantFeedback
-from preferl.feedback.likelihood import Likelihood, likelihood_of
-from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
+from preferl.errors import ConfigError, DataError, require_in
+from preferl.evaluation.curve import Evaluation, Evaluator, often
+from preferl.evaluation.findings import findings, ties_and_contradictions
+from preferl.evaluation.policies import Policy
+from preferl.feedback.instant import InstantFeedback, check_pairs
+from preferl.feedback.likelihood import Likelihood
+from preferl.feedback.protocols import (
+    Adapts,
+    Feedback,
+    LastingFeedback,
+    PairSampler,
+    SingleAnswers,
+    Teacher,
+)
+from preferl.feedback.sampling import segments_wanted
 from preferl.feedback.schedule import PlannedIteration, Schedule, plan
 from preferl.models.spaces import check_spaces
 from preferl.online.answers import (
-    FixedData,
-    LearningSet,
     QueryMetrics,
+    WarmStart,
+    all_answers,
+    given_answers,
     latest,
-    load_fixed,
+    load_warm_start,
+    prepare_answers,
+    query_metrics,
+    split_answers,
 )
 from preferl.online.checkpoints.answer_journal import AnswerJournal
 from preferl.online.configs import OnlineConfig
-from preferl.online.evaluations import AgentEvaluations, OnEvaluation
 from preferl.online.learner import (
     PolicyLearner,
     RecordedExperience,
@@ -38,41 +59,41 @@ from preferl.online.learner import (
     build_learner,
     build_trainer,
 )
-from preferl.online.methods.asking import QueryRounds
-from preferl.online.methods.preparing import PreparedAnswers
-from preferl.online.reports import FindingLog, IterationReport, OnlineReport, Stopwatch
+from preferl.online.reports import IterationReport, OnlineReport, Stopwatch, course_of
 from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
 from preferl.printing import get_logger
-from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink, Sinks
-from preferl.runs.versioned import version_folder, versions
+from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.store.feedback import Answered
-from preferl.training.checkpoint_folder import (
-    ABOUT,
-    JOURNAL,
-    RESTORE,
-    has_run,
-    read_checkpoint,
-    write_checkpoint,
-)
+from preferl.training.checkpoint_folder import JOURNAL, has_run, read_checkpoint, write_checkpoint
 from preferl.training.configs import has_out_of_bag
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.generators import global_generators, restore_generators
+from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction, agent_reward
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler
 
 LOGGER = get_logger(__name__)
 
-FORMAT: Final = 1
-"""Version of what the loop's checkpoints hold; checkpoints of another one are refused."""
+FIRST_EPISODE: Final = 30_000
+"""Seed of the evaluations while learning, beyond the run's: training and the report have others."""
+
+POLICY_EPISODES: Final = 10
+"""Whole episodes, the latest, whose mean return a teacher's thresholds follow, as in B-Pref."""
+
+ATTEMPTS: Final = 5
+"""Times that a round asks others for the queries that a script declined."""
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
 
 OnAnswers = Callable[[Comparisons], None]
 """Called with all answers whenever there are new ones, before they are learned from."""
+
+OnEvaluation = Callable[[Evaluation], None]
+"""Called after each evaluation of the policy while it learns."""
 
 
 def learn_from_preferences(
@@ -123,25 +144,34 @@ def learn_from_preferences(
             itself; if it is a `LastingFeedback`, it is not asked again either.
 
     Raises:
-        CheckpointError: what is there is damaged, of other settings, or of an older version.
+        CheckpointError: what is there is damaged, or of other settings.
         ConfigError: settings that do not go together, or a learner without `snapshot` and
             `restore` where there are to be checkpoints.
         DataError: no episode is long enough for a clip, lengths differ and the config refuses, or
             data of a warm start that cannot be read.
         SpaceError: comparisons or episodes of other spaces than the agent's.
     """
-    run = PreferenceLoop(
-        *(config, teacher, feedback, learner, trainer, sampler, schedule),
-        data=(comparisons, episodes),
+    parts = build_parts(
+        config,
+        teacher=teacher,
+        feedback=feedback,
+        learner=learner,
+        trainer=trainer,
+        sampler=sampler,
+        schedule=schedule,
+        comparisons=comparisons,
+        episodes=episodes,
         eval_env=eval_env,
     )
-    run.sink = sink or run.sink
-    run.on_iteration = on_iteration
-    run.on_answers = on_answers
-    run.evaluations.on_evaluation = on_evaluation
-    if checkpoints is not None:
-        run.keep_in(Path(checkpoints))
-    return run.through()
+    loop = PreferenceLoop(
+        parts,
+        sink=sink,
+        on_iteration=on_iteration,
+        on_answers=on_answers,
+        on_evaluation=on_evaluation,
+        checkpoints=None if checkpoints is None else Path(checkpoints),
+    )
+    return loop.learn()
 
 
 @runtime_checkable
@@ -156,354 +186,621 @@ class Resumable(Protocol):
 
 
 @final
-class PreferenceLoop:
-    """The parts of a run, see `learn_from_preferences`, and what it has come to so far.
+@dataclass(eq=False)
+class LoopState:
+    """What later iterations depend on, beside agent, trainer and teacher: a checkpoint of the loop.
 
-    Building it refuses settings that do not go together, before a folder is touched.
+    Attributes:
+        rng: draws segments and queries.
+        preparing: draws for the preparations of answers.
+        iterations: reports of the iterations that are over.
+        evaluations: of the policy so far.
+        experience: the latest episodes; None before the first.
+        reward: which the agent has; None before the first fit.
+        pessimism: of that reward.
+        answers: how many there are.
+        clip_sets: the training or validation set of each clip, by the clip's name.
+        places: `[Q]` the query at each place of the members' bootstraps.
+        returns: of the policy's latest whole episodes.
+        lengths: of these episodes.
+        worst: least return of a window of `segment_length` steps; at most 0.
+        shortest: steps of the shortest episode that ended, for a learner of one's own.
+        longest: steps of the longest episode, likewise.
+        lengths_warned: whether a warning about episodes of different length was given.
+        findings: names of those that were logged.
+        newest: query of a lasting feedback at the last checkpoint, until a round is put.
+        seconds: wall time of earlier programs.
+        given: data that the run began with, which lie beside the checkpoints, once.
+    """
+
+    rng: np.random.Generator
+    preparing: np.random.Generator
+    iterations: list[IterationReport] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    experience: Episodes | None = None
+    reward: RewardFunction | None = None
+    pessimism: float = 0.0
+    answers: int = 0
+    clip_sets: dict[str, int] = field(default_factory=dict)
+    places: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    worst: float = 0.0
+    shortest: int | None = None
+    longest: int = 0
+    lengths_warned: bool = False
+    findings: list[str] = field(default_factory=list)
+    newest: int | None = None
+    seconds: float = 0.0
+    given: WarmStart = field(default_factory=WarmStart)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LoopParts:
+    """What acts, asks and fits in a run, see `learn_from_preferences`, and where the run begins.
+
+    Attributes:
+        config: the whole run.
+        state: of a run that begins.
+        plan: steps and queries of each iteration.
+        learner: the agent, a `PolicyLearner`.
+        trainer: fits the reward.
+        feedback: takes queries and has the answers.
+        sampler: chooses queries.
+        evaluator: evaluates the policy while it learns; None never does.
+        read_warm_start: reads the data that the run begins with, once.
+    """
+
+    config: OnlineConfig
+    state: LoopState
+    plan: list[PlannedIteration]
+    learner: Any
+    trainer: RewardTrainer
+    feedback: Feedback
+    sampler: PairSampler
+    evaluator: Evaluator | None
+    read_warm_start: Callable[[], WarmStart]
+
+    def require_suitable(self, data: WarmStart) -> None:
+        """Raise `SpaceError` for data of other spaces than the reward model's."""
+        clips = None if data.comparisons is None else data.comparisons.segments
+        model = self.trainer.model
+        for name, steps in {"given comparisons": clips, "given episodes": data.episodes}.items():
+            if steps is not None:
+                check_spaces(
+                    model.observation_space,
+                    model.action_space,
+                    steps.observations,
+                    steps.actions,
+                    what=name,
+                )
+
+
+def build_parts(
+    config: OnlineConfig,
+    *,
+    teacher: Teacher | None = None,
+    feedback: Feedback | None = None,
+    learner: PolicyLearner | None = None,
+    trainer: RewardTrainer | None = None,
+    sampler: PairSampler | None = None,
+    schedule: Schedule | None = None,
+    comparisons: Comparisons | None = None,
+    episodes: Episodes | None = None,
+    eval_env: EnvSource | None = None,
+) -> LoopParts:
+    """Build what is not given, as `learn_from_preferences` describes it.
+
+    Settings that do not go together are refused here, before a folder is touched.
+    """
+    given = config.warm_start.given or comparisons is not None
+    fix = "Ask at least one query, or give comparisons to learn from."
+    require_in("comparisons", config.comparisons, 0 if given else 1, float("inf"), fix=fix)
+
+    @cache
+    def read_warm_start() -> WarmStart:
+        return load_warm_start(config, comparisons, episodes)
+
+    querying, answering, exploring, preparing = np.random.default_rng(config.seed).spawn(4)
+    state = LoopState(rng=querying, preparing=preparing, pessimism=config.pessimism)
+    feedback = feedback or InstantFeedback(
+        teacher or config.teacher, answering, max_comparisons=config.max_comparisons
+    )
+
+    def asked() -> Comparisons | None:
+        answered = all_answers(state.given.comparisons, feedback)
+        return None if answered is None else answered.comparisons
+
+    sampler = sampler or build_sampler(config, lambda: state.reward, asked)
+    planned = plan(
+        steps=config.steps,
+        queries=config.comparisons,
+        iterations=config.iterations,
+        schedule=schedule or config.schedule,
+        initial_fraction=config.initial_fraction,
+        initial_steps=config.initial_steps,
+        final_queries=config.final_queries,
+        oversampling=config.oversampling,
+        sampler=sampler,
+    )
+    if eval_env is None and learner is None and config.steps:
+        eval_env = env_factory(config)
+    if learner is None and config.steps:
+        learner = build_learner(config, exploring)
+    elif learner is None:
+        learner = RecordedExperience(*read_warm_start(), queries=config.comparisons)
+    return LoopParts(
+        config=config,
+        state=state,
+        plan=planned,
+        learner=learner,
+        trainer=trainer or build_trainer(config, learner),
+        feedback=feedback,
+        sampler=sampler,
+        evaluator=None if eval_env is None else _build_evaluator(config, learner, eval_env),
+        read_warm_start=read_warm_start,
+    )
+
+
+def _build_evaluator(config: OnlineConfig, learner: Any, env: EnvSource) -> Evaluator:
+    policy = learner.algorithm if isinstance(learner, SB3Learner) else learner
+    if not isinstance(policy, Policy):
+        raise ConfigError(
+            "learner: expected one with `predict`, since it is to be evaluated, got "
+            f"{type(learner).__name__}."
+        )
+    return Evaluator(
+        env,
+        every=often(config.eval_every, config.steps),
+        episodes=config.eval_episodes,
+        seed=config.seed + FIRST_EPISODE,
+    )
+
+
+@final
+class PreferenceLoop:
+    """A run of learning from preferences: its parts, where it is, and who is told of it.
+
+    Args:
+        parts: of `build_parts`.
+        sink: as of `learn_from_preferences`, and so are all others.
     """
 
     def __init__(
         self,
-        config: OnlineConfig,
-        teacher: Teacher | None = None,
-        feedback: Feedback | None = None,
-        learner: PolicyLearner | None = None,
-        trainer: RewardTrainer | None = None,
-        sampler: PairSampler | None = None,
-        schedule: Schedule | None = None,
-        data: tuple[Comparisons | None, Episodes | None] = (None, None),
-        eval_env: EnvSource | None = None,
+        parts: LoopParts,
+        *,
+        sink: MetricSink | None = None,
+        on_iteration: OnIteration | None = None,
+        on_answers: OnAnswers | None = None,
+        on_evaluation: OnEvaluation | None = None,
+        checkpoints: Path | None = None,
     ) -> None:
-        self.config = config
-        self.data = data
-        given = config.warm_start.given or data[0] is not None
-        fix = "Ask at least one query, or give comparisons to learn from."
-        require_in("comparisons", config.comparisons, 0 if given else 1, float("inf"), fix=fix)
-        self.sampler = sampler or build_sampler(
-            config, lambda: self.reward, lambda: self.learning.comparisons()
-        )
-        self.plan = plan(
-            steps=config.steps,
-            queries=config.comparisons,
-            iterations=config.iterations,
-            schedule=schedule or config.schedule,
-            initial_fraction=config.initial_fraction,
-            initial_steps=config.initial_steps,
-            final_queries=config.final_queries,
-            oversampling=config.oversampling,
-            sampler=self.sampler,
-        )
-        rngs = np.random.default_rng(config.seed).spawn(4)
-        self.rng, answering, exploring, preparing = rngs
-        self.fixed: FixedData | None = None
-        self.learner: Any = learner
-        if learner is None and config.steps == 0:
-            self.fixed = load_fixed(config, *data)
-            self.learner = RecordedExperience(self.fixed.comparisons, self.fixed.episodes)
-            if config.comparisons and self.fixed.episodes is None:
-                raise ConfigError(
-                    f"{config.comparisons} comparisons of a run without steps are about recorded "
-                    "episodes, and there are none. Pass episodes=, or take steps."
-                )
-        elif learner is None:
-            self.learner = build_learner(config, exploring)
-        self.trainer = trainer or build_trainer(config, self.learner)
-        self.feedback = feedback or InstantFeedback(
-            teacher or config.teacher, answering, max_comparisons=config.max_comparisons
-        )
-        self.rounds = QueryRounds(config, self.feedback, self.sampler)
-        self.learning = LearningSet(self.feedback, config.validation)
-        self.prepared = PreparedAnswers(config, self.trainer, preparing)
-        where = eval_env
-        if eval_env is None and learner is None and config.steps:
-            where = env_factory(config)
-        self.evaluations = AgentEvaluations(config, self.learner, where)
-        self.sink: MetricSink = Sinks()
-        self.on_iteration: OnIteration | None = None
-        self.on_answers: OnAnswers | None = None
-        self.reward: RewardFunction | None = None
-        self.pessimism = config.pessimism  # of that reward
-        self.experience: Episodes | None = None
-        self.iterations: list[IterationReport] = []
-        self.guard = LengthGuard(config.variable_length)
-        self.repetitions = RepetitionGuard(config)
-        self.timed = Stopwatch()
-        self.findings = FindingLog(config)
-        self.shortest: int | None = None  # of episodes that ended, and of any
-        self.longest = 0
-        self.answers = 0
-        self.seconds = 0.0  # of what was resumed
-        self.journal: AnswerJournal | None = None  # beside the checkpoints
+        self.parts = parts
+        self.state = parts.state
+        self.sink = sink or Sinks()
+        self.on_iteration = on_iteration
+        self.on_answers = on_answers
+        self.on_evaluation = on_evaluation
+        self.stopwatch = Stopwatch()
+        self.length_guard = LengthGuard(parts.config.variable_length)
+        self.repetition_guard = RepetitionGuard(parts.config)
+        self.journal: AnswerJournal | None = None
+        # Answers of the iteration under way that an earlier program had, oldest first, each with
+        # the teacher's generator after it.
+        self.kept_answers: deque[tuple[Comparisons, np.random.Generator]] = deque()
+        learner = parts.learner
+        if isinstance(learner, SB3Learner):
+            learner.report_to(self.sink)
+            learner.before_rollout(self._evaluate)
+        if checkpoints is None:
+            self.state.given = parts.read_warm_start()
+        else:
+            self._resume(checkpoints)
+        parts.require_suitable(self.state.given)
+        recorded = self.state.given.episodes
+        if not self.state.iterations:
+            self.state.experience = recorded
+        if isinstance(learner, RecordedExperience) and recorded is not None:
+            self.state.shortest = int(recorded.lengths.min())
+            self.state.longest = int(recorded.lengths.max())
 
-    def keep_in(self, folder: Path) -> None:
-        """Save after each iteration, and go on from what is there."""
-        if not isinstance(self.learner, Resumable):
-            raise ConfigError(
-                "learner: expected one with `snapshot` and `restore`, since checkpoints are to "
-                f"be kept, got {type(self.learner).__name__}."
-            )
-        run = to_json(self.config)
-        feedback = self.feedback
-        if has_run(folder):
-            newest = version_folder(folder, versions(folder)[-1])
-            with reading(newest, expected="a whole checkpoint", fix=RESTORE):
-                found = read_object(newest / ABOUT)["run"].get("format")
-            if found != FORMAT:
-                raise CheckpointError(
-                    f"format of the run in {folder}: expected {FORMAT}, got {found}. Go on with "
-                    "the version of preferl that began it, or begin another run."
-                )
-            self._restore(read_checkpoint(folder, run={"format": FORMAT} | run).state)
-        self.journal = journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
-        self.fixed = FixedData(**journal.fixed(lambda: self.load()._asdict()))
-        if isinstance(feedback, InstantFeedback):
-            self.rounds.given.extend(journal.read())  # that came after the last checkpoint
-            feedback.on_answers = lambda new: journal.add(new, feedback.rng)
-        elif isinstance(feedback, LastingFeedback) and not self.iterations:
-            self.rounds.newest = journal.begun(feedback.newest)
-
-    def load(self) -> FixedData:
-        """Read the data of a warm start, once; raises as `load_fixed`, and `SpaceError`."""
-        if self.fixed is None:
-            self.fixed = load_fixed(self.config, *self.data)
-        comparisons, episodes = self.fixed
-        clips = None if comparisons is None else comparisons.segments
-        for what, held in {"given comparisons": clips, "given episodes": episodes}.items():
-            if held is not None:
-                model = self.trainer.model
-                steps = (held.observations, held.actions)
-                check_spaces(model.observation_space, model.action_space, *steps, what=what)
-        return self.fixed
-
-    def through(self) -> OnlineReport:
+    def learn(self) -> OnlineReport:
         """Go through all iterations that are left, or until Ctrl-C."""
-        with self.threads():
-            return self._through()
-
-    def threads(self) -> AbstractContextManager[None]:
-        """Let the agent take one processor thread inside a block if its policy is small.
-
-        Fits of a large reward model have all threads there.
-        """
-        return self.learner.threads() if isinstance(self.learner, SB3Learner) else nullcontext()
-
-    def _through(self) -> OnlineReport:
-        began = time.perf_counter() - self.seconds
-        self.learning.fixed, episodes = self.load()
-        if not self.iterations:
-            self.experience = episodes
-        if isinstance(self.learner, RecordedExperience) and episodes is not None:
-            self.shortest = int(episodes.lengths.min())
-            self.longest = int(episodes.lengths.max())
+        state = self.state
+        learner = self.parts.learner
+        began = time.perf_counter() - state.seconds
         interrupted = False
-        self.evaluations.sink = self.sink
-        if isinstance(self.learner, SB3Learner):
-            self.learner.report_to(self.sink)
-        try:
-            for number in range(len(self.iterations), len(self.plan)):
-                self._iterate(number, self.plan[number])
-                self._save(time.perf_counter() - began)
-        except KeyboardInterrupt:
-            interrupted = True
-            self.rounds.remember()
+        # Fits of a large reward model have all processor threads even so.
+        with learner.threads() if isinstance(learner, SB3Learner) else nullcontext():
+            try:
+                for number in range(len(state.iterations), len(self.parts.plan)):
+                    self.iterate(number)
+                    self._save(time.perf_counter() - began)
+            except KeyboardInterrupt:
+                interrupted = True
+                self._take_kept_answers()
+        answered = self._answered()
         return OnlineReport(
-            iterations=tuple(self.iterations),
-            reward=self.reward,
-            comparisons=self.learning.comparisons(),
-            env_steps=self.learner.steps,
+            iterations=tuple(state.iterations),
+            reward=state.reward,
+            comparisons=None if answered is None else answered.comparisons,
+            env_steps=learner.steps,
             seconds=time.perf_counter() - began,
             interrupted=interrupted,
-            learner=None if isinstance(self.learner, RecordedExperience) else self.learner,
-            experience=self.experience,
-            evaluations=tuple(self.evaluations.made),
-            findings=self.findings.found(self.iterations),
+            learner=None if isinstance(learner, RecordedExperience) else learner,
+            experience=state.experience,
+            evaluations=tuple(state.evaluations),
+            findings=findings(course_of(state.iterations, self.parts.config)),
         )
 
-    def _save(self, seconds: float) -> None:
-        """Write what later iterations depend on; answers leave the journal."""
-        if self.journal is None:
-            return
-        feedback = self.feedback
-        scaler = self.reward.scaler if self.reward else None
-        state = {
-            "iterations": self.iterations,
-            "evaluations": self.evaluations.made,
-            "answers": self.answers,
-            "clips": self.learning.of_clip,
-            "lengths": {"shortest": self.shortest, "longest": self.longest},
-            "warned": self.guard.warned,
-            "experience": self.experience,
-            "policy": self.rounds.snapshot(),
-            "rng": self.rng,
-            "learner": self.learner.snapshot(),
-            "feedback": feedback.snapshot() if isinstance(feedback, InstantFeedback) else None,
-            "newest": feedback.newest if isinstance(feedback, LastingFeedback) else None,
-            "model": self.trainer.model.state_dict(),
-            "trainer": self.trainer.snapshot(),
-            "rewarded": self.reward is not None,
-            "scaler": None if scaler is None else vars(scaler),
-            "likelihood": likelihood_of(self.reward).to_json(),
-            "pessimism": self.pessimism,
-            "prepared": self.prepared.snapshot(),
-            "generators": global_generators(),
-            "seconds": seconds,
-        }
-        run = {"format": FORMAT} | to_json(self.config)
-        write_checkpoint(self.journal.folder.parent, state, steps=self.learner.steps, run=run)
-        self.journal.next_iteration(len(self.iterations))
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self.iterations = list(state["iterations"])
-        self.guard.warned = bool(state["warned"])
-        self.evaluations.made = list(state["evaluations"])
-        self.shortest, self.longest = (state["lengths"][k] for k in ("shortest", "longest"))
-        self.answers = int(state["answers"])
-        self.seconds = float(state["seconds"])
-        self.learning.of_clip = dict(state["clips"])
-        self.experience = state["experience"]
-        self.rng = state["rng"]
-        self.trainer.model.load_state_dict(state["model"])
-        self.trainer.restore(state["trainer"])
-        self.pessimism = float(state["pessimism"])
-        self.prepared.restore(state["prepared"])
-        if state["rewarded"]:  # by the model as the last fit left it
-            self.reward = agent_reward(
-                self.trainer.model,
-                Likelihood(**state["likelihood"]),
-                RewardScaler(**state["scaler"]),
-                pessimism=self.pessimism,
-            )
-        self.learner.restore(state["learner"], self.reward)
-        if isinstance(self.feedback, InstantFeedback):
-            self.feedback.restore(state["feedback"])
-        self.rounds.newest = state["newest"]
-        self.rounds.restore(state["policy"])
-        restore_generators(state["generators"])
-
-    def _iterate(self, number: int, planned: PlannedIteration) -> None:
-        """One round of act, ask and fit; a warm start is learned from before."""
-        fit = None
-        validation = None
+    def iterate(self, number: int) -> None:
+        """Make one iteration: act, ask, fit."""
+        parts = self.parts
+        planned = parts.plan[number]
+        fit = validation = None
         metrics = QueryMetrics()
         ties = contradicted = float("nan")
-        if number == 0 and self.learning.fixed is not None:
-            self._keep_answers()
-            fit, validation = self.timed("fitting", self._fit, self.learning.given)
-        act = self.learner.learn if number else self.learner.explore
-        episodes = self.timed("acting", act, planned.steps)
-        self._remember(episodes)
-        if isinstance(self.learner, SB3Learner):
-            whole = self.learner.env.core.recording.whole
-        else:  # of a learner of one's own, those that a time limit or we have cut look the same
-            whole = ~episodes.truncated[episodes.ends - 1] | (episodes.lengths >= self.longest)
-        self.rounds.see(episodes, whole)
-        self.evaluations.offer(over=number == len(self.plan) - 1)
+
+        # Before the first one, the reward is fitted to the answers of a warm start.
+        given = given_answers(self.state.given.comparisons, parts.feedback)
+        if number == 0 and given is not None:
+            self._pass_on_answers()
+            with self.stopwatch.part("fitting"):
+                fit, validation = self._fit(given)
+
+        # Act: the policy produces trajectories, and is improved on the learned reward.
+        with self.stopwatch.part("acting"):
+            act = parts.learner.learn if number else parts.learner.explore
+            episodes = act(planned.steps)
+        whole = self._take_in(episodes)
+        self._evaluate(over=number == len(parts.plan) - 1)
+
         if planned.queries:
-            metrics = self.timed("asking", self._ask, number, planned)
-            answered = self.learning.answered()
+            # Ask: pairs of segments of the trajectories are shown and compared.
+            with self.stopwatch.part("asking"):
+                metrics = self._ask(number)
+            # Fit: the reward model learns from all comparisons so far; the agent gets its reward.
+            answered = self._answered()
             ties, contradicted = ties_and_contradictions(answered and answered.comparisons)
-            fit, validation = self.timed("fitting", self._fit, answered)
-        report = IterationReport(
-            iteration=number,
-            iterations=len(self.plan) - 1,
-            env_steps=self.learner.steps,
-            comparisons=self.answers,
-            fit=fit,
-            mean_return=float(episodes.returns[whole].mean()) if whole.any() else float("nan"),
-            episodes=int(whole.sum()),
-            validation=validation,
-            query_entropy=metrics.entropy,
-            query_deviation=metrics.deviation,
-            evaluation=self.evaluations.latest,
-            ties=ties,
-            contradicted=contradicted,
-            has_true_reward=self._has_true_reward(),
-            seconds=self.timed.take(),
+            with self.stopwatch.part("fitting"):
+                fit, validation = self._fit(answered)
+
+        self._report(
+            IterationReport(
+                iteration=number,
+                iterations=len(parts.plan) - 1,
+                env_steps=parts.learner.steps,
+                comparisons=self.state.answers,
+                fit=fit,
+                mean_return=float(episodes.returns[whole].mean()) if whole.any() else float("nan"),
+                episodes=int(whole.sum()),
+                validation=validation,
+                query_entropy=metrics.entropy,
+                query_deviation=metrics.deviation,
+                evaluation=self.state.evaluations[-1] if self.state.evaluations else None,
+                ties=ties,
+                contradicted=contradicted,
+                has_true_reward=self._has_true_reward(),
+                seconds=self.stopwatch.take(),
+            )
         )
-        self.iterations.append(report)
-        self.sink.log(report.metrics(), report.env_steps)
-        self.findings.check(self.iterations)
-        if self.on_iteration:
-            self.on_iteration(report)
 
-    def _has_true_reward(self) -> bool:
-        """Whether the environment's reward has differed, also in steps that are kept no more."""
-        if any(report.has_true_reward for report in self.iterations):
-            return True
-        return self.experience is not None and self.experience.has_true_reward
+    def _take_in(self, episodes: Episodes) -> BoolArray:
+        """Take in what the policy did; return `[K]` which of the episodes are whole."""
+        config = self.parts.config
+        state = self.state
+        learner = self.parts.learner
+        if isinstance(learner, SB3Learner):
+            whole = learner.recording.whole
+            shortest = learner.recording.shortest
+            longest = learner.recording.longest
+        else:  # whole ones, but perhaps for the last; those that a time limit cut look the same
+            state.longest = longest = max(state.longest, int(episodes.lengths.max(initial=0)))
+            ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1:].sum())].tolist()
+            earlier = [] if state.shortest is None else [state.shortest]
+            state.shortest = shortest = min([*ended, *earlier], default=None)
+            whole = ~episodes.truncated[episodes.ends - 1] | (episodes.lengths >= longest)
+        short = int((episodes.lengths < config.segment_length).sum())
+        self.length_guard.check(
+            shortest,
+            longest,
+            f" {short} of {len(episodes)} episodes are shorter than a clip ({config.short!r}).",
+        )
+        state.lengths_warned = self.length_guard.warned
+        if len(episodes):
+            experience = [] if state.experience is None else [state.experience]
+            state.experience = latest(join([*experience, episodes]), config.buffer_steps)
+        self._note_returns(episodes, whole)
+        return whole
 
-    def _ask(self, number: int, planned: PlannedIteration) -> QueryMetrics:
-        """Put the queries of an iteration; what the reward in use expects of their answers."""
-        experience = self.experience
+    def _note_returns(self, episodes: Episodes, whole: BoolArray) -> None:
+        """Note what a teacher's thresholds follow: returns of the latest whole episodes."""
+        config = self.parts.config
+        state = self.state
+        if not (whole.any() or state.returns):  # a piece tells more than nothing
+            whole = np.ones_like(whole)
+        returns = episodes.returns[whole].tolist()
+        lengths = episodes.lengths[whole].tolist()
+        state.returns = [*state.returns, *returns][-POLICY_EPISODES:]
+        state.lengths = [*state.lengths, *lengths][-POLICY_EPISODES:]
+        windows = window_returns(episodes, config.segment_length, config.short)
+        state.worst = min(state.worst, float(windows.min(initial=0.0)))
+
+    def _evaluate(self, *, over: bool = False) -> None:
+        """Evaluate the policy as it is now, without exploring, if it is time to.
+
+        An agent of stable-baselines3 is evaluated between two rollouts, too.
+
+        Args:
+            over: whether the run is at its end.
+        """
+        evaluations = self.state.evaluations
+        evaluator = self.parts.evaluator
+        learner = self.parts.learner
+        step = learner.steps
+        before = evaluations[-1].step if evaluations else None
+        if evaluator is None or not evaluator.due(step, before, over=over):
+            return
+        policy = learner.algorithm if isinstance(learner, SB3Learner) else learner
+        evaluation = Evaluation(step, evaluator(policy))
+        evaluations.append(evaluation)
+        self.sink.log(evaluation.metrics(), step)
+        if self.on_evaluation is not None:
+            self.on_evaluation(evaluation)
+
+    def _ask(self, number: int) -> QueryMetrics:
+        """Put the queries of an iteration; return what the reward expects of their answers."""
+        experience = self.state.experience
         if experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
-        recorded = self.fixed.episodes if self.fixed else None
-        self.repetitions.check(
-            *(experience, planned.queries),
-            asked=sum(one.queries for one in self.plan[: number + 1]),
-            steps=self.learner.steps + (recorded.steps if recorded else 0),
+        plan = self.parts.plan
+        recorded = self.state.given.episodes
+        self.repetition_guard.check(
+            experience,
+            plan[number].queries,
+            asked=sum(planned.queries for planned in plan[: number + 1]),
+            steps=self.parts.learner.steps + (0 if recorded is None else recorded.steps),
         )
         try:
-            return self.rounds.put(experience, planned.queries, self.rng, self.reward)
+            return self._put_queries(experience, plan[number].queries)
         finally:  # a person who stops half-way keeps what they answered
-            self._keep_answers()
+            self._pass_on_answers()
 
-    def _keep_answers(self) -> None:
-        comparisons = self.learning.comparisons()
-        self.answers = 0 if comparisons is None else len(comparisons)
-        if comparisons is not None and self.on_answers:
-            self.on_answers(comparisons)
+    def _put_queries(self, experience: Episodes, count: int) -> QueryMetrics:
+        """Put queries, and others for those that a script declines (B-Pref, section 3).
+
+        What a person declines is not asked anew: they have seen as many pairs as they were to see.
+        """
+        config = self.parts.config
+        sampler = self.parts.sampler
+        rng = self.state.rng
+        metrics = QueryMetrics()
+        feedback = self.parts.feedback
+        script = feedback if isinstance(feedback, InstantFeedback) else None
+        if script is not None:
+            self._adapt_thresholds(script)
+        repeats = script is not None and not isinstance(script.teacher, SingleAnswers)
+        for attempt in range(1 + ATTEMPTS if repeats else 1):
+            wanted = segments_wanted(sampler, count, oversampling=config.oversampling)
+            segments = sample_segments(
+                experience, wanted, config.segment_length, rng, short=config.short
+            )
+            pairs = check_pairs(sampler(segments, count, rng), len(segments))[:count]
+            if attempt == 0:
+                metrics = query_metrics(self.state.reward, segments, pairs)
+            declined = 0 if script is None else script.declined
+            self._put(segments, pairs)
+            count = 0 if script is None else script.declined - declined
+            if count == 0:
+                break
+        return metrics
+
+    def _adapt_thresholds(self, feedback: InstantFeedback) -> None:
+        """Let a teacher's thresholds follow the policy (B-Pref, section 3)."""
+        state = self.state
+        if isinstance(feedback.teacher, Adapts) and state.returns:
+            length = self.parts.config.segment_length
+            share = min(length / float(np.mean(state.lengths)), 1.0)
+            typical = float(np.mean(state.returns)) * share
+            feedback.teacher = feedback.teacher.adapted(typical, state.worst)
+
+    def _put(self, segments: Segments, pairs: IntArray) -> None:
+        """Put queries, but for those that an earlier program put in this iteration."""
+        feedback = self.parts.feedback
+        since = self.state.newest
+        self.state.newest = None
+        if since is not None and isinstance(feedback, LastingFeedback):
+            feedback.ask_rest(segments, pairs, since=since)
+        else:
+            feedback.ask(segments, pairs[self._take_kept_answers(len(pairs)) :])
+
+    def _take_kept_answers(self, most: float = float("inf")) -> int:
+        """Take answers of an earlier program, to at most so many queries; return to how many."""
+        feedback = self.parts.feedback
+        count = 0
+        while self.kept_answers and count < most and isinstance(feedback, InstantFeedback):
+            answers, feedback.rng = self.kept_answers.popleft()
+            feedback.remember(answers)
+            count += len(answers)
+        return count
+
+    def _answered(self) -> Answered | None:
+        """Return all answers so far, those of the warm start first; None without any."""
+        return all_answers(self.state.given.comparisons, self.parts.feedback)
+
+    def _pass_on_answers(self) -> None:
+        answered = self._answered()
+        self.state.answers = 0 if answered is None else len(answered.comparisons)
+        if answered is not None and self.on_answers is not None:
+            self.on_answers(answered.comparisons)
 
     def _fit(self, answered: Answered | None) -> tuple[FitReport | None, Validation | None]:
         """Fit the reward to answers that are not held out, validate it and give it to the agent."""
-        config = self.config
+        config = self.parts.config
+        state = self.state
+        trainer = self.parts.trainer
         if answered is None:  # every query was declined, or is answered later
             return None, None
         queries, comparisons, _ = answered
-        if self.reward is None and not comparisons.decided.any():
+        if state.reward is None and not comparisons.decided.any():
             LOGGER.info("No fit yet: %d answers are all ties.", len(comparisons))
             return None, None  # the agent goes on to see new states
-        sets = self.learning.split(comparisons)
+        sets = split_answers(
+            comparisons,
+            config.validation,
+            state.clip_sets,
+            joined=state.given.comparisons is not None,
+        )
         train = comparisons[sets == TRAIN]
         held_out = comparisons[sets == VALIDATION]
-        bagged = has_out_of_bag(self.trainer.config, members=self.trainer.model.members)
+        bagged = has_out_of_bag(trainer.config, members=trainer.model.members)
         validation = held_out if len(held_out) and not bagged else None
-        waits = self.trainer.config.penalty.band and not bagged and validation is None
+        waits = trainer.config.penalty.band and not bagged and validation is None
         if not len(train) or waits:
             LOGGER.warning(
                 "No fit yet: of %d answers %d are held out.", len(comparisons), len(held_out)
             )
             return None, None
-        epochs = config.initial_epochs if self.reward is None else None
-        train, places = self.prepared(train, queries[sets == TRAIN], self.reward, self.experience)
-        report = self.trainer.fit(train, validation, places=places, epochs=epochs)
-        self.pessimism = config.pessimism_after(self.learner.steps)
-        by_answers = config.reference == "answers"
-        clips = comparisons.segments.episodes()
-        self.reward = agent_reward(
-            self.trainer.model,
-            report.likelihood,
-            clips if by_answers or self.experience is None else self.experience,
-            pessimism=self.pessimism,
-            deviation=config.reward_deviation,
-            centre=not self.guard.differ if config.centre is None else config.centre,
+        places = AnswerPlaces(state.places)
+        train, own_places = prepare_answers(
+            train,
+            queries[sets == TRAIN],
+            places,
+            config=config,
+            trainer=trainer,
+            reward=state.reward,
+            experience=state.experience,
+            rng=state.preparing,
         )
-        self.timed("relabelling", self.learner.set_reward, self.reward)
+        state.places = places.queries
+        epochs = config.initial_epochs if state.reward is None else None
+        report = trainer.fit(train, validation, places=own_places, epochs=epochs)
+        self._set_reward(report.likelihood, comparisons)
         if not config.validation:
             return report, None
-        return report, self.trainer.validate(held_out, report.likelihood)
+        return report, trainer.validate(held_out, report.likelihood)
 
-    def _remember(self, episodes: Episodes) -> None:
-        """Take in episodes: of a learner of your own whole ones, except for the last one."""
-        self.longest = max(self.longest, int(episodes.lengths.max(initial=0)))
-        ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1:].sum())].tolist()
-        self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
-        learner = self.learner
-        limit = self.config.segment_length
-        of = learner.env.core.recording if isinstance(learner, SB3Learner) else self
-        more = f" {(episodes.lengths < limit).sum()} of {len(episodes)} episodes "
-        more += f"are shorter than a clip ({self.config.short!r})."
-        self.guard.check(of.shortest, of.longest, more)  # also after a run went on without steps
-        if len(episodes):
-            known = episodes if self.experience is None else join([self.experience, episodes])
-            self.experience = latest(known, self.config.buffer_steps)
+    def _set_reward(self, likelihood: Likelihood, comparisons: Comparisons) -> None:
+        """Give the agent the reward of the last fit, normalised, and relabel its experience."""
+        config = self.parts.config
+        state = self.state
+        state.pessimism = config.pessimism_after(self.parts.learner.steps)
+        reference = state.experience if config.reference == "experience" else None
+        state.reward = agent_reward(
+            self.parts.trainer.model,
+            likelihood,
+            comparisons.segments.episodes() if reference is None else reference,
+            pessimism=state.pessimism,
+            deviation=config.reward_deviation,
+            centre=not self.length_guard.differ if config.centre is None else config.centre,
+        )
+        with self.stopwatch.part("relabelling"):
+            self.parts.learner.set_reward(state.reward)
+
+    def _has_true_reward(self) -> bool:
+        """Return whether the environment gave a reward, also in steps that are no longer kept."""
+        if any(report.has_true_reward for report in self.state.iterations):
+            return True
+        return self.state.experience is not None and self.state.experience.has_true_reward
+
+    def _report(self, report: IterationReport) -> None:
+        """Log what an iteration did, and findings about the run that are new."""
+        state = self.state
+        state.iterations.append(report)
+        self.sink.log(report.metrics(), report.env_steps)
+        for finding in findings(course_of(state.iterations, self.parts.config)):
+            if finding.name not in state.findings:
+                LOGGER.warning("%s: %s", finding.name, finding.in_words)
+                state.findings.append(finding.name)
+        if self.on_iteration is not None:
+            self.on_iteration(report)
+
+    def _resume(self, folder: Path) -> None:
+        """Keep the run in a folder from now on, and go on from the checkpoint there."""
+        state = self.state
+        feedback = self.parts.feedback
+        if not isinstance(self.parts.learner, Resumable):
+            raise ConfigError(
+                "learner: expected one with `snapshot` and `restore`, since checkpoints are to "
+                f"be kept, got {type(self.parts.learner).__name__}."
+            )
+        run = to_json(self.parts.config)
+        if has_run(folder):
+            self._restore(read_checkpoint(folder, run=run).state)
+        self.journal = journal = AnswerJournal(folder / JOURNAL, len(state.iterations), run=run)
+        state.given = WarmStart(**journal.fixed(lambda: self.parts.read_warm_start()._asdict()))
+        if isinstance(feedback, InstantFeedback):
+            self.kept_answers.extend(journal.read())  # that came after the last checkpoint
+            feedback.on_answers = lambda new: journal.add(new, feedback.rng)
+        elif isinstance(feedback, LastingFeedback) and not state.iterations:
+            state.newest = journal.begun(feedback.newest)
+
+    def _save(self, seconds: float) -> None:
+        """Write a checkpoint; the answers that it holds leave the journal."""
+        if self.journal is None:
+            return
+        state = self.state
+        parts = self.parts
+        feedback = parts.feedback
+        newest = feedback.newest if isinstance(feedback, LastingFeedback) else None
+        own = vars(state) | {"seconds": seconds, "newest": newest}
+        del own["given"]
+        if state.reward is not None:  # its model is the trainer's
+            own["reward"] = {
+                "scaler": vars(state.reward.scaler),
+                "likelihood": state.reward.likelihood.to_json(),
+            }
+        checkpoint = {
+            "loop": own,
+            "learner": parts.learner.snapshot(),
+            "feedback": feedback.snapshot() if isinstance(feedback, InstantFeedback) else None,
+            "model": parts.trainer.model.state_dict(),
+            "trainer": parts.trainer.snapshot(),
+            "generators": global_generators(),
+        }
+        folder = self.journal.folder.parent
+        write_checkpoint(folder, checkpoint, steps=parts.learner.steps, run=self.journal.run)
+        self.journal.next_iteration(len(state.iterations))
+
+    def _restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Go on from what `_save` wrote."""
+        parts = self.parts
+        parts.trainer.model.load_state_dict(checkpoint["model"])
+        parts.trainer.restore(checkpoint["trainer"])
+        own = checkpoint["loop"]
+        reward = own.pop("reward")
+        for name, value in own.items():
+            setattr(self.state, name, value)
+        self.length_guard.warned = self.state.lengths_warned
+        if reward is not None:
+            self.state.reward = agent_reward(
+                parts.trainer.model,
+                Likelihood(**reward["likelihood"]),
+                RewardScaler(**reward["scaler"]),
+                pessimism=self.state.pessimism,
+            )
+        parts.learner.restore(checkpoint["learner"], self.state.reward)
+        if isinstance(parts.feedback, InstantFeedback):
+            parts.feedback.restore(checkpoint["feedback"])
+        restore_generators(checkpoint["generators"])
+
+
+def window_returns(episodes: Episodes, length: int, short: Short = "drop") -> FloatArray:
+    """Return `[N]` returns of all windows of `length` steps of the episodes, in their order.
+
+    `short` says what becomes of shorter episodes, as in `sample_segments`.
+
+    >>> zeros = np.zeros((5, 1))
+    >>> episodes = Episodes(zeros, zeros, np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.zeros(5, bool),
+    ...                     zeros[:2], np.array([2, 3]))
+    >>> window_returns(episodes, 2).tolist()
+    [3.0, 12.0, 24.0]
+    """
+    windows = windows_of(episodes, length, short)
+    before = np.cumsum(windows) - windows
+    first = np.arange(windows.sum()) + np.repeat(episodes.starts - before, windows)
+    last = np.minimum(first + length, np.repeat(episodes.ends, windows))
+    total = np.append(0.0, np.cumsum(np.asarray(episodes.rewards, np.float64)))
+    return np.asarray(total[last] - total[first])

@@ -2,29 +2,25 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.evaluation.curve import Evaluation
-from preferl.evaluation.findings import Course, Finding, findings
+from preferl.evaluation.findings import Course, Finding
 from preferl.online.configs import OnlineConfig
-from preferl.printing import get_logger
 from preferl.statistics import share_in_words
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction
 from preferl.training.trust import trust_by_name
 
-LOGGER = get_logger(__name__)
-
 PARTS: Final = ("acting", "fitting", "relabelling", "asking")
 """Of an iteration, as its seconds name them."""
-
-Result = TypeVar("Result")
 
 
 @final
@@ -190,18 +186,19 @@ class Stopwatch:
         self._clock = clock
         self._seconds = dict.fromkeys(PARTS, 0.0)
 
-    def __call__(self, part: str, do: Callable[..., Result], *arguments: Any) -> Result:
-        """What `do` returns; its time is that of the part, also where it raises."""
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count the time of a block as that of a part, also where the block raises."""
         began = self._clock()
-        others = sum(self._seconds.values())
+        counted = sum(self._seconds.values())
         try:
-            return do(*arguments)
+            yield
         finally:
-            within = sum(self._seconds.values()) - others
-            self._seconds[part] += self._clock() - began - within
+            within = sum(self._seconds.values()) - counted
+            self._seconds[name] += self._clock() - began - within
 
     def take(self) -> dict[str, float]:
-        """The seconds so far; it begins again at 0."""
+        """Return the seconds so far, and begin again at 0."""
         taken = self._seconds
         self._seconds = dict.fromkeys(PARTS, 0.0)
         return taken
@@ -230,33 +227,3 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
         rows.append((one.env_steps, known, *one.unseen_accuracy, *evaluated, noise, *queries))
     columns = np.array(rows, float).reshape(-1, len(Course._fields) - 1).T
     return Course._make([*columns, config.steps])
-
-
-@final
-class FindingLog:
-    """Logs each finding about a run once, also where the run is resumed.
-
-    Args:
-        config: of the run.
-    """
-
-    def __init__(self, config: OnlineConfig) -> None:
-        self._config = config
-        self._seen = set[str]()
-        self._looked = 0
-
-    def found(self, iterations: Sequence[IterationReport]) -> tuple[Finding, ...]:
-        """What is wrong by the numbers of these iterations."""
-        return findings(course_of(iterations, self._config))
-
-    def check(self, iterations: Sequence[IterationReport]) -> None:
-        """Log what is new after the last iteration.
-
-        What was new after an earlier one, which another program may have made, was logged then.
-        """
-        for count in range(self._looked + 1, len(iterations) + 1):
-            for one in self.found(iterations[:count]):
-                if one.name not in self._seen and count == len(iterations):
-                    LOGGER.warning("%s: %s", one.name, one.in_words)
-                self._seen.add(one.name)
-        self._looked = len(iterations)

@@ -42,8 +42,13 @@ from preferl.online.algorithms import (
 )
 from preferl.online.checkpoints.policy_folder import save_policy
 from preferl.online.configs import EvaluationConfig, OnlineConfig
-from preferl.online.evaluations import OnEvaluation
-from preferl.online.loop import OnIteration, PreferenceLoop
+from preferl.online.loop import (
+    LoopParts,
+    OnEvaluation,
+    OnIteration,
+    PreferenceLoop,
+    build_parts,
+)
 from preferl.online.reports import OnlineReport, trust_of
 from preferl.online.rollouts import learn_within
 from preferl.online.wrappers.recording import zeros_of
@@ -133,34 +138,44 @@ def run_online(
     if true_reward is not None:
         of_transitions(true_reward)  # raises now what evaluating would raise at the end
     require_openable(out, resume=resume)  # before what takes long
-    loop = PreferenceLoop(config, teacher, feedback, sampler=sampler, data=(comparisons, episodes))
-    with closing(loop.learner.algorithm.get_env()), loop.threads():
-        _require_answers_of_shape(loop)
-        if not resume:
-            loop.load()  # before a folder is touched, which may be the one to read
-        judge = _filmable(config, judge, loop.learner.algorithm.action_space)
+    parts = build_parts(
+        config,
+        teacher=teacher,
+        feedback=feedback,
+        sampler=sampler,
+        comparisons=comparisons,
+        episodes=episodes,
+    )
+    env = parts.learner.env
+    with closing(parts.learner.algorithm.get_env()), parts.learner.threads():
+        _require_answers_of_shape(parts)
+        if not resume:  # before a folder is touched, which may be the one to read
+            parts.require_suitable(parts.read_warm_start())
+        judge = _filmable(config, judge, parts.learner.algorithm.action_space)
         resolved = {
-            "algorithm": algorithm_of(config, loop.learner.env),
+            "algorithm": algorithm_of(config, env),
             "sampler": config.sampler if sampler is None else _name_of(sampler),
             "model": config.model,
             "trainer": config.trainer,
             "initial_epochs": config.initial_epochs or config.trainer.epochs,
             "eval_every": often(config.eval_every, config.steps),
         }
-        if isinstance(loop.feedback, StoredFeedback):
+        if isinstance(parts.feedback, StoredFeedback):
             resolved["answered_by"] = "people"
-            resolved["question"] = loop.feedback.project.question
+            resolved["question"] = parts.feedback.project.question
         opening = open_run(out, config=config, seed=config.seed, resume=resume, resolved=resolved)
         with opening as folder:
             with closing(open_sinks(places, folder.folder)) as sink:
-                loop.sink = sink
-                loop.on_iteration = on_iteration
-                loop.evaluations.on_evaluation = on_evaluation
-                loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
-                loop.keep_in(checkpoints := folder.path("checkpoints"))
-                report = loop.through()
+                loop = PreferenceLoop(
+                    parts,
+                    sink=sink,
+                    on_iteration=on_iteration,
+                    on_answers=partial(save_comparisons, folder.path("comparisons")),
+                    on_evaluation=on_evaluation,
+                    checkpoints=folder.path("checkpoints"),
+                )
+                report = loop.learn()
             agent = report.learner.algorithm
-            env = loop.learner.env
             save_policy(folder.path("policy"), agent, algorithm_of(config, env))
             if report.reward is not None:
                 save_reward(folder.path("reward"), report.reward)
@@ -170,17 +185,17 @@ def run_online(
                 "env": config.env_name,
                 "seed": config.seed,
                 "comparisons": 0 if report.comparisons is None else len(report.comparisons),
-                "declined": _declined(loop.feedback),
+                "declined": _declined(parts.feedback),
                 "env_steps": report.env_steps,
                 "seconds": round(report.seconds, 2),
                 "interrupted": report.interrupted,
                 "time": {part: round(of, 2) for part, of in report.part_seconds.items()},
                 "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
                 "findings": [one.to_json() for one in report.findings],
-                "trust": (trust := trust_of(report, _people(loop.feedback))),
+                "trust": (trust := trust_of(report, _people(parts.feedback))),
             }
             page = folder.path("report.html")
-            answers = _answers_in_words(loop.feedback)
+            answers = _answers_in_words(parts.feedback)
             about = config, judge, report, true_reward, answers, trust
             try:
                 if not report.interrupted:
@@ -189,7 +204,7 @@ def run_online(
                 result["interrupted"] = True
             folder.result(result)
             if not result["interrupted"]:  # only now is there nothing left to resume
-                shutil.rmtree(checkpoints, ignore_errors=True)
+                shutil.rmtree(folder.path("checkpoints"), ignore_errors=True)
     return result
 
 
@@ -205,14 +220,15 @@ def _name_of(sampler: PairSampler) -> str:
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def _require_answers_of_shape(loop: PreferenceLoop) -> None:
+def _require_answers_of_shape(parts: LoopParts) -> None:
     """Raise `FeedbackError` now for a teacher whose answers could not be used later."""
-    if isinstance(loop.feedback, InstantFeedback):
-        algorithm = loop.learner.algorithm
-        axes = (0, 2, loop.config.segment_length)
-        seen = zeros_of(algorithm.observation_space, axes)
-        done = np.asarray(zeros_of(algorithm.action_space, axes))
-        loop.feedback.require_shape(Clips(seen, done, np.ones(axes, bool), np.zeros(axes)))
+    if isinstance(parts.feedback, InstantFeedback):
+        algorithm = parts.learner.algorithm
+        axes = (0, 2, parts.config.segment_length)
+        observations = zeros_of(algorithm.observation_space, axes)
+        actions = np.asarray(zeros_of(algorithm.action_space, axes))
+        no_clips = Clips(observations, actions, np.ones(axes, bool), np.zeros(axes))
+        parts.feedback.require_shape(no_clips)
 
 
 def _people(feedback: Feedback) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from preferl.evaluation import evaluate_policy
 from preferl.evaluation.curve import Evaluation
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
-from preferl.online.evaluations import FIRST_EPISODE
+from preferl.online.loop import FIRST_EPISODE
 from preferl.training import RewardTrainerConfig
 
 TINY = OnlineConfig(

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from helpers.resumable_runs import assert_same, everything
-from preferl.data import Episodes
+from preferl.data import Episodes, join
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
-from preferl.models import MLPRewardConfig
+from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
-from preferl.online.methods.asking import ATTEMPTS, QueryRounds, window_returns
+from preferl.online.loop import ATTEMPTS, window_returns
 from preferl.online.reports import OnlineReport
-from preferl.online.wrappers.feedback_config import QueryConfig
-from preferl.training import RewardTrainerConfig
+from preferl.training import RewardTrainer, RewardTrainerConfig
 
 TINY = OnlineConfig(
     eval_every=0,
@@ -74,55 +74,68 @@ def episodes(*rewards: float, length: int = 1_000) -> Episodes:
     return Episodes(block, block, np.repeat(rewards, length), terminated, final, lengths)
 
 
-def rounds(teacher: Any, length: int = 50) -> QueryRounds:
-    config = QueryConfig(segment_length=length)
-    return QueryRounds(config, InstantFeedback(teacher, 0), UniformPairs())
+class Acting:
+    """A learner that did this, one piece after the other."""
+
+    steps = 0
+
+    def __init__(self, *pieces: Episodes) -> None:
+        self.pieces = list(pieces)
+
+    def learn(self, steps: int) -> Episodes:
+        return self.pieces.pop(0)
+
+    explore = learn
+
+    def set_reward(self, reward: Any) -> None:
+        """Nothing that is done depends on it."""
+
+
+def rounds(*pieces: Episodes, queries: int, **given: Any) -> OnlineReport:
+    """Put so many queries after each piece of experience; return the run's report."""
+    box = Box(-np.inf, np.inf, (1,))
+    parts = {name: given.pop(name) for name in ("teacher", "feedback", "sampler") if name in given}
+    config = OnlineConfig(
+        eval_every=0,
+        environments=1,
+        steps=1_000,
+        initial_steps=100,
+        comparisons=queries * len(pieces),
+        iterations=max(1, len(pieces) - 1),
+        initial_fraction=1 / len(pieces),
+        schedule="constant",
+        final_queries=len(pieces) > 1,
+        **given,
+    )
+    return learn_from_preferences(
+        config,
+        learner=Acting(*pieces, pieces[-1]),
+        trainer=RewardTrainer(MLPReward(box, box, seed=0), RewardTrainerConfig(epochs=1), seed=0),
+        **parts,
+    )
 
 
 def test_thresholds_are_those_of_the_last_ten_whole_episodes():
     # Of twelve whole episodes, the last ten return 700 and 900: 800 in 1,000 steps are 40 in 50.
     # An episode that is not whole does not count among them.
-    seen = episodes(9, 9, *[0.7, 0.9] * 5, 9)
+    cut = replace(episodes(9, length=900), terminated=np.zeros(900, bool))
     teacher = Noting()
-    asking = rounds(teacher)
-    whole = np.arange(len(seen)) < 12
-    asking.see(seen, whole)
-    asking.put(seen, 2, np.random.default_rng(0))
+    rounds(join([episodes(9, 9, *[0.7, 0.9] * 5), cut]), teacher=teacher, queries=2)
     assert teacher.policies == [(pytest.approx(40.0), 0.0)]
 
 
 def test_thresholds_are_renewed_before_each_round_and_the_worst_is_remembered():
     teacher = Noting()
-    asking = rounds(teacher)
-    for reward in (-2.0, -1.0, -1.0):
-        seen = episodes(reward)
-        asking.see(seen, np.ones(1, bool))
-        asking.put(seen, 2, np.random.default_rng(0))
+    rounds(*(episodes(reward) for reward in (-2.0, -1.0, -1.0)), teacher=teacher, queries=2)
     # Means of -2, -1.5 and -4/3 a step, 50 steps, and -100 in the very first segment.
     means = [-100.0, -75.0, -200 / 3]
     assert teacher.policies == [(pytest.approx(mean), pytest.approx(-100.0)) for mean in means]
 
 
-def test_what_was_seen_of_the_policy_is_saved():
-    teacher = Noting()
-    before = rounds(Noting())
-    after = rounds(teacher)
-    before.see(episodes(-2, 1), np.ones(2, bool))
-    after.restore(before.snapshot())
-    after.put(episodes(7), 2, np.random.default_rng(0))
-    assert teacher.policies == [(pytest.approx(-25.0), pytest.approx(-100.0))]
-
-
 def test_a_segment_is_no_more_than_an_episode():
     teacher = Noting()
-    asking = QueryRounds(
-        QueryConfig(segment_length=50, short="pad"), InstantFeedback(teacher, 0), UniformPairs()
-    )
-    seen = episodes(1, -1, length=20)
-    asking.see(seen[:1], np.ones(1, bool))
-    asking.put(seen, 1, np.random.default_rng(0))
-    asking.see(seen[1:], np.ones(1, bool))
-    asking.put(seen, 1, np.random.default_rng(0))
+    pieces = (episodes(1, 1, length=20), episodes(-1, -1, length=20))
+    rounds(*pieces, teacher=teacher, queries=1, segment_length=50, short="pad")
     assert teacher.policies == [(20.0, 0.0), (0.0, -20.0)]
 
 
@@ -147,9 +160,8 @@ def test_others_are_asked_for_what_a_script_declines():
         count = next(declines)
         return np.where(np.arange(len(shown)) < count, np.nan, 1.0)
 
-    asking = rounds(teacher)
-    feedback: Any = asking._feedback
-    asking.put(episodes(1, 2), 5, np.random.default_rng(0))
+    feedback = InstantFeedback(teacher, 0)
+    rounds(episodes(1, 2), feedback=feedback, queries=5)
     # Five queries, three of which are declined; three others, one declined; one other.
     assert (feedback.asked, feedback.declined) == (9, 4)
     assert len(feedback.comparisons()) == 5
@@ -162,7 +174,7 @@ def test_a_script_that_declines_everything_is_asked_five_times_more():
         calls.append(len(shown))
         return np.full(len(shown), np.nan)
 
-    rounds(silent).put(episodes(1, 2), 4, np.random.default_rng(0))
+    rounds(episodes(1, 2), teacher=silent, queries=4)
     assert calls == [4] * (1 + ATTEMPTS) == [4] * 6
 
 
@@ -174,9 +186,13 @@ def test_attempts_choose_among_as_many_candidates_as_the_sampler_wants():
         return UniformPairs()(segments, count, rng)
 
     answers = iter([np.array([np.nan, 1.0, 1.0]), np.array([0.0])])
-    feedback = InstantFeedback(lambda shown, rng: next(answers), 0)
-    asking = QueryRounds(QueryConfig(oversampling=4), feedback, sampler)
-    asking.put(episodes(1, 2), 3, np.random.default_rng(0))
+    rounds(
+        episodes(1, 2),
+        teacher=lambda shown, rng: next(answers),
+        sampler=sampler,
+        queries=3,
+        oversampling=4,
+    )
     assert seen == [(24, 3), (8, 1)]
 
 

@@ -11,12 +11,14 @@ from preferl.errors import DataError
 from preferl.feedback import AnswerFilter, PseudoLabels, ScriptedTeacher
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
-from preferl.online.methods.preparing import PreparedAnswers
+from preferl.online.answers import prepare_answers
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
+from preferl.training.places import AnswerPlaces
 
 MODEL = MLPRewardConfig(hidden=(8,), members=3)
+PLAIN = RewardTrainerConfig()
 
 
 @pytest.fixture
@@ -36,31 +38,48 @@ class Notes:
         return concatenate([comparisons, extra])
 
 
-def prepared(*preparations) -> PreparedAnswers:
-    trainer = RewardTrainer(MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0), seed=0)
-    config = OnlineConfig(model=MODEL, prepare=preparations)
-    return PreparedAnswers(config, trainer, np.random.default_rng(0))
+class Prepared:
+    """The preparations of one run, fit after fit."""
+
+    def __init__(self, *preparations, trainer=PLAIN) -> None:
+        model = MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0)
+        self.trainer = RewardTrainer(model, trainer, seed=0)
+        self.config = OnlineConfig(model=MODEL, trainer=trainer, prepare=preparations)
+        self.places = AnswerPlaces()
+        self.rng = np.random.default_rng(0)
+
+    def __call__(self, answers, queries, reward=None):
+        return prepare_answers(
+            answers,
+            queries,
+            self.places,
+            config=self.config,
+            trainer=self.trainer,
+            reward=reward,
+            experience=None,
+            rng=self.rng,
+        )
 
 
 def test_without_preparations_answers_stay_as_they_are(answers):
-    found, places = prepared()(answers, np.arange(20), None, None)
+    found, places = Prepared()(answers, np.arange(20))
     np.testing.assert_array_equal(found.preference, answers.preference)
     assert places.tolist() == [*range(20)]
 
 
 def test_pseudo_labels_have_no_place_and_declined_answers_go(answers):
     answers.preference[3] = np.nan
-    found, places = prepared(Notes([]))(answers, np.arange(20), None, None)
+    found, places = Prepared(Notes([]))(answers, np.arange(20))
     assert len(found) == 20
     assert places.tolist() == [*range(19), -1]
 
 
 def test_members_vote_on_answers_that_they_have_not_seen(answers):
     notes = Notes([])
-    run = prepared(notes)
-    bootstrap = run._trainer.bootstrap(20)
-    run(answers[:12], np.arange(12), None, None)
-    run(answers, np.arange(20), None, None)
+    run = Prepared(notes)
+    bootstrap = run.trainer.bootstrap(20)
+    run(answers[:12], np.arange(12))
+    run(answers, np.arange(20))
     first, second = notes.seen
     assert first.all()
     assert second[:, 12:].all()
@@ -73,10 +92,10 @@ def test_members_vote_on_answers_that_they_have_not_seen(answers):
 
 def test_votes_are_about_the_same_answers_once_the_oldest_are_forgotten(answers):
     notes = Notes([])
-    run = prepared(notes)
-    bootstrap = run._trainer.bootstrap(20)
-    run(answers[:12], np.arange(12), None, None)
-    _, places = run(answers[8:], np.arange(8, 20), None, None)
+    run = Prepared(notes)
+    bootstrap = run.trainer.bootstrap(20)
+    run(answers[:12], np.arange(12))
+    _, places = run(answers[8:], np.arange(8, 20))
     assert places[:-1].tolist() == [*range(8, 20)]
     votes = notes.seen[-1]
     unseen = bootstrap[:, 8:12] == 0
@@ -86,9 +105,9 @@ def test_votes_are_about_the_same_answers_once_the_oldest_are_forgotten(answers)
 
 
 def test_answers_of_somebody_else_to_a_known_query_have_its_place(answers):
-    run = prepared()
-    run(answers[:4], np.array([3, 5, 6, 9]), None, None)
-    _, places = run(answers[:7], np.array([3, 3, 5, 6, 8, 9, 9]), None, None)
+    run = Prepared()
+    run(answers[:4], np.array([3, 5, 6, 9]))
+    _, places = run(answers[:7], np.array([3, 3, 5, 6, 8, 9, 9]))
     assert places.tolist() == [0, 0, 1, 2, 4, 3, 3]
 
 
@@ -104,15 +123,14 @@ def by_people(rng, pairs: int, opposite: tuple[int, ...], people: int) -> Compar
 @pytest.mark.parametrize("trust", [False, True])
 def test_who_means_the_opposite_is_trusted_where_trust_is_fitted(rng, trust):
     settings = RewardTrainerConfig(epochs=30, trust=trust)
-    trainer = RewardTrainer(MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0), settings, seed=0)
-    config = OnlineConfig(model=MODEL, trainer=settings, prepare=(AnswerFilter(),))
-    run = PreparedAnswers(config, trainer, np.random.default_rng(0))
+    run = Prepared(AnswerFilter(), trainer=settings)
+    trainer = run.trainer
     first = by_people(rng, 150, (2,), 3)
     new = by_people(rng, 100, (2, 3), 4)
     both = concatenate([first, new])
     reward = None
     for answers in (first, both, both):
-        found, places = run(answers, np.arange(len(answers)), reward, None)
+        found, places = run(answers, np.arange(len(answers)), reward)
         report = trainer.fit(found, places=places)
         reward = RewardFunction(trainer.model, likelihood=report.likelihood)
     opposite = np.isin(both.annotator, (2, 3))
@@ -129,7 +147,7 @@ def test_a_preparation_that_drops_answers_is_refused(answers):
         return comparisons[1:]
 
     with pytest.raises(DataError, match="the 20 answers first, whatever their weight"):
-        prepared(drop)(answers, np.arange(20), None, None)
+        Prepared(drop)(answers, np.arange(20))
 
 
 def test_every_member_trains_on_pseudo_labels_and_bootstraps_stay(answers):
@@ -170,7 +188,7 @@ def test_a_run_uses_what_its_settings_name(caplog):
         exploration_bonus=0.5,
         bonus_decay=1e-3,
     )
-    with caplog.at_level(logging.INFO, "preferl.online.methods.preparing"):
+    with caplog.at_level(logging.INFO, "preferl.online.answers"):
         report = learn_from_preferences(config)
     first, *later = [one.args for one in caplog.records if "Before the fit" in one.message]
     assert first[0] == first[2] == first[3] == 0
