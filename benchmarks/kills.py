@@ -41,8 +41,8 @@ TIMES = ("seconds", "time")
 KEPT = ("*.safetensors", "*.npy", "policy.json", "evaluations/*.json")
 """What a run leaves behind for others to read, whose bytes are compared."""
 
-ONLINE = ("online", "run", "--env", ENV, "--environments", "2", "--judge.episodes", "5")
-ONLINE += ("--judge.queries", "50", "--judge.no-oracle", "--judge.clip-steps", "20")
+ONLINE = ("online", "run", "--env", ENV, "--environments", "2", "--evaluation.episodes", "5")
+ONLINE += ("--evaluation.queries", "50", "--evaluation.no-oracle", "--evaluation.clip-steps", "20")
 ONLINE += ("--trainer.epochs", "3", "--segment-length", "20", "--initial-steps", "200")
 PPO = ("--steps", "24000", "--iterations", "40", "--comparisons", "120", "--algorithm", "ppo")
 PPO += ("--algorithm.n-steps", "100", "--algorithm.batch-size", "100")

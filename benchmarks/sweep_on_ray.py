@@ -30,7 +30,8 @@ SWEEP = {
     "options": {
         "env": "CartPole-v1", "steps": 3_000, "initial_steps": 1_000, "iterations": 3,
         "comparisons": 45, "environments": 2, "segment_length": 20, "eval_every": 0,
-        "judge.oracle": False, "judge.episodes": 10, "judge.queries": 40, "judge.clip_steps": 0,
+        "evaluation.oracle": False, "evaluation.episodes": 10, "evaluation.queries": 40,
+        "evaluation.clip_steps": 0,
         "report_to": ["jsonl"],
     },
     "grid": {"seed": [0, 1, 2, 3, 4, 5], "teacher": ["oracle", {"kind": "mistake", "rate": 0.2}]},

@@ -7,7 +7,7 @@ to choose from; five returns are then asked of each agent. Behaviour cloning and
 learn from the same episodes.
 
     preferl data record --env HalfCheetah-v5 --out runs/halfcheetah --target-return 3500 \
-        --checkpoint-every 5000 --judge-episodes 3 \
+        --checkpoint-every 5000 --eval-episodes 3 \
         --mix random:100,medium:200,expert:200,replay:60 \
         --algorithm sac --algorithm.learning-starts 1000 --algorithm.batch-size 128 \
         --algorithm.learning-rate 1e-3

@@ -45,7 +45,7 @@ def rows_of(name: str, config: OnlineConfig) -> list[dict[str, object]]:
         fit = asdict(one.fit) if one.fit else {}
         for metric in ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy"):
             row[metric] = round(float(fit[metric][-1]), 4) if fit else ""
-        row["decided"] = fit.get("judged", "")
+        row["decided"] = fit.get("decided", "")
         rows.append(row)
         print(row, flush=True)
     return rows

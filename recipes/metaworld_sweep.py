@@ -165,7 +165,7 @@ def main() -> None:
     ):
 
         def keep(name: str, report: PolicyReport, where: str = where) -> None:
-            """Write each result as soon as it is there: judging takes longer than training."""
+            """Write each result as soon as it is there: evaluating takes longer than training."""
             condition, seed = name.rsplit("-", 1)
             row: dict[str, object] = {"condition": condition, "seed": seed, "puck": where}
             row |= {"success": report.success_rate, "return": round(report.mean, 1)}

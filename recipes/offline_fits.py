@@ -66,9 +66,9 @@ def split(episodes: Episodes, settings: Mapping[str, Any]) -> tuple[Episodes, Co
     """Episodes to learn from, and pairs of the others; whatever the number of answers is."""
     rng = np.random.default_rng(settings["seed"])
     unseen, seen = np.split(rng.permutation(len(episodes)), [max(1, len(episodes) // 5)])
-    judge = ScriptedTeacher.oracle()
+    oracle = ScriptedTeacher.oracle()
     count = settings["pairs"]
-    return episodes[seen], sample_comparisons(episodes[unseen], count, LENGTH, judge, rng)
+    return episodes[seen], sample_comparisons(episodes[unseen], count, LENGTH, oracle, rng)
 
 
 def fits_of(

@@ -139,7 +139,7 @@ def by_comparisons(config: OnlineConfig, folder: Path, add: Add) -> None:
         result = run_online(
             config,
             run.folder,
-            judge=EvaluationConfig(oracle=False, episodes=config.eval_episodes, clip_steps=0),
+            evaluation=EvaluationConfig(oracle=False, episodes=config.eval_episodes, clip_steps=0),
             on_evaluation=evaluated,
             report_to=("jsonl",),
             resume=(run.folder / "config.json").is_file(),

@@ -215,8 +215,8 @@ def test_whole_runs_have_one_thread_from_start_to_end(tmp_path, three_threads):
     def note(*_):
         threads.append(torch.get_num_threads())
 
-    judge = EvaluationConfig(episodes=1, oracle=False, queries=10, clip_steps=0)
-    run_online(RUN, tmp_path / "run", judge=judge, on_iteration=note, on_stage=note)
+    evaluation = EvaluationConfig(episodes=1, oracle=False, queries=10, clip_steps=0)
+    run_online(RUN, tmp_path / "run", evaluation=evaluation, on_iteration=note, on_stage=note)
     assert set(threads) == {1}
 
 

@@ -123,8 +123,8 @@ def fill(store: Store) -> tuple[int, str]:
     for clip, pictures in zip(names, frames, strict=True):
         _save(store, project.id, clip, pictures)
     _save(store, project.id, store.clips.put(project.id, episode)[0], film[0])
-    judged = ((4, 2), (8, 5), (11, 7), (13, 10))  # answers, and how many of them it gets right
-    for version, (answers, right) in enumerate(judged, start=1):
+    versions = ((4, 2), (8, 5), (11, 7), (13, 10))  # answers, and how many of them it gets right
+    for version, (answers, right) in enumerate(versions, start=1):
         interval = wilson_interval(right, answers)
         store.reports.publish_reward(
             project.id, version, answers=answers, accuracy=right / answers, interval=interval

@@ -198,7 +198,7 @@ def test_the_overview_reports_what_was_published_and_when(study, visitor):
     page = visitor(study.owner).get("/admin").text
     assert "Learned reward" not in page
     assert "No events besides answers so far." in page
-    report = {"trained_on": 45, "judged": 10, "revision": 57}
+    report = {"trained_on": 45, "decided": 10, "revision": 57}
     store.reports.publish_reward(project, 2, answers=40)
     store.reports.publish_reward(
         project, 3, answers=57, accuracy=0.8, interval=(0.49, 0.94), detail=report

@@ -80,7 +80,7 @@ def test_an_interrupted_recording_says_how_to_go_on(tmp_path, monkeypatch, capsy
 
 def test_presets_and_seeds(tmp_path, capsys):
     options = ("--preset", "halfcheetah", "--env", "Pendulum-v1", "--train-steps", "600")
-    small = ("--checkpoint-every", "300", "--judge-episodes", "1", "--algorithm.batch-size", "8")
+    small = ("--checkpoint-every", "300", "--eval-episodes", "1", "--algorithm.batch-size", "8")
     out = tmp_path / "data"
     with pytest.raises(SystemExit) as end:
         main(["data", "record", *options, *small, "--seeds", "0,1", "--out", str(out)])

@@ -192,8 +192,8 @@ def test_what_the_launcher_starts(with_project, trust, tmp_path):
 SMALL = (
     "--eval-every", "0",
     "--steps", "200", "--initial-steps", "100", "--iterations", "1", "--comparisons", "4",
-    "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
-    "--judge.queries", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
+    "--environments", "1", "--segment-length", "10", "--evaluation.episodes", "1",
+    "--evaluation.queries", "5", "--evaluation.clip-steps", "0", "--evaluation.no-oracle",
 )  # fmt: skip
 
 

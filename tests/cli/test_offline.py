@@ -101,7 +101,7 @@ def test_policies_are_judged_and_compared(door, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "score" in out
     assert "cloning" in out
-    assert json.loads((tmp_path / "run/result.json").read_text())["verdict"]["text"][:40] in out
+    assert json.loads((tmp_path / "run/result.json").read_text())["comparison"]["text"][:40] in out
 
 
 @pytest.mark.parametrize(

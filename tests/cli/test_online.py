@@ -22,8 +22,8 @@ def small(out, *more):
     return [
         "online", "run", "--out", str(out), "--steps", "800", "--initial-steps", "400",
         "--iterations", "1", "--comparisons", "6", "--environments", "2", "--segment-length", "10",
-        "--judge.episodes", "2", "--judge.queries", "10", "--judge.clip-steps", "4",
-        "--judge.no-oracle", "--eval-every", "0", *more,
+        "--evaluation.episodes", "2", "--evaluation.queries", "10", "--evaluation.clip-steps", "4",
+        "--evaluation.no-oracle", "--eval-every", "0", *more,
     ]  # fmt: skip
 
 
@@ -61,8 +61,8 @@ def test_without_a_reward_of_the_environment_the_terminal_is_about_the_answers(t
         teacher=first_is_better,
         algorithm=PPOConfig(n_steps=100, batch_size=50),
     )
-    judge = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
-    run_with_progress(config, judge, tmp_path / "run")
+    evaluation = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
+    run_with_progress(config, evaluation, tmp_path / "run")
     output = " ".join(capsys.readouterr().out.split())
     assert " s · 12 answers · reward accuracy " in output
     assert "From 12 answers, the reward model predicts " in output

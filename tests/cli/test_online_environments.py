@@ -17,8 +17,8 @@ TINY = [
     "--eval-every", "0",
     "--steps", "400", "--initial-steps", "200", "--iterations", "1", "--comparisons", "4",
     "--environments", "2", "--segment-length", "5", "--initial-epochs", "1",
-    "--judge.episodes", "2", "--judge.queries", "4", "--judge.clip-steps", "2",
-    "--judge.no-oracle", "--algorithm", "ppo", "--algorithm.n-steps", "50",
+    "--evaluation.episodes", "2", "--evaluation.queries", "4", "--evaluation.clip-steps", "2",
+    "--evaluation.no-oracle", "--algorithm", "ppo", "--algorithm.n-steps", "50",
     "--algorithm.batch-size", "50",
 ]  # fmt: skip
 
@@ -92,7 +92,7 @@ TEACHERS.register("rightmost", Rightmost, Rightmost)
 
 def test_a_run_without_rewards_shows_success_and_the_accuracy_of_its_fits(here, capsys):
     Path("hidden.py").write_text(HIDDEN)
-    asked = ("--comparisons", "20", "--judge.clip-steps", "0", "--report-to", "jsonl")
+    asked = ("--comparisons", "20", "--evaluation.clip-steps", "0", "--report-to", "jsonl")
     taught = ("--env", "hidden:Hidden", "--teacher", "rightmost", "--trust", "hidden")
     try:
         assert run("online", "run", "--out", "run", *TINY, *taught, *asked) == 0

@@ -163,7 +163,7 @@ def test_people_are_asked_little_unless_something_else_is_chosen(tmp_path):
     plain = starting_point(["--people"])
     assert 30 <= plain.run.comparisons <= 40
     assert plain.run.initial_steps <= 1_000, "the first query is there within seconds"
-    assert not plain.judge.oracle
+    assert not plain.evaluation.oracle
     preset = starting_point(["--people", "--preset", "pendulum"]).run
     assert (preset.comparisons, preset.segment_length) == (plain.run.comparisons, 15)
     file = tmp_path / "settings.yaml"
@@ -242,8 +242,8 @@ def here(tmp_path, monkeypatch):
 SMALL = [
     "--no-browser", "--eval-every", "0", "--comparisons", "8", "--segment-length", "5",
     "--steps", "500", "--initial-steps", "200", "--iterations", "2", "--initial-epochs", "1",
-    "--environments", "2", "--judge.episodes", "2", "--judge.queries", "4",
-    "--judge.clip-steps", "0", "--report-to", "jsonl",
+    "--environments", "2", "--evaluation.episodes", "2", "--evaluation.queries", "4",
+    "--evaluation.clip-steps", "0", "--report-to", "jsonl",
     "--algorithm", "ppo", "--algorithm.n-steps", "50", "--algorithm.batch-size", "50",
 ]  # fmt: skip
 

@@ -16,8 +16,8 @@ from preferl.testing import PointWorld
 
 SHORT = (
     "--steps", "800", "--initial-steps", "400", "--iterations", "1", "--comparisons", "6",
-    "--environments", "2", "--segment-length", "10", "--judge.episodes", "2",
-    "--judge.queries", "10", "--judge.clip-steps", "0", "--judge.no-oracle",
+    "--environments", "2", "--segment-length", "10", "--evaluation.episodes", "2",
+    "--evaluation.queries", "10", "--evaluation.clip-steps", "0", "--evaluation.no-oracle",
     "--eval-every", "200", "--eval-episodes", "2", "--algorithm", "ppo",
 )  # fmt: skip
 

@@ -11,8 +11,8 @@ from preferl.runs.executor import begun
 
 SMALL = {
     "env": "CartPole-v1", "steps": 800, "initial_steps": 400, "iterations": 1, "comparisons": 6,
-    "environments": 2, "segment_length": 10, "judge.episodes": 2, "judge.queries": 10,
-    "judge.clip_steps": 0, "judge.oracle": False, "eval_every": 0, "report_to": ["jsonl"],
+    "environments": 2, "segment_length": 10, "evaluation.episodes": 2, "evaluation.queries": 10,
+    "evaluation.clip_steps": 0, "evaluation.oracle": False, "eval_every": 0, "report_to": ["jsonl"],
     "algorithm": {"kind": "ppo", "n_steps": 100, "batch_size": 50},
 }  # fmt: skip
 

@@ -90,8 +90,9 @@ def test_an_online_run_with_a_model_in_its_settings(fitted, tmp_path, capsys):
     words = (
         "online", "run", "--config", file, "--out", tmp_path / "run", "--steps", 400,
         "--initial-steps", 200, "--iterations", 1, "--comparisons", 6, "--environments", 1,
-        "--segment-length", 10, "--judge.episodes", 1, "--judge.queries", 5,
-        "--judge.clip-steps", 0, "--judge.no-oracle", "--eval-every", 0, "--algorithm", "ppo",
+        "--segment-length", 10, "--evaluation.episodes", 1, "--evaluation.queries", 5,
+        "--evaluation.clip-steps", 0, "--evaluation.no-oracle", "--eval-every", 0,
+        "--algorithm", "ppo",
     )  # fmt: skip
     assert run(*words) == 1
     assert "model.kind" in capsys.readouterr().err

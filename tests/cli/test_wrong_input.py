@@ -23,8 +23,8 @@ from preferl.store.store import Store
 TINY = (
     "--eval-every", "0",
     "--steps", "400", "--initial-steps", "200", "--iterations", "1", "--comparisons", "6",
-    "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
-    "--judge.queries", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
+    "--environments", "1", "--segment-length", "10", "--evaluation.episodes", "1",
+    "--evaluation.queries", "5", "--evaluation.clip-steps", "0", "--evaluation.no-oracle",
 )  # fmt: skip
 """An online run of seconds, for input that no command refuses before it."""
 

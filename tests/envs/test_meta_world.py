@@ -104,7 +104,7 @@ def test_a_recording_that_was_stopped_within_an_episode_goes_on_as_if_it_had_not
     pytest.importorskip("metaworld", reason="metaworld is not installed")
     small = SACConfig(hidden=(8,), batch_size=8, learning_starts=50, train_freq=20)
     settings = from_json(DatasetConfig, load_preset("sweep-into", "data"))
-    settings = replace(settings, train_steps=300, checkpoint_every=140, judge_episodes=1)
+    settings = replace(settings, train_steps=300, checkpoint_every=140, eval_episodes=1)
     settings = replace(settings, algorithm=small, max_episode_steps=100)
     whole = record_dataset(settings, tmp_path / "whole", report_to=())
 

@@ -46,7 +46,7 @@ def test_a_run_without_numbers_has_no_findings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "judged", "found"),
+    ("right", "decided", "found"),
     [
         (32, 60, True),  # 41 to 65 %
         (45, 60, False),  # 63 to 84 %
@@ -56,16 +56,16 @@ def test_a_run_without_numbers_has_no_findings() -> None:
         (530, 1000, True),  # 49.9 to 56.1 %
     ],
 )
-def test_an_accuracy_whose_interval_has_one_half_is_chance(right, judged, found) -> None:
-    one = course(accuracy=[0.9, right / judged], judged=[90, judged])
+def test_an_accuracy_whose_interval_has_one_half_is_chance(right, decided, found) -> None:
+    one = course(accuracy=[0.9, right / decided], decided=[90, decided])
     assert names(one) == ["at_chance"] * found
 
 
 def test_chance_takes_two_fits_and_the_newest_counts() -> None:
-    assert names(course(accuracy=[32 / 60], judged=[60])) == []
-    recovered = course(accuracy=[32 / 60, 32 / 60, 45 / 60], judged=[60, 60, 60])
+    assert names(course(accuracy=[32 / 60], decided=[60])) == []
+    recovered = course(accuracy=[32 / 60, 32 / 60, 45 / 60], decided=[60, 60, 60])
     assert names(recovered) == []
-    no_fit_at_the_end = course(accuracy=[0.9, 32 / 60, np.nan], judged=[60, 60, 0])
+    no_fit_at_the_end = course(accuracy=[0.9, 32 / 60, np.nan], decided=[60, 60, 0])
     found = only(no_fit_at_the_end)
     assert "53 % of 60 answers that it was not fitted to (95 % interval 41 to 65 %)" in found.text
     causes = ["at random, or the wrong way round", "too short", "observations may lack", "epochs"]

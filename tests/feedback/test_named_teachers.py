@@ -47,8 +47,8 @@ SAMPLERS.register("twice", Twice)
 """
 SHORT = ("--steps", 400, "--initial-steps", 200, "--iterations", 1, "--comparisons", 6)
 SHORT += ("--eval-every", 0, "--algorithm", "ppo")
-SHORT += ("--environments", 1, "--segment-length", 10, "--judge.episodes", 1)
-SHORT += ("--judge.queries", 5, "--judge.clip-steps", 0, "--judge.no-oracle")
+SHORT += ("--environments", 1, "--segment-length", 10, "--evaluation.episodes", 1)
+SHORT += ("--evaluation.queries", 5, "--evaluation.clip-steps", 0, "--evaluation.no-oracle")
 
 
 @pytest.fixture

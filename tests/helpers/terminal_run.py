@@ -30,7 +30,7 @@ CONFIG = OnlineConfig(
     model=MLPRewardConfig(hidden=(8,), members=2),
     trainer=RewardTrainerConfig(epochs=1),
 )
-JUDGE = EvaluationConfig(episodes=1, queries=10, oracle=False, clip_steps=0)
+EVALUATION = EvaluationConfig(episodes=1, queries=10, oracle=False, clip_steps=0)
 
 
 def name_of(clips: Any) -> str:
@@ -69,7 +69,7 @@ def main(folder: Path, until: int | None = None) -> None:
     run_online(
         CONFIG,
         folder / "run",
-        judge=JUDGE,
+        evaluation=EVALUATION,
         teacher=PromptTeacher(show=show, ask=ask),
         resume=(folder / "run/config.json").exists(),
     )

@@ -66,7 +66,7 @@ def offline(path: Path, seeds: dict[int, float], *, policy_name: str = "iql") ->
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None
     summary = {"mean": float(np.mean(values)), "std": std, "seeds": values}
     condition = {"return": summary, "normalised_score": None, "success_rate": None}
-    fit = {"pairs": 300, "members": 2, "epochs": 2, "best_epoch": 2, "judged": 40, "seconds": 1.0}
+    fit = {"pairs": 300, "members": 2, "epochs": 2, "best_epoch": 2, "decided": 40, "seconds": 1.0}
     fit |= {"train_accuracy": [0.7, 0.9], "validation_accuracy": [0.6, 0.75]}
     result = {
         "env": "Reacher-v5",

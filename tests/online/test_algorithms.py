@@ -68,8 +68,8 @@ def test_without_a_name_the_spaces_choose(name, copies, expected):
 def test_a_chosen_algorithm_is_kept_with_its_policy(tmp_path):
     size = {"steps": 300, "initial_steps": 100, "iterations": 2, "comparisons": 4}
     config = OnlineConfig(environments=1, segment_length=10, eval_episodes=1, **size)
-    judge = EvaluationConfig(oracle=False, episodes=1, queries=4, clip_steps=0)
-    run_online(config, tmp_path / "run", judge=judge)
+    evaluation = EvaluationConfig(oracle=False, episodes=1, queries=4, clip_steps=0)
+    run_online(config, tmp_path / "run", evaluation=evaluation)
     assert isinstance(load_policy(tmp_path / "run/policy"), SAC)
     agent = load_policy(tmp_path / "run/policy")
     with pytest.raises(ConfigError, match=r"config: expected that of the algorithm.*algorithm_of"):

@@ -24,7 +24,7 @@ SMALL = DatasetConfig(
     mix="random:3,medium:2,expert:2,replay:3",
     train_steps=800,
     checkpoint_every=200,
-    judge_episodes=1,
+    eval_episodes=1,
     algorithm=SACConfig(hidden=(8,), batch_size=8, learning_starts=50, train_freq=20),
     environments=2,
 )
@@ -231,7 +231,7 @@ def test_discrete_actions_are_learned_by_ppo(tmp_path):
         unit="steps",
         train_steps=128,
         checkpoint_every=128,
-        judge_episodes=1,
+        eval_episodes=1,
         algorithm=PPOConfig(n_steps=64, n_epochs=1, hidden=(8,)),
         training_environments=2,
         environments=2,

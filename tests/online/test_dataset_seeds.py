@@ -22,7 +22,7 @@ SMALL = DatasetConfig(
     mix="random:2,replay:all",
     train_steps=800,
     checkpoint_every=400,
-    judge_episodes=1,
+    eval_episodes=1,
     algorithm=SACConfig(hidden=(8,), batch_size=8, learning_starts=50, train_freq=20),
     environments=2,
 )
@@ -126,7 +126,7 @@ def test_success_is_kept_with_the_steps(tmp_path):
     config = DatasetConfig(
         Succeeds, mix="random:20,replay:all", train_steps=120, checkpoint_every=60
     )
-    config = DatasetConfig(**vars(config) | {"algorithm": SMALL.algorithm, "judge_episodes": 1})
+    config = DatasetConfig(**vars(config) | {"algorithm": SMALL.algorithm, "eval_episodes": 1})
     result = record_dataset(config, tmp_path, report_to=())
     episodes = load_episodes(tmp_path / "episodes")
     third = np.arange(episodes.steps) % 4 == 2

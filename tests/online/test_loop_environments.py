@@ -32,12 +32,12 @@ SMALL = {
     "initial_epochs": 1,
     "algorithm": PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
 }
-JUDGE = EvaluationConfig(episodes=2, oracle=True, queries=4, clip_steps=2)
+EVALUATION = EvaluationConfig(episodes=2, oracle=True, queries=4, clip_steps=2)
 
 
 def test_a_class_is_taught_evaluated_and_filmed(tmp_path):
     config = OnlineConfig(env=Garden, env_kwargs={"speed": 0.3}, max_episode_steps=10, **SMALL)
-    result = run_online(config, tmp_path / "run", judge=JUDGE)
+    result = run_online(config, tmp_path / "run", evaluation=EVALUATION)
     assert result["env"] == "helpers.gardens:Garden"
     assert set(result["policies"]) == {"random", "taught", "oracle"}
     assert set(result["policies"]["taught"]["lengths"]) == {10}
@@ -45,7 +45,7 @@ def test_a_class_is_taught_evaluated_and_filmed(tmp_path):
     saved = json.loads((tmp_path / "run/config.json").read_text())["config"]
     assert saved["env_kwargs"] == {"speed": 0.3}
     with pytest.raises(ResumeError, match="finished"):
-        run_online(config, tmp_path / "run", judge=JUDGE, resume=True)
+        run_online(config, tmp_path / "run", evaluation=EVALUATION, resume=True)
 
 
 def test_a_run_resumes_with_what_has_the_same_name(tmp_path):
@@ -109,7 +109,7 @@ class Fickle(Garden):
 
 
 def test_a_run_closes_its_environments_and_may_be_evaluated_on_shorter_episodes(tmp_path):
-    result = run_online(OnlineConfig(env=Fickle, **SMALL), tmp_path / "run", judge=JUDGE)
+    result = run_online(OnlineConfig(env=Fickle, **SMALL), tmp_path / "run", evaluation=EVALUATION)
     assert set(result["policies"]["taught"]["lengths"]) == {3}
     assert result["reward"]["accuracy"] is not None
     assert not Fickle.left
@@ -121,14 +121,14 @@ def test_a_run_that_fails_closes_its_environments(tmp_path):
 
     config = OnlineConfig(env=Fickle, **SMALL)
     with pytest.raises(KeyError):
-        run_online(config, tmp_path / "run", judge=JUDGE, on_iteration=fail)
+        run_online(config, tmp_path / "run", evaluation=EVALUATION, on_iteration=fail)
     assert not Fickle.left
 
 
 def test_environments_are_refused_before_anything_is_made(tmp_path):
     for env in (gardens.OldStep, gardens.nothing, "helpers.gardens:Gardn"):
         with pytest.raises(ConfigError, match="environment"):
-            run_online(OnlineConfig(env=env, **SMALL), tmp_path / "run", judge=JUDGE)
+            run_online(OnlineConfig(env=env, **SMALL), tmp_path / "run", evaluation=EVALUATION)
     assert not (tmp_path / "run").exists()
 
 

@@ -71,7 +71,7 @@ def test_the_report_has_the_accuracy_on_them_and_how_many_they_are():
         one.validation.answers for one in asked
     )
     found = asked[-1].validation
-    assert 5 < found.judged <= found.answers < 30
+    assert 5 < found.decided <= found.answers < 30
     assert found.answers + asked[-1].fit.pairs <= 60
     names = clip_ids(report.comparisons.segments)
     answers = report.comparisons
@@ -88,7 +88,7 @@ def test_the_report_has_the_accuracy_on_them_and_how_many_they_are():
     assert low < found.accuracy < high < 1
     metrics = asked[-1].metrics()
     assert metrics["reward/held_out_accuracy"] == found.accuracy
-    assert metrics["reward/held_out_answers"] == found.judged
+    assert metrics["reward/held_out_answers"] == found.decided
 
 
 def test_by_default_none_is_held_out():

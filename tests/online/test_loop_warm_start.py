@@ -31,7 +31,7 @@ TINY = OnlineConfig(
     trainer=RewardTrainerConfig(epochs=2),
     teacher=ScriptedTeacher.oracle(),
 )
-JUDGE = EvaluationConfig(episodes=2, oracle=False, queries=20, clip_steps=0)
+EVALUATION = EvaluationConfig(episodes=2, oracle=False, queries=20, clip_steps=0)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_data_of_another_environment_are_refused_at_once(rng):
 def test_a_folder_of_an_earlier_run_is_a_warm_start_even_under_the_same_name(tmp_path, pendulum):
     _, known = pendulum
     out = tmp_path / "run"
-    first = run_online(TINY, out, judge=JUDGE, comparisons=known, keep_experience=True)
+    first = run_online(TINY, out, evaluation=EVALUATION, comparisons=known, keep_experience=True)
     assert first["comparisons"] == 162
     start = WarmStartConfig(comparisons=(out,), episodes=out / "experience")
     config = replace(TINY, warm_start=start, seed=1)
@@ -144,8 +144,8 @@ def test_a_folder_of_an_earlier_run_is_a_warm_start_even_under_the_same_name(tmp
     def stop(report):
         raise KeyboardInterrupt
 
-    run_online(config, out, judge=JUDGE, on_iteration=stop)
-    again = run_online(config, out, judge=JUDGE, resume=True)
+    run_online(config, out, evaluation=EVALUATION, on_iteration=stop)
+    again = run_online(config, out, evaluation=EVALUATION, resume=True)
     assert again["comparisons"] == 162 + 12
     kept = load_comparisons(out / "comparisons")
     np.testing.assert_array_equal(kept.preference[:150], known.preference)

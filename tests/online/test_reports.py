@@ -27,7 +27,7 @@ def fit(**changes: Any) -> FitReport:
     given: dict[str, Any] = {"pairs": 20, "members": 2, "epochs": 2, "best_epoch": 1}
     given |= {"train_loss": np.array([0.5, 0.4]), "train_accuracy": np.array([0.7, 0.8])}
     given |= {"validation_loss": np.array([0.6, 0.9]), "validation_accuracy": np.array([0.8, 0.6])}
-    given |= {"judged": 10, "penalty": 0.0, "seconds": 1.5, "validated_on": "out-of-bag"}
+    given |= {"decided": 10, "penalty": 0.0, "seconds": 1.5, "validated_on": "out-of-bag"}
     return FitReport(**(given | changes))
 
 
@@ -65,11 +65,11 @@ def test_names_tell_which_answers_an_accuracy_is_about(validated_on: Any, name: 
 def test_words_have_the_interval_and_the_kind_of_answers() -> None:
     words = "80 % of 10 out-of-bag answers (95 % interval 49 to 94 %)"
     assert report(fit=fit()).accuracy_in_words == words
-    held_out = Validation(answers=5, judged=4, accuracy=0.5)
+    held_out = Validation(answers=5, decided=4, accuracy=0.5)
     assert report(fit=fit(), validation=held_out).accuracy_in_words == (
         "50 % of 4 held-out answers (95 % interval 15 to 85 %)"
     )
-    none = fit(judged=0, validated_on=None)
+    none = fit(decided=0, validated_on=None)
     assert report(fit=none).accuracy_in_words == "unknown, since no decided answer was left out"
     assert not {"reward/validation_accuracy", "reward/out_of_bag_accuracy"} & {
         *report(fit=none).metrics()
@@ -131,7 +131,7 @@ def test_the_accuracy_of_more_unseen_answers_counts() -> None:
     many = Validation(30, 20, 0.55)
     assert report(fit=fit(), validation=few).unseen_accuracy == (0.8, 10)
     assert report(fit=fit(), validation=many).unseen_accuracy == (0.55, 20)
-    nothing = report(fit=fit(judged=0), validation=Validation(3, 0)).unseen_accuracy
+    nothing = report(fit=fit(decided=0), validation=Validation(3, 0)).unseen_accuracy
     np.testing.assert_array_equal(nothing, (np.nan, 0))
 
 
@@ -144,7 +144,7 @@ def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> 
     config = OnlineConfig(steps=900, initial_steps=100, max_comparisons=60, trainer=trainer)
     first = evaluation(300, -9.0, -7.0)  # a resumed run's copy
     again = evaluation(300, -9.0, -7.0)
-    guessed = fit(likelihood=Likelihood(0.1), judged=0, validated_on=None)
+    guessed = fit(likelihood=Likelihood(0.1), decided=0, validated_on=None)
     found = course_of(
         [
             report(env_steps=300, evaluation=first, fit=guessed),
@@ -159,7 +159,7 @@ def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> 
     np.testing.assert_array_equal(found.high, [first.interval[1], np.nan, -3.0])
     np.testing.assert_array_equal(found.answers, [20, 59, np.nan])  # from 60 on the oldest go
     np.testing.assert_array_equal(found.accuracy, [np.nan, 0.8, np.nan])
-    np.testing.assert_array_equal(found.judged, [0, 10, 0])
+    np.testing.assert_array_equal(found.decided, [0, 10, 0])
     np.testing.assert_array_equal(found.ties, [np.nan, np.nan, 0.2])
     np.testing.assert_array_equal(found.noise, [np.nan, 0.4, np.nan])  # no unseen answer, no fit
     assert found.total == 900

@@ -19,7 +19,7 @@ from helpers import terminal_run
 from helpers.answered_store import Answering
 from helpers.programs import start
 from helpers.resumable_runs import assert_same, everything
-from helpers.terminal_run import CONFIG, JUDGE, answer_to, name_of
+from helpers.terminal_run import CONFIG, EVALUATION, answer_to, name_of
 from helpers.waiting import SECONDS, wait_until
 from preferl.data import Segments, load_comparisons
 from preferl.errors import CheckpointError
@@ -88,13 +88,15 @@ def test_a_run_that_was_stopped_asks_exactly_its_budget(tmp_path, stop):
     seen: list[str] = []
     out = tmp_path / "run"
     first = run_online(
-        *(CONFIG, out), judge=JUDGE, teacher=Person(seen, stop, KeyboardInterrupt).teacher
+        *(CONFIG, out), evaluation=EVALUATION, teacher=Person(seen, stop, KeyboardInterrupt).teacher
     )
     declined = sum(answer_to(name) == "n" for name in seen)
     assert first["interrupted"]
     assert (first["comparisons"], len(seen)) == (stop - declined, stop)
     assert len(load_comparisons(out / "comparisons")) == stop - declined
-    result = run_online(*(CONFIG, out), judge=JUDGE, teacher=Person(seen, -1).teacher, resume=True)
+    result = run_online(
+        *(CONFIG, out), evaluation=EVALUATION, teacher=Person(seen, -1).teacher, resume=True
+    )
     assert len(seen) == len(set(seen)) == CONFIG.comparisons
     given = load_comparisons(out / "comparisons").preference
     decided = [KEYS[answer_to(name)] for name in seen if answer_to(name) != "n"]

@@ -53,14 +53,14 @@ TINY = OnlineConfig(
     trainer=RewardTrainerConfig(epochs=1),
 )
 PERSON = "preferl.feedback.prompt:PromptTeacher"
-JUDGE = EvaluationConfig(episodes=2, queries=20, clip_steps=4)
+EVALUATION = EvaluationConfig(episodes=2, queries=20, clip_steps=4)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     stages = []
-    result = run_online(TINY, folder, judge=JUDGE, on_stage=stages.append)
+    result = run_online(TINY, folder, evaluation=EVALUATION, on_stage=stages.append)
     return folder, result, stages
 
 
@@ -99,8 +99,8 @@ def test_the_settings_that_a_run_chose_itself_are_written(tmp_path):
         raise KeyboardInterrupt
 
     config = replace(TINY, algorithm=None)
-    judge = EvaluationConfig(episodes=1, oracle=False, queries=2, clip_steps=0)
-    run_online(config, tmp_path / "run", judge=judge, on_iteration=stop)
+    evaluation = EvaluationConfig(episodes=1, oracle=False, queries=2, clip_steps=0)
+    run_online(config, tmp_path / "run", evaluation=evaluation, on_iteration=stop)
     written = json.loads((tmp_path / "run/config.json").read_text())
     assert written["config"]["algorithm"] is None
     resolved = written["resolved"]
@@ -121,7 +121,9 @@ def test_a_sampler_that_is_given_chooses_the_queries(tmp_path):
         raise KeyboardInterrupt
 
     first_pairs.calls = 0
-    run_online(TINY, tmp_path / "run", judge=JUDGE, sampler=first_pairs, on_iteration=stop)
+    run_online(
+        TINY, tmp_path / "run", evaluation=EVALUATION, sampler=first_pairs, on_iteration=stop
+    )
     assert first_pairs.calls == 1
     resolved = json.loads((tmp_path / "run/config.json").read_text())["resolved"]
     assert resolved["sampler"].endswith(":first_pairs")
@@ -129,7 +131,7 @@ def test_a_sampler_that_is_given_chooses_the_queries(tmp_path):
 
 def test_a_true_reward_of_other_arguments_is_refused_before_a_run_begins(tmp_path):
     with pytest.raises(ModelError):
-        run_online(TINY, tmp_path / "run", judge=JUDGE, true_reward=lambda steps: 0.0)
+        run_online(TINY, tmp_path / "run", evaluation=EVALUATION, true_reward=lambda steps: 0.0)
     assert not (tmp_path / "run").exists()
 
 
@@ -149,8 +151,8 @@ def test_comparisons_reward_and_policy_can_be_used_again(run):
 def test_experience_is_kept_as_data_where_that_is_asked_for(run, tmp_path):
     assert not (run[0] / "experience").exists()
     config = replace(TINY, buffer_steps=700)
-    judge = replace(JUDGE, oracle=False, clip_steps=0)
-    run_online(config, tmp_path / "run", judge=judge, keep_experience=True)
+    evaluation = replace(EVALUATION, oracle=False, clip_steps=0)
+    run_online(config, tmp_path / "run", evaluation=evaluation, keep_experience=True)
     episodes = load_source(tmp_path / "run/experience")
     assert 700 <= episodes.steps <= 1_000
     assert (episodes.rewards < 0).all()  # the environment's own
@@ -182,9 +184,9 @@ def seldom_decides(shown, rng):
 
 
 def test_result_and_report_tell_what_is_wrong(tmp_path):
-    judge = replace(JUDGE, oracle=False, clip_steps=0)
+    evaluation = replace(EVALUATION, oracle=False, clip_steps=0)
     config = replace(TINY, comparisons=30)
-    result = run_online(config, tmp_path / "run", judge=judge, teacher=seldom_decides)
+    result = run_online(config, tmp_path / "run", evaluation=evaluation, teacher=seldom_decides)
     assert [one["name"] for one in result["findings"]] == ["too_alike"]
     page = (tmp_path / "run/report.html").read_text()
     assert "What to look at" in page
@@ -202,14 +204,14 @@ def answered_in_turns(people, *persons):
 def test_a_run_tells_what_people_were_asked_and_how_far_they_are_trusted(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "POLL_SECONDS", 0.0)
     config = replace(TINY, trainer=RewardTrainerConfig(epochs=1, trust=True))
-    judge = replace(JUDGE, oracle=False, clip_steps=0)
+    evaluation = replace(EVALUATION, oracle=False, clip_steps=0)
     with Store.open(tmp_path / "store") as store:
         people = Answering(store)
         both = people.person, store.people.invite(people.project.id, "Bo").annotator.id
         answer = partial(answered_in_turns, people)
         each = {"combine": "each", "patience": 60.0, "on_wait": lambda _: answer(*both)}
         feedback = StoredFeedback(store, **each)
-        result = run_online(config, tmp_path / "run", judge=judge, feedback=feedback)
+        result = run_online(config, tmp_path / "run", evaluation=evaluation, feedback=feedback)
         assert set(result["trust"]) == set(feedback.answered().names)
     resolved = json.loads((tmp_path / "run/config.json").read_text())["resolved"]
     assert resolved["answered_by"] == "people"
@@ -246,8 +248,8 @@ def first_is_better(shown, rng):
 
 
 def test_a_teacher_that_is_given_takes_the_place_of_the_configs_in_the_report(tmp_path):
-    judge = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
-    run_online(TINY, tmp_path / "run", judge=judge, teacher=first_is_better)
+    evaluation = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
+    run_online(TINY, tmp_path / "run", evaluation=evaluation, teacher=first_is_better)
     page = (tmp_path / "run/report.html").read_text()
     assert "answers by the teacher first_is_better to the question" in page
 
@@ -258,9 +260,9 @@ def more_to_the_right(shown, rng):
 
 
 def test_without_a_reward_of_the_environment_the_report_is_about_the_answers(tmp_path):
-    judge = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
+    evaluation = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
     config = replace(TINY, env=Lawn, comparisons=20)
-    result = run_online(config, tmp_path / "run", judge=judge, teacher=more_to_the_right)
+    result = run_online(config, tmp_path / "run", evaluation=evaluation, teacher=more_to_the_right)
     assert not result["has_true_reward"]
     assert " out-of-bag answers (95 % interval " in result["accuracy_in_words"]
     assert result["findings"] == []
@@ -285,7 +287,7 @@ def test_interrupt_leaves_a_usable_folder(tmp_path):
         if turn.iteration == 1:
             raise KeyboardInterrupt
 
-    result = run_online(TINY, tmp_path / "run", judge=JUDGE, on_iteration=stop)
+    result = run_online(TINY, tmp_path / "run", evaluation=EVALUATION, on_iteration=stop)
     assert result["interrupted"]
     assert "taught" not in result
     assert load_policy(tmp_path / "run/policy").predict(np.zeros((1, 3)))[0].shape == (1, 1)
@@ -312,13 +314,16 @@ def test_the_settings_name_who_answered(tmp_path, teacher, written):
 
     few = replace(TINY, comparisons=4, steps=600, iterations=1)
     out = tmp_path / "run"
-    judge = EvaluationConfig(episodes=1, oracle=False, queries=5, clip_steps=0)
-    run_online(few, out, judge=judge, on_iteration=stop, teacher=teacher)
+    evaluation = EvaluationConfig(episodes=1, oracle=False, queries=5, clip_steps=0)
+    run_online(few, out, evaluation=evaluation, on_iteration=stop, teacher=teacher)
     saved = json.loads((out / "config.json").read_text())["config"]["teacher"]
     assert saved == (written or to_json(teacher))
     with pytest.raises(ConfigError, match=r"of the run in .* to go on with: expected teacher"):
-        run_online(few, out, judge=judge, resume=True)
-    assert run_online(few, out, judge=judge, teacher=teacher, resume=True)["comparisons"] == 4
+        run_online(few, out, evaluation=evaluation, resume=True)
+    assert (
+        run_online(few, out, evaluation=evaluation, teacher=teacher, resume=True)["comparisons"]
+        == 4
+    )
 
 
 def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
@@ -328,11 +333,11 @@ def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
 
     _, whole, _ = run
     out = tmp_path / "run"
-    run_online(TINY, out, judge=JUDGE, on_iteration=stop)
+    run_online(TINY, out, evaluation=EVALUATION, on_iteration=stop)
     assert (out / "checkpoints").is_dir()
     with pytest.raises(ConfigError, match=r"expected iterations=2, got iterations=3"):
-        run_online(replace(TINY, iterations=3), out, judge=JUDGE, resume=True)
-    result = run_online(TINY, out, judge=JUDGE, resume=True)
+        run_online(replace(TINY, iterations=3), out, evaluation=EVALUATION, resume=True)
+    result = run_online(TINY, out, evaluation=EVALUATION, resume=True)
     assert not result["interrupted"]
     assert result["taught"] == whole["taught"]
     assert result["reward"] == whole["reward"]
@@ -343,15 +348,17 @@ def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
 
 
 def test_places_are_chosen_and_others_are_refused_before_anything_moves(tmp_path, run):
-    judge = replace(JUDGE, clip_steps=0, oracle=False)
-    result = run_online(replace(TINY, eval_every=0), tmp_path / "run", judge=judge, report_to=())
+    evaluation = replace(EVALUATION, clip_steps=0, oracle=False)
+    result = run_online(
+        replace(TINY, eval_every=0), tmp_path / "run", evaluation=evaluation, report_to=()
+    )
     assert result["evaluations"] == {"taught": []}
     assert not (tmp_path / "run/metrics.jsonl").exists()
     assert not (tmp_path / "run/tensorboard").exists()
     assert "Evaluations while learning" not in (tmp_path / "run/report.html").read_text()
     before = contents(tmp_path)
     with pytest.raises(ConfigError, match="jsonl, tensorboard, wandb"):
-        run_online(TINY, tmp_path / "run", judge=judge, report_to=("jsonl", "pigeon"))
+        run_online(TINY, tmp_path / "run", evaluation=evaluation, report_to=("jsonl", "pigeon"))
     assert contents(tmp_path) == before
 
 
@@ -362,7 +369,7 @@ def test_the_comparison_on_the_true_reward_takes_no_more_steps_either():
 def test_where_no_run_is_none_is_resumed_and_nothing_is_made(tmp_path):
     before = contents(tmp_path)
     with pytest.raises(ResumeError, match="there is no run here"):
-        run_online(TINY, tmp_path / "run", judge=JUDGE, resume=True)
+        run_online(TINY, tmp_path / "run", evaluation=EVALUATION, resume=True)
     assert contents(tmp_path) == before
 
 
@@ -371,13 +378,13 @@ def test_a_finished_run_is_not_resumed_and_nothing_changes(run, config):
     folder, _, _ = run
     before = contents(folder.parent)
     with pytest.raises(ResumeError, match=r"is finished, see .*report\.html"):
-        run_online(config, folder, judge=JUDGE, resume=True)
+        run_online(config, folder, evaluation=EVALUATION, resume=True)
     assert contents(folder.parent) == before
 
 
 @pytest.mark.filterwarnings("ignore:.*render")  # by gymnasium
 @pytest.mark.parametrize(
-    ("config", "judge"),
+    ("config", "evaluation"),
     [
         ({"env": "Pendulumm-v1"}, {}),
         ({"env": "CartPole-v1", "algorithm": SACConfig()}, {}),
@@ -386,11 +393,11 @@ def test_a_finished_run_is_not_resumed_and_nothing_changes(run, config):
         ({"env": "preferl-tests/Broken-v0"}, {"clip_steps": 4}),
     ],
 )
-def test_a_mistake_leaves_the_older_run_at_its_name(run, config, judge, no_pictures):
+def test_a_mistake_leaves_the_older_run_at_its_name(run, config, evaluation, no_pictures):
     folder, _, _ = run
     before = contents(folder.parent)
     with pytest.raises(ConfigError):
-        run_online(replace(TINY, **config), folder, judge=replace(JUDGE, **judge))
+        run_online(replace(TINY, **config), folder, evaluation=replace(EVALUATION, **evaluation))
     assert contents(folder.parent) == before
 
 
@@ -420,7 +427,7 @@ def no_pictures():
 @pytest.mark.filterwarnings("ignore:.*render")  # by gymnasium
 def test_of_an_environment_without_pictures_there_are_no_clips(tmp_path, no_pictures, caplog):
     config = replace(TINY, env="preferl-tests/Blind-v0")
-    result = run_online(config, tmp_path / "run", judge=replace(JUDGE, oracle=False))
+    result = run_online(config, tmp_path / "run", evaluation=replace(EVALUATION, oracle=False))
     assert "preferl-tests/Blind-v0 draws no pictures" in caplog.text
     assert not result["interrupted"]
     assert "video/mp4" not in (tmp_path / "run/report.html").read_text()
@@ -433,12 +440,12 @@ def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch
     def killed(*_, **__):
         raise KilledError
 
-    judge = replace(JUDGE, clip_steps=0, oracle=False)
+    evaluation = replace(EVALUATION, clip_steps=0, oracle=False)
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "result", killed)
         with pytest.raises(KilledError):
-            run_online(TINY, out, judge=judge)
+            run_online(TINY, out, evaluation=evaluation)
     assert (out / "checkpoints").is_dir(), "nothing is removed before the result is there"
     with monkeypatch.context() as patch:
         remove = shutil.rmtree
@@ -447,9 +454,9 @@ def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch
             lambda path, **kw: (killed if path.name == "checkpoints" else remove)(path, **kw),
         )
         with pytest.raises(KilledError):
-            run_online(TINY, out, judge=judge, resume=True)
+            run_online(TINY, out, evaluation=evaluation, resume=True)
     with pytest.raises(ResumeError, match="finished"):
-        run_online(TINY, out, judge=judge, resume=True)
+        run_online(TINY, out, evaluation=evaluation, resume=True)
     result = json.loads((out / "result.json").read_text())
     assert not result["interrupted"]
     assert "oracle" not in result
@@ -462,11 +469,11 @@ def test_a_second_run_into_the_folder_is_refused(tmp_path):
     def again(turn):
         for resume in (False, True):
             with pytest.raises(StorageError, match=f"one at work already, process {os.getpid()} "):
-                run_online(TINY, tmp_path / "run", judge=JUDGE, resume=resume)
+                run_online(TINY, tmp_path / "run", evaluation=EVALUATION, resume=resume)
             refused.append(resume)
         raise KeyboardInterrupt
 
-    run_online(TINY, tmp_path / "run", judge=JUDGE, on_iteration=again)
+    run_online(TINY, tmp_path / "run", evaluation=EVALUATION, on_iteration=again)
     assert refused == [False, True]
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -476,10 +483,10 @@ def test_interrupt_in_the_evaluation_keeps_what_was_learned_and_resumes(tmp_path
         raise KeyboardInterrupt
 
     _, whole, _ = run
-    result = run_online(TINY, tmp_path / "run", judge=JUDGE, on_stage=stop)
+    result = run_online(TINY, tmp_path / "run", evaluation=EVALUATION, on_stage=stop)
     assert result["interrupted"]
     assert json.loads((tmp_path / "run/result.json").read_text())["env_steps"] == 1_000
-    result = run_online(TINY, tmp_path / "run", judge=JUDGE, resume=True)
+    result = run_online(TINY, tmp_path / "run", evaluation=EVALUATION, resume=True)
     assert result["taught"] == whole["taught"]
     assert json.loads((tmp_path / "run/result.json").read_text()) == result
 

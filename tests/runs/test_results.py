@@ -51,7 +51,7 @@ def test_answers_that_a_reward_was_fitted_to_show_no_quality(tmp_path):
     run = read_run(path)
     assert (run.answers, run.accuracy.mean, run.reward) == (300, 0.75, {"spearman": 0.5})
     fit = json.loads((path / "result.json").read_text())["reward"]["fit"]
-    change_result(path, fit=fit | {"judged": 0})
+    change_result(path, fit=fit | {"decided": 0})
     assert read_run(path).accuracy is None
 
 

@@ -21,7 +21,7 @@ def test_keys_of_other_versions_are_passed_over():
 def test_a_store_of_an_earlier_version_is_shown_as_before(tmp_path):
     waiting = {
         "version": 2, "problem": None, "behind": 4, "looked_at": 30, "first_at": 20,
-        "next_at": 35, "answers": 30, "accuracy": 0.8, "judged": 6, "seconds": 1.2, "idle": 0.4,
+        "next_at": 35, "answers": 30, "accuracy": 0.8, "decided": 6, "seconds": 1.2, "idle": 0.4,
     }  # fmt: skip
     acting = {
         "asked": 40, "answered": 0, "dropped_episodes": 1, "dropped_segments": 2, "problem": None,
@@ -41,7 +41,7 @@ def test_a_store_of_an_earlier_version_is_shown_as_before(tmp_path):
             session.add(
                 RewardVersion(
                     project_id=project, version=2, accuracy=0.8, low=0.4, high=0.9, answers=30,
-                    published_at=at, detail={"trained_on": 24, "judged": 6, "revision": 31},
+                    published_at=at, detail={"trained_on": 24, "decided": 6, "revision": 31},
                 )
             )  # fmt: skip
         agent, _, service = store.reports.services(project)

@@ -48,7 +48,7 @@ def test_a_shared_fit_has_the_curves_of_one_process(found, kind, rtol, size):
     shared = found(kind, size)
     for name in CURVES:
         np.testing.assert_allclose(shared[name], alone[name], rtol=rtol, err_msg=name)
-    for name in ("best_epoch", "epochs", "judged", "pairs", "penalty"):
+    for name in ("best_epoch", "epochs", "decided", "pairs", "penalty"):
         assert shared[name] == alone[name], name
     np.testing.assert_allclose(shared["trust"], alone["trust"], rtol=1e-4)
     np.testing.assert_allclose(shared["likelihood"], alone["likelihood"], rtol=1e-2)

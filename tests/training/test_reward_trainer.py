@@ -362,7 +362,7 @@ def test_out_of_bag_numbers_by_hand(comparisons):
     right = (votes > 0) == (comparisons.preference == 1)
     assert 0 < seen.sum() < 20
     assert report.validation_accuracy[0] == pytest.approx(right[seen].mean())
-    assert report.judged == seen.sum()
+    assert report.decided == seen.sum()
     assert report.held_out_accuracy == report.validation_accuracy[0]
     assert report.held_out_interval == wilson_interval(int(right[seen].sum()), int(seen.sum()))
     everyone = (q.mean(0) > 0.5) == (comparisons.preference == 1)
@@ -373,7 +373,7 @@ def test_without_anything_held_out_there_is_no_validation(comparisons):
     report = fit(mlp(), comparisons)
     assert np.isnan(report.validation_loss).all()
     assert np.isnan(report.validation_accuracy).all()
-    assert report.judged == 0
+    assert report.decided == 0
     assert report.held_out_accuracy is report.held_out_interval is None
     assert report.best_epoch == 3
     assert report.to_json()["validation_loss"] == [None, None, None]

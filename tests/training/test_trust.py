@@ -203,7 +203,7 @@ def test_a_liar_is_turned_round_and_a_guesser_ignored(rng):
     assert abs(a[RANDOM]) < min(a[list(CAREFUL)])
     assert np.abs(a).mean() == pytest.approx(1)
     assert [one.annotator for one in report.trust] == [0, 1, 2, 3]
-    assert sum(one.answers for one in report.trust) == report.judged
+    assert sum(one.answers for one in report.trust) == report.decided
     assert report.trust[OPPOSITE].high < 0 < report.trust[0].low
     assert report.trust[RANDOM].high < report.trust[0].value
     assert report.held_out_accuracy > 0.7, "a lie that was expected counts as right"

@@ -162,14 +162,14 @@ def reward_words(reward: RewardVersion) -> str:
     """What a version learned from and how good it is.
 
     >>> reward_words(RewardVersion(version=3, answers=57, accuracy=0.8, low=0.49, high=0.94,
-    ...                            detail={"trained_on": 45, "judged": 10}))
+    ...                            detail={"trained_on": 45, "decided": 10}))
     'learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)'
     """
     fit = reward.metrics
     learned = f"learned from {plural(reward.answers if fit.trained_on is None else fit.trained_on)}"
     if reward.accuracy is None:
         return f"{learned}; too few were held out to validate it"
-    unseen = f"{fit.judged:,} it has" if fit.judged else "answers it has"
+    unseen = f"{fit.decided:,} it has" if fit.decided else "answers it has"
     between = ""
     if reward.low is not None and reward.high is not None:
         between = f" ({100 * reward.low:.0f} to {100 * reward.high:.0f} %)"

@@ -65,12 +65,12 @@ def demo(config: DemoConfig) -> None:
     if config.ask and config.people:
         raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
     run = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=config.seed)
-    judge = EvaluationConfig()
+    evaluation = EvaluationConfig()
     if config.people:
         run = replace(run, comparisons=PEOPLE_COMPARISONS, iterations=PEOPLE_ITERATIONS)
     if config.smoke:
         run = replace(run, steps=3_000, initial_steps=2_000, iterations=2, comparisons=20)
-        judge = replace(judge, episodes=4, queries=40, clip_steps=40)
+        evaluation = replace(evaluation, episodes=4, queries=40, clip_steps=40)
     if config.comparisons is not None:
         run = replace(run, comparisons=config.comparisons)
     require_openable(config.out, resume=config.resume)  # before people are asked
@@ -91,7 +91,7 @@ def demo(config: DemoConfig) -> None:
     with people as (feedback, on_iteration):
         run_with_progress(
             run,
-            judge,
+            evaluation,
             config.out,
             ask=config.ask,
             show=lambda clips, _: play_pendulums(np.asarray(clips.observations)),

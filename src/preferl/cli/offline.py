@@ -69,8 +69,8 @@ def offline_run(config: OfflineRunConfig) -> None:
     require_done(result, config.out)
     if result["conditions"]:
         _print_conditions(result)
-    if result["verdict"]:
-        echo(result["verdict"]["text"], style="" if result["verdict"]["passed"] else "bold")
+    if result["comparison"]:
+        echo(result["comparison"]["text"], style="" if result["comparison"]["passed"] else "bold")
     if config.run.uses_true_reward:
         echo(NO_ANSWERS)
     echo(

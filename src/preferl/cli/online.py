@@ -58,7 +58,7 @@ class OnlineRunConfig:
     # the environment, its agent, the queries and the reward.
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
     # how the outcome is evaluated.
-    judge: EvaluationConfig = field(default_factory=EvaluationConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     preset: str | None = None  # settings to start from; the options given change them.
     # a YAML or JSON file of settings to start from, such as a run's config.json.
     config: Path | None = None
@@ -118,7 +118,7 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         settings |= {name: PEOPLE[name] for name in ("comparisons", "iterations")}
     run = _of_file(file, OnlineConfig, settings) if file else from_json(OnlineConfig, settings)
     evaluation = PEOPLE_EVALUATION if "--people" in arguments else EvaluationConfig()
-    return OnlineRunConfig(run=run, judge=evaluation, preset=preset)
+    return OnlineRunConfig(run=run, evaluation=evaluation, preset=preset)
 
 
 def _of_file(file: str, cls: type[Config], settings: Mapping[str, Any]) -> Config:
@@ -161,7 +161,7 @@ def online_run(config: OnlineRunConfig) -> None:
     with people as (feedback, on_iteration):
         run_with_progress(
             run,
-            config.judge,
+            config.evaluation,
             config.out,
             ask=config.ask,
             feedback=feedback,
@@ -175,7 +175,7 @@ def online_run(config: OnlineRunConfig) -> None:
 
 def run_with_progress(
     run: OnlineConfig,
-    judge: EvaluationConfig,
+    evaluation: EvaluationConfig,
     out: Path,
     *,
     ask: bool = False,
@@ -251,7 +251,7 @@ def run_with_progress(
         result = online.run_online(
             run,
             out,
-            judge=judge,
+            evaluation=evaluation,
             teacher=PromptTeacher(show=show) if ask else None,
             feedback=feedback,
             true_reward=true_reward,

@@ -352,7 +352,7 @@ def _show_agent(
             answers=fit.pairs,
             accuracy=fit.held_out_accuracy,
             interval=fit.held_out_interval,
-            detail={"judged": fit.judged},
+            detail={"decided": fit.decided},
         )
     evaluated = report.evaluation
     mean = report.mean_return if evaluated is None else evaluated.report.mean

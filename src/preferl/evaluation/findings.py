@@ -12,7 +12,7 @@ from preferl.data.segments import Segments
 from preferl.shapes import Array, FloatArray, IntArray, leaves
 from preferl.statistics import share_in_words, wilson_interval
 
-LEAST_JUDGED: Final = 60
+LEAST_DECIDED: Final = 60
 """Decided unseen answers before an accuracy counts as chance: the interval of 60 has 25 points."""
 
 ACCURATE: Final = 0.85
@@ -44,7 +44,7 @@ class Course(NamedTuple):
         steps: environment steps so far.
         answers: kept so far.
         accuracy: of the fit, on decided answers that it did not see.
-        judged: how many answers those are.
+        decided: how many answers those are.
         true_return: of an evaluation in the iteration, by the environment's reward.
         low, high: the ends of its 95 % interval.
         noise: share of random answers, as fitted to answers that the fit did not see.
@@ -57,7 +57,7 @@ class Course(NamedTuple):
     steps: FloatArray
     answers: FloatArray
     accuracy: FloatArray
-    judged: FloatArray
+    decided: FloatArray
     true_return: FloatArray
     low: FloatArray
     high: FloatArray
@@ -156,16 +156,16 @@ def _numbered(segments: Segments, *columns: Array) -> tuple[IntArray, IntArray]:
 
 
 def _at_chance(course: Course) -> Finding | None:
-    fitted = np.flatnonzero(~np.isnan(course.accuracy + course.judged))
+    fitted = np.flatnonzero(~np.isnan(course.accuracy + course.decided))
     if len(fitted) < 2:
         return None
     share = float(course.accuracy[fitted[-1]])
-    judged = int(course.judged[fitted[-1]])
+    decided = int(course.decided[fitted[-1]])
     # An undecided reward is half right.
-    low, high = interval = wilson_interval(round(2 * share * judged) / 2, judged)
-    if judged < LEAST_JUDGED or not low <= 0.5 <= high:
+    low, high = interval = wilson_interval(round(2 * share * decided) / 2, decided)
+    if decided < LEAST_DECIDED or not low <= 0.5 <= high:
         return None
-    words = share_in_words(share, interval, judged, "answers that it was not fitted to")
+    words = share_in_words(share, interval, decided, "answers that it was not fitted to")
     return Finding(
         "at_chance",
         f"The reward predicts {words}, as if it guessed. An agent that learns from such a reward "

@@ -303,7 +303,7 @@ class DatasetConfig(EnvConfig):
             trains to the end.
         checkpoint_every: steps between two checkpoints, from which training can go on and among
             which tiers are chosen. Ten thousand are ten episodes of locomotion.
-        judge_episodes: by which each checkpoint is evaluated, with its most likely actions.
+        eval_episodes: by which each checkpoint is evaluated, with its most likely actions.
         algorithm: None takes soft actor-critic where actions are continuous, and PPO elsewhere
             and for pictures, with stable-baselines3's settings.
         training_environments: side by side while training; None takes one for soft actor-critic,
@@ -334,7 +334,7 @@ class DatasetConfig(EnvConfig):
     train_steps: int = 200_000
     target_return: float | None = None
     checkpoint_every: int = 10_000
-    judge_episodes: int = 5
+    eval_episodes: int = 5
     algorithm: AlgorithmConfig | None = None
     training_environments: int | None = None
     environments: int = 8
@@ -352,7 +352,7 @@ class DatasetConfig(EnvConfig):
         require_one_of("unit", self.unit, Unit)
         require_seed(self.seed)
         require_one_of("vec_env", self.vec_env, VecEnvKind)
-        _require(self, ("train_steps", "checkpoint_every", "judge_episodes", "environments"), 1)
+        _require(self, ("train_steps", "checkpoint_every", "eval_episodes", "environments"), 1)
         _require(self, ("training_environments",), 1)
         for tier, amount in self.amounts.items():
             require_in(f"mix, {tier}", amount, 1, inf)

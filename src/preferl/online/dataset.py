@@ -336,7 +336,7 @@ class _Recording:
         report = evaluate_policy(
             agent,
             task_env(config),
-            episodes=config.judge_episodes,
+            episodes=config.eval_episodes,
             seed=config.seed + SEEDS["checkpoints"],
         )
         sink.log(Evaluation(step, report).metrics(), step)

@@ -76,7 +76,7 @@ class IterationReport:
         """Of the reward on answers that it was not fitted to: those held out, or else the fit's."""
         held_out = self.validation
         if held_out is not None and held_out.accuracy is not None and held_out.interval is not None:
-            shown = held_out.accuracy, held_out.interval, held_out.judged
+            shown = held_out.accuracy, held_out.interval, held_out.decided
             return share_in_words(*shown, "held-out answers")
         return "unknown" if self.fit is None else self.fit.held_out_in_words
 
@@ -86,11 +86,11 @@ class IterationReport:
 
         Of held-out and out-of-bag answers, those that are more; NaN and 0 without any.
         """
-        known = [] if self.fit is None else [(self.fit.judged, self.fit.held_out_accuracy)]
-        known += [] if (one := self.validation) is None else [(one.judged, one.accuracy)]
-        shares = [(judged, share) for judged, share in known if share is not None]
-        judged, share = max(shares, default=(0, math.nan))
-        return share, judged
+        known = [] if self.fit is None else [(self.fit.decided, self.fit.held_out_accuracy)]
+        known += [] if (one := self.validation) is None else [(one.decided, one.accuracy)]
+        shares = [(decided, share) for decided, share in known if share is not None]
+        decided, share = max(shares, default=(0, math.nan))
+        return share, decided
 
     def metrics(self) -> dict[str, float]:
         """The numbers of this iteration for a metric sink."""
@@ -101,7 +101,7 @@ class IterationReport:
             low, high = held_out.interval or (math.nan, math.nan)
             values["reward/held_out_accuracy"] = held_out.accuracy
             values |= {"reward/held_out_accuracy_low": low, "reward/held_out_accuracy_high": high}
-            values["reward/held_out_answers"] = held_out.judged
+            values["reward/held_out_answers"] = held_out.decided
         for name in ("entropy", "deviation"):
             if not math.isnan(value := getattr(self, f"query_{name}")):
                 values[f"feedback/{name}"] = value
@@ -221,7 +221,7 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
             before = one.evaluation.step
             evaluated = one.evaluation.report.mean, *one.evaluation.interval
         noise = math.nan
-        if one.fit is not None and one.fit.judged and config.trainer.calibrate:
+        if one.fit is not None and one.fit.decided and config.trainer.calibrate:
             noise = one.fit.likelihood.noise
         queries = one.query_entropy, one.query_deviation, one.ties, one.contradicted
         rows.append((one.env_steps, known, *one.unseen_accuracy, *evaluated, noise, *queries))

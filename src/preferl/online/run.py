@@ -75,7 +75,7 @@ def run_online(
     config: OnlineConfig,
     out: Path | str,
     *,
-    judge: EvaluationConfig | None = None,
+    evaluation: EvaluationConfig | None = None,
     teacher: Teacher | None = None,
     feedback: Feedback | None = None,
     sampler: PairSampler | None = None,
@@ -99,7 +99,7 @@ def run_online(
     Args:
         config: of learning.
         out: the folder; an older run there moves aside, unless it is resumed.
-        judge: how it is evaluated; the defaults if None.
+        evaluation: how the run is evaluated at its end; the defaults if None.
         teacher: answers instead of the config's scripted one; `config.json` then names it.
         feedback: takes queries, as people do who answer in a browser.
         sampler: chooses queries instead of the config's; `config.json` names it as resolved.
@@ -125,7 +125,7 @@ def run_online(
         FeedbackError: a teacher whose answers have another shape than `[P]`.
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
-    judge = judge or EvaluationConfig()
+    evaluation = evaluation or EvaluationConfig()
     out = Path(out)
     places = tuple(report_to)
     config = config if teacher is None else replace(config, teacher=_recorded(teacher))
@@ -151,7 +151,7 @@ def run_online(
         _require_answers_of_shape(parts)
         if not resume:  # before a folder is touched, which may be the one to read
             parts.require_suitable(parts.read_warm_start())
-        judge = _filmable(config, judge, parts.learner.algorithm.action_space)
+        evaluation = _filmable(config, evaluation, parts.learner.algorithm.action_space)
         resolved = {
             "algorithm": algorithm_of(config, env),
             "sampler": config.sampler if sampler is None else _name_of(sampler),
@@ -196,7 +196,7 @@ def run_online(
             }
             page = folder.path("report.html")
             answers = _answers_in_words(parts.feedback)
-            about = config, judge, report, true_reward, answers, trust
+            about = config, evaluation, report, true_reward, answers, trust
             try:
                 if not report.interrupted:
                     result |= _evaluate(*about, on_stage or (lambda _: None), page)
@@ -260,19 +260,19 @@ def _declined(feedback: Feedback) -> int | None:
 
 
 def _filmable(
-    config: OnlineConfig, judge: EvaluationConfig, actions: spaces.Space[Any]
+    config: OnlineConfig, evaluation: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
     """Without clips where there are no pictures; raise now what filming would raise at the end."""
-    if judge.clip_steps and not draws(env_factory(config)):
+    if evaluation.clip_steps and not draws(env_factory(config)):
         LOGGER.warning("%s draws no pictures: the report has no clips.", config.env_name)
-        return replace(judge, clip_steps=0)
-    _clips(config, min(1, judge.clip_steps), before=RandomPolicy(actions, 0))
-    return judge
+        return replace(evaluation, clip_steps=0)
+    _clips(config, min(1, evaluation.clip_steps), before=RandomPolicy(actions, 0))
+    return evaluation
 
 
 def _evaluate(
     config: OnlineConfig,
-    judge: EvaluationConfig,
+    evaluation: EvaluationConfig,
     report: OnlineReport,
     true_reward: TransitionReward | None,
     answers_in_words: str,
@@ -287,13 +287,13 @@ def _evaluate(
     random = RandomPolicy(taught.action_space, seed)
     policies: dict[str, Policy] = {"random": random, "taught": taught}
     on_stage("filming the agent before and after")
-    clips = _clips(config, judge.clip_steps, before=random, after=taught)
-    if judge.oracle:
+    clips = _clips(config, evaluation.clip_steps, before=random, after=taught)
+    if evaluation.oracle:
         on_stage(f"training on the true reward, {config.steps:,} steps, to compare")
         policies["oracle"] = train_on_true_reward(config)
     on_stage("evaluating policies and reward")
     reports = {
-        name: evaluate_policy(policy, env, episodes=judge.episodes, seed=seed + 10_000)
+        name: evaluate_policy(policy, env, episodes=evaluation.episodes, seed=seed + 10_000)
         for name, policy in policies.items()
     }
     # Experience of bad and good behaviour alike that nothing was learned from.
@@ -302,7 +302,7 @@ def _evaluate(
     has_true_reward = report.has_true_reward or fresh.has_true_reward
     rewards: dict[str, RewardReport] = {}
     if report.reward is not None:
-        held_out = _held_out(config, fresh, judge.queries)
+        held_out = _held_out(config, fresh, evaluation.queries)
         learned_and_controls = {"learned": report.reward, **control_rewards(report.reward, seed)}
         rewards = {
             name: evaluate_reward(reward, held_out, episodes=fresh, true_reward=true_reward)

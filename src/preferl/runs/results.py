@@ -345,10 +345,10 @@ def _reward(report: Mapping[str, Any] | None) -> tuple[Estimate | None, dict[str
 
 def _of_fit(fit: Mapping[str, Any] | None) -> Estimate | None:
     """The accuracy of a fit on the answers that it left out; None without any."""
-    if not fit or not fit.get("judged"):
+    if not fit or not fit.get("decided"):
         return None
     share = _number(fit["validation_accuracy"][fit["best_epoch"] - 1])
-    count = int(fit["judged"])
+    count = int(fit["decided"])
     if share is None:
         return None
     right = round(2 * share * count) / 2  # an undecided reward is half right

@@ -59,7 +59,7 @@ class Status:
     next_at: int | None = None  # revision at which it fits the next version
     answers: int | None = None  # in the newest version
     accuracy: float | None = None  # of the newest version on held-out answers
-    judged: int | None = None  # held-out answers behind that accuracy
+    decided: int | None = None  # held-out answers behind that accuracy
     seconds: float | None = None  # that the newest version took to fit
     steps: int | None = None  # that it has recorded, exploration included
     reward_version: int | None = None  # that it uses; 0 for none
@@ -87,7 +87,7 @@ class FitMetrics:
     noise: float | None = None  # share of answers that the likelihood takes to be random
     scale: float | None = None  # by which the likelihood multiplies differences of returns
     held_out: int = 0  # answers in the validation set
-    judged: int = 0  # of these, how many are no ties
+    decided: int = 0  # of these, how many are no ties
     accuracy: float | None = None  # share of those that the model gives, too; None without any
     low: float | None = None  # lower end of its 95 % interval
     high: float | None = None  # upper end

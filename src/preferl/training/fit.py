@@ -183,7 +183,7 @@ class Fit:
             members=self._model.members,
             epochs=self.epoch,
             best_epoch=self._best_epoch,
-            judged=self._decided,
+            decided=self._decided,
             penalty=self._trainer._penalty.strength,
             likelihood=likelihood,
             trust=self._trust(likelihood),

@@ -27,7 +27,7 @@ class FitReport:
         validation_loss: `[epochs]` mean over members on held-out comparisons, or else on each
             member's out-of-bag answers; NaN where there are neither.
         validation_accuracy: `[epochs]` of the same.
-        judged: decided answers behind that accuracy.
+        decided: decided answers behind that accuracy.
         validated_on: which answers those are: a "validation" set, or "out-of-bag" ones; None
             without either.
         penalty: strength of the weight penalty at the end.
@@ -48,7 +48,7 @@ class FitReport:
     train_accuracy: FloatArray
     validation_loss: FloatArray
     validation_accuracy: FloatArray
-    judged: int
+    decided: int
     penalty: float
     seconds: float
     likelihood: Likelihood = field(default_factory=Likelihood)
@@ -70,7 +70,7 @@ class FitReport:
     @property
     def held_out_accuracy(self) -> float | None:
         """Validation accuracy of the epoch whose state remains; None without any."""
-        return float(self.validation_accuracy[self.best_epoch - 1]) if self.judged else None
+        return float(self.validation_accuracy[self.best_epoch - 1]) if self.decided else None
 
     @property
     def held_out_interval(self) -> tuple[float, float] | None:
@@ -78,8 +78,8 @@ class FitReport:
         accuracy = self.held_out_accuracy
         if accuracy is None:
             return None
-        right = round(2 * accuracy * self.judged) / 2  # an undecided reward is half right
-        return wilson_interval(right, self.judged)
+        right = round(2 * accuracy * self.decided) / 2  # an undecided reward is half right
+        return wilson_interval(right, self.decided)
 
     @property
     def held_out_in_words(self) -> str:
@@ -88,7 +88,7 @@ class FitReport:
         interval = self.held_out_interval
         if accuracy is None or interval is None:
             return "unknown, since no decided answer was left out"
-        return share_in_words(accuracy, interval, self.judged, f"{self.validated_on} answers")
+        return share_in_words(accuracy, interval, self.decided, f"{self.validated_on} answers")
 
     def metrics(self) -> dict[str, float]:
         """Numbers of the state that remains, for a metric sink.
@@ -101,7 +101,7 @@ class FitReport:
         if self.validated_on is not None:
             low, high = self.held_out_interval or (float("nan"), float("nan"))
             named = {"loss": self.validation_loss[kept], "accuracy": self.validation_accuracy[kept]}
-            named |= {"accuracy_low": low, "accuracy_high": high, "answers": self.judged}
+            named |= {"accuracy_low": low, "accuracy_high": high, "answers": self.decided}
             of = self.validated_on.replace("-", "_")
             values |= {f"{of}_{name}": value for name, value in named.items()}
         values["seconds"] = self.seconds
@@ -123,13 +123,13 @@ class Validation:
 
     Attributes:
         answers: how many those are, ties included.
-        judged: decided ones among them.
+        decided: decided ones among them.
         accuracy: share of the decided ones that the members' mean expects; None without any.
         loss: their cross-entropy under the fitted likelihood, per answer; None without any.
     """
 
     answers: int
-    judged: int
+    decided: int
     accuracy: float | None = None
     loss: float | None = None
 
@@ -138,4 +138,4 @@ class Validation:
         """The accuracy's 95 % Wilson interval."""
         if self.accuracy is None:
             return None
-        return wilson_interval(self.accuracy * self.judged, self.judged)
+        return wilson_interval(self.accuracy * self.decided, self.decided)

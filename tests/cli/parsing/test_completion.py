@@ -41,7 +41,7 @@ def completed(script, *words):
         (("preferl", "annotate", ""), {"serve", "invite", "create"}),
         (("preferl", "online", "run", "--ste"), {"--steps"}),
         (("preferl", "online", "run", "--algorithm", ""), {"ppo", "sac", "sb3"}),
-        (("preferl", "online", "run", "--judge."), {"--judge.clip-steps"}),
+        (("preferl", "online", "run", "--evaluation."), {"--evaluation.clip-steps"}),
         (("preferl", "offline", "run", "--iql.e"), {"--iql.expectile"}),
         (("preferl", "reward", "fit", "--model", "p"), {"pt", "pt-readme"}),
     ],

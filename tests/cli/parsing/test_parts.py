@@ -136,4 +136,4 @@ def test_options_that_are_followed_are_taken_out():
 def test_paths_are_those_of_options():
     paths = {slot.path for slot in all_slots(OnlineRunConfig, started("--algorithm", "ppo"))}
     assert {"env", "algorithm", "algorithm.n-steps", "trainer.penalty.band"} <= paths
-    assert {"judge.clip-steps", "out"} <= paths
+    assert {"evaluation.clip-steps", "out"} <= paths

@@ -59,7 +59,7 @@ def test_the_result_holds_every_condition_by_seed(finished):
     assert result["conditions"]["negated"]["return"]["seeds"][1] == alone.mean
     assert result["conditions"]["learned"]["normalised_score"] is None
     assert result["simulators"]["gymnasium"]
-    assert set(result["verdict"]) >= {"beaten", "unclear", "lost_to", "passed", "text"}
+    assert set(result["comparison"]) >= {"beaten", "unclear", "lost_to", "passed", "text"}
 
 
 def test_the_reward_can_be_used_again(finished, data, tmp_path):
@@ -78,7 +78,7 @@ def test_the_reward_can_be_used_again(finished, data, tmp_path):
     assert list(again["conditions"]) == ["learned"]
     first = finished[1]["conditions"]["learned"]["return"]["seeds"]
     assert again["conditions"]["learned"]["return"]["seeds"] == pytest.approx(first, rel=1e-4)
-    assert again["verdict"] is None
+    assert again["comparison"] is None
     assert again["reward"]["fit"] is None
 
 
@@ -131,7 +131,7 @@ def test_metrics_are_means_over_the_seeds_of_a_condition(finished):
 def test_the_report_holds_the_comparison(finished):
     out, result, _ = finished
     page = (out / "report.html").read_text()
-    assert result["verdict"]["text"] in page
+    assert result["comparison"]["text"] in page
     for words in ("learned reward", "cloning the data", "The reward along an episode", "Settings"):
         assert words in page
     assert "https://" not in page
@@ -457,7 +457,7 @@ def test_what_people_prefer_is_learned_and_meaningless_rewards_are_not(data, tmp
     config = replace(config, iql=replace(SMALL, hidden=(32, 32), temperature=10.0))
     # What a random reward teaches differs much from seed to seed.
     result = run(config, tmp_path / "run", seeds=range(8), checkpoint_every=5_000)
-    assert result["verdict"]["passed"], result["verdict"]["text"]
+    assert result["comparison"]["passed"], result["comparison"]["text"]
     means = {name: values["return"]["mean"] for name, values in result["conditions"].items()}
     assert means["learned"] > 0.7 * means["true"] + 0.3 * means["zero"]
     assert means["negated"] < means["zero"]
@@ -470,7 +470,7 @@ def test_agents_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
     assert list(result["conditions"]) == ["true", "zero", "negated", "random", "cloning"]
     assert stages[0] == "training 8 agents"
     assert (result["reward"], result["labels"]) == (None, None)
-    assert "The true reward" in result["verdict"]["text"]
+    assert "The true reward" in result["comparison"]["text"]
     page = (tmp_path / "run/report.html").read_text()
     assert "No answers were used" in page
     assert "learned from the true reward" in page

@@ -40,7 +40,7 @@ def test_agents_of_answers_have_controls_of_their_own(data, tmp_path, policy):
     assert result["reward"] is None
     assert result["labels"]["pairs"] == 300
     assert not (tmp_path / "run/reward").exists()
-    assert result["verdict"]["text"].startswith("The answers")
+    assert result["comparison"]["text"].startswith("The answers")
     metrics = read_jsonl(tmp_path / "run/metrics.jsonl")
     assert {f"{policy}/answers/accuracy", "eval/answers/mean_reward"} <= set(metrics)
     page = (tmp_path / "run/report.html").read_text()

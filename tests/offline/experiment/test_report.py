@@ -16,7 +16,7 @@ from preferl.runs import RunFolder
 from preferl.testing import PointWorld
 
 SPACES = PointWorld.observation_space, PointWorld.action_space
-RESULT = {"seeds": [4, 7], "verdict": None, "steps": 1500, "simulators": {}, "following": None}
+RESULT = {"seeds": [4, 7], "comparison": None, "steps": 1500, "simulators": {}, "following": None}
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_success_is_the_score_wherever_scores_are_shown(tmp_path):
         "learned": score(5.0, 6.0, 7.0, success=(0.5, 0.75, 1.0)),
         "zero": score(8.0, 9.0, 10.0, success=(0.25, 0.25, 0.5)),
     }
-    page = page_of(tmp_path, scores, seeds=[4, 7, 9], verdict={"text": "Worse."})
+    page = page_of(tmp_path, scores, seeds=[4, 7, 9], comparison={"text": "Worse."})
     heads = re.findall(r"<th[^>]*>([^<]+)</th>", page)
     assert heads[:4] == ["reward", "success in %", "return", "by seed"]
     assert "50.0, 75.0, 100.0" in page
@@ -74,7 +74,7 @@ def test_intervals_of_success_stay_among_percentages(tmp_path):
         "learned": score(5.0, 6.0, 7.0, success=(0.75, 1.0, 1.0)),
         "zero": score(8.0, 9.0, 10.0, success=(0.0, 0.0, 0.5)),
     }
-    page = page_of(tmp_path, scores, seeds=[4, 7, 9], verdict={"text": "Worse."})
+    page = page_of(tmp_path, scores, seeds=[4, 7, 9], comparison={"text": "Worse."})
     (low, high), *_ = re.findall(r"95\s% interval ([\d.]+) to ([\d.]+)\s%", page)
     assert 0 < float(low) < 91.7 < float(high) <= 100
     (value,) = re.findall(r"<dt>Success</dt>\s*<dd class=\"value\">([^<]+)<", page)
@@ -106,7 +106,9 @@ def test_returns_are_shown_once_where_there_is_no_other_scale(tmp_path):
 
 
 def test_the_comparison_is_shown_first_and_again_beside_the_returns(tmp_path):
-    page = page_of(tmp_path, {"cloning": score(1.0, 2.0)}, verdict={"text": "Nothing is certain."})
+    page = page_of(
+        tmp_path, {"cloning": score(1.0, 2.0)}, comparison={"text": "Nothing is certain."}
+    )
     assert page.count("Nothing is certain.") >= 2
     assert page.index("Nothing is certain.") < page.index("Returns of the policies")
 

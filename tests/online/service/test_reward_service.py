@@ -318,7 +318,7 @@ def test_metrics_of_each_version_are_reported_by_answers(world, config):
     assert written["reward/version"].tolist() == [1]
     assert written["reward/validation_accuracy"][0] == found["accuracy"]
     assert written["reward/validation_accuracy_low"][0] == found["low"]
-    assert written["reward/validation_answers"][0] == found["judged"] > 0
+    assert written["reward/validation_answers"][0] == found["decided"] > 0
 
 
 def test_a_service_stops_publishing_beside_another_one(world, bucket, tmp_path, monkeypatch):

@@ -309,7 +309,7 @@ class _Stages:
             "episodes": config.episodes,
             "simulators": {name: installed[name] for name in SIMULATORS if name in installed},
             "conditions": {name: score.to_json() for name, score in scores.items()},
-            "verdict": None if comparison is None else comparison.to_json(),
+            "comparison": None if comparison is None else comparison.to_json(),
             "evaluations": self.curves.to_json(),
             "reward": None if learned is None else learned.to_json(),
             "labels": None if labels is None else labels.to_json(),

@@ -85,7 +85,7 @@ def write_page(
             _reward(inputs, learned),
         ]
     sections += [_evaluations(config, result), _training(folder, config, inputs)]
-    comparison = result["verdict"]["text"] if result["verdict"] else ""
+    comparison = result["comparison"]["text"] if result["comparison"] else ""
     where = config.row.name if config.row else config.env_id or "Recorded episodes"
     lead = f"Learned by {config.kind.words} from recorded episodes alone: "
     lead += f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. "
@@ -139,7 +139,7 @@ def _facts(
             facts.append(Fact("Accuracy", accuracy, "on answers it was not fitted to"))
         else:
             held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
-            count = fit["judged"]
+            count = fit["decided"]
             note = f"{accuracy} on answers it was fitted to"
             if held_out is not None:
                 interval = wilson_interval(round(2 * held_out * count) / 2, count)
@@ -175,7 +175,7 @@ def _returns(
     )
     if several:
         rule += " Interquartile means have 95 % bootstrap intervals over seeds."
-    if unit == SUCCESS and result["verdict"]:
+    if unit == SUCCESS and result["comparison"]:
         rule += " The comparison in words is of returns."
     if config.row is not None:
         rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
@@ -192,7 +192,7 @@ def _returns(
     )
     return Section(
         "Returns of the policies",
-        (result["verdict"]["text"], rule) if result["verdict"] else (rule,),
+        (result["comparison"]["text"], rule) if result["comparison"] else (rule,),
         tables=(
             ReportTable("By the reward that the agents learned from", heads, rows, 0),
             *_differences(scores, unit, config.episodes),

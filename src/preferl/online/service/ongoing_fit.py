@@ -102,7 +102,7 @@ class OngoingFit:
             "seconds": round(report.seconds, 3),
             **vars(report.likelihood),
             "held_out": held_out.answers,
-            "judged": held_out.judged,
+            "decided": held_out.decided,
             "accuracy": held_out.accuracy,
             "low": low,
             "high": high,

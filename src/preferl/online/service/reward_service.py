@@ -224,7 +224,7 @@ class _Service:
         held_out = "too few answers are held out to validate it"
         if metrics.accuracy is not None:
             between = (metrics.low or 0.0, metrics.high or 1.0)
-            words = share_in_words(metrics.accuracy, between, metrics.judged, "validation answers")
+            words = share_in_words(metrics.accuracy, between, metrics.decided, "validation answers")
             held_out = f"accuracy {words}"
         LOGGER.info("Version %d from %d answers: %s.", number, metrics.answers, held_out)
         if self.on_version:
@@ -256,7 +256,7 @@ class _Service:
             if cancelled := queries.cancel(self._project, before_version=oldest):
                 LOGGER.info("Cancelled %d queries of rewards that are out of date.", cancelled)
         self._announced = True
-        shown = ("answers", "accuracy", "judged", "seconds")
+        shown = ("answers", "accuracy", "decided", "seconds")
         fit = {name: getattr(metrics, name) for name in shown}
         self._report_waiting(self.feedback.revision, **fit)
 
@@ -275,7 +275,7 @@ def _numbers(metrics: FitMetrics) -> dict[str, float]:
         "validation_accuracy": metrics.accuracy,
         "validation_accuracy_low": metrics.low,
         "validation_accuracy_high": metrics.high,
-        "validation_answers": metrics.judged,
+        "validation_answers": metrics.decided,
         "seconds": metrics.seconds,
     }
     return {f"reward/{name}": value for name, value in named.items() if value is not None}
