@@ -422,6 +422,7 @@ def failures(tree: Path, arguments: Sequence[str], until: float, most: int = 1) 
     environment = os.environ | {
         "PYTHONPATH": str(tree / "src"),
         "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "",
         "MPLBACKEND": "Agg",
         "SDL_VIDEODRIVER": "dummy",
     }

@@ -11,12 +11,21 @@ import pytest
 import preferl
 
 ROOT = Path(preferl.__file__).parent
-PACKAGES = ["preferl"] + [
-    module.name
-    for module in pkgutil.walk_packages(preferl.__path__, "preferl.")
-    if module.ispkg and not module.name.startswith("preferl.cli")
-]
-LISTING = [name for name in PACKAGES if "__all__" in vars(import_module(name))]
+
+
+@pytest.fixture(scope="module")
+def packages():
+    """Names of all packages but those of the command line."""
+    modules = pkgutil.walk_packages(preferl.__path__, "preferl.")
+    names = [module.name for module in modules if module.ispkg]
+    return ["preferl", *(name for name in names if not name.startswith("preferl.cli"))]
+
+
+@pytest.fixture(scope="module")
+def listing(packages):
+    """Packages that list their public names, by name."""
+    modules = {name: import_module(name) for name in packages}
+    return {name: module for name, module in modules.items() if hasattr(module, "__all__")}
 
 
 def imported_names(package: str) -> set[str]:
@@ -36,29 +45,24 @@ def imported_names(package: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("package", LISTING)
-def test_listings_are_complete(package):
-    listed = import_module(package).__all__
-    assert len(listed) == len(set(listed))
-    missing = imported_names(package) - set(listed)
-    assert not missing, f"{package}.__all__ lacks {sorted(missing)}"
+def test_listings_are_complete(packages, listing):
+    for name, module in listing.items():
+        listed = module.__all__
+        assert len(listed) == len(set(listed)), name
+        missing = imported_names(name) - set(listed)
+        assert not missing, f"{name}.__all__ lacks {sorted(missing)}"
+    assert {name for name in packages if imported_names(name)} <= listing.keys()
 
 
-@pytest.mark.parametrize("package", LISTING)
-def test_every_name_is_there_and_documented(package):
-    module = import_module(package)
-    for name in module.__all__:
-        thing = getattr(module, name)
-        if inspect.isclass(thing) or inspect.isfunction(thing):
-            text = inspect.getdoc(thing) or ""
-            generated = text.startswith(f"{name}(")  # what a dataclass says without a docstring
-            assert len(text.split()) > 3, f"{package}.{name} has no docstring with content"
-            assert not generated, f"{package}.{name} has no docstring of its own"
-
-
-def test_packages_that_hold_names_list_them():
-    unlisted = {name for name in PACKAGES if imported_names(name)} - set(LISTING)
-    assert not unlisted
+def test_every_name_is_there_and_documented(listing):
+    for package, module in listing.items():
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                text = inspect.getdoc(thing) or ""
+                assert len(text.split()) > 3, f"{package}.{name} has no docstring with content"
+                generated = text.startswith(f"{name}(")  # a dataclass without a docstring
+                assert not generated, f"{package}.{name} has no docstring of its own"
 
 
 def test_names_at_the_top_are_those_of_their_packages():
@@ -77,18 +81,17 @@ def test_what_users_need_is_at_the_top_and_that_is_not_everything():
     assert len(preferl.__all__) <= 70
 
 
-def test_packages_list_few_names():
-    sizes = {name: len(import_module(name).__all__) for name in LISTING if name != "preferl"}
+def test_packages_list_few_names(listing):
+    sizes = {name: len(module.__all__) for name, module in listing.items() if name != "preferl"}
     assert {name: size for name, size in sizes.items() if size > 25} == {}
 
 
-@pytest.mark.parametrize("package", LISTING)
-def test_no_module_hides_a_name_that_is_imported_on_first_use(package):
-    module = import_module(package)
-    modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
-    for name in modules & set(module.__all__):
-        assert name in vars(module), f"import {name} at once, or the module hides it"
-        assert not inspect.ismodule(getattr(module, name))
+def test_no_module_hides_a_name_that_is_imported_on_first_use(listing):
+    for module in listing.values():
+        modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
+        for name in modules & set(module.__all__):
+            assert name in vars(module), f"import {name} at once, or the module hides it"
+            assert not inspect.ismodule(getattr(module, name))
 
 
 def test_other_names_are_refused_as_usual():
@@ -106,7 +109,7 @@ def test_the_version_is_where_the_build_looks_for_it():
     assert f'__version__ = "{preferl.__version__}"' in lines
 
 
-@pytest.mark.parametrize("file", sorted(ROOT.rglob("*.py")), ids=lambda f: f.stem)
-def test_every_file_says_what_it_is(file):
-    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    assert len(text.split()) > 3 or file.name == "__main__.py", f"{file} has no docstring"
+def test_every_file_says_what_it_is():
+    for file in ROOT.rglob("*.py"):
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        assert len(text.split()) > 3 or file.name == "__main__.py", f"{file} has no docstring"
