@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from preferl.statistics import (
     bootstrap_interval,
@@ -27,7 +27,7 @@ def test_wilson_by_hand() -> None:
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 5), (5, 5), (37, 50), (1, 1)])
 def test_wilson_like_scipy(successes: int, trials: int) -> None:
-    expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
+    expected = scipy.stats.binomtest(successes, trials).proportion_ci(method="wilson")
     assert wilson_interval(successes, trials) == pytest.approx((expected.low, expected.high))
 
 
@@ -39,14 +39,14 @@ def test_wilson_without_trials_knows_nothing() -> None:
     ("successes", "trials"), [(0, 0), (0, 1), (3, 6), (120, 300), (181, 300), (1000, 2300)]
 )
 def test_sign_test_like_scipy(successes: int, trials: int) -> None:
-    expected = stats.binomtest(successes, trials).pvalue if trials else 1.0
+    expected = scipy.stats.binomtest(successes, trials).pvalue if trials else 1.0
     assert sign_test(successes, trials) == pytest.approx(expected, rel=1e-9)
 
 
 def test_spearman_like_scipy_with_many_ties(rng: np.random.Generator) -> None:
     first = rng.integers(5, size=200).astype(float)
     second = first + rng.integers(5, size=200)
-    expected = stats.spearmanr(first, second).statistic
+    expected = scipy.stats.spearmanr(first, second).statistic
     assert spearman(first, second) == pytest.approx(expected, abs=1e-12)
 
 
@@ -75,13 +75,13 @@ def test_bootstrap_holds_the_mean_and_shrinks(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("freedom", [1, 1.2, 1.9, 2, 2.5, 4, 8, 39, 41, 1e3, 1e9])
 def test_quantiles_of_students_t(freedom: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=2e-4)
+    assert t_quantile(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=2e-4)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 30])
 def test_intervals_of_means_like_scipy(count: int, rng: np.random.Generator) -> None:
     values = rng.normal(3.0, 2.0, count)
-    expected = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
+    expected = scipy.stats.t.interval(0.95, count - 1, values.mean(), scipy.stats.sem(values))
     half = (expected[1] - expected[0]) / 2
     assert mean_interval(values) == pytest.approx(expected, abs=1e-6 * half)
 
@@ -93,7 +93,7 @@ def test_a_single_run_shows_no_spread() -> None:
 def test_the_interquartile_mean_is_scipy_s_trimmed_one(rng: np.random.Generator) -> None:
     for count in range(1, 12):
         values = rng.normal(size=(3, count))
-        expected = stats.trim_mean(values, 0.25, axis=-1)
+        expected = scipy.stats.trim_mean(values, 0.25, axis=-1)
         np.testing.assert_allclose(interquartile_mean(values), expected)
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings, strategies as st
-from scipy.stats import chisquare
 
 from preferl.data import Episodes, Segments, crosses_end, cut, sample_segments
 from preferl.data.segments import join_segments, windows_of
@@ -40,7 +40,7 @@ def test_sampling_is_uniform_over_windows(rng):
     drawn = sample_segments(episodes, 20_000, length, rng).start
     counts = np.bincount(drawn, minlength=episodes.steps)
     assert counts.sum() == counts[windows].sum()
-    assert chisquare(counts[windows]).pvalue > 0.001
+    assert scipy.stats.chisquare(counts[windows]).pvalue > 0.001
 
 
 @settings(max_examples=60)

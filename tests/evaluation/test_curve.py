@@ -3,8 +3,8 @@
 import gymnasium
 import numpy as np
 import pytest
+import scipy
 import torch
-from scipy import stats
 
 from preferl.errors import ConfigError, DataError
 from preferl.evaluation.curve import EVALUATIONS, Evaluation, Evaluator, in_step, often
@@ -62,7 +62,7 @@ def test_a_curve_has_a_line_per_agent_and_the_interval_over_agents():
     curve = evaluation_curve("taught", runs)
     assert curve.steps.tolist() == [10]
     assert curve.values.tolist() == [[2.0], [7.0]]
-    expected = stats.t.interval(0.95, 1, 4.5, stats.sem([2.0, 7.0]))
+    expected = scipy.stats.t.interval(0.95, 1, 4.5, scipy.stats.sem([2.0, 7.0]))
     assert curve.interval[:, 0] == pytest.approx(expected)
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, strategies as st
-from scipy import stats
 
 from preferl.data import Segments
 from preferl.errors import ConfigError, FeedbackError
@@ -55,7 +55,7 @@ def test_every_pair_in_either_order_is_equally_likely(players: int) -> None:
     code = np.array(drawn) @ [players, 1]
     counts = np.unique(code, return_counts=True)[1]
     assert len(counts) == players * (players - 1)
-    assert stats.chisquare(counts).pvalue > 1e-4
+    assert scipy.stats.chisquare(counts).pvalue > 1e-4
 
 
 def test_the_same_window_drawn_twice_is_not_paired_with_itself(rng: np.random.Generator) -> None:

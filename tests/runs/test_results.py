@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from helpers import written_runs
 from preferl.cli.reward import FitConfig
@@ -20,7 +20,7 @@ def test_seeds_have_the_interval_of_students_t(tmp_path):
         "offline", "Reacher-v5", "updates", 300,
     )  # fmt: skip
     assert (run.score.mean, run.score.count, run.score.of) == (2.5, 4, "seeds")
-    expected = stats.t.interval(0.95, 3, 2.5, stats.sem([1.0, 2.0, 3.0, 4.0]))
+    expected = scipy.stats.t.interval(0.95, 3, 2.5, scipy.stats.sem([1.0, 2.0, 3.0, 4.0]))
     assert run.score.interval == pytest.approx(expected, rel=0.01)
 
 

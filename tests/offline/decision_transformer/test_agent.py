@@ -13,6 +13,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from helpers.installed import needs
 from helpers.point_walks import point_walks
 from preferl.data import Episodes
 from preferl.errors import ConfigError, DivergenceError, SpaceError
@@ -23,8 +24,7 @@ from preferl.offline.learner_configs import DTRConfig
 from preferl.statistics import spearman
 from preferl.testing import PointWorld, make_episodes
 
-pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
+pytestmark = needs("transformers", "accelerate")
 
 WORLD = PointWorld()
 SPACES = WORLD.observation_space, WORLD.action_space

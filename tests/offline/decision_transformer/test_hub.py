@@ -12,6 +12,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from helpers.installed import needs
 from helpers.local_hub import TOKEN, LocalHub, serving
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
 from preferl.evaluation import evaluate_policy
@@ -24,12 +25,14 @@ from preferl.offline import (
 from preferl.offline.learner_configs import DTRConfig
 from preferl.testing import PointWorld, make_episodes
 
-pytest.importorskip("accelerate")
 transformers = pytest.importorskip("transformers")
 constants = pytest.importorskip("huggingface_hub").constants
 
 # How huggingface_hub uploads files is its own affair.
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
+pytestmark = [
+    needs("accelerate"),
+    pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning"),
+]
 
 WORLD = PointWorld()
 SPACES = WORLD.observation_space, WORLD.action_space

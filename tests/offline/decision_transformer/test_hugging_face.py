@@ -7,20 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.installed import needs
 from preferl.errors import ConfigError
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.sequences import SequenceCollator
 from preferl.testing import PointWorld, make_episodes
 
-pytest.importorskip("accelerate")
-transformers = pytest.importorskip("transformers")
-
-from preferl.offline.decision_transformer.hugging_face import (  # noqa: E402  # which needs transformers
-    OURS,
-    hub_target,
-    planned_updates,
-    require_options,
-)
+pytestmark = needs("transformers", "accelerate")
 
 WORLD = PointWorld()
 CONFIG = DTConfig(context=3, width=8, layers=1, batch_size=8, learning_rate=0.01)
@@ -54,7 +47,11 @@ def parameters_of(agent: DecisionTransformer) -> np.ndarray:
 
 
 def test_all_fields_that_are_set_here_are_refused_by_name() -> None:
-    known = {field.name for field in fields(transformers.TrainingArguments)}
+    from transformers import TrainingArguments
+
+    from preferl.offline.decision_transformer.hugging_face import OURS, require_options
+
+    known = {field.name for field in fields(TrainingArguments)}
     assert set(OURS) - known == {"warmup_ratio"}  # which is gone, and which the tutorial uses
     for name, instead in OURS.items():
         with pytest.raises(ConfigError) as caught:
@@ -104,6 +101,10 @@ def test_strategies_of_epochs_wait_for_epochs(tmp_path) -> None:
 
 
 def test_accumulated_gradients_are_of_windows_of_their_own(monkeypatch) -> None:
+    from preferl.offline.decision_transformer.hugging_face import planned_updates
+
+    epochs = {"num_train_epochs": 3}
+    assert planned_updates(epochs, None, episodes=100, batch_size=64) == (6, 2)
     each = {"gradient_accumulation_steps": 2, "num_train_epochs": 2}
     assert planned_updates(each, None, episodes=20, batch_size=8) == (4, 2)
     drawn: list[int] = []
@@ -131,6 +132,8 @@ def test_what_is_passed_on_has_an_effect(options) -> None:
 
 
 def test_where_a_model_is_pushed() -> None:
+    from preferl.offline.decision_transformer.hugging_face import hub_target
+
     assert hub_target({}, None) == ({}, False)
     unset = dict.fromkeys(("token", "private", "revision"))
     target = hub_target({"push_to_hub": True}, Path("runs/walker"))

@@ -10,6 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from helpers.installed import needs
 from preferl.data import Episodes
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policy
@@ -18,8 +19,7 @@ from preferl.offline.decision_transformer.policy import DecisionTransformerPolic
 from preferl.offline.learner_configs import DTRConfig, TokenShape
 from preferl.testing import PointWorld, make_episodes
 
-pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
+pytestmark = needs("transformers", "accelerate")
 
 WORLD = PointWorld()
 SPACES = WORLD.observation_space, WORLD.action_space

@@ -8,13 +8,14 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from helpers.installed import needs
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.tokens import drop, predict_actions
 from preferl.offline.learner_configs import TokenShape
 from preferl.registry import ENGINES
 from preferl.testing import make_episodes
 
-pytest.importorskip("transformers")
+pytestmark = needs("transformers")
 
 STEPS = 6
 

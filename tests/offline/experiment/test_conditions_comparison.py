@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from preferl.offline.experiment.conditions import compare, paired_differences
 
@@ -77,7 +77,7 @@ def test_signs_are_those_of_welchs_test(seed):
     rng = np.random.default_rng(seed)
     ours = rng.normal(0.8, 1.0, 6)
     theirs = rng.normal(0, 2.0, 9)
-    test = stats.ttest_ind(ours, theirs, equal_var=False)
+    test = scipy.stats.ttest_ind(ours, theirs, equal_var=False)
     if abs(test.pvalue - 0.05) > 0.002:
         expected = int(np.sign(test.statistic)) if test.pvalue < 0.05 else 0
         assert clear_sign(ours, theirs) == expected
@@ -102,7 +102,9 @@ def test_differences_are_taken_seed_by_seed():
     assert list(found) == ["cloning"]
     mean, (low, high) = found["cloning"]
     assert (mean, (low + high) / 2) == pytest.approx((2, 2))
-    assert high - mean == pytest.approx(stats.t.ppf(0.975, 2) / np.sqrt(3))  # a deviation of 1
+    assert high - mean == pytest.approx(
+        scipy.stats.t.ppf(0.975, 2) / np.sqrt(3)
+    )  # a deviation of 1
     assert compare(scores).unclear == ("cloning",)
     assert paired_differences({name: values[:1] for name, values in scores.items()}) == {}
     assert paired_differences({"cloning": easy}) == {}

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from helpers.installed import needs
 from preferl.data import Episodes, save_episodes
 from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_policy, make_task_env
@@ -25,8 +26,7 @@ from preferl.offline.experiment.conditions import reward_of_condition, target_sw
 from preferl.testing import MovingDot, PointWorld, linear_reward, make_episodes
 from preferl.training import RewardFunction, load_reward, save_reward
 
-pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
+pytestmark = needs("transformers", "accelerate")
 
 ENV = "PointWorldOfSequences-v0"
 SMALL = DTConfig(context=4, width=8, layers=1, batch_size=8, horizon=20)
