@@ -26,18 +26,25 @@ class ServeConfig:
     For example
       preferl annotate serve
       PREFERL_SECRET=... preferl annotate serve --host 0.0.0.0 --public-url https://labels.example.org
+
+    Attributes:
+        labels: where labels are.
+        host: address to listen at; others than 127.0.0.1 need PREFERL_SECRET in the environment.
+        port: port to listen at; 0 takes any that is free.
+        public_url: where people find the page, as behind a proxy.
+        browser: open your own link in a browser.
+        render: also draw clips; off where another machine does.
+        shared_limits: count requests of a person in the database, for several servers of one page.
+        trust: module that may be imported to draw clips, such as your environment's; repeatable.
     """
 
-    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
-    # address to listen at; others than 127.0.0.1 need PREFERL_SECRET in the environment.
+    labels: Labels = field(default_factory=StoreConfig)
     host: str = "127.0.0.1"
-    port: int = PORT  # port to listen at; 0 takes any that is free.
-    public_url: str | None = None  # where people find the page, as behind a proxy.
-    browser: bool = True  # open your own link in a browser.
-    render: bool = True  # also draw clips; off where another machine does.
-    # count requests of a person in the database, for several servers of one page.
+    port: int = PORT
+    public_url: str | None = None
+    browser: bool = True
+    render: bool = True
     shared_limits: bool = False
-    # module that may be imported to draw clips, such as your environment's; repeatable.
     trust: Trust = ()
 
 
@@ -48,17 +55,23 @@ class RenderConfig:
     For example
       preferl annotate render --once
       preferl annotate render --function my_drawings:draw
+
+    Attributes:
+        store: folder of the labels, or the URL of a database.
+        files: folder of clips and videos beside a PostgreSQL database, or its URL
+            (s3://bucket/labels).
+        function: module:function that draws every clip, instead of the projects' own way.
+        trust: module that may be imported to draw clips, such as your environment's; repeatable.
+        once: end when there is nothing left to draw.
+        parent: id of a process, such as the page's; drawing ends when it does.
     """
 
-    store: str = FOLDER  # folder of the labels, or the URL of a database.
-    # folder of clips and videos beside a PostgreSQL database, or its URL (s3://bucket/labels).
+    store: str = FOLDER
     files: str | None = None
-    # module:function that draws every clip, instead of the projects' own way.
     function: str | None = None
-    # module that may be imported to draw clips, such as your environment's; repeatable.
     trust: Trust = ()
-    once: bool = False  # end when there is nothing left to draw.
-    parent: int | None = None  # id of a process, such as the page's; drawing ends when it does.
+    once: bool = False
+    parent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,18 +83,24 @@ class InviteConfig:
       preferl annotate invite Bob --role spectator --public-url https://labels.example.org
       preferl annotate invite Cleo --expires 48 --once
       preferl annotate invite Cleo --revoke
+
+    Attributes:
+        name: of the person; a second invitation ends their old link and their sessions.
+        labels: where labels are.
+        role: annotators answer, admins also see and change everything, spectators only look.
+        public_url: where people find the page; by default where it was served last.
+        expires: hours for which the link opens; by default it does not expire.
+        once: the link opens in one browser only.
+        revoke: end the person's link and sessions instead.
     """
 
-    # of the person; a second invitation ends their old link and their sessions.
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
-    # annotators answer, admins also see and change everything, spectators only look.
+    labels: Labels = field(default_factory=StoreConfig)
     role: Literal["annotator", "admin", "spectator"] = "annotator"
-    # where people find the page; by default where it was served last.
     public_url: str | None = None
-    expires: float | None = None  # hours for which the link opens; by default it does not expire.
-    once: bool = False  # the link opens in one browser only.
-    revoke: bool = False  # end the person's link and sessions instead.
+    expires: float | None = None
+    once: bool = False
+    revoke: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,14 +110,18 @@ class ExportConfig:
     For example
       preferl annotate export answers.jsonl
       preferl annotate export answers.parquet --clips clips --anonymous
+
+    Attributes:
+        path: file of JSON lines, CSV or Parquet, by the end of its name.
+        labels: where labels are.
+        clips: folder for the clips, from which a reward can be fitted without the store.
+        anonymous: write digests instead of names.
     """
 
-    # file of JSON lines, CSV or Parquet, by the end of its name.
     path: Annotated[Path, tyro.conf.Positional]
-    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
-    # folder for the clips, from which a reward can be fitted without the store.
+    labels: Labels = field(default_factory=StoreConfig)
     clips: Path | None = None
-    anonymous: bool = False  # write digests instead of names.
+    anonymous: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,25 +134,35 @@ class ImportConfig:
       preferl annotate import door-human-v1_human_labels --demonstrations door-v0_demos.pickle
       preferl annotate import chosen.csv --demonstrations episodes --length 50 --name "Our pilot"
       preferl annotate import drlhp_logs/train.pkl.gz --name me
+
+    Attributes:
+        path: what `preferl annotate export` wrote; a folder of Uni-RLHF or Preference Transformer
+            labels; a table with the columns `chosen` and `rejected`, or `chosen_episode`,
+            `chosen_start` and so on; or a `train.pkl.gz` or `val.pkl.gz` of
+            learning-from-human-preferences.
+        labels: where to.
+        new: make the project, and the store if there is none.
+        clips: folder of clips that was exported beside the answers.
+        demonstrations: episodes that labels count in: a file, a folder, or the id of a Minari data
+            set.
+        task: row of the table of tasks, for a D4RL file that needs one.
+        name: of the person who answered; by default that of the file or folder.
+        owner: name for the answers of the exporting store's owner; refused without one.
+        without_same: leave out answers about a clip and itself, which are refused otherwise.
+        length: steps per clip, where the labels do not have it.
+        crossing: what to do with clips across an episode's end, in label folders.
     """
 
-    # what `preferl annotate export` wrote; a folder of Uni-RLHF or Preference Transformer labels; a
-    # table with the columns `chosen` and `rejected`, or `chosen_episode`, `chosen_start` and so on;
-    # or a `train.pkl.gz` or `val.pkl.gz` of learning-from-human-preferences.
     path: Annotated[Path, tyro.conf.Positional]
-    labels: Labels = field(default_factory=StoreConfig)  # where to.
-    new: bool = False  # make the project, and the store if there is none.
-    clips: Path | None = None  # folder of clips that was exported beside the answers.
-    # episodes that labels count in: a file, a folder, or the id of a Minari data set.
+    labels: Labels = field(default_factory=StoreConfig)
+    new: bool = False
+    clips: Path | None = None
     demonstrations: str | None = None
-    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
-    name: str | None = None  # of the person who answered; by default that of the file or folder.
-    # name for the answers of the exporting store's owner; refused without one.
+    task: str | None = None
+    name: str | None = None
     owner: str | None = None
-    # leave out answers about a clip and itself, which are refused otherwise.
     without_same: bool = False
-    length: int | None = None  # steps per clip, where the labels do not have it.
-    # what to do with clips across an episode's end, in label folders.
+    length: int | None = None
     crossing: Crossing | None = None
 
 

@@ -40,52 +40,71 @@ class CreateConfig:
     For example
       preferl annotate create --demonstrations door-v0_demos.pickle --env AdroitHandDoor-v1
       preferl annotate create --dataset D4RL/door/human-v2 --env AdroitHandDoor-v1 --known 10
+
+    Attributes:
+        demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
+            `.npz` files, or a folder of episodes written by preferl.
+        dataset: or the id of a Minari data set on this machine.
+        run: or the folder of an offline run or reward fit, whose episodes are taken; or of an
+            online run with --keep-experience; or a folder that holds some.
+        task: row of the table of tasks, for a D4RL file that needs one.
+        store: folder for the labels, or the URL of a database.
+        files: folder of clips and videos beside a PostgreSQL database, or its URL
+            (s3://bucket/labels).
+        project: short name: small letters, digits and hyphens.
+        title: what people see as its name.
+        question: shown with every pair; one sentence about the outcome that matters.
+        instructions: a text file with what counts as better, and what breaks ties.
+        queries: how many pairs to ask about.
+        length: steps per clip; 50 at 30 frames per second are short enough to compare at a glance.
+        sampler: "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on which
+            the members of `reward` disagree.
+        lists: sort clips into so many ranked lists, say one for each 100 queries, in place of
+            asking about pairs that a sampler draws; `preferl reward fit --implied True` learns from
+            what they imply.
+        reward: folder of the run that fitted a reward, for informative pairs.
+        known: pairs with a known answer, drawn where the recorded rewards differ most; they show
+            who understood the question.
+        qualification: known pairs that everybody new has to answer first, four in five correctly.
+        strength: let people say "clearly" or "slightly" better.
+        quorum: people who answer each query; two or more show how far people agree.
+        budget: answers after which nothing more is asked.
+        fps: frames per second at which clips play.
+        env: id of the environment that draws the clips.
+        pixels: or the name of the observation that holds pictures.
+        colours: channels of a frame in these pictures: 1 for grey, 3 for RGB, 4 for RGB with
+            opacity or depth, which is not shown; found in the pictures by default.
+        elsewhere: make the project although its clips cannot be drawn on this machine.
+        seed: of all draws.
+        trust: module of yours that registers the model of `reward`; may be given several times.
     """
 
-    # a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked `.npz` files, or a
-    # folder of episodes written by preferl.
     demonstrations: Path | None = None
-    dataset: str | None = None  # or the id of a Minari data set on this machine.
-    # or the folder of an offline run or reward fit, whose episodes are taken; or of an online run
-    # with --keep-experience; or a folder that holds some.
+    dataset: str | None = None
     run: Path | None = None
-    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
-    store: str = FOLDER  # folder for the labels, or the URL of a database.
-    # folder of clips and videos beside a PostgreSQL database, or its URL (s3://bucket/labels).
+    task: str | None = None
+    store: str = FOLDER
     files: str | None = None
-    project: str = NAME  # short name: small letters, digits and hyphens.
-    title: str = ""  # what people see as its name.
-    # shown with every pair; one sentence about the outcome that matters.
+    project: str = NAME
+    title: str = ""
     question: str = "Which clip is better?"
-    # a text file with what counts as better, and what breaks ties.
     instructions: Path | None = None
-    queries: int = 200  # how many pairs to ask about.
-    # steps per clip; 50 at 30 frames per second are short enough to compare at a glance.
+    queries: int = 200
     length: int = 50
-    # "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on which the
-    # members of `reward` disagree.
     sampler: Annotated[str, SAMPLERS] = "uniform"
-    # sort clips into so many ranked lists, say one for each 100 queries, in place of asking about
-    # pairs that a sampler draws; `preferl reward fit --implied True` learns from what they imply.
     lists: int | None = None
-    reward: Path | None = None  # folder of the run that fitted a reward, for informative pairs.
-    # pairs with a known answer, drawn where the recorded rewards differ most; they show who
-    # understood the question.
+    reward: Path | None = None
     known: int = 0
-    # known pairs that everybody new has to answer first, four in five correctly.
     qualification: int = 0
-    strength: bool = False  # let people say "clearly" or "slightly" better.
-    quorum: int = 1  # people who answer each query; two or more show how far people agree.
-    budget: int | None = None  # answers after which nothing more is asked.
-    fps: int = 30  # frames per second at which clips play.
-    env: str | None = None  # id of the environment that draws the clips.
-    pixels: str | None = None  # or the name of the observation that holds pictures.
-    # channels of a frame in these pictures: 1 for grey, 3 for RGB, 4 for RGB with opacity or depth,
-    # which is not shown; found in the pictures by default.
+    strength: bool = False
+    quorum: int = 1
+    budget: int | None = None
+    fps: int = 30
+    env: str | None = None
+    pixels: str | None = None
     colours: Literal[1, 3, 4] | None = None
-    elsewhere: bool = False  # make the project although its clips cannot be drawn on this machine.
-    seed: int = 0  # of all draws.
-    # module of yours that registers the model of `reward`; may be given several times.
+    elsewhere: bool = False
+    seed: int = 0
     trust: Trust = ()
 
     def __post_init__(self) -> None:

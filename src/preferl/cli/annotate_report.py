@@ -24,11 +24,16 @@ class LabelReportConfig:
     For example
       preferl annotate report
       preferl annotate report --out report.html
+
+    Attributes:
+        labels: where labels are.
+        out: also write an HTML page or a JSON file, by the end of its name.
+        seed: of the resamples behind intervals.
     """
 
-    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
-    out: Path | None = None  # also write an HTML page or a JSON file, by the end of its name.
-    seed: int = 0  # of the resamples behind intervals.
+    labels: Labels = field(default_factory=StoreConfig)
+    out: Path | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
         require_seed(self.seed)

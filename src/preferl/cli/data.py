@@ -31,19 +31,23 @@ data_label_start = import_trusted
 
 @dataclass(frozen=True)
 class InspectConfig:
-    """Show what episodes and labels hold."""
+    """Show what episodes and labels hold.
 
-    # A demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files, columns of
-    # `datasets` (Parquet, Arrow, hub:OWNER/NAME), an array folder of preferl, or the id of a Minari
-    # data set.
+    Attributes:
+        path: a demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files,
+            columns of `datasets` (Parquet, Arrow, hub:OWNER/NAME), an array folder of preferl, or
+            the id of a Minari data set.
+        labels: a folder of Uni-RLHF or Preference Transformer labels for these episodes.
+        length: steps per labelled segment, where the label files do not state it.
+        crossing: what to do with labelled pairs that run across an episode's end. By default those
+            of Uni-RLHF are kept, and those of the Preference Transformer are an error.
+        task: row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one.
+    """
+
     path: Annotated[str, tyro.conf.Positional]
-    # A folder of Uni-RLHF or Preference Transformer labels for these episodes.
     labels: Path | None = None
-    length: int | None = None  # Steps per labelled segment, where the label files do not state it.
-    # What to do with labelled pairs that run across an episode's end. By default those of Uni-RLHF
-    # are kept, and those of the Preference Transformer are an error.
+    length: int | None = None
     crossing: Crossing | None = None
-    # Row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one.
     task: str | None = None
 
 
@@ -54,27 +58,36 @@ class LabelConfig:
     For example
       preferl data label runs/data/episodes --queries 1000 --length 25 --out runs/answers
       preferl data label hopper.hdf5 --teacher "{kind: mistake, rate: 0.2}" --lists 4
+
+    Attributes:
+        path: the episodes, as for `preferl data inspect`.
+        out: folder of the answers; older ones there are replaced.
+        teacher: who answers, by the recorded rewards: a name such as oracle or mistake, or settings
+            as a file has them: "{kind: scripted, temperature: 0, equal_within: 5}" calls returns
+            equal that differ by less than 5.
+        queries: pairs of segments to ask about.
+        length: steps per segment.
+        lists: sort segments into so many ranked lists, say one for each 100 queries, in place of
+            asking about random pairs; `--implied True` of `preferl reward fit` and `preferl offline
+            run` learns from all that such answers imply.
+        format: "preferl" keeps the compared steps beside the answers; "pt" has the Preference
+            Transformer's files, with numbers of rows in these episodes.
+        seed: of drawn segments and of the teacher: the same seed draws the same pairs of the same
+            episodes.
+        task: row of the table of tasks, for a D4RL file that needs one.
+        trust: module of yours that registers a teacher.
     """
 
-    path: Annotated[str, tyro.conf.Positional]  # the episodes, as for `preferl data inspect`.
-    out: Path = Path("runs/answers")  # folder of the answers; older ones there are replaced.
-    # who answers, by the recorded rewards: a name such as oracle or mistake, or settings as a file
-    # has them: "{kind: scripted, temperature: 0, equal_within: 5}" calls returns equal that differ
-    # by less than 5.
+    path: Annotated[str, tyro.conf.Positional]
+    out: Path = Path("runs/answers")
     teacher: str = "oracle"
-    queries: int = QUERIES  # pairs of segments to ask about.
-    length: int = LENGTH  # steps per segment.
-    # sort segments into so many ranked lists, say one for each 100 queries, in place of asking
-    # about random pairs; `--implied True` of `preferl reward fit` and `preferl offline run` learns
-    # from all that such answers imply.
+    queries: int = QUERIES
+    length: int = LENGTH
     lists: int | None = None
-    # "preferl" keeps the compared steps beside the answers; "pt" has the Preference Transformer's
-    # files, with numbers of rows in these episodes.
     format: Literal["preferl", "pt"] = "preferl"
-    # of drawn segments and of the teacher: the same seed draws the same pairs of the same episodes.
     seed: int = 0
-    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
-    trust: Trust = ()  # module of yours that registers a teacher.
+    task: str | None = None
+    trust: Trust = ()
 
 
 def data_label(config: LabelConfig) -> None:

@@ -22,22 +22,30 @@ from preferl.trust import typed
 
 @dataclass(frozen=True)
 class DataRecordConfig:
-    """Train or load a policy, and record a data set of mixed quality."""
+    """Train or load a policy, and record a data set of mixed quality.
 
-    run: Annotated[DatasetConfig, tyro.conf.arg(name="")]  # what to record.
-    # folder of the data set; an older one there moves aside, unless it is resumed.
+    Attributes:
+        run: what to record.
+        out: folder of the data set; an older one there moves aside, unless it is resumed.
+        minari: id of a Minari data set to write as well, such as mine/cheetah/mixed-v0.
+        report_to: where metrics go: jsonl, tensorboard, wandb.
+        resume: continue the interrupted recording in `out`.
+        preset: settings to start from: halfcheetah, hopper, walker-walk, button-press-topdown,
+            sweep-into or handle-pull-side; the options given change them.
+        seeds: one recording for each, between commas, all joined; the default is the one of `seed`.
+        processes: recordings at a time; by default one for each processor core.
+        trust: module of yours that registers an algorithm or the environment; may be given several
+            times.
+    """
+
+    run: Annotated[DatasetConfig, tyro.conf.arg(name="")]
     out: Path = Path("runs/data")
-    # id of a Minari data set to write as well, such as mine/cheetah/mixed-v0.
     minari: str | None = None
-    report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
-    resume: bool = False  # continue the interrupted recording in `out`.
-    # settings to start from: halfcheetah, hopper, walker-walk, button-press-topdown, sweep-into or
-    # handle-pull-side; the options given change them.
+    report_to: ReportTo = PLACES_BY_DEFAULT
+    resume: bool = False
     preset: str | None = None
-    # one recording for each, between commas, all joined; the default is the one of `seed`.
     seeds: Annotated[tuple[int, ...], comma_separated(int, "N,N,...")] = ()
-    processes: int | None = None  # recordings at a time; by default one for each processor core.
-    # module of yours that registers an algorithm or the environment; may be given several times.
+    processes: int | None = None
     trust: Trust = ()
 
 

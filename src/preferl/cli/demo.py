@@ -42,16 +42,27 @@ FRAMES_PER_SECOND = 20
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Teach a pendulum to stand from 200 comparisons, and write a report about it."""
+    """Teach a pendulum to stand from 200 comparisons, and write a report about it.
 
-    ask: bool = False  # ask you at the terminal instead of a script.
-    people: bool = False  # ask you in your browser; the labels stay beside the run.
-    browser: bool = True  # open the page; off prints its link only.
-    comparisons: int | None = None  # number of queries; by default 200 to a script, 100 to people.
-    out: Path = Path("runs/demo")  # folder of the run; an older run there moves aside.
-    seed: int = 0  # of everything.
-    resume: bool = False  # continue the interrupted demo in `out`, with its labels.
-    smoke: bool = False  # a run of seconds that shows every step and learns nothing.
+    Attributes:
+        ask: ask you at the terminal instead of a script.
+        people: ask you in your browser; the labels stay beside the run.
+        browser: open the page; off prints its link only.
+        comparisons: number of queries; by default 200 to a script, 100 to people.
+        out: folder of the run; an older run there moves aside.
+        seed: of everything.
+        resume: continue the interrupted demo in `out`, with its labels.
+        smoke: a run of seconds that shows every step and learns nothing.
+    """
+
+    ask: bool = False
+    people: bool = False
+    browser: bool = True
+    comparisons: int | None = None
+    out: Path = Path("runs/demo")
+    seed: int = 0
+    resume: bool = False
+    smoke: bool = False
 
 
 def demo(config: DemoConfig) -> None:

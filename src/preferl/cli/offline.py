@@ -21,19 +21,27 @@ starting_point = import_trusted
 
 @dataclass(frozen=True)
 class OfflineRunConfig:
-    """Learn policies from recorded episodes, and from labels or a reward, beside controls."""
+    """Learn policies from recorded episodes, and from labels or a reward, beside controls.
 
-    # data, reward, agents and how they are evaluated.
+    Attributes:
+        run: data, reward, agents and how they are evaluated.
+        seeds: one agent for each, in each condition, between commas.
+        out: folder of the run; an older run there moves aside, unless it is resumed.
+        resume: continue the interrupted run in `out`.
+        report_to: where metrics go: jsonl, tensorboard, wandb.
+        checkpoint_every: updates between two checkpoints.
+        processes: that evaluate policies side by side; as many as there are processor cores.
+        trust: module of yours that registers the reward's model or the learner; may be given
+            several times.
+    """
+
     run: Annotated[OfflineConfig, tyro.conf.arg(name="")]
-    # one agent for each, in each condition, between commas.
     seeds: Annotated[tuple[int, ...], comma_separated(int, "N,N,...")] = (0, 1, 2)
-    # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/offline")
-    resume: bool = False  # continue the interrupted run in `out`.
-    report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
-    checkpoint_every: int = 5_000  # updates between two checkpoints.
-    processes: int = 2  # that evaluate policies side by side; as many as there are processor cores.
-    # module of yours that registers the reward's model or the learner; may be given several times.
+    resume: bool = False
+    report_to: ReportTo = PLACES_BY_DEFAULT
+    checkpoint_every: int = 5_000
+    processes: int = 2
     trust: Trust = ()
 
 

@@ -53,36 +53,46 @@ class OnlineRunConfig:
     For example
       preferl online run --preset pendulum
       preferl online run --env my_module:MyEnv --people --question "Which robot gets closer?"
+
+    Attributes:
+        run: the environment, its agent, the queries and the reward.
+        evaluation: how the outcome is evaluated.
+        preset: settings to start from; the options given change them.
+        config: a YAML or JSON file of settings to start from, such as a run's config.json.
+        out: folder of the run; an older run there moves aside, unless it is resumed.
+        resume: continue the interrupted run in `out`, with its settings unless --preset or --config
+            is given.
+        report_to: where metrics go: jsonl, tensorboard, wandb.
+        ask: ask you at the terminal.
+        people: ask you in your browser about clips that the environment draws: 40 pairs from 8,000
+            steps, unless you set other numbers. The answers stay in a folder beside the run.
+        question: that people are asked; by default which clip is better.
+        browser: open the page for people; off prints its link only.
+        draw: module:function that draws clips for people, where the environment draws no pictures.
+        true_reward: the environment's reward, which the report compares the learned one with (EPIC
+            distance), as module:function of observations, actions and perhaps the observations that
+            followed, with a row for each step.
+        keep_experience: also write the latest `buffer_steps` steps, as episodes that other commands
+            read.
+        trust: module of yours that registers a reward model, algorithm, sampler or teacher, or that
+            the file of `config` may import, such as that of an environment; may be given several
+            times.
     """
 
-    # the environment, its agent, the queries and the reward.
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
-    # how the outcome is evaluated.
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    preset: str | None = None  # settings to start from; the options given change them.
-    # a YAML or JSON file of settings to start from, such as a run's config.json.
+    preset: str | None = None
     config: Path | None = None
-    # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/online")
-    # continue the interrupted run in `out`, with its settings unless --preset or --config is given.
     resume: bool = False
-    report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
-    ask: bool = False  # ask you at the terminal.
-    # ask you in your browser about clips that the environment draws: 40 pairs from 8,000 steps,
-    # unless you set other numbers. The answers stay in a folder beside the run.
+    report_to: ReportTo = PLACES_BY_DEFAULT
+    ask: bool = False
     people: bool = False
-    question: str | None = None  # that people are asked; by default which clip is better.
-    browser: bool = True  # open the page for people; off prints its link only.
-    # module:function that draws clips for people, where the environment draws no pictures.
+    question: str | None = None
+    browser: bool = True
     draw: str | None = None
-    # the environment's reward, which the report compares the learned one with (EPIC distance), as
-    # module:function of observations, actions and perhaps the observations that followed, with a
-    # row for each step.
     true_reward: str | None = None
-    # also write the latest `buffer_steps` steps, as episodes that other commands read.
     keep_experience: bool = False
-    # module of yours that registers a reward model, algorithm, sampler or teacher, or that the file
-    # of `config` may import, such as that of an environment; may be given several times.
     trust: Trust = ()
 
 

@@ -38,13 +38,17 @@ Trust = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(meta
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """Where labels are."""
+    """Where labels are.
 
-    # folder of the labels, or the URL of a database (postgresql://me@host/labels).
+    Attributes:
+        store: folder of the labels, or the URL of a database (postgresql://me@host/labels).
+        files: folder of clips and videos beside a PostgreSQL database, or its URL
+            (s3://bucket/labels).
+        project: short name of the project; may be left out where there is only one.
+    """
+
     store: str | None = FOLDER
-    # folder of clips and videos beside a PostgreSQL database, or its URL (s3://bucket/labels).
     files: str | None = None
-    # short name of the project; may be left out where there is only one.
     project: str | None = None
 
     def options(self) -> tuple[str, ...]:
@@ -138,34 +142,41 @@ LENGTH: Final = 50  # their steps: at 30 frames per second, short enough to comp
 
 @dataclass(frozen=True)
 class AnswersConfig(StoreConfig):
-    """Which answers: of a label folder, a store, a run, or a scripted teacher."""
+    """Which answers: of a label folder, a store, a run, or a scripted teacher.
 
-    # the folder or database URL of labels that `preferl annotate` collected.
+    Attributes:
+        store: the folder or database URL of labels that `preferl annotate` collected.
+        demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
+            `.npz` files, or a folder of episodes written by preferl. Labels count in them, and a
+            teacher without labels is asked about them. A reward is scaled over them, or else over
+            the clips that were compared.
+        labels: a folder of Uni-RLHF or Preference Transformer labels for them.
+        combine: how several people's answers to one query become one; each leaves them apart, with
+            who gave them.
+        comparisons: or a run of `preferl online run`, or another folder of comparisons written by
+            preferl.
+        teacher: a scripted teacher that answers by the recorded rewards: a name such as oracle or
+            mistake, or settings as a file has them, "{kind: mistake, rate: 0.2}". It answers the
+            pairs of the labels, store or comparisons, or else pairs drawn from the demonstrations.
+        queries: answers to use, drawn from all by the seed. None takes all, or 200 drawn pairs.
+        length: steps per segment, where the names of label files do not have it; 50 of drawn pairs.
+        crossing: what to do with pairs with a segment that runs across an episode's end: "keep"
+            (usual for Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the
+            Preference Transformer, since there it shows that the episodes are others).
+        task: row of the table of tasks, for a D4RL file that needs one.
+        seed: of weights, bootstraps, order, drawn pairs, scripted answers and random controls.
+    """
+
     store: str | None = None
-    # a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked `.npz` files, or a
-    # folder of episodes written by preferl. Labels count in them, and a teacher without labels is
-    # asked about them. A reward is scaled over them, or else over the clips that were compared.
     demonstrations: Path | None = None
-    labels: Path | None = None  # a folder of Uni-RLHF or Preference Transformer labels for them.
-    # how several people's answers to one query become one; each leaves them apart, with who gave
-    # them.
+    labels: Path | None = None
     combine: Literal["mean", "majority", "dawid_skene", "each"] = "mean"
-    # or a run of `preferl online run`, or another folder of comparisons written by preferl.
     comparisons: Path | None = None
-    # a scripted teacher that answers by the recorded rewards: a name such as oracle or mistake, or
-    # settings as a file has them, "{kind: mistake, rate: 0.2}". It answers the pairs of the labels,
-    # store or comparisons, or else pairs drawn from the demonstrations.
     teacher: str | None = None
-    # answers to use, drawn from all by the seed. None takes all, or 200 drawn pairs.
     queries: int | None = None
-    # steps per segment, where the names of label files do not have it; 50 of drawn pairs.
     length: int | None = None
-    # what to do with pairs with a segment that runs across an episode's end: "keep" (usual for
-    # Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the Preference
-    # Transformer, since there it shows that the episodes are others).
     crossing: Crossing | None = None
-    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
-    # of weights, bootstraps, order, drawn pairs, scripted answers and random controls.
+    task: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

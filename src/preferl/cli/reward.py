@@ -48,30 +48,38 @@ class FitConfig(AnswersConfig):
       preferl reward fit --demonstrations door-v0_demos.pickle --labels door-human-v1_human_labels
       preferl reward fit --demonstrations door-v0_demos.pickle --teacher oracle --queries 500
       preferl reward fit --comparisons runs/online
+
+    Attributes:
+        out: folder of the run; an older run there moves aside, unless it is resumed.
+        reward: the model and how it is fitted.
+        model: any other setting of that model; None leaves all as they are. A context of its own is
+            kept.
+        trainer: likewise of how it is trained.
+        held_out: share of the answers kept from training, by which the best state is chosen.
+        device: "cpu", "cuda" or "auto".
+        resume: continue the interrupted run in `out`.
+        publish: show the people of `store` the accuracy of this reward, as its next version, and
+            what it predicts; without, they do not see that a reward was fitted.
+        checkpoint_seconds: between two checkpoints, at least; what a killed program loses at most.
+        report_to: where metrics go: jsonl, tensorboard, wandb.
+        trust: module of yours that registers a reward model or a teacher.
+        typed: what an option set although it depends on the answers or the machine: context,
+            precision.
     """
 
-    # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/reward")
-    # the model and how it is fitted.
     reward: Annotated[RewardSettings, tyro.conf.arg(name="")] = field(
         default_factory=RewardSettings
     )
-    # any other setting of that model; None leaves all as they are. A context of its own is kept.
     model: Annotated[Any, tyro.conf.AvoidSubcommands] = None
-    # likewise of how it is trained.
     trainer: Annotated[RewardTrainerConfig | None, tyro.conf.AvoidSubcommands] = None
-    # share of the answers kept from training, by which the best state is chosen.
     held_out: float | None = None
-    device: str = "cpu"  # "cpu", "cuda" or "auto".
-    resume: bool = False  # continue the interrupted run in `out`.
-    # show the people of `store` the accuracy of this reward, as its next version, and what it
-    # predicts; without, they do not see that a reward was fitted.
+    device: str = "cpu"
+    resume: bool = False
     publish: bool = False
-    # between two checkpoints, at least; what a killed program loses at most.
     checkpoint_seconds: float = 60.0
-    report_to: ReportTo = PLACES_BY_DEFAULT  # where metrics go: jsonl, tensorboard, wandb.
-    trust: Trust = ()  # module of yours that registers a reward model or a teacher.
-    # what an option set although it depends on the answers or the machine: context, precision.
+    report_to: ReportTo = PLACES_BY_DEFAULT
+    trust: Trust = ()
     typed: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
 
 
@@ -83,15 +91,21 @@ class EvaluateConfig(AnswersConfig):
 
     For example
       preferl reward evaluate runs/door --demonstrations door-v0_demos.pickle --labels other_labels
+
+    Attributes:
+        run: folder of the run that fitted it.
+        true_reward: the true reward for the EPIC distance, as module:function of observations,
+            actions and perhaps the observations that followed, with a row for each step.
+        json: file for the numbers.
+        report: file for a report, an HTML page.
+        trust: module of yours that registers the reward's model or a teacher.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]  # folder of the run that fitted it.
-    # the true reward for the EPIC distance, as module:function of observations, actions and
-    # perhaps the observations that followed, with a row for each step.
+    run: Annotated[Path, tyro.conf.Positional]
     true_reward: str | None = None
-    json: Path | None = None  # file for the numbers.
-    report: Path | None = None  # file for a report, an HTML page.
-    trust: Trust = ()  # module of yours that registers the reward's model or a teacher.
+    json: Path | None = None
+    report: Path | None = None
+    trust: Trust = ()
 
 
 def reward_fit_start(arguments: Sequence[str]) -> FitConfig:

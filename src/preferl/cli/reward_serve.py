@@ -24,13 +24,19 @@ class RewardServeConfig:
     For example
       preferl reward serve --out runs/rewards
       preferl reward serve --store runs/labels --project door --out runs/rewards --model pt
+
+    Attributes:
+        service: what to fit, when, and where to publish.
+        labels: where labels are.
+        report_to: where metrics of each version go, inside `out`: jsonl, tensorboard, wandb;
+            nowhere by default.
+        trust: module of yours that registers a reward model for `service.reward.model`.
     """
 
-    service: ServiceConfig  # what to fit, when, and where to publish.
-    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
-    # where metrics of each version go, inside `out`: jsonl, tensorboard, wandb; nowhere by default.
+    service: ServiceConfig
+    labels: Labels = field(default_factory=StoreConfig)
     report_to: ReportTo = ()
-    trust: Trust = ()  # module of yours that registers a reward model for `service.reward.model`.
+    trust: Trust = ()
 
 
 def reward_serve(config: RewardServeConfig) -> None:

@@ -41,28 +41,43 @@ LIST_COLUMNS: Final = {
 
 @dataclass(frozen=True)
 class RunsListConfig:
-    """List the runs in a folder and below it, with how far they are and how good they became."""
+    """List the runs in a folder and below it, with how far they are and how good they became.
 
-    folder: Annotated[Path, tyro.conf.Positional] = Path("runs")  # where to look.
-    json: bool = False  # print JSON, for scripts.
+    Attributes:
+        folder: where to look.
+        json: print JSON, for scripts.
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional] = Path("runs")
+    json: bool = False
 
 
 @dataclass(frozen=True)
 class RunsShowConfig:
-    """Show a run: settings that differ from the defaults, versions, results, where things lie."""
+    """Show a run: settings that differ from the defaults, versions, results, where things lie.
 
-    run: Annotated[Path, tyro.conf.Positional]  # folder of the run.
-    json: bool = False  # print JSON, for scripts.
+    Attributes:
+        run: folder of the run.
+        json: print JSON, for scripts.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    json: bool = False
 
 
 @dataclass(frozen=True)
 class RunsCompareConfig:
-    """Lay runs side by side: a table here, and a page with curves, intervals and settings."""
+    """Lay runs side by side: a table here, and a page with curves, intervals and settings.
 
-    # folders of two runs or more, or one such as a sweep's that holds them.
+    Attributes:
+        runs: folders of two runs or more, or one such as a sweep's that holds them.
+        out: file of the page; one that is there is replaced.
+        json: print JSON, for scripts; the page is written as well.
+    """
+
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    out: Path = Path("runs/comparison.html")  # file of the page; one that is there is replaced.
-    json: bool = False  # print JSON, for scripts; the page is written as well.
+    out: Path = Path("runs/comparison.html")
+    json: bool = False
 
 
 def runs_list(config: RunsListConfig) -> None:

@@ -42,16 +42,22 @@ class SweepConfig:
       command: online run
       options: {preset: pendulum}
       grid: {seed: [0, 1, 2], comparisons: [50, 200]}
+
+    Attributes:
+        file: a YAML or JSON file.
+        out: folder of all runs; by default that of the file's name in runs.
+        cluster: this machine, or the address of a Ray cluster: ray://HOST:10001, HOST:6379 or auto.
+        processes: runs at a time here; by default one for each processor core.
+        dry_run: print the commands, and run none.
+        trust: module of yours that the file may name, or that registers something; may be given
+            several times.
     """
 
-    file: Annotated[Path, tyro.conf.Positional]  # a YAML or JSON file.
-    out: Path | None = None  # folder of all runs; by default that of the file's name in runs.
-    # this machine, or the address of a Ray cluster: ray://HOST:10001, HOST:6379 or auto.
+    file: Annotated[Path, tyro.conf.Positional]
+    out: Path | None = None
     cluster: str = LOCAL
-    processes: int | None = None  # runs at a time here; by default one for each processor core.
-    dry_run: bool = False  # print the commands, and run none.
-    # module of yours that the file may name, or that registers something; may be given several
-    # times.
+    processes: int | None = None
+    dry_run: bool = False
     trust: Trust = ()
 
 

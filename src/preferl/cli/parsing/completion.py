@@ -22,9 +22,12 @@ class CompletionConfig:
       eval "$(preferl completion bash)"
       preferl completion zsh > ~/.zfunc/_preferl
       preferl completion fish > ~/.config/fish/completions/preferl.fish
+
+    Attributes:
+        shell: to print it for.
     """
 
-    shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional]  # to print it for.
+    shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional]
 
 
 def completion(config: CompletionConfig) -> None:
