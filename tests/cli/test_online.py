@@ -9,7 +9,7 @@ import pytest
 from helpers.command_line import run
 from helpers.gardens import Lawn
 from preferl.cli.online import OnlineRunConfig, read_settings, run_with_progress, starting_point
-from preferl.cli.parsing.parser import parse
+from preferl.cli.parsing import parse
 from preferl.envs.config import wrapper_parts
 from preferl.errors import ConfigError
 from preferl.online import OnlineConfig, PPOConfig

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-import tyro
-
 from preferl.cli.console import echo, note
 from preferl.cli.options import FOLDER, Crossing, Labels, StoreConfig, Trust, opened, require_store
+from preferl.cli.parsing import POSITIONAL
 from preferl.data import sources
 from preferl.errors import ConfigError, DataError
 from preferl.trust import trust_options, typed
@@ -94,7 +93,7 @@ class InviteConfig:
         revoke: end the person's link and sessions instead.
     """
 
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    name: Annotated[str, POSITIONAL]
     labels: Labels = field(default_factory=StoreConfig)
     role: Literal["annotator", "admin", "spectator"] = "annotator"
     public_url: str | None = None
@@ -118,7 +117,7 @@ class ExportConfig:
         anonymous: write digests instead of names.
     """
 
-    path: Annotated[Path, tyro.conf.Positional]
+    path: Annotated[Path, POSITIONAL]
     labels: Labels = field(default_factory=StoreConfig)
     clips: Path | None = None
     anonymous: bool = False
@@ -153,7 +152,7 @@ class ImportConfig:
         crossing: what to do with clips across an episode's end, in label folders.
     """
 
-    path: Annotated[Path, tyro.conf.Positional]
+    path: Annotated[Path, POSITIONAL]
     labels: Labels = field(default_factory=StoreConfig)
     new: bool = False
     clips: Path | None = None

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
-
 from preferl import data
 from preferl.cli.console import echo, print_table
 from preferl.cli.options import (
@@ -18,6 +16,7 @@ from preferl.cli.options import (
     named_teacher,
     require_rewards,
 )
+from preferl.cli.parsing import POSITIONAL
 from preferl.data import sources
 from preferl.errors import ConfigError, require_in, require_seed
 
@@ -44,7 +43,7 @@ class InspectConfig:
         task: row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one.
     """
 
-    path: Annotated[str, tyro.conf.Positional]
+    path: Annotated[str, POSITIONAL]
     labels: Path | None = None
     length: int | None = None
     crossing: Crossing | None = None
@@ -78,7 +77,7 @@ class LabelConfig:
         trust: module of yours that registers a teacher.
     """
 
-    path: Annotated[str, tyro.conf.Positional]
+    path: Annotated[str, POSITIONAL]
     out: Path = Path("runs/answers")
     teacher: str = "oracle"
     queries: int = QUERIES

@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from preferl import evaluation, online
 from preferl.cli.console import ProgressLine, echo, print_table, require_done
 from preferl.cli.options import ReportTo, Trust, import_trusted
-from preferl.cli.parsing.parts import options_of, require_name
-from preferl.cli.parsing.rules import comma_separated
+from preferl.cli.parsing import FLAT, Mark, options_of, require_name
 from preferl.configs import from_json
 from preferl.online.configs import DatasetConfig
 from preferl.presets import load_preset, preset_names
@@ -38,13 +35,13 @@ class DataRecordConfig:
             times.
     """
 
-    run: Annotated[DatasetConfig, tyro.conf.arg(name="")]
+    run: Annotated[DatasetConfig, FLAT]
     out: Path = Path("runs/data")
     minari: str | None = None
     report_to: ReportTo = PLACES_BY_DEFAULT
     resume: bool = False
     preset: str | None = None
-    seeds: Annotated[tuple[int, ...], comma_separated(int, "N,N,...")] = ()
+    seeds: Annotated[tuple[int, ...], Mark("N,N,...", commas=True)] = ()
     processes: int | None = None
     trust: Trust = ()
 

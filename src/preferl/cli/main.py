@@ -59,7 +59,6 @@ HOMES: Final = {
     "data record": "data_record",
     "annotate create": "annotate_create",
     "annotate report": "annotate_report",
-    "completion": "parsing.completion",
 }
 """Modules of commands that are not in that of their group."""
 
@@ -195,7 +194,7 @@ def command_parsed(command: str, arguments: Sequence[str]) -> Any:
         PreferlError: options that it does not have, or values that they cannot take.
         SystemExit: `--help` among them, once all options are printed.
     """
-    from preferl.cli.parsing.parser import parse
+    from preferl.cli.parsing import parse
 
     found = Command.of(command)
     arguments = [_as_shown(word) if word[:2] == "--" else word for word in arguments]

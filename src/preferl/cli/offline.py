@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
-
 from preferl.cli.console import ProgressLine, echo, print_table, require_done
 from preferl.cli.options import ReportTo, Trust, import_trusted
-from preferl.cli.parsing.rules import comma_separated
+from preferl.cli.parsing import FLAT, Mark
 from preferl.offline import OfflineConfig
 from preferl.reporting import PLACES_BY_DEFAULT
 from preferl.trust import typed
@@ -35,8 +33,8 @@ class OfflineRunConfig:
             several times.
     """
 
-    run: Annotated[OfflineConfig, tyro.conf.arg(name="")]
-    seeds: Annotated[tuple[int, ...], comma_separated(int, "N,N,...")] = (0, 1, 2)
+    run: Annotated[OfflineConfig, FLAT]
+    seeds: Annotated[tuple[int, ...], Mark("N,N,...", commas=True)] = (0, 1, 2)
     out: Path = Path("runs/offline")
     resume: bool = False
     report_to: ReportTo = PLACES_BY_DEFAULT

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import tyro
-
 from preferl import online
 from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
 from preferl.cli.options import ReportTo, Trust, import_trusted, true_reward_of
-from preferl.cli.parsing.parts import options_of, require_name
+from preferl.cli.parsing import FLAT, options_of, require_name
 from preferl.configs import Config, from_json
 from preferl.envs.config import EnvConfig
 from preferl.errors import ConfigError
@@ -79,7 +77,7 @@ class OnlineRunConfig:
             times.
     """
 
-    run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
+    run: Annotated[OnlineConfig, FLAT] = field(default_factory=OnlineConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     preset: str | None = None
     config: Path | None = None

@@ -8,11 +8,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
-import tyro
-
 from preferl import data
-from preferl.cli.parsing.parts import OF_YOUR_OWN, options_of, require_name, settings_in
-from preferl.cli.parsing.rules import comma_separated
+from preferl.cli.parsing import FLAT, OF_YOUR_OWN, Mark, options_of, require_name, settings_in
 from preferl.configs import without_password
 from preferl.data import sources
 from preferl.errors import ConfigError, DataError, StorageError, require_in, require_seed
@@ -32,7 +29,7 @@ FOLDER = "runs/labels"
 NAME = "labels"  # of a project, by default
 
 Crossing = Literal["drop", "keep", "error"]
-Trust = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="MODULE")]
+Trust = Annotated[tuple[str, ...], Mark("MODULE", repeated=True)]
 """`--trust MODULE`, once for each module that data may name (see `preferl.trust`)."""
 
 
@@ -57,7 +54,7 @@ class StoreConfig:
         return ("--store", FOLDER if self.store is None else self.store, *files)
 
 
-Labels = Annotated[StoreConfig, tyro.conf.arg(name="")]
+Labels = Annotated[StoreConfig, FLAT]
 
 
 @contextmanager
@@ -133,7 +130,7 @@ def named_teacher(text: str) -> "Teacher":
     return teacher
 
 
-ReportTo = Annotated[tuple[str, ...], comma_separated(str, "NAME,NAME,...")]
+ReportTo = Annotated[tuple[str, ...], Mark("NAME,NAME,...", commas=True)]
 """`--report-to NAME,NAME`: some of `preferl.reporting.PLACES`, which opens them."""
 
 QUERIES: Final = 200  # pairs that a scripted teacher is asked about, where none are given

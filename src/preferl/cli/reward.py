@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
-
 from preferl import data, models, training
 from preferl.cli.console import ProgressLine, echo, interrupt, print_table
 from preferl.cli.options import (
@@ -18,7 +16,7 @@ from preferl.cli.options import (
     opened,
     true_reward_of,
 )
-from preferl.cli.parsing.parts import OF_YOUR_OWN, options_of, require_name
+from preferl.cli.parsing import FLAT, OF_YOUR_OWN, POSITIONAL, Mark, options_of, require_name
 from preferl.configs import to_json
 from preferl.data import sources
 from preferl.errors import ConfigError
@@ -68,11 +66,9 @@ class FitConfig(AnswersConfig):
     """
 
     out: Path = Path("runs/reward")
-    reward: Annotated[RewardSettings, tyro.conf.arg(name="")] = field(
-        default_factory=RewardSettings
-    )
-    model: Annotated[Any, tyro.conf.AvoidSubcommands] = None
-    trainer: Annotated[RewardTrainerConfig | None, tyro.conf.AvoidSubcommands] = None
+    reward: Annotated[RewardSettings, FLAT] = field(default_factory=RewardSettings)
+    model: Any = None
+    trainer: RewardTrainerConfig | None = None
     held_out: float | None = None
     device: str = "cpu"
     resume: bool = False
@@ -80,7 +76,7 @@ class FitConfig(AnswersConfig):
     checkpoint_seconds: float = 60.0
     report_to: ReportTo = PLACES_BY_DEFAULT
     trust: Trust = ()
-    typed: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
+    typed: Annotated[tuple[str, ...], Mark(hidden=True)] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +97,7 @@ class EvaluateConfig(AnswersConfig):
         trust: module of yours that registers the reward's model or a teacher.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, POSITIONAL]
     true_reward: str | None = None
     json: Path | None = None
     report: Path | None = None

@@ -4,17 +4,16 @@ import logging
 import signal
 import threading
 from dataclasses import dataclass, field
-
-import tyro
+from typing import Annotated
 
 from preferl.cli.options import Labels, ReportTo, StoreConfig, Trust, import_trusted, opened
+from preferl.cli.parsing import Mark
 from preferl.online.service.service_config import ServiceConfig
 from preferl.printing import get_logger
 
 starting_point = import_trusted
 
 
-@tyro.conf.configure(tyro.conf.OmitArgPrefixes)
 @dataclass(frozen=True)
 class RewardServeConfig:
     """Fit a reward to people's answers as they arrive, and publish each version, until Ctrl-C.
@@ -33,7 +32,7 @@ class RewardServeConfig:
         trust: module of yours that registers a reward model for `service.reward.model`.
     """
 
-    service: ServiceConfig
+    service: Annotated[ServiceConfig, Mark(flat="all")]
     labels: Labels = field(default_factory=StoreConfig)
     report_to: ReportTo = ()
     trust: Trust = ()

@@ -8,9 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import tyro
-
 from preferl.cli.console import columns_that_fit, complain, echo, print_table
+from preferl.cli.parsing import POSITIONAL
 from preferl.configs import changed
 from preferl.errors import ConfigError, StorageError
 from preferl.printing import one_line
@@ -48,7 +47,7 @@ class RunsListConfig:
         json: print JSON, for scripts.
     """
 
-    folder: Annotated[Path, tyro.conf.Positional] = Path("runs")
+    folder: Annotated[Path, POSITIONAL] = Path("runs")
     json: bool = False
 
 
@@ -61,7 +60,7 @@ class RunsShowConfig:
         json: print JSON, for scripts.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, POSITIONAL]
     json: bool = False
 
 
@@ -75,7 +74,7 @@ class RunsCompareConfig:
         json: print JSON, for scripts; the page is written as well.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    runs: Annotated[tuple[Path, ...], POSITIONAL]
     out: Path = Path("runs/comparison.html")
     json: bool = False
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
-import tyro
 
 from preferl.cli.console import ProgressLine, complain, echo, interrupt, note, print_table
 from preferl.cli.data_record import DataRecordConfig
@@ -17,6 +16,7 @@ from preferl.cli.main import command_parsed, main
 from preferl.cli.offline import OfflineRunConfig
 from preferl.cli.online import OnlineRunConfig, read_settings
 from preferl.cli.options import Trust
+from preferl.cli.parsing import POSITIONAL
 from preferl.cli.reward import FitConfig
 from preferl.configs import plain, without_password
 from preferl.errors import PreferlError, StorageError
@@ -53,7 +53,7 @@ class SweepConfig:
             several times.
     """
 
-    file: Annotated[Path, tyro.conf.Positional]
+    file: Annotated[Path, POSITIONAL]
     out: Path | None = None
     cluster: str = LOCAL
     processes: int | None = None

@@ -1,7 +1,11 @@
 """What commands make of words, and what they say about mistakes."""
 
 import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
 
@@ -12,12 +16,18 @@ from preferl.cli.data_record import DataRecordConfig
 from preferl.cli.main import COMMANDS, Command
 from preferl.cli.offline import OfflineRunConfig
 from preferl.cli.online import OnlineRunConfig
-from preferl.cli.parsing.parser import known_options, parse
-from preferl.cli.parsing.parts import starting_config
+from preferl.cli.parsing import POSITIONAL, Mark, known_options, options_of, parse, part_of
 from preferl.errors import ConfigError, UsageError
-from preferl.models.configs import MLPRewardConfig
+from preferl.feedback import AnswerFilter, Preparation, PseudoLabels
+from preferl.models.configs import (
+    CNNRewardConfig,
+    LSTMRewardConfig,
+    MLPRewardConfig,
+    RewardModelConfig,
+)
 from preferl.offline.learner_configs import DTRConfig
-from preferl.online.configs import PPOConfig, SACConfig
+from preferl.online.configs import OnlineConfig, PPOConfig, SACConfig
+from preferl.registry import ALGORITHMS, SAMPLERS
 from preferl.training.configs import CosineSchedule
 
 
@@ -29,7 +39,7 @@ def test_options_change_what_names_choose():
     config = online("--algorithm.tau", "0.1", "--algorithm", "sac", "--model", "mlp")
     assert config.run.algorithm == SACConfig(tau=0.1)
     assert config.run.model == MLPRewardConfig(members=3)
-    assert online("--algorithm", "ppo", "--algorithm.n_steps=64").run.algorithm == PPOConfig(
+    assert online("--algorithm", "ppo", "--algorithm.n-steps=64").run.algorithm == PPOConfig(
         n_steps=64
     )
 
@@ -137,8 +147,7 @@ def test_known_options_are_those_that_help_shows(command, capsys, monkeypatch):
     out = capsys.readouterr().out.partition("Of every command")[0]
     shown = set(re.findall(r"(?:^|  |│ |, )(--[a-z][\w.-]*)", out, re.M)) - {"--help"}
     found = Command.of(command)
-    start = starting_config(found.config, (), found.start(()), every_part=True)
-    known = known_options(found.config, start)
+    known = known_options(part_of(found.config, (), found.start(()), every_part=True))
     assert {name for name, choice in known.items() if not choice} == shown
 
 
@@ -167,3 +176,138 @@ def test_a_settings_file_is_a_default(tmp_path: Path):
     words = ("--config", str(file), "--algorithm.gamma", "0.5")
     config = parse(OnlineRunConfig, words, prog="", default=default)
     assert config.run.algorithm == SACConfig(tau=0.2, gamma=0.5)
+
+
+def test_models_are_registered_ones_or_those_of_presets():
+    assert online("--model", "cnn").run.model == CNNRewardConfig(members=3)
+    assert online("--model", "lstm").run.model == LSTMRewardConfig(context=50)
+    long = online("--model", "pt", "--segment-length", "120").run.model
+    assert (long.context, long.normalise) == (120, False)
+    assert online("--model", "mr").run.model.hidden == (256, 256)
+
+
+def test_what_a_preset_chose_is_kept_where_an_option_names_it_again():
+    preset = OnlineRunConfig(replace(OnlineConfig(), algorithm=PPOConfig(gamma=0.9)))
+    again = parse(OnlineRunConfig, ("--algorithm", "ppo"), prog="", default=preset)
+    assert again.run.algorithm == PPOConfig(gamma=0.9)
+    other = parse(OnlineRunConfig, ("--algorithm", "sac"), prog="", default=preset)
+    assert other.run.algorithm == SACConfig()
+
+
+def test_a_teacher_or_an_algorithm_is_a_name_or_settings():
+    mistaken = online("--teacher", "mistake").run.teacher
+    assert mistaken.error_rate == 0.1
+    assert mistaken == online("--teacher={kind: mistake}").run.teacher
+    skipping = online("--teacher", "{kind: skip, typical: 20}").run.teacher
+    assert skipping == online("--teacher={typical: 20, kind: skip}").run.teacher
+    assert online("--algorithm", "{kind: sac, tau: 0.1}").run.algorithm == SACConfig(tau=0.1)
+    with pytest.raises(UsageError, match="--teacher: expected a name, or settings"):
+        online("--teacher", "{kind: skip")
+    with pytest.raises(ConfigError, match=r"The nearest is tau"):
+        online("--algorithm", "{kind: sac, taw: 0.1}")
+
+
+def test_what_a_module_registers_is_chosen_by_name():
+    @dataclass(frozen=True)
+    class OwnConfig:
+        rate: float = 0.5
+
+    ALGORITHMS.register("own", "module:Own", OwnConfig)
+    try:
+        assert online("--algorithm", "own", "--algorithm.rate", "2").run.algorithm == OwnConfig(2)
+    finally:
+        ALGORITHMS.remove("own")
+
+
+def test_all_values_of_an_option_are_found():
+    words = ["--env=", "--env", "B", "--environments", "3", "--env-id=A", "--env=c=d", "--env"]
+    assert options_of(words, "--env") == ["", "B", "c=d"]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A sentence that help begins with.
+
+    Attributes:
+        folder: where to write.
+    """
+
+    folder: Annotated[Path, POSITIONAL]
+    files: Path | None = None
+    kind: Literal["drop", "keep"] | None = "keep"
+    count: int | None = 3
+    rate: float | str = 0.5
+    noise: Literal["fitted"] | float = 0.1
+    band: tuple[float, float] | None = None
+    seeds: Annotated[tuple[int, ...], Mark("N,N,...", commas=True)] = (0, 1)
+    trust: Annotated[tuple[str, ...], Mark("MODULE", repeated=True)] = ()
+    sampler: Annotated[str, SAMPLERS] = "uniform"
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    prepare: tuple[Preparation, ...] = (AnswerFilter(beta=2.0),)
+    model: RewardModelConfig = field(default_factory=lambda: MLPRewardConfig(members=3))
+    other: MLPRewardConfig | None = None
+    loud: bool = False
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("--files x --kind drop --count 5", {"files": Path("x"), "kind": "drop", "count": 5}),
+        ("--kind None --count None", {"kind": None, "count": None}),
+        ("--rate lin_3 --noise fitted", {"rate": "lin_3", "noise": "fitted"}),
+        ("--rate 3 --noise 1e-3", {"rate": 3.0, "noise": 1e-3}),
+        ("--files 7", {"files": Path("7")}),
+        ("--band 1 -2.5", {"band": (1.0, -2.5)}),
+        ("--seeds 3,4,5", {"seeds": (3, 4, 5)}),
+        ("--seeds 3 4,5,", {"seeds": (3, 4, 5)}),
+        ("--seeds", {"seeds": ()}),
+        ("--trust a --trust=b", {"trust": ("a", "b")}),
+        ("--sampler covering", {"sampler": "covering"}),
+        ("--kwargs '{gravity: 3.7, size: [4, 4]}'", {"kwargs": {"gravity": 3.7, "size": [4, 4]}}),
+        ("--prepare rime '{kind: surf}'", {"prepare": (AnswerFilter(), PseudoLabels())}),
+        ("--prepare", {"prepare": ()}),
+        ("--model.members 2", {"model": MLPRewardConfig(members=2)}),
+        ("--other.members 2", {"other": MLPRewardConfig(members=2)}),
+        ("--loud", {"loud": True}),
+        ("--loud --no-loud", {"loud": False}),
+    ],
+)
+def test_words_become_values(words, values):
+    expected = replace(Fields(Path("out")), **values)
+    assert parse(Fields, ["out", *shlex.split(words)], prog="") == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--band 1", "--band: expected FLOAT, got '1'."),
+        ("--seeds 3,x", "--seeds: expected N,N,..., got '3,x'."),
+        ("--sampler unniform", "got 'unniform'. The nearest is uniform."),
+        ("--kind other", "--kind: expected one of drop, keep, got 'other'."),
+        ("--noise high", "--noise: expected {fitted}|FLOAT, got 'high'."),
+        ("--loud=True", "--loud: expected"),
+        ("--kwargs {gravity:3}", "--kwargs: expected {NAME: VALUE, ...}, got '{gravity:3}'."),
+    ],
+)
+def test_a_value_that_an_option_cannot_take(words, line):
+    with pytest.raises(UsageError, match=re.escape(line)):
+        parse(Fields, ["out", *words.split()], prog="")
+
+
+def test_help_describes_each_option(capsys):
+    with pytest.raises(SystemExit):
+        parse(Fields, ["--help"], prog="preferl x")
+    out = capsys.readouterr().out
+    for text in (
+        "usage: preferl x [-h] [OPTIONS] FOLDER",
+        "A sentence that help begins with.",
+        "where to write. (required)",
+        "--files PATH",
+        "--kind {drop,keep}",
+        "--model {mlp,cnn,",
+        "(default: mlp)",
+        "Shape of an `MLPReward`",
+        "--prepare [{surf,rime} ...]",
+        "--other.members",
+    ):
+        assert text in out

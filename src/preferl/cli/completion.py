@@ -1,0 +1,41 @@
+"""`preferl completion`: scripts by which shells complete commands and their options."""
+
+import sys
+from argparse import ArgumentParser
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from preferl.cli.main import COMMANDS, Command
+from preferl.cli.parsing import POSITIONAL, add_options, part_of
+
+
+@dataclass(frozen=True)
+class CompletionConfig:
+    """Print what makes a shell complete preferl's commands, options and names.
+
+    For example
+      eval "$(preferl completion bash)"
+      preferl completion zsh > ~/.zfunc/_preferl
+      preferl completion fish > ~/.config/fish/completions/preferl.fish
+
+    Attributes:
+        shell: to print it for.
+    """
+
+    shell: Annotated[Literal["bash", "zsh", "fish"], POSITIONAL]
+
+
+def completion(config: CompletionConfig) -> None:
+    """Print the script."""
+    import shtab
+
+    parser = ArgumentParser("preferl")
+    groups: dict[str, Any] = {"": parser.add_subparsers()}
+    for command, text in COMMANDS.items():
+        group, _, name = command.rpartition(" ")
+        if group not in groups:
+            groups[group] = groups[""].add_parser(group, help=f"{group} ...").add_subparsers()
+        found = Command.of(command)
+        part = part_of(found.config, (), found.start(()), every_part=True)
+        add_options(groups[group].add_parser(name, help=text), part, completed=True)
+    sys.stdout.write(shtab.complete(parser, config.shell))

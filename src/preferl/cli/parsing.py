@@ -1,0 +1,542 @@
+"""From the words of a command line to a command's config: fields of dataclasses are options.
+
+`--algorithm sac` chooses a part of a config, and `--algorithm.tau 0.01` changes it. Which options
+there are depends on the parts, so `part_of` looks for their names first; argparse then reads all
+words, and each mistake is worded in one line.
+"""
+
+import collections.abc
+import inspect
+import re
+from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from itertools import zip_longest
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from preferl.errors import ConfigError, UsageError, closest, in_words, nearest
+from preferl.online.methods.algorithm_configs import SB3_CLASSES
+from preferl.reading import parse_yaml
+from preferl.registry import ALGORITHMS, REWARD_MODELS, TEACHERS, Registry, registry_of, things_of
+
+ABSENT: Final = object()
+"""The value of a field that has to be given."""
+
+HELP: Final = frozenset({"-h", "--help"})
+OF_YOUR_OWN: Final = "One of your own is known with --trust MODULE."
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How a field is written on the command line; it stands beside the type, in `Annotated`.
+
+    Attributes:
+        metavar: what help calls the value, instead of its type.
+        positional: the value has no option before it.
+        repeated: each use of the option adds one value.
+        commas: several values stand between commas or spaces.
+        flat: the part that the field holds has options without the field's name; with "all", so
+            have the parts within it.
+        hidden: there is no option.
+    """
+
+    metavar: str = ""
+    positional: bool = False
+    repeated: bool = False
+    commas: bool = False
+    flat: Literal["", "part", "all"] = ""
+    hidden: bool = False
+
+
+POSITIONAL: Final = Mark(positional=True)
+FLAT: Final = Mark(flat="part")
+
+
+@dataclass
+class Slot:
+    """A field of a config as options see it.
+
+    Attributes:
+        name: of the field.
+        hint: its type.
+        mark: how it is written.
+        names: what it may be called, where its annotation names a registry.
+        path: `trainer.epochs`, for the option `--trainer.epochs`.
+        text: what help says of it.
+        value: that it has unless an option changes it: a part, or `ABSENT` if it has to be given.
+    """
+
+    name: str
+    hint: Any
+    mark: Mark
+    names: Registry | None
+    path: str
+    text: str
+    value: Any
+
+    @property
+    def kinds(self) -> tuple[type[Any], ...]:
+        """The dataclasses that it may hold."""
+        kinds = _alternatives(self.hint)
+        return tuple(kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind))
+
+    @property
+    def things(self) -> Registry | None:
+        """The registry from which an option chooses the part that it holds."""
+        return things_of(self.hint) or (registry_of(self.kinds) if len(self.kinds) > 1 else None)
+
+    @property
+    def has_option(self) -> bool:
+        """Whether there is an option of this name."""
+        is_part = isinstance(self.value, Part) or bool(self.kinds)
+        return not self.mark.hidden and (self.things is not None or not is_part)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The option, or the two of what is true or false."""
+        if self.hint is not bool:
+            return (f"--{self.path}",)
+        before, dot, last = self.path.rpartition(".")
+        return (f"--{self.path}", f"--{before}{dot}no-{last}")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that the option takes; none where it takes others than those of a list."""
+        things = self.names or self.things
+        if things is not None:
+            return names_of(things)
+        kinds = _alternatives(self.hint)
+        words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+        return tuple(map(str, words)) if len(kinds) == 1 else ()
+
+    @property
+    def metavar(self) -> str:
+        """What help calls the value."""
+        if self.mark.metavar or self.mark.positional:
+            return self.mark.metavar or self.name.upper()
+        return f"{{{','.join(self.choices)}}}" if self.choices else _metavar(self.hint)
+
+    @property
+    def shown_name(self) -> str:
+        """The option, or what help calls a word without one."""
+        return self.metavar if self.mark.positional else f"--{self.path}"
+
+
+@dataclass
+class Part:
+    """A dataclass of settings whose fields are options.
+
+    Attributes:
+        kind: the dataclass.
+        path: of its options; "" where they have no prefix.
+        slots: its fields.
+    """
+
+    kind: type[Any]
+    path: str
+    slots: list[Slot]
+
+    def all_slots(self) -> Iterator[Slot]:
+        """The fields, and those of all parts within."""
+        for slot in self.slots:
+            yield slot
+            if isinstance(slot.value, Part):
+                yield from slot.value.all_slots()
+
+
+def parse(cls: type[Any], words: Sequence[str], *, prog: str, default: Any = None) -> Any:
+    """Make the config of a command.
+
+    Args:
+        cls: of the config.
+        words: of the command line, after the command, with options as help shows them. `--help`
+            prints all options and exits.
+        prog: the command, as a person types it.
+        default: the config that a preset or file made; None is that of `cls`.
+
+    Raises:
+        UsageError: an option that the command does not have, or a value that one cannot take.
+        ConfigError: settings that do not go together.
+    """
+    part = part_of(cls, words, default, every_part=bool(HELP & set(words)))
+    parser = ArgumentParser(
+        prog=prog,
+        usage=" ".join([prog, "[-h] [OPTIONS]", *_positional_names(part)]),
+        description=_summary(cls),
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=SUPPRESS,
+        exit_on_error=False,
+    )
+    add_options(parser, part)
+    by_option = {option: slot for slot in part.all_slots() for option in slot.options}
+    try:
+        namespace, unknown = parser.parse_known_intermixed_args(words)
+    except ArgumentError as error:
+        option = str(error.argument_name).partition("/")[0]
+        raise UsageError(f"{option}: expected {by_option[option].metavar}, got none.") from error
+    if unknown:
+        every_part = part_of(cls, words, default, every_part=True)
+        raise _unknown_word(unknown, known_options(every_part), prog)
+    given = vars(namespace)
+    slots = part.all_slots()
+    missing = [slot for slot in slots if slot.value is ABSENT and slot.path not in given]
+    if missing:
+        names = ", ".join(slot.shown_name for slot in missing)
+        raise UsageError(f"{names}: expected a value, got none. `{prog} --help` describes it.")
+    return _made(part, given)
+
+
+def part_of(
+    cls: type[Any],
+    words: Sequence[str],
+    default: Any = None,
+    *,
+    prefix: str | None = "",
+    every_part: bool = False,
+) -> Part:
+    """Return the options of a config: those of `default`, with the parts that words choose.
+
+    Args:
+        cls: of the config.
+        words: of the command line, after the command.
+        default: the config that a preset or file made; None is that of `cls`.
+        prefix: of the paths of options; None where neither they nor parts within have prefixes.
+        every_part: whether parts are there which may be left out, as help shows them.
+
+    Raises:
+        UsageError: a name that nothing has.
+        ConfigError: settings of a part that do not go together.
+    """
+    part = Part(cls, prefix or "", [])
+    texts = _texts_of_fields(cls)
+    hints = get_type_hints(cls, include_extras=True)
+    for field in fields(cls):
+        if not field.init:
+            continue
+        hint = hints[field.name]
+        marks = getattr(hint, "__metadata__", ())
+        hint = get_args(hint)[0] if marks else hint
+        mark = next((mark for mark in marks if isinstance(mark, Mark)), Mark())
+        names = next((mark for mark in marks if isinstance(mark, Registry)), None)
+        word = "" if mark.flat else field.name.replace("_", "-")
+        path = ".".join(filter(None, (prefix, word)))
+        usual = ABSENT if field.default is MISSING else field.default
+        if field.default_factory is not MISSING:
+            usual = field.default_factory()
+        value = getattr(default, field.name, usual)
+        slot = Slot(
+            name=field.name,
+            hint=hint,
+            mark=mark,
+            names=names or things_of(next(iter(get_args(_tuple_of(hint))), None)),
+            path=path,
+            text=texts.get(field.name, ""),
+            value=value,
+        )
+        _choose(slot, words, part.slots)
+        inside = any(word.startswith(f"--{path}.") for word in words)
+        if slot.value is None and len(slot.kinds) == 1 and (every_part or inside):
+            slot.value = ABSENT
+        kind = type(slot.value) if is_dataclass(slot.value) else None
+        if slot.value is ABSENT and len(slot.kinds) == 1:
+            kind = slot.kinds[0]
+        if kind is not None:
+            within = None if prefix is None or mark.flat == "all" else path
+            slot.value = part_of(kind, words, slot.value, prefix=within, every_part=every_part)
+        part.slots.append(slot)
+    return part
+
+
+def _choose(slot: Slot, words: Sequence[str], beside: Sequence[Slot]) -> None:
+    """Give a slot the part that an option names, unless it holds such a part."""
+    things = slot.things
+    texts = options_of(words, f"--{slot.path}")
+    if things is None or not texts or name_of(things, slot.value) == texts[-1]:
+        return
+    from preferl.configs import decoded  # here, since it loads numpy
+
+    text = texts[-1]
+    has_settings = text.lstrip().startswith("{")
+    if things is ALGORITHMS and text not in things and text.lower() in SB3_CLASSES:
+        raise UsageError(
+            f"--{slot.path}: expected one of {', '.join(names_of(things))}, got {text!r}. Write "
+            f"--{slot.path} sb3 --{slot.path}.algorithm {SB3_CLASSES[text.lower()]}."
+        )
+    if not has_settings:
+        require_name(text, names_of(things), slot.path, fix=OF_YOUR_OWN)
+    if has_settings or things is TEACHERS:
+        slot.value = decoded(slot.hint, settings_in(text, slot.path), slot.path)
+    elif things is not REWARD_MODELS:
+        slot.value = things.config(text)()
+    else:
+        from preferl.training.reward_presets import reward_preset
+
+        usual = [other.value for other in beside if other.name == "segment_length"]
+        lengths = [*usual, *options_of(words, "--segment-length")]
+        length = int(lengths[-1]) if lengths and str(lengths[-1]).isdecimal() else None
+        slot.value = reward_preset(text, length=length).model
+
+
+def require_name(text: str, names: Collection[str], path: str, *, fix: str = "") -> None:
+    """Raise `UsageError` with the nearest name, or else `fix`, unless an option takes the text."""
+    if text not in names:
+        raise UsageError(
+            f"--{path}: expected one of {', '.join(names)}, got {text!r}. "
+            f"{nearest(text, names) or fix}".rstrip()
+        )
+
+
+def name_of(things: Registry, thing: Any) -> str | None:
+    """Return the name of a thing, by the class of its settings; None if it is not registered."""
+    kind = thing if isinstance(thing, type) else type(thing)
+    return things.name_of(kind) if things.has_config(kind) else None
+
+
+def names_of(things: Registry) -> tuple[str, ...]:
+    """Return what options may choose: names of a registry, and of rewards also the presets."""
+    if things is not REWARD_MODELS:
+        return things.names()
+    from preferl.training.reward_presets import model_names
+
+    return model_names()
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """The types of which one holds, without that of None."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(kind for kind in kinds if kind is not NoneType)
+
+
+def settings_in(text: str, path: str) -> Any:
+    """Return what an option was given as a file would hold it: a name, or settings by name."""
+    try:
+        return parse_yaml(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--{path}: expected a name, or settings as a file has them, got {in_words(error)}."
+        ) from error
+
+
+def options_of(words: Sequence[str], name: str) -> list[str]:
+    """Return all values that an option is given, in their order: the last one counts."""
+    values: list[str] = []
+    for word, following in zip_longest(words, words[1:]):
+        option, equals, value = word.partition("=")
+        if option == name and (equals or following is not None):
+            values.append(value if equals else following)
+    return values
+
+
+class _Flag(Action):
+    """Stores whether the first of two options was given."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, _parser: Any, namespace: Any, _values: Any, option: Any = None) -> None:
+        setattr(namespace, self.dest, option == self.option_strings[0])
+
+
+def add_options(parser: ArgumentParser, part: Part, *, completed: bool = False) -> None:
+    """Add the options of a part, and of parts within, to a parser that keeps their words.
+
+    Args:
+        parser: of a command.
+        part: whose options they are.
+        completed: whether the parser is for a shell, which offers the words of lists. Otherwise
+            they are looked at by `parse`, which words mistakes.
+    """
+    group: Any = parser
+    if part.path:
+        group = parser.add_argument_group(f"{part.path} options", _escaped(_summary(part.kind)))
+    for slot in part.slots:
+        if slot.has_option:
+            _add_option(group, slot, completed=completed)
+    for slot in part.slots:
+        if isinstance(slot.value, Part):
+            add_options(parser, slot.value, completed=completed)
+
+
+def _add_option(group: Any, slot: Slot, *, completed: bool) -> None:
+    several = _tuple_of(slot.hint) is not None and not slot.mark.repeated
+    settings: dict[str, Any] = {"help": _escaped(f"{slot.text} ({_usual_in_words(slot)})")}
+    if slot.hint is bool:
+        group.add_argument(*slot.options, dest=slot.path, action=_Flag, **settings)
+        return
+    if completed and slot.choices:
+        settings["choices"] = slot.choices
+    settings["metavar"] = slot.metavar
+    if slot.mark.positional:
+        group.add_argument(slot.path, nargs="+" if several else "?", **settings)
+        return
+    settings["nargs"] = "*" if several else 1
+    settings["action"] = "extend" if slot.mark.repeated else "store"
+    group.add_argument(*slot.options, dest=slot.path, **settings)
+
+
+def _positional_names(part: Part) -> Iterator[str]:
+    for slot in part.all_slots():
+        if slot.mark.positional:
+            yield slot.metavar if slot.value is ABSENT else f"[{slot.metavar}]"
+
+
+def _summary(cls: type[Any]) -> str:
+    """The docstring of a class, without what it says of its fields and errors."""
+    return re.split(r"\n\n(?:Attributes|Raises|Args):\n", inspect.getdoc(cls) or "")[0]
+
+
+def _texts_of_fields(cls: type[Any]) -> dict[str, str]:
+    """What the docstrings of a class and of those above it say of its fields, by name."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        attributes = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
+        for name, text in re.findall(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", attributes, re.MULTILINE):
+            texts[name] = " ".join(text.split())
+    return texts
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")  # which argparse would fill in
+
+
+def _usual_in_words(slot: Slot) -> str:
+    """What help says of an option that is not given."""
+    if slot.mark.repeated:
+        return "repeatable"
+    if slot.value is ABSENT:
+        return "required"
+    value = slot.value.kind if isinstance(slot.value, Part) else slot.value
+    things = slot.names or slot.things
+    items = value if isinstance(value, tuple) else (value,)
+    words = [str(item if things is None else name_of(things, item) or item) for item in items]
+    return f"default: {' '.join(words)}"
+
+
+def _tuple_of(hint: Any) -> Any:
+    """The tuple that a type may be, or None."""
+    return next((kind for kind in _alternatives(hint) if get_origin(kind) is tuple), None)
+
+
+_METAVARS: Final = {
+    bool: "{True,False}",
+    int: "INT",
+    float: "FLOAT",
+    str: "STR",
+    Path: "PATH",
+    collections.abc.Mapping: "{NAME: VALUE, ...}",
+}
+
+
+def _metavar(hint: Any) -> str:
+    """What help calls the values of a type, or of the items of a tuple."""
+    several = _tuple_of(hint)
+    names: list[str] = []
+    for kind in _alternatives(hint if several is None else get_args(several)[0]):
+        origin = get_origin(kind)
+        if origin is Literal:
+            names.append(f"{{{','.join(map(str, get_args(kind)))}}}")
+        else:
+            names.append(_METAVARS.get(origin or kind, ""))
+    return "|".join(filter(None, names))
+
+
+def _made(part: Part, given: Mapping[str, Any]) -> Any:
+    """The config of a part, with the values of options that were given."""
+    values: dict[str, Any] = {}
+    for slot in part.slots:
+        if isinstance(slot.value, Part):
+            values[slot.name] = _made(slot.value, given)
+        elif slot.has_option and slot.things is None and slot.path in given:
+            values[slot.name] = _value(slot, given[slot.path])
+        else:
+            values[slot.name] = slot.value
+    try:
+        return part.kind(**values)
+    except ConfigError as error:
+        field, colon, rest = str(error).partition(":")
+        for slot in part.slots:
+            if slot.name == field and slot.path in given:
+                raise type(error)(f"--{slot.path}{colon}{rest}") from error
+        raise
+
+
+def _value(slot: Slot, words: Any) -> Any:
+    """The value that words stand for; `UsageError` where the option cannot take them."""
+    if slot.hint is bool:
+        return words
+    words = [words] if isinstance(words, str) else words
+    text = " ".join(words)
+    if slot.mark.commas:
+        words = [part for word in words for part in word.split(",") if part]
+    several = _tuple_of(slot.hint)
+    try:
+        if several is not None and words != ["None"]:
+            inner = get_args(several)
+            hints = inner[:1] * len(words) if inner[-1] is Ellipsis else inner
+            return tuple(_read(hint, word) for hint, word in zip(hints, words, strict=True))
+        if slot.names is not None and text not in slot.choices:
+            raise ValueError(text)
+        return _read(slot.hint, text)
+    except ValueError as error:
+        is_choice = several is None and slot.choices
+        expected = f"one of {', '.join(slot.choices)}" if is_choice else slot.metavar
+        got = f"{text!r:.200}" if text else "none"
+        fix = nearest(text, slot.choices) or (OF_YOUR_OWN if slot.names else "")
+        message = f"{slot.shown_name}: expected {expected}, got {got}. {fix}".rstrip()
+        raise UsageError(message) from error
+
+
+def _read(hint: Any, text: str) -> Any:
+    """The value of a type that a word stands for: None, what it is as YAML, or the word."""
+    from preferl.configs import decoded
+
+    alternatives = _alternatives(hint)
+    if text == "None" and NoneType in get_args(hint):
+        return None
+    settings = parse_yaml(text) if text.strip() else text
+    if isinstance(settings, Mapping) and not all(f"{name}".isidentifier() for name in settings):
+        raise ValueError(f"{text!r} is none of names and values, such as '{{gravity: 3.7}}'")
+    if isinstance(settings, bool | int | float) or str not in alternatives:
+        with suppress(ConfigError):
+            return decoded(hint, settings, "")
+    return decoded(hint, text, "")
+
+
+def known_options(part: Part) -> dict[str, str]:
+    """Return all options of a command, to what has to be chosen first; "" where that is nothing."""
+    options: dict[str, str] = {}
+    for slot in part.all_slots():
+        if slot.has_option and not slot.mark.positional:
+            options |= dict.fromkeys(slot.options, "")
+        things = slot.things
+        if things is None:
+            continue
+        chosen = name_of(things, slot.value.kind) if isinstance(slot.value, Part) else None
+        for name in things.names():
+            if name == chosen:
+                continue
+            with suppress(ConfigError):  # one that has no settings
+                inside = part_of(things.config(name), (), prefix=slot.path)
+                choice = f"--{slot.path} {name}"
+                options = {f"--{inner.path}": choice for inner in inside.slots} | options
+    return options
+
+
+def _unknown_word(words: Sequence[str], options: Mapping[str, str], prog: str) -> UsageError:
+    """An error about the first option that a command does not have, with the nearest it has."""
+    word = next((each for each in words if each.startswith("-")), words[0]).partition("=")[0]
+    expected = f"an option of `{prog}`"
+    if not word.startswith("-"):
+        return UsageError(f"{word!r}: expected {expected}, got a word that follows none.")
+    last = word.removeprefix("--").split(".")[-1]
+    alike = [name for name in options if name.removeprefix("--").split(".")[-1] == last]
+    near = closest(word, alike, cutoff=0.0) if alike else closest(word, options)
+    fix = "--help shows all of them."
+    if near is not None:
+        chosen = f", with {options[near]}" if options[near] else ""
+        fix = f"The nearest is {near}{chosen}."
+    return UsageError(f"{word}: expected {expected}, got none of that name. {fix}")
