@@ -494,13 +494,14 @@ def _read(hint: Any, text: str) -> Any:
     """The value of a type that a word stands for: None, what it is as YAML, or the word."""
     from preferl.configs import decoded
 
-    alternatives = _alternatives(hint)
     if text == "None" and NoneType in get_args(hint):
         return None
     settings = parse_yaml(text) if text.strip() else text
-    if isinstance(settings, Mapping) and not all(f"{name}".isidentifier() for name in settings):
-        raise ValueError(f"{text!r} is none of names and values, such as '{{gravity: 3.7}}'")
-    if isinstance(settings, bool | int | float) or str not in alternatives:
+    is_number = isinstance(settings, bool | int | float)
+    if is_number or str not in _alternatives(hint):
+        names = settings if isinstance(settings, Mapping) else ()
+        if not all(str(name).isidentifier() for name in names):
+            raise ValueError(f"{text!r} is none of names and values, such as '{{gravity: 3.7}}'")
         with suppress(ConfigError):
             return decoded(hint, settings, "")
     return decoded(hint, text, "")
