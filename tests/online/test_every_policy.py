@@ -173,10 +173,9 @@ def test_showing(policy, expected):
     assert len(shown.frames) == shown.episode.steps == LENGTH
 
 
-def test_the_page_of_an_offline_run(policy, expected, monkeypatch):
-    monkeypatch.setattr(offline_report, "load_agent", lambda *_: policy)
+def test_the_page_of_an_offline_run(policy, expected):
     acts_in = {"env_id": ENV, "environment": EnvConfig(ENV)}
     config = SimpleNamespace(**acts_in, episodes=1, max_steps=None)
-    learned = SimpleNamespace(reward=None)
-    shown = offline_report.shown_episode(None, config, None, learned, 0)
+    run = SimpleNamespace(config=config, seeds=(0,), load_policy=lambda *_: policy)
+    shown = offline_report.shown_episode(run)
     assert is_expected(shown.episode, expected)

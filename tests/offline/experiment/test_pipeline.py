@@ -25,7 +25,8 @@ from preferl.errors import (
 )
 from preferl.evaluation import evaluate_policy, make_task_env, task_env
 from preferl.offline import IQLConfig, OfflinePolicy
-from preferl.offline.experiment.curves import FIRST_EPISODE, AgentCurves
+from preferl.offline.experiment.agents import FIRST_CURVE_EPISODE, Agents, OpenRun
+from preferl.offline.experiment.inputs import load_inputs
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import Sinks, read_jsonl
 from preferl.runs import open_run, read_run
@@ -176,7 +177,7 @@ def test_the_agents_of_the_learned_reward_are_evaluated_while_they_learn(finishe
         file = json.loads((out / f"curves/{agent}.json").read_text())
         assert file == {"evaluations": found}
         policy = OfflinePolicy.load(out / "policies" / agent)
-        by_seed = finished[1]["seeds"][0] + FIRST_EPISODE
+        by_seed = finished[1]["seeds"][0] + FIRST_CURVE_EPISODE
         alone = evaluate_policy(policy, task_env(ENV), episodes=2, seed=by_seed)
         assert found[-1]["returns"] == alone.returns.tolist()
     page = (out / "report.html").read_text()
@@ -189,11 +190,14 @@ def test_the_seed_of_a_run_draws_the_episodes_of_its_curve(finished, data, tmp_p
     returns = []
     policy = OfflinePolicy.load(finished[0] / "policies/learned-0")
     config = config_of(data)
+    inputs = load_inputs(config)
     for seed in (3, 4):
         with open_run(tmp_path / str(seed), config=config, seed=seed) as folder:
-            curves = AgentCurves(config, [seed], folder, Sinks(), None)
-            curves.offer([f"learned-{seed}"], lambda: [policy], curves.every, None)
-            returns.append(curves.of(f"learned-{seed}")[0].report.returns.tolist())
+            opened = OpenRun(config, (seed,), inputs, folder, Sinks(), lambda *_: None)
+            name = f"learned-{seed}"
+            agents = Agents(opened, "iql", ("learned",), (name,), (seed,), None)
+            agents.report(lambda: [policy], opened.evaluator.every, {})
+            returns.append(opened.evaluations()[name][0].report.returns.tolist())
     assert returns[0] != returns[1]
 
 

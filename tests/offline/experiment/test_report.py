@@ -9,9 +9,11 @@ import pytest
 from helpers.offline_runs import config_of, recorded, run
 from preferl.data import Episodes
 from preferl.offline import OfflineConfig
+from preferl.offline.experiment.agents import OpenRun
 from preferl.offline.experiment.conditions import ConditionScore, target_sweep
-from preferl.offline.experiment.inputs import Inputs, LearnedReward
+from preferl.offline.experiment.inputs import Inputs
 from preferl.offline.experiment.report import shown_episode, write_page
+from preferl.reporting import Sinks
 from preferl.runs import RunFolder
 from preferl.testing import PointWorld
 
@@ -33,7 +35,9 @@ def page_of(folder, scores=None, episodes: Episodes | None = None, **changes) ->
     config = OfflineConfig(demonstrations="a", policy="bc", env="E", episodes=3)
     episodes = recorded(np.random.default_rng(0), episodes=5) if episodes is None else episodes
     inputs = Inputs(episodes, *SPACES, None, None, None)
-    write_page(RunFolder(folder), config, inputs, RESULT | changes, scores or {}, None)
+    result = RESULT | changes
+    opened = OpenRun(config, result["seeds"], inputs, RunFolder(folder), Sinks(), lambda *_: None)
+    write_page(opened, result, scores or {})
     return (folder / "report.html").read_text()
 
 
@@ -140,7 +144,8 @@ def test_metrics_of_the_agents_are_drawn_and_those_of_clones_beside_them_are_not
         folder = RunFolder(tmp_path / name)
         lines = [json.dumps({"step": step, name: 0.5}) for step in (10, 20, 10)]  # resumed at 10
         folder.path("metrics.jsonl").write_text("\n".join(lines))
-        write_page(folder, config_of(data), inputs, RESULT, {}, None)
+        opened = OpenRun(config_of(data), (0,), inputs, folder, Sinks(), lambda *_: None)
+        write_page(opened, RESULT, {})
         page = folder.path("report.html").read_text()
         assert ("Returns that agents of each condition expect" in page) == drawn
 
@@ -149,7 +154,7 @@ def test_without_an_environment_the_best_recorded_episode_is_shown(data):
     episodes = recorded(np.random.default_rng(0), episodes=6)
     best = episodes.returns.argmax()
     inputs = Inputs(episodes, *SPACES, None, None, None)
-    learned = LearnedReward(None, episodes.rewards, None, {}, 0.0)  # nothing of it is looked at
-    shown = shown_episode(RunFolder(data), config_of(data, episodes=0), inputs, learned, 0)
+    config = config_of(data, episodes=0)
+    shown = shown_episode(OpenRun(config, (0,), inputs, RunFolder(data), Sinks(), print))
     assert shown.episode.returns.tolist() == [episodes.returns[best]]
     assert shown.frames is None

@@ -14,8 +14,6 @@ from preferl.errors import SEED_LIMIT, DataError
 from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.step_rewards import Reward, control_rewards, oracle, random, step_rewards
 from preferl.offline.experiment.config import OfflineConfig, require_seeds
-from preferl.registry import OFFLINE_LEARNERS
-from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
 from preferl.statistics import mean_interval, share_interval, spearman, t_quantile
 from preferl.training.scaling import scale_by_return_range
@@ -59,6 +57,14 @@ SUCCESS: Final = "success in %"
 NO_ANSWERS: Final = "No answers were used: the agents learned from the recorded rewards."
 
 
+def main_condition(config: OfflineConfig) -> str:
+    """The condition that a run is about: its agents are evaluated while they learn."""
+    if config.uses_true_reward:
+        return TRUE
+    main = {"rewards": LEARNED, "answers": ANSWERS, "actions": CLONING}
+    return main[config.kind.learns_from]
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Conditions:
@@ -76,9 +82,17 @@ class Conditions:
         if not self.places:
             object.__setattr__(self, "places", tuple(range(len(self.names))))
         expected = (len(self.names), len(self.seeds))
-        got = self.signals.shape
-        if got[:2] != expected:
-            raise DataError(f"Conditions.signals: expected [{expected}, T], got {got}.")
+        if self.signals.shape[:2] != expected:
+            raise DataError(
+                f"Conditions.signals: expected [{expected}, T], got {self.signals.shape}."
+            )
+
+    @classmethod
+    def of(cls, signals: Mapping[str, FloatArray], seeds: Sequence[int]) -> Self:
+        """Conditions by name, of signals `[S, T]`, or `[T]` that are alike for all seeds."""
+        shape = (len(seeds), next(iter(signals.values())).shape[-1])
+        stacked = np.stack([np.broadcast_to(rows, shape) for rows in signals.values()])
+        return cls(tuple(signals), tuple(seeds), stacked.astype(np.float32))
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -144,11 +158,8 @@ def build_conditions(
     recorded = np.asarray(episodes.rewards)
     if learned is None:
         require_true_rewards(episodes)
-    else:
-        expected = (episodes.steps,)
-        got = learned.shape
-        if got != expected:
-            raise DataError(f"learned: expected {expected}, got {got}.")
+    elif learned.shape != (episodes.steps,):
+        raise DataError(f"learned: expected {episodes.steps} rewards, got {learned.shape}.")
 
     def scale(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
         if not scaled:
@@ -156,20 +167,17 @@ def build_conditions(
         relabelled = replace(episodes, rewards=rewards)
         return np.asarray(scale_by_return_range(relabelled, task, learned=learned).rewards)
 
-    same: dict[str, FloatArray] = {} if learned is None else {LEARNED: scale(learned)}
+    rewards: dict[str, FloatArray] = {} if learned is None else {LEARNED: scale(learned)}
     if learned is None or (controls and np.ptp(recorded) > 0):
-        same[TRUE] = scale(recorded, learned=False)
+        rewards[TRUE] = scale(recorded, learned=False)
     if controls:
-        same[ZERO] = np.zeros(episodes.steps)
+        rewards[ZERO] = np.zeros(episodes.steps)
         if learned is not None:
-            same[NEGATED] = scale(-learned)
+            rewards[NEGATED] = scale(-learned)
         elif scaled:
-            same[NEGATED] = scale(np.negative(recorded, dtype=np.float64), learned=False)
-    rewards = {name: np.stack([row] * len(seeds)) for name, row in same.items()}
-    if controls:
+            rewards[NEGATED] = scale(np.negative(recorded, dtype=np.float64), learned=False)
         rewards[RANDOM] = np.stack([scale(step_rewards(random(s), episodes)) for s in seeds])
-    stacked = np.stack(list(rewards.values())).astype(np.float32)
-    return Conditions(tuple(rewards), tuple(seeds), stacked)
+    return Conditions.of(rewards, seeds)
 
 
 def build_answer_conditions(
@@ -188,18 +196,15 @@ def build_answer_conditions(
     require_seeds(seeds)
     given = comparisons.preference
     segments = comparisons.segments
-    same: dict[str, FloatArray] = {ANSWERS: given}
+    answers: dict[str, FloatArray] = {ANSWERS: given}
     if controls and np.ptp(segments.rewards) > 0:
         first, second = segments.returns(comparisons.pairs).T
-        same[TRUE_ANSWERS] = (np.sign(first - second) + 1) / 2
+        answers[TRUE_ANSWERS] = (np.sign(first - second) + 1) / 2
     if controls:
-        same[NEGATED_ANSWERS] = 1 - given
-    answers = {name: np.stack([row] * len(seeds)) for name, row in same.items()}
-    if controls:
+        answers[NEGATED_ANSWERS] = 1 - given
         draws = (np.random.default_rng([seed, 0xC015]) for seed in seeds)
         answers[RANDOM_ANSWERS] = np.stack([rng.integers(2, size=len(given)) for rng in draws])
-    stacked = np.stack(list(answers.values())).astype(np.float32)
-    return Conditions(tuple(answers), tuple(seeds), stacked)
+    return Conditions.of(answers, seeds)
 
 
 def require_true_rewards(episodes: Episodes) -> None:
@@ -343,7 +348,7 @@ def paired_differences(
     if ours is None:
         return {}
     differences = {name: scores[ours] - scores[name] for name in controls}
-    found = {}
+    intervals = {}
     for name, values in differences.items():
         interval = mean_interval(values)
         if interval is None:
@@ -351,15 +356,15 @@ def paired_differences(
         if percentages_of is not None and max(map(abs, interval)) > 100:
             low, high = share_interval((values / 100 + 1) / 2, percentages_of)
             interval = 200 * low - 100, 200 * high - 100
-        found[name] = float(values.mean()), interval
-    return found
+        intervals[name] = float(values.mean()), interval
+    return intervals
 
 
 def _ours_and_controls(names: Iterable[str]) -> tuple[str | None, list[str]]:
     """The condition that a run is about, if any, and those it has to beat."""
-    known = list(names)
-    ours = next((name for name in (LEARNED, ANSWERS, TRUE) if name in known), None)
-    return ours, [n for n in known if n not in (LEARNED, ANSWERS, TRUE, TRUE_ANSWERS)]
+    present = list(names)
+    ours = next((name for name in (LEARNED, ANSWERS, TRUE) if name in present), None)
+    return ours, [n for n in present if n not in (LEARNED, ANSWERS, TRUE, TRUE_ANSWERS)]
 
 
 def _clear_sign(ours: FloatArray, theirs: FloatArray) -> int:
@@ -397,15 +402,6 @@ def target_sweep(
         "achieved": achieved.tolist(),
         "rank_correlation": None if np.isnan(correlation) else correlation,
     }
-
-
-def load_agent(
-    folder: RunFolder, config: OfflineConfig, condition: str, seed: int, learned: Reward | None
-) -> Any:
-    """Load a policy of a run; one with a target return goes by the reward of its condition."""
-    learner = OFFLINE_LEARNERS.load(config.cloning if condition == CLONING else config.policy)
-    path = folder.path(f"policies/{agent_name(condition, seed)}")
-    return learner.load_policy(path, reward_of_condition(condition, seed, learned))
 
 
 def reward_of_condition(condition: str, seed: int, learned: Reward | None) -> Reward | None:

@@ -75,8 +75,9 @@ class Inputs:
         return not pictures and isinstance(self.action_space, spaces.Box)
 
     def preset(self, config: OfflineConfig) -> RewardPreset | None:
-        """How a reward is fitted to the comparisons; None if there is nothing to fit."""
-        if self.comparisons is None or self.reward is not None:
+        """How a reward is fitted to the comparisons; None if none is to be fitted."""
+        fitted = self.reward is None and config.kind.learns_from == "rewards"
+        if self.comparisons is None or not fitted:
             return None
         answers = int(self.comparisons.answered.sum())
         return config.preset(length=self.comparisons.segments.length, answers=answers)
@@ -88,70 +89,69 @@ def load_inputs(config: OfflineConfig) -> Inputs:
     if config.env_id is not None and config.episodes:
         env = make_task_env(config)
         env.close()
-        env_spaces = env.observation_space, env.action_space
-    reward = None
-    if config.fitted is not None:
-        if not config.fitted.is_dir():
-            raise CheckpointError(
-                f"{config.fitted}: expected a run with a reward, or a reward's folder, got no "
-                "folder."
-            )
-        inside = config.fitted / REWARD
-        reward = load_reward(inside if inside.is_dir() else config.fitted)
+        env_spaces = (env.observation_space, env.action_space)
+    reward = None if config.fitted is None else _load_fitted(config.fitted)
     episodes = load_source(config.source, task=config.row)
     if config.uses_true_reward:
         require_true_rewards(episodes)
-    seen = (episodes.observations, episodes.actions)
-    if env_spaces is not None:
-        for what, space, arrays in zip(("observations", "actions"), env_spaces, seen, strict=True):
-            shape = shape_of(space)
-            got = map_observations(lambda a: a.shape[1:], arrays)
-            if shape != got:
-                raise SpaceError(
-                    f"{what} of {config.source}: expected {shape} per step, as in "
-                    f"{config.env_id}, got {got}. Name the environment that was recorded, or its "
-                    "task."
-                )
+    steps = (episodes.observations, episodes.actions)
+    for what, space, arrays in zip(("observations", "actions"), env_spaces or (), steps):  # noqa: B905
+        shape = map_observations(lambda a: a.shape[1:], arrays)
+        if shape_of(space) != shape:
+            raise SpaceError(
+                f"{what} of {config.source}: expected {shape_of(space)} per step, as in "
+                f"{config.env_id}, got {shape}. Name the environment that was recorded, or its "
+                "task."
+            )
     if reward is not None:
         try:
-            check_spaces(reward.observation_space, reward.action_space, *seen)
+            check_spaces(reward.observation_space, reward.action_space, *steps)
         except SpaceError as error:
             fault = f"The reward {config.reward} was fitted to other data: {error}"
             raise SpaceError(fault) from error
     comparisons = None
-    counts = None
+    report = None
     if config.labels is not None:
-        found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
-        comparisons = found.comparisons
-        counts = found.report
+        labels = load_labels(
+            config.labels, episodes, length=config.length, crossing=config.crossing
+        )
+        comparisons = labels.comparisons
+        report = labels.report
     if config.comparisons is not None:
         comparisons = load_comparisons(config.comparisons)
-        clips = comparisons.segments.observations, comparisons.segments.actions
-        check_spaces(*infer_spaces(*seen), *clips, what="clips")
-        counts = LabelReport.of_comparisons(comparisons)
-    found_spaces = env_spaces or infer_spaces(episodes.observations, episodes.actions)
-    return Inputs(episodes, *found_spaces, comparisons, counts, reward)
+        clips = comparisons.segments
+        check_spaces(*infer_spaces(*steps), clips.observations, clips.actions, what="clips")
+        report = LabelReport.of_comparisons(comparisons)
+    return Inputs(episodes, *(env_spaces or infer_spaces(*steps)), comparisons, report, reward)
+
+
+def _load_fitted(folder: Path) -> RewardFunction:
+    """The reward of a run, or of its own folder."""
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"{folder}: expected a run with a reward, or a reward's folder, got no folder."
+        )
+    inside = folder / REWARD
+    return load_reward(inside if inside.is_dir() else folder)
 
 
 def load_sharing(configs: Iterable[OfflineConfig]) -> list[Inputs]:
-    """Those of several runs, which hold the same episodes once.
+    """The inputs of several runs, which hold the same episodes once.
 
     Raises:
         DataError: runs on different episodes.
     """
-    found: list[Inputs] = []
+    loaded: list[Inputs] = []
     for config in configs:
-        one = load_inputs(config)
-        if found:
-            ids = found[0].about["id"], one.about["id"]
-            if ids[0] != ids[1]:
-                raise DataError(
-                    "episodes of the runs: expected the same ones, so that their agents can "
-                    f"learn side by side, got {ids}."
-                )
-            one = replace(one, episodes=found[0].episodes)
-        found.append(one)
-    return found
+        inputs = load_inputs(config)
+        first = loaded[0] if loaded else inputs
+        if inputs.about["id"] != first.about["id"]:
+            raise DataError(
+                "episodes of the runs: expected the same ones, so that their agents can learn side "
+                f"by side, got {first.about['id']} and {inputs.about['id']}."
+            )
+        loaded.append(replace(inputs, episodes=first.episodes))
+    return loaded
 
 
 @final
@@ -184,9 +184,9 @@ def learn_reward(
     """Fit or take over the reward and relabel the episodes, unless the folder has both."""
     episodes = inputs.episodes
     comparisons = inputs.comparisons
-    preset = inputs.preset(config)
     if not folder.path(FIT).is_file():
         fit = None
+        preset = inputs.preset(config)
         if preset is not None and comparisons is not None:
             epochs = preset.trainer.epochs
             model, report = preset.fit(
@@ -209,16 +209,17 @@ def learn_reward(
         save_arrays(folder.path(RELABELLED), arrays, {"kind": "rewards"})
         write_json(folder.path(FIT), {"fit": fit})  # last: its presence means that all is there
     reward = load_reward(folder.path(REWARD), device=config.device)
-    arrays, _ = load_arrays(folder.path(RELABELLED), memory_map=False)
-    named: dict[str, Reward] = {"learned": reward, **control_rewards(reward, seed)}
+    rewards = load_arrays(folder.path(RELABELLED), memory_map=False)[0]["rewards"]
+    reports = {}
+    if comparisons is not None:
+        named: dict[str, Reward] = {"learned": reward, **control_rewards(reward, seed)}
+        reports = {name: evaluate_reward(each, comparisons) for name, each in named.items()}
     return LearnedReward(
         reward=reward,
-        rewards=arrays["rewards"],
+        rewards=rewards,
         fit=read_json(folder.path(FIT))["fit"],
-        reports={}
-        if comparisons is None
-        else {name: evaluate_reward(one, comparisons) for name, one in named.items()},
-        spearman=spearman(arrays["rewards"], np.asarray(episodes.rewards)),
+        reports=reports,
+        spearman=spearman(rewards, np.asarray(episodes.rewards)),
     )
 
 

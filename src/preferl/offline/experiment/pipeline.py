@@ -4,11 +4,10 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +22,9 @@ from preferl.models.build import build_reward_model
 from preferl.models.spaces import infer_spaces
 from preferl.offline.experiment.agents import (
     Agents,
+    OnEvaluation,
+    OnStage,
+    OpenRun,
     build_learner,
     shared_state,
     train,
@@ -30,20 +32,16 @@ from preferl.offline.experiment.agents import (
 from preferl.offline.experiment.conditions import (
     CLONING,
     CONTROLS,
-    Conditions,
     ConditionScore,
     agent_name,
     build_answer_conditions,
     build_conditions,
     compare,
-    load_agent,
     target_sweep,
 )
 from preferl.offline.experiment.config import OfflineConfig, OfflineRun
-from preferl.offline.experiment.curves import AgentCurves, OnEvaluation
 from preferl.offline.experiment.inputs import (
     Inputs,
-    LearnedReward,
     OnProgress,
     learn_reward,
     load_inputs,
@@ -52,14 +50,13 @@ from preferl.offline.experiment.inputs import (
 )
 from preferl.offline.transitions import ActionScale
 from preferl.printing import get_logger
-from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
-from preferl.runs import RunFolder, open_run, require_openable
+from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
+from preferl.runs import open_run, require_openable
 from preferl.training.batches import to_tensor
 from preferl.training.configs import require_device
 
 LOGGER = get_logger(__name__)
 
-OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
 FIRST_EPISODE: Final = 10_000  # seed of evaluations, the same for all policies
 TARGETS: Final = ("q0", "q0.25", "q0.5", "q0.75", "q0.95")  # of a sweep
 SWEEP_EPISODES: Final = 20  # at most for each target return; more would show no more
@@ -120,15 +117,72 @@ def run_offline(
     require_openable(out, resume=resume)  # before what takes long
     inputs = load_inputs(config)
     _require_learnable(config, inputs)
-    how: dict[str, Any] = {"resume": resume, "report_to": places, "processes": processes}
-    how |= {"checkpoint_every": checkpoint_every, "on_evaluation": on_evaluation}
-    with _opened(
-        run, Path(out), inputs, on_stage=on_progress or (lambda *_: None), **how
-    ) as stages:
+    with _opened(run, Path(out), inputs, resume, places, on_progress, on_evaluation) as stages:
         try:
-            return stages.run()
+            return _conduct(stages, processes, checkpoint_every)
         except KeyboardInterrupt:
             return {"interrupted": True, "stage": stages.stage}
+
+
+def _conduct(run: OpenRun, processes: int, checkpoint_every: int) -> dict[str, Any]:
+    """Fit a reward, relabel, train, evaluate and report; return what `result.json` holds.
+
+    Each stage leaves its outcome in the folder and is not repeated.
+    """
+    from preferl.offline.experiment.report import write_page  # loads what draws
+
+    began = time.perf_counter()
+    config = run.config
+    groups = _agents(run)
+    for group in groups:
+        what = "clones" if group.signals is None else "agents"
+        on_update = run.begin(f"training {len(group.names)} {what}")
+        learners = group.learners()
+        for number, agents in enumerate(learners):
+            train(
+                [agents],
+                run.folder.path(f"training/{agents.state}"),
+                device=config.device,
+                checkpoint_every=checkpoint_every,
+                on_update=partial(_of_all, on_update, number, len(learners)),
+            )
+    scores = {}
+    sweep = None
+    if config.episodes:
+        conditions = [label for group in groups for label in group.labels]
+        scores = _evaluate(run, conditions, processes)
+        if config.kind.has_target:
+            sweep = _sweep(run, conditions[0], processes)
+    comparison = compare(
+        {name: score.returns for name, score in scores.items()},
+        {name: score.episodes for name, score in scores.items()},
+    )
+    labels = run.inputs.labels
+    installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
+    result: dict[str, Any] = {
+        "task": config.row.name if config.row else None,
+        "env": config.env_id,
+        "policy": config.policy,
+        "seeds": list(run.seeds),
+        "steps": config.updates,
+        "episodes": config.episodes,
+        "simulators": {name: installed[name] for name in SIMULATORS if name in installed},
+        "conditions": {name: score.to_json() for name, score in scores.items()},
+        "comparison": None if comparison is None else comparison.to_json(),
+        "evaluations": {
+            name: [evaluation.to_json() for evaluation in curve]
+            for name, curve in run.evaluations().items()
+        },
+        "reward": None if run.learned is None else run.learned.to_json(),
+        "labels": None if labels is None else labels.to_json(),
+        "seconds": round(time.perf_counter() - began, 2),
+        "interrupted": False,
+        "following": sweep,
+    }
+    run.begin("writing the report")
+    write_page(run, result, scores)
+    run.folder.result(result)
+    return result
 
 
 def train_together(
@@ -160,7 +214,7 @@ def train_together(
     """
     require_device(device)
     require_in("checkpoint_every", checkpoint_every, 1, math.inf)
-    on_stage = on_progress or (lambda *_: None)
+    on_stage = on_progress or _silent
     alone = [run.config.policy for run in runs.values() if not run.config.kind.together]
     if alone:
         raise ConfigError(
@@ -174,9 +228,8 @@ def train_together(
         for number, (folder, run) in enumerate(runs.items()):
             on_stage("fitting rewards", number, len(runs))
             resume = (folder / "config.json").is_file()
-            how: dict[str, Any] = {"resume": resume, "report_to": ("jsonl",)}
-            stages = stack.enter_context(_opened(run, folder, inputs[number], **how))
-            for group in stages.agents():
+            stages = stack.enter_context(_opened(run, folder, inputs[number], resume, ("jsonl",)))
+            for group in _agents(stages):
                 alike.setdefault(group.kind, []).append(group)
         for groups in alike.values():
             state = Path(states) / shared_state(groups)
@@ -184,9 +237,12 @@ def train_together(
                 groups = [group for group in groups if not group.trained]
                 state = Path(states) / shared_state(groups)
             count = sum(len(group.names) for group in groups)
-            on_update = partial(on_stage, f"training {count} agents")
             train(
-                groups, state, device=device, checkpoint_every=checkpoint_every, on_update=on_update
+                groups,
+                state,
+                device=device,
+                checkpoint_every=checkpoint_every,
+                on_update=partial(on_stage, f"training {count} agents"),
             )
 
 
@@ -195,26 +251,31 @@ def _opened(
     run: OfflineRun,
     out: Path,
     inputs: Inputs,
-    *,
     resume: bool,
-    report_to: tuple[str, ...],
-    on_stage: OnStage = lambda *_: None,
+    report_to: Sequence[str],
+    on_stage: OnStage | None = None,
     on_evaluation: OnEvaluation | None = None,
-    processes: int = 1,
-    checkpoint_every: int = 5_000,
-) -> Iterator["_Stages"]:
-    """The stages of a run, whose folder is held meanwhile."""
-    for name in run.config.only_controls:
-        require_one_of("only_controls", name, CONTROLS[run.config.kind.learns_from])
-    about: dict[str, Any] = {"seed": run.seeds[0], "data": inputs.about}
-    about["resolved"] = _resolved(run.config, inputs)
+) -> Iterator[OpenRun]:
+    """Hold the folder of a run meanwhile."""
+    config = run.config
+    for name in config.only_controls:
+        require_one_of("only_controls", name, CONTROLS[config.kind.learns_from])
     with (
-        open_run(out, config=run, resume=resume, **about) as folder,
+        open_run(
+            out,
+            config=run,
+            resume=resume,
+            seed=run.seeds[0],
+            data=inputs.about,
+            resolved=_resolved(config, inputs),
+        ) as folder,
         closing(open_sinks(report_to, folder.folder)) as sink,
     ):
-        curves = AgentCurves(run.config, run.seeds, folder, sink, on_evaluation)
-        more = (inputs, folder, processes, on_stage, sink, checkpoint_every, curves)
-        yield _Stages(run.config, run.seeds, *more)
+        yield OpenRun(config, run.seeds, inputs, folder, sink, on_stage or _silent, on_evaluation)
+
+
+def _silent(_stage: str, _done: int, _of: int) -> None:
+    """Report no progress."""
 
 
 def _resolved(config: OfflineConfig, inputs: Inputs) -> dict[str, Any]:
@@ -226,7 +287,7 @@ def _resolved(config: OfflineConfig, inputs: Inputs) -> dict[str, Any]:
         "steps": config.updates,
         "eval_every": often(config.eval_every, config.updates) if config.episodes else 0,
     }
-    preset = inputs.preset(config) if config.kind.learns_from == "rewards" else None
+    preset = inputs.preset(config)
     if preset is not None:
         resolved["model"] = preset.model
         resolved["trainer"] = preset.trainer
@@ -237,18 +298,20 @@ def _resolved(config: OfflineConfig, inputs: Inputs) -> dict[str, Any]:
 def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
     """Build the reward model and an agent once: the run would raise the same errors after hours."""
     require_device(config.device)
-    preset = inputs.preset(config) if config.kind.learns_from == "rewards" else None
+    episodes = inputs.episodes
+    preset = inputs.preset(config)
     if preset is not None:
-        seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
-        build_reward_model(preset.model, *seen, seed=0)
+        spaces = infer_spaces(episodes.observations, episodes.actions)
+        build_reward_model(preset.model, *spaces, seed=0)
     build_learner(config, inputs, config.policy, seeds=(0,))
     if config.kind.together or (config.controls and inputs.clonable):
         scale = ActionScale.of(inputs.action_space)
-        actions = inputs.episodes.actions
-        if widest := scale.beyond(to_tensor(actions, "cpu").flatten(1)):
-            words = "Recorded actions go to %g, and without the bounds of an environment policies "
-            words += "end at 1. Evaluate them in their environment, which has bounds."
-            LOGGER.warning(words, widest)
+        if widest := scale.beyond(to_tensor(episodes.actions, "cpu").flatten(1)):
+            LOGGER.warning(
+                "Recorded actions go to %g, and without the bounds of an environment policies end "
+                "at 1. Evaluate them in their environment, which has bounds.",
+                widest,
+            )
 
 
 def _of_all(on_update: OnProgress, number: int, count: int, step: int, steps: int) -> None:
@@ -256,176 +319,109 @@ def _of_all(on_update: OnProgress, number: int, count: int, step: int, steps: in
     on_update(number * steps + step, count * steps)
 
 
-@final
-@dataclass(eq=False)
-class _Stages:
-    """One run, stage by stage; each leaves its outcome in the folder and is not repeated."""
-
-    config: OfflineConfig
-    seeds: tuple[int, ...]
-    inputs: Inputs
-    folder: RunFolder
-    processes: int
-    on_stage: OnStage
-    sink: MetricSink
-    checkpoint_every: int
-    curves: AgentCurves
-    stage: str = ""
-    learned: LearnedReward | None = None
-
-    def run(self) -> dict[str, Any]:
-        """All stages in order; what `result.json` holds."""
-        from preferl.offline.experiment.report import write_page  # loads what draws
-
-        began = time.perf_counter()
-        config = self.config
-        groups = self.agents()
-        for group in groups:
-            what = "clones" if group.signals is None else "agents"
-            on_update = self._begin(f"training {len(group.names)} {what}")
-            parts = group.learners()
-            for number, part in enumerate(parts):
-                train(
-                    [part],
-                    self.folder.path(f"training/{part.state}"),
-                    device=config.device,
-                    checkpoint_every=self.checkpoint_every,
-                    on_update=partial(_of_all, on_update, number, len(parts)),
-                )
-        names = [name for group in groups for name in group.labels]
-        learned = self.learned
-        scores = self._evaluate(names) if config.episodes else {}
-        sweep = self._sweep(names[0]) if config.episodes and config.kind.has_target else None
-        returns = {name: score.returns for name, score in scores.items()}
-        comparison = compare(returns, {name: score.episodes for name, score in scores.items()})
-        labels = self.inputs.labels
-        installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
-        result: dict[str, Any] = {
-            "task": config.row.name if config.row else None,
-            "env": config.env_id,
-            "policy": config.policy,
-            "seeds": list(self.seeds),
-            "steps": config.updates,
-            "episodes": config.episodes,
-            "simulators": {name: installed[name] for name in SIMULATORS if name in installed},
-            "conditions": {name: score.to_json() for name, score in scores.items()},
-            "comparison": None if comparison is None else comparison.to_json(),
-            "evaluations": self.curves.to_json(),
-            "reward": None if learned is None else learned.to_json(),
-            "labels": None if labels is None else labels.to_json(),
-            "seconds": round(time.perf_counter() - began, 2),
-            "interrupted": False,
-            "following": sweep,
-        }
-        self._begin("writing the report")
-        write_page(self.folder, config, self.inputs, result, scores, learned)
-        self.folder.result(result)
-        return result
-
-    def agents(self) -> list[Agents]:
-        """The agents of all conditions and the clones, once there is a reward to learn from."""
-        config = self.config
-        inputs = self.inputs
-        how: dict[str, Any] = {"seeds": self.seeds, "controls": config.controls}
-        conditions = None
-        if config.kind.learns_from == "rewards":
-            if not config.uses_true_reward:
-                stage = "reading the reward" if config.reward else "fitting the reward"
-                about = (config, inputs, self.folder, self.seeds[0], self._begin(stage))
-                self.learned = learn_reward(*about)
-            conditions = build_conditions(
-                inputs.episodes,
-                None if self.learned is None else self.learned.rewards,
-                task=config.row,
-                scaled=not config.kind.has_target,
-                **how,
+def _agents(run: OpenRun) -> list[Agents]:
+    """The agents of all conditions and the clones, once there is a reward to learn from."""
+    config = run.config
+    inputs = run.inputs
+    conditions = None
+    if config.kind.learns_from == "rewards":
+        rewards = None
+        if not config.uses_true_reward:
+            on_epoch = run.begin("reading the reward" if config.reward else "fitting the reward")
+            run.learned = learn_reward(config, inputs, run.folder, run.seeds[0], on_epoch)
+            rewards = run.learned.rewards
+        conditions = build_conditions(
+            inputs.episodes,
+            rewards,
+            seeds=run.seeds,
+            task=config.row,
+            controls=config.controls,
+            scaled=not config.kind.has_target,
+        )
+    elif config.kind.learns_from == "answers" and inputs.comparisons is not None:
+        conditions = build_answer_conditions(
+            inputs.comparisons, seeds=run.seeds, controls=config.controls
+        )
+    groups = []
+    if conditions is not None:
+        if config.only_controls:
+            conditions = conditions.with_controls(config.only_controls)
+        groups.append(
+            Agents(
+                run,
+                config.policy,
+                labels=conditions.names,
+                names=conditions.agents,
+                seeds=tuple(conditions.agent_seeds),
+                signals=conditions.flat_signals,
             )
-        elif config.kind.learns_from == "answers" and inputs.comparisons is not None:
-            conditions = build_answer_conditions(inputs.comparisons, **how)
-        only = config.only_controls
-        if conditions is not None and only:
-            conditions = conditions.with_controls(only)
-        groups = [] if conditions is None else [self._group(config.policy, conditions)]
-        cloning = config.controls and inputs.clonable and (not only or CLONING in only)
-        if conditions is None or cloning:
-            groups.append(self._group(config.cloning, None))
-        return groups
-
-    def _group(self, policy: str, conditions: Conditions | None) -> Agents:
-        """Those of all conditions, or clones."""
-        labels = (CLONING,) if conditions is None else conditions.names
-        return Agents(
-            config=self.config,
-            inputs=self.inputs,
-            folder=self.folder,
-            sink=self.sink,
-            curves=self.curves,
-            reward=None if self.learned is None else self.learned.reward,
-            policy=policy,
-            labels=labels,
-            names=tuple(agent_name(label, seed) for label in labels for seed in self.seeds),
-            seeds=self.seeds if conditions is None else tuple(conditions.agent_seeds),
-            signals=None if conditions is None else conditions.flat_signals,
         )
+    chosen = not config.only_controls or CLONING in config.only_controls
+    if conditions is None or (config.controls and inputs.clonable and chosen):
+        names = tuple(agent_name(CLONING, seed) for seed in run.seeds)
+        groups.append(Agents(run, config.cloning, (CLONING,), names, run.seeds, signals=None))
+    return groups
 
-    def _policy(self, condition: str, seed: int) -> Any:
-        reward = None if self.learned is None else self.learned.reward
-        return load_agent(self.folder, self.config, condition, seed, reward)
 
-    def _evaluate(self, names: Sequence[str]) -> dict[str, ConditionScore]:
-        """Scores by condition."""
-        agents = {agent_name(n, s): partial(self._policy, n, s) for n in names for s in self.seeds}
-        stage = f"evaluating {len(agents)} policies"
-        reports = self._reports(stage, agents, self.config.episodes)
-        count = len(self.seeds)
-        return {
-            name: ConditionScore.of(reports[k * count : (k + 1) * count], self.config.row)
-            for k, name in enumerate(names)
-        }
-
-    def _sweep(self, condition: str) -> dict[str, Any]:
-        """Returns of the policies of a condition for higher and lower targets."""
-        policies = [self._policy(condition, seed) for seed in self.seeds]
-        each = {
-            f"{agent_name(condition, seed)}@{target}": partial(policy.with_target, target)
-            for seed, policy in zip(self.seeds, policies, strict=True)
-            for target in TARGETS
-        }
-        stage = f"evaluating {len(TARGETS)} target returns"
-        episodes = self.config.episodes
-        reports = self._reports(stage, each, min(SWEEP_EPISODES, episodes))
-        achieved = np.array([report.mean for report in reports]).reshape(len(policies), -1)
-        returns = [policies[0].statistics.target_return(target) for target in TARGETS]
-        return target_sweep(TARGETS, returns, achieved)
-
-    def _reports(
-        self, stage: str, policies: Mapping[str, Callable[[], Policy]], episodes: int
-    ) -> list[PolicyReport]:
-        """Reports on policies, by functions that load them; what the folder has is not repeated."""
-        files = {name: self.folder.path(f"evaluations/{name}.json") for name in policies}
-        left = [name for name, file in files.items() if not file.is_file()]
-        on_report = self._begin(stage)
-        done = len(files) - len(left)
-
-        def keep(name: str, report: PolicyReport) -> None:
-            nonlocal done
-            write_json(files[name], report.to_json())
-            done += 1
-            on_report(done, len(files))
-
-        evaluate_policies(
-            {name: policies[name]() for name in left},
-            task_env(self.config),
-            episodes=episodes,
-            seed=FIRST_EPISODE,
-            max_steps=self.config.max_steps,
-            processes=self.processes,
-            on_report=keep,
+def _evaluate(run: OpenRun, conditions: Sequence[str], processes: int) -> dict[str, ConditionScore]:
+    """Scores by condition."""
+    policies = {
+        agent_name(condition, seed): partial(run.load_policy, condition, seed)
+        for condition in conditions
+        for seed in run.seeds
+    }
+    on_report = run.begin(f"evaluating {len(policies)} policies")
+    reports = _reports(run, policies, run.config.episodes, processes, on_report)
+    return {
+        condition: ConditionScore.of(
+            [reports[agent_name(condition, seed)] for seed in run.seeds], run.config.row
         )
-        return [PolicyReport.from_json(read_json(file)) for file in files.values()]
+        for condition in conditions
+    }
 
-    def _begin(self, stage: str) -> OnProgress:
-        """Report a new stage; a function that reports its progress."""
-        self.stage = stage
-        self.on_stage(stage, 0, 1)
-        return partial(self.on_stage, stage)
+
+def _sweep(run: OpenRun, condition: str, processes: int) -> dict[str, Any]:
+    """Returns of the policies of a condition for higher and lower targets."""
+    policies = {seed: run.load_policy(condition, seed) for seed in run.seeds}
+    aimed = {
+        f"{agent_name(condition, seed)}@{target}": partial(policy.with_target, target)
+        for seed, policy in policies.items()
+        for target in TARGETS
+    }
+    on_report = run.begin(f"evaluating {len(TARGETS)} target returns")
+    episodes = min(SWEEP_EPISODES, run.config.episodes)
+    reports = _reports(run, aimed, episodes, processes, on_report)
+    achieved = np.array([report.mean for report in reports.values()])
+    statistics = policies[run.seeds[0]].statistics
+    returns = [statistics.target_return(target) for target in TARGETS]
+    return target_sweep(TARGETS, returns, achieved.reshape(len(policies), -1))
+
+
+def _reports(
+    run: OpenRun,
+    policies: Mapping[str, Callable[[], Policy]],
+    episodes: int,
+    processes: int,
+    on_report: OnProgress,
+) -> dict[str, PolicyReport]:
+    """Reports on policies, by functions that load them; what the folder has is not repeated."""
+    files = {name: run.folder.path(f"evaluations/{name}.json") for name in policies}
+    left = [name for name, file in files.items() if not file.is_file()]
+    done = len(files) - len(left)
+
+    def keep(name: str, report: PolicyReport) -> None:
+        nonlocal done
+        write_json(files[name], report.to_json())
+        done += 1
+        on_report(done, len(files))
+
+    evaluate_policies(
+        {name: policies[name]() for name in left},
+        task_env(run.config),
+        episodes=episodes,
+        seed=FIRST_EPISODE,
+        max_steps=run.config.max_steps,
+        processes=processes,
+        on_report=keep,
+    )
+    return {name: PolicyReport.from_json(read_json(file)) for name, file in files.items()}

@@ -13,7 +13,7 @@ import numpy as np
 from preferl.configs import to_json
 from preferl.errors import StorageError
 from preferl.evaluation.attention import attention_section, clip_of
-from preferl.evaluation.curve import Evaluation, in_step
+from preferl.evaluation.curve import in_step
 from preferl.evaluation.filming import FilmedEpisode, show
 from preferl.evaluation.plots import Curve, condition_scores, learning_curves
 from preferl.evaluation.report import (
@@ -34,19 +34,19 @@ from preferl.evaluation.summary import (
     reward_figure,
     rewards_table,
 )
+from preferl.offline.experiment.agents import OpenRun
 from preferl.offline.experiment.conditions import (
     LABELS,
     LEARNED,
     NO_ANSWERS,
     SUCCESS,
     ConditionScore,
-    load_agent,
     paired_differences,
 )
 from preferl.offline.experiment.config import OfflineConfig
 from preferl.offline.experiment.inputs import Inputs, LearnedReward
 from preferl.reporting import common_series, read_jsonl, series
-from preferl.runs import RunFolder, versions
+from preferl.runs import versions
 from preferl.shapes import FloatArray
 from preferl.statistics import (
     bootstrap_interval,
@@ -68,24 +68,21 @@ _number = partial(number, digits=1)
 
 
 def write_page(
-    folder: RunFolder,
-    config: OfflineConfig,
-    inputs: Inputs,
-    result: Mapping[str, Any],
-    scores: Mapping[str, ConditionScore],
-    learned: LearnedReward | None,
+    run: OpenRun, result: Mapping[str, Any], scores: Mapping[str, ConditionScore]
 ) -> None:
     """Write `report.html` of a result, and of scores by condition, empty without evaluation."""
+    config = run.config
+    inputs = run.inputs
+    learned = run.learned
     sections = [_returns(config, result, scores) if scores else None, _sweep(result)]
     if learned is not None:
-        shown = shown_episode(folder, config, inputs, learned, result["seeds"][0])
+        shown = shown_episode(run)
         sections += [
             _along(learned, shown, evaluated=bool(scores)),
             attention_section(learned.reward, shown),
             _reward(inputs, learned),
         ]
-    sections += [_evaluations(config, result), _training(folder, config, inputs)]
-    comparison = result["comparison"]["text"] if result["comparison"] else ""
+    sections += [_evaluations(run), _training(run)]
     where = config.row.name if config.row else config.env_id or "Recorded episodes"
     lead = f"Learned by {config.kind.words} from recorded episodes alone: "
     lead += f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. "
@@ -93,89 +90,90 @@ def write_page(
         title = f"{where}, cloned"
     elif config.uses_true_reward:
         title = f"{where}, learned from the true reward"
-        lead = f"{lead}{NO_ANSWERS} "
+        lead += f"{NO_ANSWERS} "
     else:
         answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
         title = f"{where}, learned from {answers}"
     page = Report(
         title,
-        lead=lead + comparison,
-        facts=_facts(config, result, scores, learned),
+        lead=lead + _comparison(result),
+        facts=(*_score_facts(config, scores), *_reward_facts(learned), _updates(result)),
         sections=tuple(section for section in sections if section is not None),
         details={
             "Settings": to_json(config) | {"seeds": list(result["seeds"])},
             "Versions": versions() | {"simulators": result["simulators"]},
         },
     )
-    write_report(folder.path("report.html"), page)
+    write_report(run.folder.path("report.html"), page)
 
 
-def _facts(
-    config: OfflineConfig,
-    result: Mapping[str, Any],
-    scores: Mapping[str, ConditionScore],
-    learned: LearnedReward | None,
-) -> tuple[Fact, ...]:
-    facts = []
-    if scores:
-        first, *_ = scores.values()
-        means = [f"{LABELS[name]} {_number(s.shown.mean())}" for name, s in scores.items()]
-        beside = " · ".join(means[1:])
-        if first.unit == SUCCESS:
-            between = f"95 % interval {_between(first.shown, config.episodes)} %"
-            beside = " · ".join((between, *means[1:]))
-            facts.append(Fact("Success", f"{_number(first.shown.mean())} %", beside))
-        else:
-            facts.append(Fact(first.unit.capitalize(), _spread(first.shown), beside))
-        note = f"of {config.episodes} episodes for each of {len(first.shown)} seeds"
-        if first.success is not None and first.scores is None:
-            facts.append(Fact("Return", _spread(first.returns), note))
-        elif first.success is not None:
-            facts.append(Fact("Success", percent(first.success.mean()), note))
-    if learned is not None and learned.reports:
-        accuracy = percent(learned.reports[LEARNED].accuracy, 1)
-        fit = learned.fit
-        if fit is None:
-            facts.append(Fact("Accuracy", accuracy, "on answers it was not fitted to"))
-        else:
-            held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
-            count = fit["decided"]
-            note = f"{accuracy} on answers it was fitted to"
-            if held_out is not None:
-                interval = wilson_interval(round(2 * held_out * count) / 2, count)
-                of = f"{fit.get('validated_on') or 'held-out'} answers"
-                note = f"{share_in_words(held_out, interval, count, of)}, {note}"
-            facts.append(Fact("Held-out accuracy", percent(held_out, 1), note))
-    facts.append(Fact("Updates", f"{result['steps']:,}", f"seeds {_list(result['seeds'])}"))
-    return tuple(facts)
+def _comparison(result: Mapping[str, Any]) -> str:
+    """The comparison with controls in words; empty without one."""
+    return result["comparison"]["text"] if result["comparison"] else ""
+
+
+def _updates(result: Mapping[str, Any]) -> Fact:
+    return Fact("Updates", f"{result['steps']:,}", f"seeds {_list(result['seeds'])}")
+
+
+def _score_facts(config: OfflineConfig, scores: Mapping[str, ConditionScore]) -> list[Fact]:
+    if not scores:
+        return []
+    first = next(iter(scores.values()))
+    means = [f"{LABELS[name]} {_number(s.shown.mean())}" for name, s in scores.items()][1:]
+    if first.unit == SUCCESS:
+        low, high = share_interval(first.shown / 100, config.episodes)
+        means.insert(0, f"95 % interval {_number(100 * low)} to {_number(100 * high)} %")
+        facts = [Fact("Success", f"{_number(first.shown.mean())} %", " · ".join(means))]
+    else:
+        facts = [Fact(first.unit.capitalize(), _spread(first.shown), " · ".join(means))]
+    note = f"of {config.episodes} episodes for each of {len(first.shown)} seeds"
+    if first.success is not None and first.scores is None:
+        facts.append(Fact("Return", _spread(first.returns), note))
+    elif first.success is not None:
+        facts.append(Fact("Success", percent(first.success.mean()), note))
+    return facts
+
+
+def _reward_facts(learned: LearnedReward | None) -> list[Fact]:
+    if learned is None or not learned.reports:
+        return []
+    accuracy = percent(learned.reports[LEARNED].accuracy, 1)
+    fit = learned.fit
+    if fit is None:
+        return [Fact("Accuracy", accuracy, "on answers it was not fitted to")]
+    held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
+    note = f"{accuracy} on answers it was fitted to"
+    if held_out is not None:
+        count = fit["decided"]
+        interval = wilson_interval(round(2 * held_out * count) / 2, count)
+        answers = f"{fit.get('validated_on') or 'held-out'} answers"
+        note = f"{share_in_words(held_out, interval, count, answers)}, {note}"
+    return [Fact("Held-out accuracy", percent(held_out, 1), note)]
 
 
 def _returns(
     config: OfflineConfig, result: Mapping[str, Any], scores: Mapping[str, ConditionScore]
 ) -> Section:
-    unit = next(iter(scores.values())).unit
-    cells: dict[str, Callable[[ConditionScore], str]] = {unit: lambda one: _spread(one.shown)}
+    first = next(iter(scores.values()))
+    unit = first.unit
+    cells: dict[str, Callable[[ConditionScore], str]] = {unit: lambda score: _spread(score.shown)}
     if unit != "return":
-        cells["return"] = lambda one: _spread(one.returns)
-    if unit == "normalised score" and any(one.success is not None for one in scores.values()):
-        cells["success"] = lambda one: percent(None if one.success is None else one.success.mean())
-    several = len(next(iter(scores.values())).shown) >= ENOUGH
-    if several:
-        cells["interquartile mean"] = lambda one: _middle(one.shown)
-    cells["by seed"] = lambda one: _list(_number(value) for value in one.shown)
-    heads = ("reward", *cells)
-    rows = tuple(
-        (LABELS[name], *(cell(score) for cell in cells.values())) for name, score in scores.items()
-    )
-    shown = {LABELS[name]: score.shown for name, score in scores.items()}
-    means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
+        cells["return"] = lambda score: _spread(score.returns)
+    if unit == "normalised score" and any(score.success is not None for score in scores.values()):
+        cells["success"] = lambda score: percent(
+            None if score.success is None else score.success.mean()
+        )
+    comparison = _comparison(result)
     rule = (
         f"Each policy after its last update, by {config.episodes} episodes of {config.env_id} "
         "with the true reward. Means over seeds and their standard deviation."
     )
-    if several:
+    if len(first.shown) >= ENOUGH:
+        cells["interquartile mean"] = lambda score: _middle(score.shown)
         rule += " Interquartile means have 95 % bootstrap intervals over seeds."
-    if unit == SUCCESS and result["comparison"]:
+    cells["by seed"] = lambda score: _list(_number(value) for value in score.shown)
+    if unit == SUCCESS and comparison:
         rule += " The comparison in words is of returns."
     if config.row is not None:
         rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
@@ -183,6 +181,11 @@ def _returns(
         target = str(config.settings.target)
         quantile = f"the quantile {target[1:]} of the recorded returns"
         rule += f" Its target return is {quantile if target.startswith('q') else target}."
+    rows = tuple(
+        (LABELS[name], *(cell(score) for cell in cells.values())) for name, score in scores.items()
+    )
+    shown = {LABELS[name]: score.shown for name, score in scores.items()}
+    means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
     figure = Figure(
         condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
         f"Scores by condition and seed. Means: {means}.",
@@ -190,13 +193,11 @@ def _returns(
         "their range.",
         half=True,
     )
+    table = ReportTable("By the reward that the agents learned from", ("reward", *cells), rows, 0)
     return Section(
         "Returns of the policies",
-        (result["comparison"]["text"], rule) if result["comparison"] else (rule,),
-        tables=(
-            ReportTable("By the reward that the agents learned from", heads, rows, 0),
-            *_differences(scores, unit, config.episodes),
-        ),
+        (comparison, rule) if comparison else (rule,),
+        tables=(table, *_differences(scores, unit, config.episodes)),
         figures=(figure,),
     )
 
@@ -205,13 +206,13 @@ def _differences(
     scores: Mapping[str, ConditionScore], unit: str, episodes: int
 ) -> tuple[ReportTable, ...]:
     """The learned condition's differences from its controls; none with a single seed."""
-    found = paired_differences(
+    differences = paired_differences(
         {name: score.shown for name, score in scores.items()},
         percentages_of=episodes if unit == SUCCESS else None,
     )
     rows = tuple(
         (LABELS[name], _number(mean), f"{_number(low)} to {_number(high)}")
-        for name, (mean, (low, high)) in found.items()
+        for name, (mean, (low, high)) in differences.items()
     )
     ours = LABELS[next(iter(scores))].capitalize()
     caption = f"{ours} minus each control, seed by seed: {unit}"
@@ -252,15 +253,15 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
     )
 
 
-def shown_episode(
-    folder: RunFolder, config: OfflineConfig, inputs: Inputs, learned: LearnedReward, seed: int
-) -> FilmedEpisode:
+def shown_episode(run: OpenRun) -> FilmedEpisode:
     """An episode of a policy of the learned reward, or else the best recorded one."""
+    config = run.config
     if config.episodes and config.env_id is not None:
-        policy = load_agent(folder, config, LEARNED, seed, learned.reward)
+        policy = run.load_policy(LEARNED, run.seeds[0])
         return show(policy, config, seed=SHOWN_EPISODE, max_steps=config.max_steps)
-    best = int(inputs.episodes.returns.argmax())
-    return FilmedEpisode(inputs.episodes[best : best + 1], None, 30)
+    episodes = run.inputs.episodes
+    best = int(episodes.returns.argmax())
+    return FilmedEpisode(episodes[best : best + 1], None, 30)
 
 
 def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> Section:
@@ -307,16 +308,17 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
     return Section("Quality of the reward", tuple(text), tuple(tables), figures=tuple(figures))
 
 
-def _evaluations(config: OfflineConfig, result: Mapping[str, Any]) -> Section | None:
+def _evaluations(run: OpenRun) -> Section | None:
     """Returns of the agents that the run is about while they learned."""
-    known = result.get("evaluations", {}).values()
-    runs = [[Evaluation.from_json(one) for one in of] for of in known]
+    config = run.config
+    runs = list(run.evaluations().values())
     if not in_step(runs):
         return None
     curve = evaluation_curve("evaluations", runs)
     seeds = len(runs)
-    of = "seeds, with its 95 % interval over them; thin lines are seeds"
-    of = of if seeds > 1 else "the episodes, with its 95 % interval over them"
+    averaged = "the episodes, with its 95 % interval over them"
+    if seeds > 1:
+        averaged = "seeds, with its 95 % interval over them; thin lines are seeds"
     steps = f"{curve.steps[0]:,} to {curve.steps[-1]:,} updates"
     means = curve.values.mean(0)
     chart = learning_curves([curve], x_label="updates")
@@ -331,48 +333,42 @@ def _evaluations(config: OfflineConfig, result: Mapping[str, Any]) -> Section | 
             Figure(
                 chart,
                 f"Mean returns from {_number(means[0])} to {_number(means[-1])}, from {steps}.",
-                f"The mean of {of}.",
+                f"The mean of {averaged}.",
             ),
         ),
     )
 
 
-def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Section | None:
+def _training(run: OpenRun) -> Section | None:
     """Metrics of the agents over their updates; None where they were not written."""
+    config = run.config
     try:
-        columns = read_jsonl(folder.path("metrics.jsonl"))
+        columns = read_jsonl(run.folder.path("metrics.jsonl"))
     except StorageError:
         return None
-    discrete = np.issubdtype(inputs.episodes.actions.dtype, np.integer)
+    discrete = np.issubdtype(run.inputs.episodes.actions.dtype, np.integer)
     drawn = config.settings.curve(discrete=discrete)
+    if drawn is None:
+        return None
     prefix = config.kind.prefix or config.policy
-    named = {} if drawn is None else {f"{prefix}/{name}": label for name, label in LABELS.items()}
-    found = (_curve(columns, agents, drawn.metric, label) for agents, label in named.items())
-    curves = [curve for curve in found if curve is not None]
+    curves = []
+    for name, label in LABELS.items():  # of the agents one by one, or in all
+        pattern = rf"{re.escape(f'{prefix}/{name}')}(-\d+)?/{drawn.metric}"
+        steps, values = common_series(
+            series(columns, column) for column in columns if re.fullmatch(pattern, column)
+        )
+        if len(steps):
+            curves.append(Curve(label, steps, values))
     if not curves:
         return None
     chart = learning_curves(curves, x_label="updates", y_label=drawn.unit)
     return Section("How they learned", figures=(Figure(chart, drawn.alt, drawn.caption),))
 
 
-def _curve(columns: Mapping[str, FloatArray], agents: str, metric: str, label: str) -> Curve | None:
-    """A metric of a condition's agents, one by one or in all, at updates that all report."""
-    names = rf"{re.escape(agents)}(-\d+)?/{metric}"
-    found = (series(columns, name) for name in columns if re.fullmatch(names, name))
-    steps, values = common_series(found)
-    return Curve(label, steps, values) if len(steps) else None
-
-
 def _spread(values: FloatArray) -> str:
     """Mean and, of several seeds, their deviation."""
     mean = _number(float(values.mean()))
     return f"{mean} ± {_number(float(values.std(ddof=1)))}" if len(values) > 1 else mean
-
-
-def _between(percentages: FloatArray, episodes: int) -> str:
-    """95 % interval of a mean percentage over seeds."""
-    low, high = share_interval(percentages / 100, episodes)
-    return f"{_number(100 * low)} to {_number(100 * high)}"
 
 
 def _middle(values: FloatArray) -> str:
