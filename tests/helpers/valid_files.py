@@ -53,9 +53,10 @@ from preferl.models import (
 )
 from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
+from preferl.offline.decision_transformer.networks import Critics, PixelEncoder
+from preferl.offline.decision_transformer.parameters import LearnedTransformer
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.decision_transformer.sequences import InputStatistics, are_pictures
-from preferl.offline.decision_transformer.trained import Critics, PixelEncoder
 from preferl.offline.learner import load_training
 from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, TokenShape
 from preferl.online import PPOConfig
@@ -266,17 +267,17 @@ def decision_transformer(
         mean=np.zeros(states, np.float32),
         deviation=np.ones(states, np.float32),
     )
-    return DecisionTransformerPolicy(
+    learned = LearnedTransformer(
         observations,
         ACTIONS,
         {name: tensor.contiguous() for name, tensor in parameters.items()},
         TokenShape(layers=2, heads=2, squashed=True),
         statistics,
+        hub={"model_type": "decision_transformer"},
         pixel_encoder=pixel_config,
         regulariser=regulariser,
-        hub={"model_type": "decision_transformer"},
-        target=5.0,
     )
+    return DecisionTransformerPolicy(learned, target=5.0)
 
 
 def act(path: Path) -> None:

@@ -85,7 +85,7 @@ def test_states_of_other_agents_are_refused():
         agents(replace(SMALL, hidden=(16, 16))),
     ):
         before = other.state()
-        with pytest.raises(CheckpointError, match="Build the agents"):
+        with pytest.raises(CheckpointError, match="training state of agents"):
             other.load_state(state)
         assert all(torch.equal(tensor, before[name]) for name, tensor in other.state().items())
 

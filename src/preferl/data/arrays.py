@@ -12,7 +12,7 @@ from typing import IO, Any, Final, TypeVar, cast
 
 import numpy as np
 
-from preferl.data.columns import check, require_names
+from preferl.data.columns import require_names
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import STEPS, Episodes
 from preferl.data.on_disk import OnDisk
@@ -116,10 +116,9 @@ def save_arrays(
     path = Path(path)
     for name, array in arrays.items():
         _require_plain(f"array {name!r}", array)
-        words = all(part.strip(".") for part in name.split("/"))
-        check(words, "array name", "words joined by '/'", repr(name))
-    free = not path.is_dir() or (path / "about.json").is_file() or not any(path.iterdir())
-    if not free:
+        if not all(part.strip(".") for part in name.split("/")):
+            raise DataError(f"array name: expected words joined by '/', got {name!r}.")
+    if path.is_dir() and any(path.iterdir()) and not (path / "about.json").is_file():
         raise StorageError(
             f"{path}: expected a new or empty folder, or one written by preferl, got a folder "
             "that holds something else. Choose another name: what is there would be replaced."
@@ -155,8 +154,11 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
     with reading(path, expected=expected, error=DataError):
         about = read_object(path / "about.json")
     version = about.get("format")
-    fix = "Read it with the version of preferl that wrote it."
-    check(version == FORMAT, f"format of {path}", FORMAT, version, fix)
+    if version != FORMAT:
+        raise DataError(
+            f"format of {path}: expected {FORMAT}, got {version}. Read it with the version of "
+            "preferl that wrote it."
+        )
     with reading(path / "about.json", expected="names of arrays in this folder", error=DataError):
         names = about.pop("arrays")  # in the order they were saved, since that has a meaning
         if not isinstance(names, list):
@@ -241,7 +243,8 @@ def content_id(*arrays: Array) -> str:
 
 
 def _require_plain(name: str, array: Array) -> None:
-    check(not array.dtype.hasobject, name, "numbers or strings", "Python objects")
+    if array.dtype.hasobject:
+        raise DataError(f"{name}: expected numbers or strings, got Python objects.")
 
 
 @contextmanager
@@ -250,7 +253,8 @@ def _loaded(
 ) -> Iterator[tuple[dict[str, Array], dict[str, Any]]]:
     """The arrays of a folder of a kind and its `about`, for a block that builds the object."""
     arrays, about = load_arrays(path, memory_map=memory_map)
-    check(about.get("kind") == kind, path, kind, about.get("kind"))
+    if about.get("kind") != kind:
+        raise DataError(f"{path}: expected {kind}, got {about.get('kind')}.")
     with reading(path, expected=f"the arrays of {kind}", error=DataError):
         yield arrays, about
 
@@ -273,8 +277,8 @@ def _table(cls: type[Table], arrays: Mapping[str, Array], **others: Any) -> Tabl
         start = f"{name}/"
         keyed = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
         others[name] = arrays.get(name, keyed or None)
-        there = others[name] is not None or default is None
-        check(there, "array folder", f"an array {name!r}", list(arrays))
+        if others[name] is None and default is not None:
+            raise DataError(f"array folder: expected an array {name!r}, got {list(arrays)}.")
     return cls(**others)
 
 

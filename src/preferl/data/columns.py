@@ -24,8 +24,9 @@ def reading_foreign(
     except PreferlError:
         raise
     except Exception as error:  # a library fails in whichever way the bytes suggest
-        got = f"{type(error).__name__}: {error}"
-        raise DataError.mismatch(f"{what}", expected=expected, got=got, fix=fix) from error
+        raise DataError(
+            f"{what}: expected {expected}, got {type(error).__name__}: {error}. {fix}"
+        ) from error
 
 
 @contextmanager
@@ -41,27 +42,31 @@ def require_names(where: object, wanted: Collection[str], held: Iterable[Any], w
     """Raise `DataError` unless a file holds all wanted names; `what` they name, as "columns"."""
     there = [str(name) for name in held]
     missing = ", ".join(name for name in wanted if name not in there)
-    expected = f"the {what} {', '.join(wanted)}"
-    check(not missing, where, expected, f"no {missing} among {there}")
+    if missing:
+        raise DataError(
+            f"{where}: expected the {what} {', '.join(wanted)}, got no {missing} among {there}."
+        )
 
 
 def require_numbers(
     what: object, array: Any, expected: str = "numbers with an axis of steps", *, axes: int = 1
 ) -> None:
     """Raise `DataError` unless an array, or one in a file, holds numbers along `axes` or more."""
-    holds = array.dtype.kind in "biuf" and len(array.shape) >= axes
-    check(holds, what, expected, f"{array.dtype} of shape {array.shape}")
+    if not (array.dtype.kind in "biuf" and len(array.shape) >= axes):
+        raise DataError(f"{what}: expected {expected}, got {array.dtype} of shape {array.shape}.")
 
 
 def require_shape(what: str, array: Array, shape: tuple[int, ...]) -> None:
     """Raise `DataError` unless an array has this shape."""
-    check(array.shape == shape, what, f"shape {shape}", f"shape {array.shape}")
+    if array.shape != shape:
+        raise DataError(f"{what}: expected shape {shape}, got shape {array.shape}.")
 
 
 def require_rows(arrays: Mapping[str, Array], what: object) -> int:
     """The number of rows of all arrays; raise `DataError` where they differ."""
     lengths = {key: len(array) for key, array in arrays.items()}
-    check(len(set(lengths.values())) == 1, what, "arrays of one length", lengths)
+    if len(set(lengths.values())) != 1:
+        raise DataError(f"{what}: expected arrays of one length, got {lengths}.")
     return next(iter(lengths.values()))
 
 

@@ -6,7 +6,7 @@ from typing import Final, Self, final
 
 import numpy as np
 
-from preferl.data.columns import check, require_shape
+from preferl.data.columns import require_shape
 from preferl.data.episodes import join_columns, take_columns
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError
@@ -48,7 +48,8 @@ class Comparisons:
             if (column := getattr(self, name)) is not None:
                 require_shape(f"Comparisons.{name}", column, (count,))
         least = self.weight.min(initial=0)
-        check(least >= 0, "Comparisons.weight", "numbers of at least 0", least)
+        if not least >= 0:  # nor NaN
+            raise DataError(f"Comparisons.weight: expected numbers of at least 0, got {least}.")
         _require_rows(self.pairs, len(self.segments))
 
     @classmethod
@@ -164,15 +165,18 @@ def _with_annotator(part: Comparisons) -> Comparisons:
 def _require_rows(pairs: IntArray, segments: int) -> None:
     least = pairs.min(initial=0)
     most = pairs.max(initial=-1)
-    inside = least >= 0 and most < segments
-    expected = f"rows of {segments} segments"
-    check(inside, "Comparisons.pairs", expected, f"rows {least} to {most}")
+    if least < 0 or most >= segments:
+        raise DataError(
+            f"Comparisons.pairs: expected rows of {segments} segments, got rows {least} to {most}."
+        )
 
 
 def check_preference(preference: FloatArray, count: int) -> None:
     """Raise `DataError` unless there are `count` preferences in [0, 1] or NaN."""
     require_shape("preference, one number per pair", preference, (count,))
     for pair in np.flatnonzero((preference < 0) | (preference > 1)):
-        expected = "the probability in [0, 1] that the first is preferred, NaN if declined"
-        fix = "Labels of other projects are converted by preferl.data.sources.labels."
-        check(False, "preference", expected, f"{preference[pair]:g} for pair {pair}", fix)
+        raise DataError(
+            "preference: expected the probability in [0, 1] that the first is preferred, NaN if "
+            f"declined, got {preference[pair]:g} for pair {pair}. Labels of other projects are "
+            "converted by preferl.data.sources.labels."
+        )

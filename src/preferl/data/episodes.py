@@ -8,7 +8,7 @@ from typing import Any, Final, Self, cast, final
 
 import numpy as np
 
-from preferl.data.columns import as_floats, check, require_finite
+from preferl.data.columns import as_floats, require_finite
 from preferl.data.on_disk import concatenate_rows
 from preferl.errors import DataError
 from preferl.shapes import (
@@ -68,33 +68,42 @@ class Episodes:
 
     def __post_init__(self) -> None:
         lengths = np.asarray(self.lengths)
-        whole = lengths.ndim == 1 and lengths.dtype.kind in "iu" and (lengths >= 1).all()
-        check(whole, "Episodes.lengths", "[K] whole numbers of at least 1", lengths)
+        if not (lengths.ndim == 1 and lengths.dtype.kind in "iu" and (lengths >= 1).all()):
+            raise DataError(
+                f"Episodes.lengths: expected [K] whole numbers of at least 1, got {lengths}."
+            )
         require_alike("Episodes.final_observations", [self.observations, self.final_observations])
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "lengths"}
         steps = (int(lengths.sum()), "the sum of the episodes' lengths")
         for name in ("rewards", "terminated"):
-            got = f"shape {getattr(columns[name], 'shape', 'of none')}"
-            check(getattr(columns[name], "ndim", 0) == 1, f"Episodes.{name}", "one axis [T]", got)
+            if getattr(columns[name], "ndim", 0) != 1:
+                raise DataError(
+                    f"Episodes.{name}: expected one axis [T], got shape "
+                    f"{getattr(columns[name], 'shape', 'of none')}."
+                )
         for name, column in columns.items():
             final = name == "final_observations"
             rows, why = (len(lengths), "one for each episode") if final else steps
             for array in [] if column is None else leaves(column):
-                what = f"Episodes.{name}"
-                got = f"{len(array)} rows"
-                check(len(array) == rows, what, f"{rows} rows, {why}", got)
+                if len(array) != rows:
+                    raise DataError(
+                        f"Episodes.{name}: expected {rows} rows, {why}, got {len(array)} rows."
+                    )
                 if name not in (*OUTCOMES, "states"):
-                    require_finite(what, array)
+                    require_finite(f"Episodes.{name}", array)
         for name in OUTCOMES:
             kind = "b" if columns[name] is None else columns[name].dtype.kind
-            check(kind == "b", f"Episodes.{name}", "booleans", kind)
+            if kind != "b":
+                raise DataError(f"Episodes.{name}: expected booleans, got {kind}.")
         what = "Episodes.terminated"
         inside = np.asarray(self.terminated).copy()
         inside[self.ends - 1] = False
-        expected = "true only at the last step of an episode"
-        got = f"true inside an episode at step {int(inside.argmax()) if len(inside) else 0}"
-        fix = "Check that `lengths` holds every episode's boundary."
-        check(not inside.any(), what, expected, got, fix)
+        if inside.any():
+            raise DataError(
+                f"{what}: expected true only at the last step of an episode, got true inside "
+                f"an episode at step {int(inside.argmax()) if len(inside) else 0}. Check that "
+                "`lengths` holds every episode's boundary."
+            )
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -238,5 +247,7 @@ def require_alike(name: str, parts: Sequence[Any], *, unit: str = "part") -> Non
     """Raise `DataError` unless all parts have the keys and row shapes of the first."""
     shapes = [map_observations(lambda array: array.shape[1:], part) for part in parts]
     for k, shape in enumerate(shapes):
-        expected = f"rows of {shapes[0]}, as in {unit} 0"
-        check(shape == shapes[0], name, expected, f"{shape} in {unit} {k}")
+        if shape != shapes[0]:
+            raise DataError(
+                f"{name}: expected rows of {shapes[0]}, as in {unit} 0, got {shape} in {unit} {k}."
+            )

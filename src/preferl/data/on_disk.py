@@ -8,7 +8,7 @@ from typing import Any, Final, Self, cast, final
 
 import numpy as np
 
-from preferl.data.columns import check
+from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
 
 PICTURE_BYTES: Final = 1024
@@ -118,10 +118,11 @@ class _File:
 
     def __getitem__(self, rows: IntArray) -> Array:
         """Rows in memory; those of an old file that has been replaced would be of other clips."""
-        same = _identity(self.path) == self.identity
-        fix = "Load the folder again."
-        expected = "the file that these pictures were found in"
-        check(same, self.path, expected, "another file or none", fix)
+        if _identity(self.path) != self.identity:
+            raise DataError(
+                f"{self.path}: expected the file that these pictures were found in, got "
+                "another file or none. Load the folder again."
+            )
         return cast("Array", np.memmap(self.path, mode="r", **self.layout)[rows])
 
 

@@ -5,7 +5,7 @@ from typing import Literal, Self, final
 
 import numpy as np
 
-from preferl.data.columns import check, require_rows, require_shape
+from preferl.data.columns import require_rows, require_shape
 from preferl.data.episodes import STEPS, Episodes, join_columns, take_columns
 from preferl.data.on_disk import select_rows
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
@@ -89,9 +89,11 @@ class Segments:
         first = self.start.min(initial=0)
         last = (self.start + self.real).max(initial=0)
         whole = self.real.min(initial=1) >= 1 and self.real.max(initial=1) <= self.length
-        expected = f"windows of 1 to {self.length} steps inside {steps} steps"
-        inside = whole and first >= 0 and last <= steps
-        check(inside, "Segments.start and .real", expected, f"rows {first} to {last}")
+        if not whole or first < 0 or last > steps:
+            raise DataError(
+                f"Segments.start and .real: expected windows of 1 to {self.length} steps inside "
+                f"{steps} steps, got rows {first} to {last}."
+            )
 
     def __len__(self) -> int:
         return len(self.start)
@@ -186,8 +188,10 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
     latest = start.max(initial=0)
     expected = f"rows in [0, {last}] of these {episodes.steps} steps"
     fix = "Load the data set that the labels were made for."
-    inside = not len(start) or (first >= 0 and latest <= last)
-    check(inside, "segment starts", expected, f"rows in [{first}, {latest}]", fix)
+    if len(start) and (first < 0 or latest > last):
+        raise DataError(
+            f"segment starts: expected {expected}, got rows in [{first}, {latest}]. {fix}"
+        )
     return _windows(episodes, start, np.full(len(start), length), length)
 
 
@@ -228,9 +232,12 @@ def sample_segments(
     windows = windows_of(episodes, length, short)
     total = int(windows.sum())
     longest = int(episodes.lengths.max(initial=0))
-    expected = f"at most {longest}, the longest of {len(episodes)} episodes"
-    fix = 'Shorten the segments, record longer episodes, or pass short="pad".'
-    check(total > 0, "segment length", expected, length, fix)
+    if total <= 0:
+        raise DataError(
+            f"segment length: expected at most {longest}, the longest of {len(episodes)} "
+            f"episodes, got {length}. Shorten the segments, record longer episodes, or pass "
+            'short="pad".'
+        )
     drawn = rng.choice(total, count, replace=count > total, shuffle=True)
     ends = np.cumsum(windows)
     episode = np.searchsorted(ends, drawn, side="right")

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from preferl._optional import require
-from preferl.data.columns import check
 from preferl.data.episodes import Episodes, end_to_end
 from preferl.envs.config import SIMULATORS
 from preferl.errors import DataError, in_words
@@ -32,8 +31,11 @@ def require_new_minari(name: str) -> None:
             f"{what}: expected a name such as mine/cheetah/mixed-v0, got {in_words(error)}."
         ) from error
     there = name in minari.list_local_datasets()
-    fix = f"Raise its version, or remove it: minari delete {name}"
-    check(not there, what, "one that is not on this machine", "one that is", fix)
+    if there:
+        raise DataError(
+            f"{what}: expected one that is not on this machine, got one that is. Raise its "
+            f"version, or remove it: minari delete {name}"
+        )
 
 
 def require_minari_env(env: "Environment") -> None:

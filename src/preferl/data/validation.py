@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from preferl.data.columns import check
 from preferl.data.comparisons import Comparisons
 from preferl.data.content import compared_ids, pair_ids
 from preferl.data.implied import linked
@@ -52,9 +51,12 @@ def split(
         return split_off_episodes(comparisons, rng.permutation(episodes)[:held])
     group, groups = (_linked_pairs if by == "clip" else _equal_pairs)(comparisons)
     held = max(int(by == "clip"), round(groups * validation))  # of lists, which are few
-    expected = f"enough for a validation share of {validation:g} and the rest"
-    fix = "Send more queries or change the share."
-    check(0 < held < groups, "comparisons to split", expected, f"{groups} different pairs", fix)
+    if not 0 < held < groups:
+        raise DataError(
+            f"comparisons to split: expected enough for a validation share of {validation:g} "
+            f"and the rest, got {groups} different pairs. Send more queries or change the "
+            "share."
+        )
     inside = np.isin(group, rng.permutation(groups)[:held])
     return comparisons[~inside], comparisons[inside]
 
@@ -66,7 +68,8 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
         DataError: fewer different pairs than folds.
     """
     group, groups = _equal_pairs(comparisons)
-    check(2 <= count <= groups, "folds", f"2 to {groups} (pairs)", count)
+    if not 2 <= count <= groups:
+        raise DataError(f"folds: expected 2 to {groups} (pairs), got {count}.")
     return rng.permutation(np.arange(groups) % count)[group]
 
 
@@ -102,11 +105,12 @@ def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Compar
     touched = held_before[last + 1] - held_before[first]  # [P, 2] held episodes in each window
     train: BoolArray = (touched == 0).all(axis=1)
     validate: BoolArray = (touched == last - first + 1).all(axis=1)
-    expected = "pairs wholly inside and wholly outside the held episodes"
-    got = f"{int(train.sum())} outside and {int(validate.sum())} inside"
-    fix = "Hold out more or fewer episodes, or split by pair."
-    there = train.any() and validate.any()
-    check(there, "comparisons to split by episode", expected, got, fix)
+    if not train.any() or not validate.any():
+        raise DataError(
+            "comparisons to split by episode: expected pairs wholly inside and wholly outside the "
+            f"held episodes, got {int(train.sum())} outside and {int(validate.sum())} inside. Hold "
+            "out more or fewer episodes, or split by pair."
+        )
     return comparisons[train], comparisons[validate]
 
 

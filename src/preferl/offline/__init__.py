@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from preferl.offline.decision_transformer.agent import (
         DecisionTransformer as DecisionTransformer,
     )
-    from preferl.offline.decision_transformer.hub import (
-        load_decision_transformer as load_decision_transformer,
-    )
     from preferl.offline.decision_transformer.policy import (
         DecisionTransformerPolicy as DecisionTransformerPolicy,
+    )
+    from preferl.offline.decision_transformer.pretrained import (
+        load_decision_transformer as load_decision_transformer,
     )
     from preferl.offline.decision_transformer.sequences import (
         SequenceCollator as SequenceCollator,

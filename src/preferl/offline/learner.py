@@ -74,7 +74,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         steps: int,
         device: torch.device | str = "cpu",
     ) -> None:
-        if not (seeds and min(seeds) >= 0):
+        if not seeds or min(seeds) < 0:
             raise ConfigError(f"seeds: expected numbers of at least 0, got {list(seeds)}.")
         require_in("steps", steps, 1, math.inf)
         self.observation_space = observation_space
@@ -85,10 +85,10 @@ class OfflineLearner(ABC, Generic[Settings]):
         self.step = 0
         self.device = torch.device(device)
         self._scale = ActionScale.of(action_space, self.device)
-        self._sizes = sizes = (observation_size(observation_space), len(self._scale.centre))
-        self._policies = self._perceptrons(*sizes, log_std=(len(seeds), sizes[1], 1))
-        self._networks = {"policy": self._policies, **self._build(*sizes)}
-        self._generator = torch.Generator(self.device)
+        observation = observation_size(observation_space)
+        action = len(self._scale.centre)
+        self._policies = self._perceptrons(observation, action, log_std=(len(seeds), action, 1))
+        self._networks = {"policy": self._policies, **self._build(observation, action)}
         self._policy_rate = torch.zeros((), device=self.device)  # which a recorded update reads
         self._make_update = self._fresh_update()
         for agent, seed in enumerate(self.seeds):
@@ -121,7 +121,7 @@ class OfflineLearner(ABC, Generic[Settings]):
             DataError: rewards for another number of agents, or on another device.
             DivergenceError: weights became NaN or infinite.
         """
-        if not min(steps, every) >= 1:
+        if min(steps, every) < 1:
             raise ConfigError(f"steps and every: expected at least 1, got {(steps, every)}.")
         self._check(data)
         minibatches = Minibatches(data, self._scale, self.seeds, self.config.batch_size)
@@ -145,8 +145,8 @@ class OfflineLearner(ABC, Generic[Settings]):
     @property
     def _weights(self) -> int:
         """Numbers of all networks of all agents."""
-        networks = self._networks.values()
-        return sum(each.numel() for part in networks for each in part.parameters.values())
+        parameters = [networks.parameters.values() for networks in self._networks.values()]
+        return sum(tensor.numel() for tensors in parameters for tensor in tensors)
 
     def learn(
         self,
@@ -206,19 +206,16 @@ class OfflineLearner(ABC, Generic[Settings]):
         Raises:
             CheckpointError: the state of other agents; nothing was changed.
         """
-        own = self._tensors() | {"step": torch.tensor(0), "seeds": torch.tensor(self.seeds)}
-        (expected, seeds), (got, theirs) = (
-            (
-                {n: tuple(t.shape) for n, t in of.items()},
-                of["seeds"].tolist() if "seeds" in of else [],
+        tensors = self._tensors()
+        seeds = torch.tensor(self.seeds)
+        what = "training state of agents with these spaces, seeds and settings"
+        require_state(what, state, tensors | {"step": torch.tensor(0), "seeds": seeds})
+        if not state["seeds"].equal(seeds):
+            raise CheckpointError(
+                f"{what}: expected one of seeds {[*self.seeds]}, got one of seeds "
+                f"{state['seeds'].tolist()}. Build the agents with the seeds it came from."
             )
-            for of in (own, state)
-        )
-        fix = "Build the agents with the spaces, seeds and settings it came from."
-        words = (f"{expected} of seeds {seeds}", f"{got} of seeds {theirs}")
-        CheckpointError.check((expected, seeds) == (got, theirs), "training state", *words, fix)
-        require_state("training state", state, own)
-        for name, tensor in self._tensors().items():
+        for name, tensor in tensors.items():
             tensor.copy_(state[name])
         self.step = int(state["step"])
 
@@ -293,22 +290,23 @@ class OfflineLearner(ABC, Generic[Settings]):
         """Factors of each hidden layer's units, drawn for each agent from its own seed."""
         share = self.config.dropout
         rows = self._rows(batch)
+        generator = torch.Generator(self.device)
         factors = []
         for layer, units in enumerate(self.config.hidden):
             like = torch.empty(len(self.seeds), rows, units, device=self.device)
             seeds = [seed ^ layer for seed in batch.dropout_seeds]
-            drawn = kept_by_seeds(like, share, seeds, self._generator)
+            drawn = kept_by_seeds(like, share, seeds, generator)
             factors.append(drawn.div_(kept_share(share)))
         return tuple(factors)
 
     def _check(self, data: Transitions) -> None:
+        expected = (observation_size(self.observation_space), len(self._scale.centre))
         sizes = (data.observations.shape[1], data.actions.shape[1])
-        got = "{} and {}".format(*sizes)
-        if not (sizes == self._sizes and data.next_observations.shape[1] == sizes[0]):
+        if sizes != expected or data.next_observations.shape[1] != sizes[0]:
             raise SpaceError(
-                "transitions: expected "
-                f"{'observations and actions of {} and {} numbers'.format(*self._sizes)}, got "
-                f"{got}. Use the spaces of the environment that was recorded."
+                f"transitions: expected observations and actions of {expected[0]} and "
+                f"{expected[1]} numbers, got {sizes[0]} and {sizes[1]}. Use the spaces of the "
+                "environment that was recorded."
             )
         rows = len(data.rewards) if data.rewards.ndim == 2 else 1
         if rows not in (1, len(self.seeds)):

@@ -51,7 +51,7 @@ def test_whole_number_rewards_become_floats(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"actions": None}, "demonstration 1, actions: expected an array of numbers"),
+        ({"actions": None}, "demonstration 1, actions: expected numbers"),
         ({"actions": np.zeros((3, 2))}, "demonstration 1: expected arrays of one length.*3"),
         ({"actions": np.zeros((4, 5))}, r"actions.*\(2,\), as in .* 0.*\(5,\) in demonstration 1"),
         ({"rewards": np.zeros((4, 1))}, r"demonstration 1, rewards.*\(4, 1\)"),

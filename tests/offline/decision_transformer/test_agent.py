@@ -19,7 +19,7 @@ from preferl.data import Episodes
 from preferl.errors import ConfigError, DivergenceError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.decision_transformer.trained import action_loss
+from preferl.offline.decision_transformer.networks import action_loss
 from preferl.offline.learner_configs import DTRConfig
 from preferl.statistics import spearman
 from preferl.testing import PointWorld, make_episodes

@@ -102,7 +102,7 @@ def test_transformers_loads_what_was_pushed(hub: LocalHub, policy, tmp_path) -> 
     assert not found["unexpected_keys"]
     assert (model.config.state_dim, model.config.act_dim) == (2, 2)
     for name, parameter in model.named_parameters():
-        assert parameter.equal(policy.parameters[name]), name
+        assert parameter.equal(policy.learned.parameters[name]), name
 
 
 def test_training_pushes_a_policy_that_can_be_used(hub: LocalHub, tmp_path) -> None:
@@ -168,7 +168,7 @@ def test_the_card_names_what_is_known_and_what_is_not(hub: LocalHub, policy) -> 
 def test_the_cards_statistics_can_be_run(policy) -> None:
     from preferl.offline.decision_transformer.hub import model_card
 
-    card = model_card(policy, "me/dt")
+    card = model_card(policy.learned, "me/dt", target=1.0, spending="paid")
     blocks = [block.split("```")[0] for block in card.split("```python\n")[1:]]
     found: dict[str, Any] = {"np": np}
     exec(blocks[1], found)

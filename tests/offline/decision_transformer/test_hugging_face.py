@@ -43,7 +43,7 @@ def test_the_last_update_is_reported_whatever_its_number() -> None:
 
 
 def parameters_of(agent: DecisionTransformer) -> np.ndarray:
-    return np.concatenate([p.numpy().ravel() for p in agent.policy().parameters.values()])
+    return np.concatenate([p.numpy().ravel() for p in agent.policy().learned.parameters.values()])
 
 
 def test_all_fields_that_are_set_here_are_refused_by_name() -> None:

@@ -204,7 +204,7 @@ def test_hugging_face_reads_the_folder(policy, tmp_path) -> None:
     logging.disable_progress_bar()
     model = DecisionTransformerModel.from_pretrained(tmp_path / "policy")
     for name, tensor in model.state_dict().items():
-        torch.testing.assert_close(tensor, policy.parameters[name], atol=0, rtol=0)
+        torch.testing.assert_close(tensor, policy.learned.parameters[name], atol=0, rtol=0)
 
 
 def test_it_acts_without_the_extra(policy, tmp_path) -> None:
@@ -255,5 +255,7 @@ def test_drawn_actions_follow_the_logits() -> None:
     from preferl.offline.decision_transformer.tokens import predict_actions
 
     shape = TokenShape(CONFIG.layers, CONFIG.heads, squashed=False)
-    expected = predict_actions(policy.parameters, shape, batch, last=True)[0, -1].softmax(-1)
+    expected = predict_actions(policy.learned.parameters, shape, batch, last=True)[0, -1].softmax(
+        -1
+    )
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 2000, expected, atol=0.05)

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from preferl.data.columns import check, naming, reading_foreign, require_numbers
+from preferl.data.columns import naming, reading_foreign, require_numbers
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.data.sources.pickles import Fields, array_of, read_pickle
+from preferl.errors import DataError
 from preferl.reading import Expansion
 from preferl.shapes import Array
 
@@ -43,7 +44,8 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
             content = file.read(expansion.left + 1)
         expansion.add(len(content))
         database = read_pickle(content, expansion=expansion, objects=CLASSES)
-        check(isinstance(database, Fields), "database", "a PrefDB", type(database).__name__)
+        if not isinstance(database, Fields):
+            raise DataError(f"database: expected a PrefDB, got {type(database).__name__}.")
         stored: Any = vars(database)["segments"]
         stored = vars(stored)["store"] if isinstance(stored, Fields) else stored
         named = {name: _pictures(packed, expansion) for name, packed in stored.items()}
@@ -62,18 +64,20 @@ def _pictures(packed: Any, expansion: Expansion) -> Array:
 
 
 def _compared(named: Mapping[Any, Array], prefs: Any, expansion: Expansion) -> Comparisons:
-    check(prefs, "database", "at least one preference", "none")
+    if not prefs:
+        raise DataError("database: expected at least one preference, got none.")
     place = {name: row for row, name in enumerate(named)}
     names = [name for first, second, _ in prefs for name in (first, second)]
-    hashable = all(isinstance(name, int | str | bytes) for name in names)  # tuples may for ever
-    check(hashable, "preferences", "names of clips", "other objects")
+    if not all(isinstance(name, int | str | bytes) for name in names):  # tuples may for ever
+        raise DataError("preferences: expected names of clips, got other objects.")
     pairs = np.array([place[name] for name in names], np.int64).reshape(-1, 2)
     answers = array_of([mu for *_, mu in prefs], "preferences", expansion).astype(np.float64)
-    sums = answers.shape == (len(pairs), 2) and np.allclose(answers.sum(axis=1), 1)
-    check(sums, "preferences", "(1, 0), (0, 1) or (0.5, 0.5)", answers[0])
+    if not (answers.shape == (len(pairs), 2) and np.allclose(answers.sum(axis=1), 1)):
+        raise DataError(f"preferences: expected (1, 0), (0, 1) or (0.5, 0.5), got {answers[0]}.")
     clips = list(named.values())
     kinds = {(clip.shape[1:], clip.dtype) for clip in clips}
-    check(len(kinds) == 1, "clips", "frames of one shape", sorted(map(str, kinds)))
+    if len(kinds) != 1:
+        raise DataError(f"clips: expected frames of one shape, got {sorted(map(str, kinds))}.")
     real = np.array([len(clip) for clip in clips])
     segments = Segments(
         observations=np.concatenate(clips),

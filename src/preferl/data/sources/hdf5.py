@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from preferl._optional import require
-from preferl.data.columns import check, reading_foreign, require_finite, require_numbers
+from preferl.data.columns import reading_foreign, require_finite, require_numbers
+from preferl.errors import DataError
 from preferl.reading import Expansion
 from preferl.shapes import Array
 
@@ -37,8 +38,6 @@ _ARRANGE: Final = {2, _CHECKSUM, 5, 6}
 """Those that do not, or that pack bits: shuffle, checksums, n-bit, scale and offset. The HDF5
 library would look for any other filter in folders of plug-ins, and run what it finds."""
 
-_SHALLOW: Final = f"groups at most {DEEPEST} deep"
-_DEEP: Final = "deeper ones, or one in itself"
 _COPY: Final = "Copy the arrays into one plain file, if you trust its maker."
 
 
@@ -56,7 +55,7 @@ def open_hdf5(path: str | Path, expansion: Expansion | None = None) -> Iterator[
     h5py = require("h5py", extra="d4rl")
     with reading_foreign(path, "a whole HDF5 file"), h5py.File(path, "r") as file:
         expansion = expansion or Expansion.of(Path(path))
-        _refuse_links(file, f"{path}", set(), 0)  # first: a soft link might lead through one
+        _refuse_links(file, f"{path}", set())  # first: a soft link might lead through one
         expansion.add(_size(file, f"{path}", {}, 0))
         yield file
 
@@ -65,8 +64,8 @@ def read_array(group: Any, key: str, name: str) -> Array:
     """Read the finite numbers `[T, ...]` of one array of a group, which errors call `name`."""
     held = group.get(key)
     what = f"{name}, {key}"
-    known = isinstance(held, require("h5py", extra="d4rl").Dataset)
-    check(known, name, f"an array {key!r}", f"only {', '.join(sorted(group))}")
+    if not isinstance(held, require("h5py", extra="d4rl").Dataset):
+        raise DataError(f"{name}: expected an array {key!r}, got only {', '.join(sorted(group))}.")
     require_numbers(what, held)
     with reading_foreign(what, "a whole array"):  # the array is damaged, not the file
         array = np.asarray(held[()])
@@ -74,10 +73,9 @@ def read_array(group: Any, key: str, name: str) -> Array:
     return array
 
 
-def _refuse_links(group: Any, name: str, seen: set[int], depth: int) -> None:
+def _refuse_links(group: Any, name: str, seen: set[int]) -> None:
     """Refuse links to other files; nothing of any array is read."""
     h5py = require("h5py", extra="d4rl")
-    check(depth <= DEEPEST, name, _SHALLOW, _DEEP, _COPY)
     seen.add(_address(group))
     for key in group:
         kind = None
@@ -85,18 +83,24 @@ def _refuse_links(group: Any, name: str, seen: set[int], depth: int) -> None:
             kind = group.get(key, getclass=True, getlink=True)
         if kind is h5py.SoftLink:
             continue  # leads to where another link of this file leads, or nowhere
-        where = f"{name}, {group.name.rstrip('/')}/{key}"
-        elsewhere = "a link to another one"
-        check(kind is h5py.HardLink, where, "an array of this file", elsewhere, _COPY)
+        if kind is not h5py.HardLink:
+            raise DataError(
+                f"{name}, {group.name.rstrip('/')}/{key}: expected an array of this file, got "
+                f"a link to another one. {_COPY}"
+            )
         held = group[key]
         if isinstance(held, h5py.Group) and _address(held) not in seen:
-            _refuse_links(held, name, seen, depth + 1)
+            _refuse_links(held, name, seen)
 
 
 def _size(group: Any, name: str, known: dict[int, int], depth: int) -> int:
     """Bytes of all arrays in a group, each as often as there are paths to it."""
     h5py = require("h5py", extra="d4rl")
-    check(depth <= DEEPEST, name, _SHALLOW, _DEEP, _COPY)
+    if depth > DEEPEST:
+        raise DataError(
+            f"{name}: expected groups at most {DEEPEST} deep, got deeper ones, or one in itself. "
+            f"{_COPY}"
+        )
     size = 0
     for key in group:
         held = group.get(key)
@@ -111,14 +115,18 @@ def _size(group: Any, name: str, known: dict[int, int], depth: int) -> int:
 def _size_of_array(array: Any, where: str) -> int:
     """Bytes that reading an array takes: its own, or those of the chunk that is unpacked for it."""
     layout = array.id.get_create_plist()
-    inside = not (layout.get_external_count() or array.is_virtual)
-    check(inside, where, "an array of this file", "one that lies in other files", _COPY)
+    if layout.get_external_count() or array.is_virtual:
+        raise DataError(
+            f"{where}: expected an array of this file, got one that lies in other files. {_COPY}"
+        )
     filters = [layout.get_filter(number)[0] for number in range(layout.get_nfilters())]
     packers = [place for place, number in enumerate(filters) if number in _COMPRESS]
     after = {number for place in packers[:1] for number in filters[place + 1 :]}
-    plain = set(filters) <= _COMPRESS | _ARRANGE and after <= {_CHECKSUM}
-    expected = "at most one of deflate, szip and LZF, and only checksums after it"
-    check(plain, where, expected, f"filters {filters}", _COPY)
+    if not (set(filters) <= _COMPRESS | _ARRANGE and after <= {_CHECKSUM}):
+        raise DataError(
+            f"{where}: expected at most one of deflate, szip and LZF, and only checksums after "
+            f"it, got filters {filters}. {_COPY}"
+        )
     item = max(1, int(array.dtype.itemsize))
     chunk = int(prod(array.chunks or ())) * item
     if _DEFLATE in filters:
@@ -140,9 +148,10 @@ def _check_chunks(array: Any, size: int, where: str) -> None:
             while packed and made <= size and not inflate.eof:
                 made += len(inflate.decompress(packed, 2**20))
                 packed = inflate.unconsumed_tail
-        expected = f"chunks of {size:,} bytes"
-        got = "one that unpacks to more"
-        check(made <= size, where, expected, got, _COPY)
+        if made > size:
+            raise DataError(
+                f"{where}: expected chunks of {size:,} bytes, got one that unpacks to more. {_COPY}"
+            )
 
 
 def _address(held: Any) -> int:

@@ -11,11 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from preferl._optional import require
-from preferl.data.columns import as_floats, check, reading_foreign, require_names
+from preferl.data.columns import as_floats, reading_foreign, require_names
 from preferl.data.episodes import Episodes, require_alike
 from preferl.data.sources.endings import warn_of_unread
 from preferl.data.sources.parquet import MAGIC, unpacked_bytes
 from preferl.data.tasks import Task, find_task
+from preferl.errors import DataError
 from preferl.reading import Expansion
 from preferl.shapes import Array, IntArray
 
@@ -90,9 +91,11 @@ def _files_of(path: Path, split: str) -> Sequence[Path]:
         return [path]
     inside = path / split if (path / "dataset_dict.json").is_file() else path
     files = _files(inside) if inside.is_dir() else []
-    splits = sorted(one.name for one in path.iterdir() if one.is_dir())
-    got = f"splits {splits}" if splits else "none"
-    check(files, path, f"Parquet or Arrow files of split {split!r}", got)
+    if not files:
+        splits = sorted(folder.name for folder in path.iterdir() if folder.is_dir())
+        raise DataError(
+            f"{path}: expected Parquet or Arrow files of split {split!r}, got splits {splits}."
+        )
     return [file for file in files if file.name.startswith(f"{split}-")] or files  # as on the hub
 
 
@@ -171,13 +174,19 @@ def _field(table: memoryview, at: int, number: int) -> int:
 def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) -> Episodes:
     flat = {column: _flat(table[column], f"{name}, {column}", expansion) for column in COLUMNS}
     lengths = flat["rewards"][1]
-    where = f"none in row {int(lengths.argmin())}" if len(lengths) else "no row"
-    check(len(lengths) and lengths.all(), name, "rows of at least one step", where)
+    if not len(lengths):
+        raise DataError(f"{name}: expected rows of at least one step, got no row.")
+    if not lengths.all():
+        raise DataError(
+            f"{name}: expected rows of at least one step, got none in row {int(lengths.argmin())}."
+        )
     for column, (_, counts) in flat.items():
         k = int((counts != lengths).argmax())
-        expected = f"{lengths[k]} steps, as there are rewards"
-        where = f"{name}, {column} of episode {k}"
-        check(counts[k] == lengths[k], where, expected, counts[k])
+        if counts[k] != lengths[k]:
+            raise DataError(
+                f"{name}, {column} of episode {k}: expected {lengths[k]} steps, as there are "
+                f"rewards, got {counts[k]}."
+            )
     ends = np.cumsum(lengths)
     observations = flat["observations"][0]
     terminated = flat["dones"][0].astype(bool)
@@ -206,20 +215,26 @@ def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray
 def _flat_chunk(values: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
     compute = require("pyarrow.compute", extra="parquet")
     sizes = list[IntArray]()
-    expected = "a list of steps in each row"
-    got = f"{values.type} in each row"
-    check(_is(values.type, _LISTS), name, expected, got)
+    if not _is(values.type, _LISTS):
+        raise DataError(
+            f"{name}: expected a list of steps in each row, got {values.type} in each row."
+        )
     while _is(values.type, _LISTS):
-        check(not values.null_count, name, "lists", f"{values.null_count} nulls")
+        if values.null_count:
+            raise DataError(f"{name}: expected lists, got {values.null_count} nulls.")
         expansion.add(8 * len(values))  # lists of nothing lie nowhere, in any number
         size = compute.list_value_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
         for step in np.flatnonzero(size != size[:1]) if sizes else ():
-            expected = f"{size[0]} numbers, as in the first"
-            check(False, f"{name}, list {step}", expected, size[step])
+            raise DataError(
+                f"{name}, list {step}: expected {size[0]} numbers, as in the first, got "
+                f"{size[step]}."
+            )
         sizes.append(size)
         values = values.flatten()
-    got = f"{values.null_count} nulls" if values.null_count else values.type
-    check(_is(values.type, _NUMBERS) and not values.null_count, name, "numbers alone", got)
+    if not _is(values.type, _NUMBERS):
+        raise DataError(f"{name}: expected numbers alone, got {values.type}.")
+    if values.null_count:
+        raise DataError(f"{name}: expected numbers alone, got {values.null_count} nulls.")
     lengths, *inner = sizes
     shape = (int(size[0]) if len(size) else 0 for size in inner)
     return values.to_numpy(zero_copy_only=False).reshape(int(lengths.sum()), *shape), lengths

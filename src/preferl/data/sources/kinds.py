@@ -16,7 +16,6 @@ import numpy as np
 from preferl.data.arrays import load_episodes, load_npz
 from preferl.data.columns import (
     as_floats,
-    check,
     naming,
     reading_foreign,
     require_names,
@@ -87,8 +86,11 @@ def _read_source(source: str | Path, task: str | Task | None) -> Episodes:
             return load_hub_dataset(place, task=task)
         return load_stacked(place) if any(place.glob("*.npz")) else load_episodes(place)
     if not place.is_file():
-        expected = "a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2"
-        check(_MINARI_ID.fullmatch(name), name, expected, "none of them")
+        if not _MINARI_ID.fullmatch(name):
+            raise DataError(
+                f"{name}: expected a file, a folder, or the id of a Minari data set such as "
+                "D4RL/door/human-v2, got none of them."
+            )
         return load_minari(name)
     with place.open("rb") as file:
         head = file.read(len(SIGNATURE))
@@ -128,10 +130,11 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
         UnsafePickleError: the pickle wants to run code.
     """
     found = load_pickle(path)
-    several = isinstance(found, list | tuple)
-    got = type(found).__name__ + (f" of length {len(found)}" if several else "")
-    expected = "a list of demonstrations, each a dictionary of arrays"
-    check(several and found, path, expected, got)
+    if not found or not isinstance(found, list | tuple):
+        raise DataError(
+            f"{path}: expected a list of demonstrations, each a dictionary of arrays, got "
+            f"{'an empty list' if not found else type(found).__name__}."
+        )
     expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
     episodes = [
         _demonstration(one, f"{path}, demonstration {k}", expansion, drop_last)
@@ -144,7 +147,8 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
 
 
 def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
-    check(isinstance(found, Mapping), name, "a dictionary of arrays", type(found).__name__)
+    if not isinstance(found, Mapping):
+        raise DataError(f"{name}: expected a dictionary of arrays, got {type(found).__name__}.")
     require_names(name, _FIELDS, found, "keys")
     marks = [key for key in (*_TERMINATIONS, *_TIME_LIMITS, NEXT) if key in found]
     warn_of_unread(name, found, marks, "only the last of `terminals` or `dones` terminates")
@@ -153,19 +157,20 @@ def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool)
         for key in (*_FIELDS, *marks)
     }
     for key, array in arrays.items():
-        require_numbers(f"{name}, {key}", array, "an array of numbers with an axis of steps")
+        require_numbers(f"{name}, {key}", array)
     expansion.add(sum(array.nbytes for array in arrays.values()))
-    check(arrays["rewards"].ndim == 1, f"{name}, rewards", "shape [T]", arrays["rewards"].shape)
+    if arrays["rewards"].ndim != 1:
+        raise DataError(f"{name}, rewards: expected shape [T], got {arrays['rewards'].shape}.")
     steps = require_rows(arrays, name)
     terminated = _terminated(arrays, name)
     fields = {key: arrays[key] for key in _FIELDS}
     if NEXT in arrays:
         check_next(name, fields["observations"], arrays[NEXT], np.ones(max(0, steps - 1), bool))
         fields["observations"] = np.concatenate([fields["observations"], arrays[NEXT][-1:]])
-    elif drop_last and not terminated:
-        steps -= 1
-        check(steps >= 1, name, "at least 2 steps", steps + 1)
-    check(steps >= 1, name, "at least 1 steps", steps)
+    dropped = int(drop_last and not terminated and NEXT not in arrays)
+    steps -= dropped
+    if steps < 1:
+        raise DataError(f"{name}: expected at least {1 + dropped} steps, got {steps + dropped}.")
     with naming(name):
         ends = (np.arange(steps) == steps - 1) & terminated
         return one_episode(**fields, steps=steps, terminated=ends)
@@ -176,12 +181,16 @@ def _terminated(arrays: Mapping[str, Array], name: str) -> bool:
     last = {}
     for key in (*_TERMINATIONS, *_TIME_LIMITS):
         if key in arrays:
-            flat = arrays[key].size == len(arrays[key])
-            check(flat, f"{name}, {key}", "one number per step", f"shape {arrays[key].shape}")
+            if arrays[key].size != len(arrays[key]):
+                raise DataError(
+                    f"{name}, {key}: expected one number per step, got shape {arrays[key].shape}."
+                )
             marks = arrays[key].reshape(-1).astype(bool)
-            inside = int(marks[:-1].argmax()) if len(marks) > 1 else 0
-            early = bool(marks[:-1].any())
-            check(not early, f"{name}, {key}", "none before the last step", f"one in step {inside}")
+            if marks[:-1].any():
+                raise DataError(
+                    f"{name}, {key}: expected none before the last step, got one in step "
+                    f"{int(marks.argmax())}."
+                )
             last[key] = bool(marks[-1:].any())
     if any(key in last for key in _TERMINATIONS[:-1]):
         return any(last.get(key, False) for key in _TERMINATIONS[:-1])
@@ -211,7 +220,8 @@ def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset
     require_one_of("last_observation", last_observation, LastObservation)
     path = Path(path)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
-    check(files, path, "a folder with .npz files", "none")
+    if not files:
+        raise DataError(f"{path}: expected a folder with .npz files, got none.")
     return join([_stacked_episodes(file, last_observation) for file in files])
 
 
@@ -222,16 +232,19 @@ def _stacked_episodes(file: Path, last: LastObservation) -> Episodes:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
     warn_of_unread(file, names, ("dones",), "`dones` are time limits, and no episode terminates")
     axes = arrays["rewards"].shape
-    enough = len(axes) == 2 and axes[0] >= 1 and axes[1] >= 2
-    check(enough, f"{file}, rewards", "shape [K, T], T at least 2", axes)
+    if len(axes) != 2 or axes[0] < 1 or axes[1] < 2:
+        raise DataError(f"{file}, rewards: expected shape [K, T], T at least 2, got {axes}.")
     for name, array in arrays.items():
         expected = f"numbers of shape {axes} and more"
         require_numbers(f"{file}, {name}", array, expected, axes=2)
-        check(array.shape[:2] == axes, f"{file}, {name}", expected, array.shape)
+        if array.shape[:2] != axes:
+            raise DataError(f"{file}, {name}: expected {expected}, got {array.shape}.")
     early = arrays["dones"][:, :-1].any(axis=1)
-    expected = "none before the last row, since episodes are of one length"
-    got = f"one inside episode {int(early.argmax())}"
-    check(not early.any(), f"{file}, dones", expected, got)
+    if early.any():
+        raise DataError(
+            f"{file}, dones: expected none before the last row, since episodes are of one "
+            f"length, got one inside episode {int(early.argmax())}."
+        )
     episodes = axes[0]
     steps = axes[1] - 1
     flat = {name: array[:, :-1].reshape(-1, *array.shape[2:]) for name, array in arrays.items()}

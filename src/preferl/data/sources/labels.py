@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple, final
 
 import numpy as np
 
-from preferl.data.columns import check, naming
+from preferl.data.columns import naming
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
@@ -198,13 +198,11 @@ def join_labels(
     crossed = int(across.sum())
     if crossing == "error" and crossed:
         begin = int(start[beyond][0])
-        got = f"{crossed} of {len(rows)} pairs with one across an episode's end, such as "
-        got += f"rows {begin} to {begin + rows.length - 1}"
-        fix = "Load the version and view of the data set that the labels were made for, or pass "
-        fix += 'crossing="drop" or "keep" if they are meant to cross.'
         raise DataError(
-            f"{name} does not fit these episodes: expected segments inside episodes, got {got}. "
-            f"{fix}"
+            f"{name} does not fit these episodes: expected segments inside episodes, got {crossed} "
+            f"of {len(rows)} pairs with one across an episode's end, such as rows {begin} to "
+            f"{begin + rows.length - 1}. Load the version and view of the data set that the labels "
+            'were made for, or pass crossing="drop" or "keep" if they are meant to cross.'
         )
     dropped = crossed if crossing == "drop" else 0
     kept = ~across if dropped else slice(None)
@@ -219,12 +217,14 @@ def label_rows(comparisons: Comparisons, episodes: Episodes) -> LabelRows:
         DataError: segments whose place is not known, or that are padded.
     """
     segments = comparisons.segments
-    known = segments.origin is not None
-    fix = "Draw the segments from these episodes, with none that is padded."
-    check(known, "segments", "places in their episodes", "none", fix)
     short = int((segments.real < segments.length).sum())
-    check(not short, "segments", f"{segments.length} steps each", f"{short} shorter ones", fix)
-    episode, step, _ = np.asarray(segments.origin).T
+    if segments.origin is None or short:
+        problem = f"{short} shorter ones" if short else "none that are known"
+        raise DataError(
+            f"segments: expected places of {segments.length} steps each in their episodes, got "
+            f"{problem}. Draw the segments from these episodes, with none that is padded."
+        )
+    episode, step, _ = segments.origin.T
     first, second = (episodes.starts[episode] + step)[comparisons.pairs].T
     return LabelRows(first, second, comparisons.preference, segments.length)
 
@@ -241,10 +241,13 @@ def save_pt_labels(folder: str | Path, rows: LabelRows) -> None:
     """
     half = rows.preference == 0.5
     decided = np.isin(rows.preference, (0, 1))
-    fix = "Leave them out, write folders of preferl, or let the teacher answer yes or no."
     strange = rows.preference[~(half | decided)]
-    got = f"{strange[0]:g} for one of {len(strange)} pairs" if len(strange) else ""
-    check(not len(strange), "answers in label files", "0, 0.5 or 1", got, fix)
+    if len(strange):
+        raise DataError(
+            f"answers in label files: expected 0, 0.5 or 1, got {strange[0]:g} for one of "
+            f"{len(strange)} pairs. Leave them out, write folders of preferl, or let the teacher "
+            "answer yes or no."
+        )
     folder = Path(folder)
     kind = f"num{len(rows)}_q{rows.length}"
     names = (f"indices_{kind}", f"indices_2_{kind}", "label_human")
@@ -318,8 +321,11 @@ def sample_pt_queries(
     lengths = np.asarray(lengths)
     starts = np.cumsum(lengths) - lengths
     longest = int(lengths[:-1].max(initial=0))
-    expected = f"one before the last with more than {query_length} steps"
-    check(longest > query_length, "episodes to ask about", expected, f"lengths up to {longest}")
+    if longest <= query_length:
+        raise DataError(
+            "episodes to ask about: expected one before the last with more than "
+            f"{query_length} steps, got lengths up to {longest}."
+        )
     random = np.random.RandomState(seed)
 
     def draw() -> int:
@@ -341,33 +347,38 @@ def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
             f"{folder}: expected a folder of label files, got {in_words(error)}."
         ) from error
     kinds = [k for k in (_UNIRLHF, _PT) if any(_matching(names, name) for name in k.files)]
-    expected = "the label files of either Uni-RLHF or the Preference Transformer"
-    got = f"files of both: {names}" if kinds else f"neither among {names}"
-    fix = "Give the folder that holds the three files of one label set."
-    if not kinds and {"comparisons", "about.json"} & set(names):  # of a run, or of its answers
-        fix = "Answers that preferl wrote, such as a run's, are read with --comparisons "
-        fix += f"{shlex.quote(f'{folder}')}, without --labels (comparisons= in Python)."
-    check(len(kinds) == 1, folder, expected, got, fix)
-    about = kinds[0]
+    if len(kinds) != 1:
+        fix = "Give the folder that holds the three files of one label set."
+        if not kinds and {"comparisons", "about.json"} & set(names):  # of a run, or of its answers
+            fix = "Answers that preferl wrote, such as a run's, are read with --comparisons "
+            fix += f"{shlex.quote(f'{folder}')}, without --labels (comparisons= in Python)."
+        raise DataError(
+            f"{folder}: expected the label files of either Uni-RLHF or the Preference Transformer, "
+            f"got {'files of both:' if kinds else 'neither among'} {names}. {fix}"
+        )
+    kind = kinds[0]
     files = []
-    for part, pattern in zip(("labels", "first", "second"), about.files, strict=True):
-        found = _matching(names, pattern)
-        expected = f"one file named {pattern}"
-        got = f"{found or 'none'} among {names}"
-        fix = "Keep one label set per folder."
-        check(len(found) == 1, f"{folder}, file of {part}", expected, got, fix)
-        files.append(Path(folder) / found[0])
-    length = _length(folder, [file.name for file in files], about, length)
+    for part, pattern in zip(("labels", "first", "second"), kind.files, strict=True):
+        matching = _matching(names, pattern)
+        if len(matching) != 1:
+            raise DataError(
+                f"{folder}, file of {part}: expected one file named {pattern}, got "
+                f"{matching or 'none'} among {names}. Keep one label set per folder."
+            )
+        files.append(Path(folder) / matching[0])
+    length = _length(folder, [file.name for file in files], kind, length)
     preference = _preference(files[0])
     first = _rows(files[1])
     second = _rows(files[2])
     count = len(preference)
-    enough = len(first) >= count if about.spare else len(first) == count
-    expected = "as many rows of first and second segments, and one of each per label"
-    got = f"{len(first)} first, {len(second)} second, {count} labels"
-    fix = "Take the three files from the same label set."
-    check(enough and len(first) == len(second), folder, expected, got, fix)
-    return LabelRows(first[:count], second[:count], preference, length), about.crossing
+    enough = len(first) >= count if kind.spare else len(first) == count
+    if not enough or len(first) != len(second):
+        raise DataError(
+            f"{folder}: expected as many rows of first and second segments, and one of each "
+            f"per label, got {len(first)} first, {len(second)} second, {count} labels. Take "
+            "the three files from the same label set."
+        )
+    return LabelRows(first[:count], second[:count], preference, length), kind.crossing
 
 
 def _matching(names: list[str], pattern: str) -> list[str]:
@@ -385,11 +396,14 @@ def _stem(name: str) -> str:
 def _length(folder: str | Path, names: list[str], kind: _Kind, asked: int | None) -> int:
     """The segment length on which the names and the caller agree."""
     matches = [re.search(kind.length, _stem(name)) for name in names]
-    found = {int(match[1]) for match in matches if match}
-    found |= set() if asked is None else {asked}
-    got = f"{sorted(found)} in {names}" + (f" and length={asked}" if asked is not None else "")
-    check(len(found) <= 1, "segment length", "one for a label set", got)
-    length = next(iter(found), 0) or kind.usual
+    lengths = {int(match[1]) for match in matches if match}
+    lengths |= set() if asked is None else {asked}
+    if len(lengths) > 1:
+        raise DataError(
+            f"segment length: expected one for a label set, got {sorted(lengths)} in {names} and "
+            f"length={asked}."
+        )
+    length = next(iter(lengths), 0) or kind.usual
     if length is None:
         raise DataError(
             f"{folder}: expected a segment length in the file names, as in `_len_50`, got "
@@ -400,15 +414,17 @@ def _length(folder: str | Path, names: list[str], kind: _Kind, asked: int | None
 
 def _array(file: Path) -> tuple[Array, str]:
     """The array in a file, and what errors name it."""
-    found = load_pickle(file)
-    array = array_of(found, f"{file}", Expansion.of(file), expected="one array or list")
+    content = load_pickle(file)
+    array = array_of(content, f"{file}", Expansion.of(file), expected="one array or list")
     return np.asarray(array), f"{array.dtype} of shape {array.shape}"
 
 
 def _rows(file: Path) -> IntArray:
     array, got = _array(file)
-    whole = array.ndim == 1 and array.dtype.kind in "iu"
-    check(whole, file, "whole numbers [P], rows at which segments begin", got)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise DataError(
+            f"{file}: expected whole numbers [P], rows at which segments begin, got {got}."
+        )
     return array.astype(np.int64)
 
 
@@ -416,9 +432,10 @@ def _preference(file: Path) -> FloatArray:
     """`[P]` from codes `[P]` of people or from shares `[P, 2]` that were computed."""
     array, got = _array(file)
     shares = array.shape[1:] == (2,)
-    known = array.dtype.kind in "iuf" and (array.ndim == 1 or shares)
-    check(known, file, "labels [P] or [P, 2]", got)
-    check(len(array), file, "at least one label", "none")
+    if array.dtype.kind not in "iuf" or not (array.ndim == 1 or shares):
+        raise DataError(f"{file}: expected labels [P] or [P, 2], got {got}.")
+    if not len(array):
+        raise DataError(f"{file}: expected at least one label, got none.")
     if shares:
         valid = (array >= 0).all(axis=1) & np.isclose(array.sum(axis=1), 1)
         preference = array[:, 0].astype(np.float64)
@@ -428,5 +445,6 @@ def _preference(file: Path) -> FloatArray:
         preference = np.where(array == -1, 0.5, 1.0 - array)
         expected = "0 (first preferred), 1 (second) or -1 (equal)"
     pair = int((~valid).argmax())
-    check(valid.all(), f"{file}, pair {pair}", expected, array[pair])
+    if not valid.all():
+        raise DataError(f"{file}, pair {pair}: expected {expected}, got {array[pair]}.")
     return preference

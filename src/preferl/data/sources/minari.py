@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from preferl._optional import require
-from preferl.data.columns import check, naming, reading_foreign, require_numbers
+from preferl.data.columns import naming, reading_foreign, require_numbers
 from preferl.data.episodes import Episodes, join, one_episode
 from preferl.data.sources.hdf5 import open_hdf5, read_array
 from preferl.errors import DataError
@@ -51,7 +51,8 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
 def _joined(dataset: Iterable[Any], name: str) -> Episodes:
     with reading_foreign(name, "a whole data set of Minari", "Fetch or write it again."):
         parts = [_episode(data, f"{name}, episode {data.id}") for data in dataset]
-    check(parts, name, "at least one episode", "none")
+    if not parts:
+        raise DataError(f"{name}: expected at least one episode, got none.")
     return join(parts)
 
 
@@ -77,7 +78,8 @@ def _stored(name: str, download: bool) -> Iterable[Any]:
             )
         version = metadata["minari_version"]
         versions = sorted(minari.supported_dataset_versions)
-        check(version in versions, what, f"one of versions {versions}", version)
+        if version not in versions:
+            raise DataError(f"{what}: expected one of versions {versions}, got {version}.")
         if metadata["data_format"] != "hdf5":
             return cast("Iterable[Any]", minari.load_dataset(name))
         return _hdf5_episodes(folder / "main_data.hdf5", metadata, what)
@@ -146,7 +148,8 @@ def _episode(data: Any, name: str) -> Episodes:
     observations = _observations(data.observations, f"{name}, observations", steps)
     actions = _numbers(data.actions, f"{name}, actions")
     states = _states(data.infos or {}, steps)
-    check(len(actions) == steps, f"{name}, actions", f"{steps} rows", f"{len(actions)} rows")
+    if len(actions) != steps:
+        raise DataError(f"{name}, actions: expected {steps} rows, got {len(actions)} rows.")
     terminated = np.asarray(data.terminations, bool)
     columns = observations, actions, np.asarray(data.rewards)
     success = _success(data.infos or {}, steps)
@@ -159,8 +162,11 @@ def _observations(nested: Any, name: str, steps: int) -> Observations:
     flat: Any = _flatten(nested) if isinstance(nested, Mapping | tuple) else nested
     arrays: Observations = map_observations(lambda a: _numbers(a, name), flat)
     rows = {len(array) for array in leaves(arrays)}
-    expected = f"{steps + 1} rows, one more than the {steps} steps"
-    check(rows == {steps + 1}, name, expected, f"{sorted(rows)} rows")
+    if rows != {steps + 1}:
+        raise DataError(
+            f"{name}: expected {steps + 1} rows, one more than the {steps} steps, got "
+            f"{sorted(rows)} rows."
+        )
     return arrays
 
 
@@ -176,8 +182,8 @@ def _flatten(nested: Any) -> dict[str, Any]:
 
 
 def _numbers(value: Any, name: str) -> Array:
-    plain = not isinstance(value, Mapping | tuple)
-    check(plain, name, NUMBERS, f"a {type(value).__name__}")
+    if isinstance(value, Mapping | tuple):
+        raise DataError(f"{name}: expected {NUMBERS}, got a {type(value).__name__}.")
     array = np.asarray(value)
     require_numbers(name, array, NUMBERS)
     return array

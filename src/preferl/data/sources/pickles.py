@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, NoReturn, Self, cast, final
 
 import numpy as np
 
-from preferl.data.columns import check, naming, reading_foreign
+from preferl.data.columns import naming, reading_foreign
 from preferl.errors import DataError, UnsafePickleError, in_words
 from preferl.reading import Expansion
 from preferl.shapes import Array
@@ -53,9 +53,9 @@ class Fields:
     """What a file has instead of an object: its attributes, and none of its methods."""
 
     def __setstate__(self, state: object) -> None:
-        named = isinstance(state, dict) and all(isinstance(name, str) for name in state)
-        check(named, "object", "attributes by name", type(state))
-        self.__dict__.update(cast("dict[str, object]", state))
+        if not (isinstance(state, dict) and all(isinstance(name, str) for name in state)):
+            raise DataError(f"object: expected attributes by name, got {type(state)}.")
+        self.__dict__.update(state)
 
 
 @final
@@ -124,13 +124,15 @@ def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
     Numpy would give every number as much room as the longest text or buffer among them.
     """
     if isinstance(value, np.ndarray):
-        check(value.dtype.kind in "biuf", name, "numbers", f"an array of {value.dtype}")
+        if value.dtype.kind not in "biuf":
+            raise DataError(f"{name}: expected numbers, got an array of {value.dtype}.")
         return int(value.size)
     if not isinstance(value, list | tuple):
         if not isinstance(value, _NUMBERS):
-            check(False, name, "numbers", f"a {type(value).__name__}")
+            raise DataError(f"{name}: expected numbers, got a {type(value).__name__}.")
         return 1
-    check(depth <= _DEEPEST, name, f"lists at most {_DEEPEST} deep", "deeper ones")
+    if depth > _DEEPEST:
+        raise DataError(f"{name}: expected lists at most {_DEEPEST} deep, got deeper ones.")
     if id(value) not in known:
         known[id(value)] = 1 + sum(_entries(part, name, known, depth + 1) for part in value)
     return known[id(value)]
@@ -189,8 +191,8 @@ class _Type:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, order, *inner = state
-        plain = all(part is None for part in inner[:3])
-        check(plain, "array", "plain numbers", "records")
+        if not all(part is None for part in inner[:3]):
+            raise DataError("array: expected plain numbers, got records.")
         self.dtype = self.dtype.newbyteorder(order)
 
 
@@ -206,10 +208,10 @@ class _Array(np.ndarray[Any, Any]):
         content = content.encode("latin1") if isinstance(content, str) else content  # Python 2's
         size = math.prod(shape)
         wanted = size if dtype.hasobject else size * dtype.itemsize
-        fits = min(shape, default=0) >= 0 and len(content) == wanted
-        check(fits, "array", f"{wanted} for shape {shape}", len(content))
-        alike = dtype.hasobject == isinstance(content, list)
-        check(alike, "array", f"content of {dtype}", type(content))
+        if min(shape, default=0) < 0 or len(content) != wanted:
+            raise DataError(f"array: expected {wanted} for shape {shape}, got {len(content)}.")
+        if dtype.hasobject != isinstance(content, list):
+            raise DataError(f"array: expected content of {dtype}, got {type(content)}.")
         self.expansion.add(size * dtype.itemsize)
         super().__setstate__(cast("Any", (1, shape, dtype, bool(fortran), content)))
 
@@ -217,14 +219,15 @@ class _Array(np.ndarray[Any, Any]):
 def _make_dtype(code: str | bytes, *_: object) -> _Type:
     """The data type of a code such as `f8`; numpy's copy and alignment flags mean nothing here."""
     code = code.decode("latin1") if isinstance(code, bytes) else code
-    known = _NUMERIC_TYPE.fullmatch(code)
-    check(known, "array", "numbers or strings", f"data type {code!r}")
+    if not _NUMERIC_TYPE.fullmatch(code):
+        raise DataError(f"array: expected numbers or strings, got data type {code!r}.")
     return _Type(np.dtype(code[0] if code[0] == "O" else code))
 
 
 def _dtype_of(kind: object) -> np.dtype[Any]:
-    check(isinstance(kind, _Type), "array", "a data type", type(kind).__name__)
-    return cast("_Type", kind).dtype
+    if not isinstance(kind, _Type):
+        raise DataError(f"array: expected a data type, got {type(kind).__name__}.")
+    return kind.dtype
 
 
 def _empty_array(*_: object) -> _Array:
@@ -252,7 +255,8 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
 
 def _no_bytes(*content: object) -> bytes:
     """What protocol 2 writes for bytes of length 0."""
-    check(not content, "pickle", "bytes()", f"bytes{content}")
+    if content:
+        raise DataError(f"pickle: expected bytes(), got bytes{content}.")
     return b""
 
 
@@ -345,7 +349,9 @@ class _Stack:
             index = len(self._memo) if name == "MEMOIZE" else int(argument)
             most = self._puts + MEMO_AHEAD
             if not 0 <= index <= most:
-                check(False, "pickle", f"a memo index of at most {most:,}", f"{index:,}")
+                raise DataError(
+                    f"pickle: expected a memo index of at most {most:,}, got {index:,}."
+                )
             self._puts += 1
             self._memo[index] = self._parts[-1]
         elif name in _GETS:
@@ -378,4 +384,6 @@ class _Stack:
 def _require_small(keys: list[int]) -> None:
     most = max(keys, default=0)
     if most > MOST_IN_KEY:
-        check(False, "pickle", f"keys of at most {MOST_IN_KEY} parts", f"one of {most:,}")
+        raise DataError(
+            f"pickle: expected keys of at most {MOST_IN_KEY} parts, got one of {most:,}."
+        )

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from preferl.data.columns import check, require_rows
+from preferl.data.columns import require_rows
 from preferl.data.episodes import Episodes, join, one_episode
 from preferl.data.sources.hdf5 import open_hdf5, read_array
-from preferl.errors import ConfigError, mismatch, require_one_of
+from preferl.errors import ConfigError, DataError, require_one_of
 from preferl.reading import parse_json
 
 Order = Literal["lexicographic", "numeric"]
@@ -104,25 +104,26 @@ def check_observation_order(
             simulator = "a file without env_args"
     recorded = {key: int(np.prod(array.shape[1:])) for key, array in arrays.items()}
     what = f"order of observations in {path}"
-    if environment is not None:
-        same = [*environment.items()] == [*recorded.items()]
-        expected = dict(environment)
-        fix = "Load with observation_keys in the simulator's order."
-        check(same, what, f"the simulator's {expected}", recorded, fix)
-        return
-    got = f"{simulator}, which does not record its order"
-    fix = "Pass `environment`, its keys and dimensions, before playing a policy there."
-    message = mismatch(what, expected="that of the simulator", got=got, fix=fix)
-    warnings.warn(message, stacklevel=2)
+    if environment is None:
+        warnings.warn(
+            f"{what}: expected that of the simulator, got {simulator}, which does not record its "
+            "order. Pass `environment`, its keys and dimensions, before playing a policy there.",
+            stacklevel=2,
+        )
+    elif [*environment.items()] != [*recorded.items()]:
+        raise DataError(
+            f"{what}: expected the simulator's {dict(environment)}, got {recorded}. Load with "
+            "observation_keys in the simulator's order."
+        )
 
 
 def _demonstrations(file: Any, path: str | Path) -> tuple[Any, list[str]]:
     """The group that holds demonstrations, and their names in lexicographic order."""
     group = file.get("data")
-    there = ", ".join(sorted(file)) or "an empty file"
-    names = sorted(group) if isinstance(group, Mapping) else []  # not there, or an array
-    check(names, path, "a group 'data' of demonstrations", there)
-    return group, names
+    if not isinstance(group, Mapping) or not group:  # not there, an array, or empty
+        there = ", ".join(sorted(file)) or "an empty file"
+        raise DataError(f"{path}: expected a group 'data' of demonstrations, got {there}.")
+    return group, sorted(group)
 
 
 def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
@@ -130,7 +131,8 @@ def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
     fields += ["states"] if "states" in demonstration else []
     arrays = {key: read_array(demonstration, key, name) for key in fields}
     steps = require_rows(arrays, name) - 1
-    check(steps >= 1, name, "at least two steps", steps + 1)
+    if steps < 1:
+        raise DataError(f"{name}: expected at least two steps, got {steps + 1}.")
     parts = [arrays[f"obs/{key}"].reshape(steps + 1, -1) for key in keys]
     ended = (np.arange(steps) == steps - 1) & (arrays["dones"][steps - 1] != 0)
     return one_episode(

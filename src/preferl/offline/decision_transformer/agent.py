@@ -19,9 +19,9 @@ from preferl._optional import require
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, SpaceError, StorageError, require_in
 from preferl.feedback.step_rewards import Reward
+from preferl.offline.decision_transformer.parameters import LearnedTransformer
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.decision_transformer.sequences import SequenceCollator, Sequences
-from preferl.offline.decision_transformer.trained import TrainedTransformer
 from preferl.offline.learner_configs import DTConfig, Spending
 from preferl.printing import get_logger
 from preferl.shapes import FloatArray
@@ -77,18 +77,28 @@ class DecisionTransformer:
         require_in("seed", seed, 0, math.inf)
         self.observation_space = observation_space
         self.action_space = action_space
-        self.config = config = config or DTConfig()
+        self.config = config or DTConfig()
         self.seed = seed
         self.steps = steps
         self.device = torch.device(device)
-        self._module = TrainedTransformer(observation_space, action_space, config, seed)
+        # Only now: it takes seconds to load, and policies act without it.
+        from preferl.offline.decision_transformer.hugging_face import TrainedTransformer
+
+        self._module = TrainedTransformer(observation_space, action_space, self.config, seed)
         self._data: Sequences | None = None
 
     def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
         """Episodes as this agent learns from them, with rewards `[T]` in place of their own."""
-        names = ("context", "discount", "scale", "horizon")
-        settings = {name: getattr(self.config, name) for name in names}
-        return Sequences.of(episodes, self.action_space, rewards=rewards, **settings)
+        config = self.config
+        return Sequences.of(
+            episodes,
+            self.action_space,
+            rewards=rewards,
+            context=config.context,
+            discount=config.discount,
+            scale=config.scale,
+            horizon=config.horizon,
+        )
 
     def fit(
         self,
@@ -137,16 +147,17 @@ class DecisionTransformer:
         config = self.config
         module = self._module
         options = dict(options or {})
-        own = (module.inputs, module.outputs)
-        got = (data.states.shape[1:], data.actions.shape[-1])
-        words = "states of shape {} and actions of {} numbers"
-        if own != got:
+        if (module.inputs, module.outputs) != (data.states.shape[1:], data.actions.shape[-1]):
             raise SpaceError(
-                f"sequences: expected {words.format(*own)}, got {words.format(*got)}. Use the "
-                "spaces of the environment that was recorded."
+                f"sequences: expected states of shape {module.inputs} and actions of "
+                f"{module.outputs} numbers, got states of shape {data.states.shape[1:]} and "
+                f"actions of {data.actions.shape[-1]} numbers. Use the spaces of the environment "
+                "that was recorded."
             )
         hugging_face.require_options(options)
-        target, often = hugging_face.hub_target(options, None if folder is None else Path(folder))
+        target, pushes_checkpoints = hugging_face.hub_target(
+            options, None if folder is None else Path(folder)
+        )
         self.steps, epoch = hugging_face.planned_updates(
             options, self.steps, episodes=len(data.returns), batch_size=config.batch_size
         )
@@ -155,32 +166,37 @@ class DecisionTransformer:
 
         def on_save() -> None:
             try:
-                if often:
+                if pushes_checkpoints:
                     self.policy().push_to_hub(**target, message="Training under way")
             except StorageError as error:  # a hub that is away does not end the training
                 LOGGER.warning("Not pushed this time: %s", error)
 
         hooks = hugging_face.Hooks(module, config, on_progress, on_save)
-        collate = SequenceCollator(data, config.context, seed=self.seed)
+        module.to(self.device).train()
+        self._data = data  # as `policy` needs, which may be asked for while it learns
         with ExitStack() as stack:
             if folder is None:
                 folder = stack.enter_context(TemporaryDirectory())
                 resume = False
                 options = {"save_strategy": "no"} | options
-            settings: dict[str, Any] = {
-                "output_dir": str(folder),
-                "max_steps": self.steps,
-                "seed": self.seed % 2**32,
-                "report_to": "none",
-                "logging_steps": min(every, self.steps),
-                "save_steps": checkpoint_every,
-            }
-            settings |= hugging_face.by_steps(options, epoch)
-            how: Any = {"device": self.device, "resume": resume, "callbacks": [hooks, *callbacks]}
-            module.to(self.device).train()
-            self._data = data  # as `policy` needs, which may be asked for while it learns
-            first = hugging_face.train(module, collate, config, settings, **how)
-        if first and target:
+            is_first = hugging_face.train(
+                module,
+                SequenceCollator(data, config.context, seed=self.seed),
+                config,
+                {
+                    "output_dir": str(folder),
+                    "max_steps": self.steps,
+                    "seed": self.seed % 2**32,
+                    "report_to": "none",
+                    "logging_steps": min(every, self.steps),
+                    "save_steps": checkpoint_every,
+                    **hugging_face.by_steps(options, epoch),
+                },
+                device=self.device,
+                resume=resume,
+                callbacks=[hooks, *callbacks],
+            )
+        if is_first and target:
             self.policy().push_to_hub(**target, message="Training done")
         return hooks.metrics
 
@@ -213,19 +229,21 @@ class DecisionTransformer:
         """
         if self._data is None:
             raise ConfigError("The agent has seen no data. Call fit first.")
-        module = self._module
         config = self.config
-        data = self._data
+        module = self._module
         model: Any = module.transformer
-        policy = DecisionTransformerPolicy(
+        statistics = replace(
+            self._data.statistics, context=config.context, discount=config.discount
+        )
+        learned = LearnedTransformer(
             self.observation_space,
             self.action_space,
             module.copies(),
             module.shape,
-            replace(data.statistics, context=config.context, discount=config.discount),
+            statistics,
+            hub=model.config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
             pixel_encoder=config.pixel_encoder,
             regulariser=config.regulariser,
-            hub=model.config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
-            spending=spending or config.spending,
         )
+        policy = DecisionTransformerPolicy(learned, spending=spending or config.spending)
         return policy.with_target(config.target if target is None else target)

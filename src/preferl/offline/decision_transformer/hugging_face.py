@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 from transformers import (
     DecisionTransformerConfig,
@@ -24,12 +25,22 @@ from transformers import (
     TrainingArguments,
 )
 
-from preferl.errors import ConfigError, require_in
+from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.models.folder import require_converged
-from preferl.offline.decision_transformer.trained import TrainedTransformer
-from preferl.offline.learner_configs import DTConfig
+from preferl.offline.decision_transformer.networks import (
+    ACTIONS,
+    Critics,
+    Loss,
+    PixelEncoder,
+    action_loss,
+    regularise,
+)
+from preferl.offline.decision_transformer.sequences import action_size, are_pictures
+from preferl.offline.learner_configs import DTConfig, TokenShape
+from preferl.offline.transitions import observation_size
 from preferl.reading import read_json
-from preferl.training.distributed import World
+from preferl.registry import ENGINES
+from preferl.training.distributed import ALONE, World
 
 CRITICS: Final = "critics."  # before the names of parameters that have a rate of their own
 UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")  # kept as they are, for the hub
@@ -92,17 +103,121 @@ def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
     return predicted
 
 
+@final
+class TrainedTransformer(nn.Module):
+    """The model with its pixel encoder and critics, if any; forward is the loss.
+
+    `inputs` is the shape of a state or picture, `outputs` the numbers of an action; `metrics` are
+    those of the last minibatch beside the loss. Names of modules are those of saved parameters.
+    `world` is that of the processes that train it together: means are over all of their windows.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: DTConfig,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        discrete = isinstance(action_space, spaces.Discrete)
+        pictures = are_pictures(observation_space)
+        self._loss: Loss = "choices" if discrete else config.action_loss
+        self.outputs = action_size(action_space)
+        generator = torch.Generator().manual_seed(seed)
+        size = config.pixel_encoder.size
+        encoder = None
+        if pictures:
+            encoder = PixelEncoder(observation_space, config.pixel_encoder, generator)
+        else:
+            size = observation_size(observation_space)
+        self.add_module("pixel_encoder", encoder)
+        self.inputs = observation_space.shape if pictures else (size,)
+        bounded = isinstance(action_space, spaces.Box) and action_space.is_bounded()
+        self.shape = TokenShape(config.layers, config.heads, bounded, config.dropout)
+        self.transformer = build_model(
+            seed,
+            state_dim=size,
+            act_dim=self.outputs,
+            hidden_size=config.width,
+            max_ep_len=config.horizon,
+            n_layer=config.layers,
+            n_head=config.heads,
+            n_positions=3 * config.context,
+            action_tanh=bounded,
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), config.dropout),
+        )
+        self.critics: Critics | None = None
+        if config.regulariser is not None:
+            if discrete or pictures:
+                raise SpaceError(
+                    "spaces of DTR: expected states of numbers and continuous actions, got "
+                    f"{observation_space} and {action_space}. Train a Decision Transformer "
+                    "without the regulariser."
+                )
+            self.critics = Critics(size + self.outputs, config.regulariser, generator=generator)
+        # Looking parameters up in the module costs more than some of the products with them.
+        self._named = dict(self.transformer.named_parameters())
+        self.metrics: dict[str, Tensor] = {}
+        self.world = ALONE
+
+    # No **keywords here: the trainer would take that for a model that scales its loss itself.
+    def forward(
+        self,
+        states: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        returns_to_go: Tensor,
+        timesteps: Tensor,
+        attention_mask: Tensor,
+        terminated: Tensor,
+    ) -> dict[str, Tensor]:
+        """The mean loss over real steps of a minibatch."""
+        encoder = self._modules["pixel_encoder"]
+        batch = {
+            "states": states if encoder is None else encoder(states),
+            "actions": actions,
+            "rewards": rewards,
+            "returns_to_go": returns_to_go,
+            "timesteps": timesteps,
+            "attention_mask": attention_mask,
+        }
+        if ACTIONS in ENGINES:
+            engine = ENGINES.load(ACTIONS)
+            predicted = engine(self._named, self.shape, batch, training=self.training).float()
+        else:
+            predicted = plain_actions(self.transformer, batch).float()
+        loss = action_loss(predicted, actions, attention_mask, self._loss, self.world)
+        if self.critics is None:
+            return {"loss": loss}
+        batch["terminated"] = terminated
+        critic_loss, value_loss, self.metrics = regularise(
+            self.critics, batch, predicted, self.world
+        )
+        self.metrics["action_loss"] = loss.detach()
+        return {"loss": loss + value_loss + critic_loss}
+
+    def copies(self) -> dict[str, Tensor]:
+        """All parameters, on the processor: those of Hugging Face's model by its own names."""
+        model = dict(self.transformer.state_dict())
+        beside = {n: t for n, t in self.state_dict().items() if not n.startswith("transformer.")}
+        return {name: t.detach().cpu().clone() for name, t in (model | beside).items()}
+
+
 def require_options(options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for fields that are set here, and for those that do not exist."""
-    known = {field.name for field in fields(TrainingArguments)}
+    fields_of_trainer = {field.name for field in fields(TrainingArguments)}
     for name, value in options.items():
-        what = f"options[{name!r}]"
-        expected = "a field of transformers' TrainingArguments"
-        own = name in OURS
-        fix = f"In its place: {OURS.get(name)}."
-        ConfigError.check(own or name in known, what, expected, "none of that name")
-        expected += " that preferl does not set itself"
-        ConfigError.check(not own, what, expected, repr(value), fix)
+        if name in OURS:
+            raise ConfigError(
+                f"options[{name!r}]: expected a field of transformers' TrainingArguments that "
+                f"preferl does not set itself, got {value!r}. In its place: {OURS[name]}."
+            )
+        if name not in fields_of_trainer:
+            raise ConfigError(
+                f"options[{name!r}]: expected a field of transformers' TrainingArguments, got none "
+                "of that name."
+            )
 
 
 def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], bool]:
@@ -110,15 +225,25 @@ def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[st
     if not options.get("push_to_hub"):
         return {}, False
     name = options.get("hub_model_id") or (folder.absolute().name if folder else None)
-    expected = "the name of a repository, since there is no folder to name it by"
-    ConfigError.check(name is not None, "hub_model_id", expected, None)
-    strategy = str(getattr(options.get("hub_strategy"), "value", options.get("hub_strategy")))
-    fine = strategy in ("end", "every_save", "None")
-    fix = "Checkpoints hold pickles, which nobody should load from the hub."
-    ConfigError.check(fine, "hub_strategy", "one of end, every_save", strategy, fix)
-    where = {"token": "hub_token", "private": "hub_private_repo", "revision": "hub_revision"}
-    given = {key: options.get(option) for key, option in where.items()}
-    return {"name": name, **given}, strategy != "end"
+    if name is None:
+        raise ConfigError(
+            "hub_model_id: expected the name of a repository, since there is no folder to name it "
+            "by, got None."
+        )
+    strategy = options.get("hub_strategy")
+    strategy = str(getattr(strategy, "value", strategy))
+    if strategy not in ("end", "every_save", "None"):
+        raise ConfigError(
+            f"hub_strategy: expected one of end, every_save, got {strategy}. Checkpoints hold "
+            "pickles, which nobody should load from the hub."
+        )
+    target = {
+        "name": name,
+        "token": options.get("hub_token"),
+        "private": options.get("hub_private_repo"),
+        "revision": options.get("hub_revision"),
+    }
+    return target, strategy != "end"
 
 
 def planned_updates(
@@ -132,16 +257,17 @@ def planned_updates(
     >>> planned_updates({"num_train_epochs": 3}, None, episodes=100, batch_size=64)
     (6, 2)
     """
-    each = int(options.get("gradient_accumulation_steps") or 1)
-    require_in("gradient_accumulation_steps", each, 1, math.inf)
-    epoch = math.ceil(math.ceil(episodes / batch_size) / each)
+    accumulated = int(options.get("gradient_accumulation_steps") or 1)
+    require_in("gradient_accumulation_steps", accumulated, 1, math.inf)
+    epoch = math.ceil(math.ceil(episodes / batch_size) / accumulated)
     epochs = options.get("num_train_epochs")
     if epochs is not None:
         require_in("num_train_epochs", epochs, 1e-9, math.inf)
         return math.ceil(epochs * epoch), epoch
     if steps is None:
-        expected = 'updates, or fit(options={"num_train_epochs": ...})'
-        raise ConfigError.mismatch("steps", expected=expected, got="neither")
+        raise ConfigError(
+            'steps: expected updates, or fit(options={"num_train_epochs": ...}), got neither.'
+        )
     return steps, epoch
 
 
@@ -172,10 +298,13 @@ def train(
     `settings` are more of `TrainingArguments`. Without `resume`, checkpoints in the folder are
     removed. Returns whether this process is the first of those that train together.
     """
-    module.world = world = World.join()
-    processes = world.size
-    expected = f"a multiple of the {world.size} processes"
-    ConfigError.check(config.batch_size % processes == 0, "batch_size", expected, config.batch_size)
+    module.world = World.join()
+    processes = module.world.size
+    if config.batch_size % processes:
+        raise ConfigError(
+            f"batch_size: expected a multiple of the {processes} processes, got "
+            f"{config.batch_size}."
+        )
     arguments = TrainingArguments(
         per_device_train_batch_size=config.batch_size // processes,
         learning_rate=config.learning_rate,
@@ -261,8 +390,8 @@ class Hooks(TrainerCallback):
         """Metrics of the latest updates; the summary at the end has none."""
         if logs and "loss" in logs:
             require_converged("the agent's weights", self._module.parameters())
-            found = {name: logs[name] for name in ("loss", "grad_norm") if name in logs}
-            self.metrics = {k: float(v) for k, v in (found | self._module.metrics).items()}
+            logged = {name: logs[name] for name in ("loss", "grad_norm") if name in logs}
+            self.metrics = {k: float(v) for k, v in (logged | self._module.metrics).items()}
             if self._on_progress is not None:
                 self._on_progress(state.global_step, dict(self.metrics))
 

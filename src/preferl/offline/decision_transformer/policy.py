@@ -1,7 +1,6 @@
 """A Decision Transformer that acts to earn its target return."""
 
 import json
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import asdict
 from pathlib import Path
@@ -17,30 +16,99 @@ from torch import Tensor
 from preferl._optional import require
 from preferl.configs import from_json
 from preferl.data.windows import History
-from preferl.errors import SpaceError, StorageError, require_one_of
+from preferl.errors import ConfigError, SpaceError, StorageError, require_one_of
 from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
 from preferl.files import write_text
 from preferl.models.folder import OFFLINE_POLICY, require_finite
-from preferl.offline.decision_transformer.context import ARRAYS, Context, require_fitting
 from preferl.offline.decision_transformer.hub import any_error, local_folder, model_card
+from preferl.offline.decision_transformer.networks import ACTIONS
+from preferl.offline.decision_transformer.parameters import ARRAYS, LearnedTransformer
 from preferl.offline.decision_transformer.sequences import (
+    PADDED_ACTION,
     InputStatistics,
     action_features,
     action_size,
-    are_pictures,
 )
-from preferl.offline.decision_transformer.trained import ACTIONS, Critics, PixelEncoder
 from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, Spending, TokenShape
 from preferl.offline.policy import OfflinePolicy, batched, within
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.reading import read_object
 from preferl.registry import ENGINES
-from preferl.shapes import Array, FloatArray
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
 KIND: Final = "decision-transformer"
 HUB_WEIGHTS = "model.safetensors"  # as `from_pretrained` finds them
 HUB_CONFIG = "config.json"
+
+
+@final
+class Context:
+    """The last `H` steps of `V` environments, as a Decision Transformer sees them.
+
+    `predict` returns it as its state: pass it on unchanged. Returns-to-go are divided by the scale,
+    for each of `C` candidates; a step is real once its episode has begun.
+    """
+
+    def __init__(
+        self, statistics: InputStatistics, states: Array, actions: int, targets: FloatArray
+    ) -> None:
+        count = len(states)
+        steps = statistics.context
+        shape = (count, steps)  # [V, H]
+        self._statistics = statistics
+        self._targets = targets / statistics.scale  # [C]
+        self._time = np.zeros(count, np.int64)
+        self.states = np.zeros((*shape, *states.shape[1:]), states.dtype)
+        self.actions = np.full((*shape, actions), PADDED_ACTION, np.float32)
+        self.returns_to_go = np.zeros((count, len(targets), steps), np.float32)
+        self.timesteps: IntArray = np.zeros(shape, np.int64)
+        self.real: BoolArray = np.zeros(shape, bool)
+        self.rewards: FloatArray | None = None  # `[V]` of the last actions, once known
+        self.history: History | None = None  # of a learned reward with memory
+
+    def append(self, states: Array, starts: BoolArray | None, spending: Spending) -> None:
+        """Append a step with normalised states `[V, *state]`, whose action is not known yet.
+
+        Episodes begin where `starts` `[V]` is true, and at the first step in all environments.
+        """
+        if len(states) != len(self.states) or (starts is not None and len(starts) != len(states)):
+            raise SpaceError(f"observations: expected {len(self.states)} rows, got {len(states)}.")
+        begin = ~self.real[:, -1]
+        if starts is not None:
+            begin = begin | np.asarray(starts, bool)
+        self._time = np.where(begin, 0, self._time + 1)
+        returns_to_go = self._next_returns_to_go(begin, spending)
+        if self.history is not None:
+            self.history.forget(begin)
+        for steps, empty, step in (
+            (self.states, 0, states),
+            (self.actions, PADDED_ACTION, PADDED_ACTION),
+            (self.returns_to_go.swapaxes(1, 2), 0, returns_to_go),  # [V, H, C]
+            (self.timesteps, 0, np.minimum(self._time, self._statistics.horizon - 1)),
+            (self.real, False, True),
+        ):
+            steps[begin] = empty
+            steps[:, :-1] = steps[:, 1:]
+            steps[:, -1] = step
+        self.rewards = None
+
+    def _next_returns_to_go(self, begin: BoolArray, spending: Spending) -> FloatArray:
+        """`[V, C]` of the new step."""
+        if spending == "even":
+            left = np.maximum(1 - self._time / self._statistics.longest, 0)
+            return np.asarray(self._targets * left[:, None])
+        if begin.all():
+            return np.broadcast_to(self._targets, self.returns_to_go.shape[:2])
+        if self.rewards is None:
+            raise ConfigError(
+                "reward of the last actions: expected policy.earned(state, rewards) before the "
+                "next predict, got nothing. Call it, or lower the target return evenly: "
+                'spending="even".'
+            )
+        received = self.rewards[:, None] / self._statistics.scale
+        left = (self.returns_to_go[:, :, -1] - received) / self._statistics.discount
+        return np.where(begin[:, None], self._targets, left)
 
 
 @final
@@ -52,63 +120,30 @@ class DecisionTransformerPolicy:
     `evaluate_policy` does. Where it lowers the target evenly, it needs no rewards.
 
     Args:
-        observation_space: a Box of floats, a Dict of these, or pictures.
-        action_space: a Box of floats, or Discrete.
-        parameters: by Hugging Face's names; those beside its model begin with `pixel_encoder.`
-            and `critics.`.
-        shape: of the transformer.
-        statistics: how inputs are made.
-        pixel_encoder: its shape; ignored where states are numbers.
-        regulariser: settings of the critics, or None where there are none.
-        hub: config of Hugging Face's model.
+        learned: parameters and what belongs to them.
         spending: how the target goes down.
         target: target return.
         seed: of actions that are drawn.
-
-    Raises:
-        ConfigError: settings that do not belong to these parameters.
-        SpaceError: other spaces.
     """
 
     def __init__(
         self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        parameters: Mapping[str, Tensor],
-        shape: TokenShape,
-        statistics: InputStatistics,
+        learned: LearnedTransformer,
         *,
-        pixel_encoder: PixelEncoderConfig,
-        regulariser: DTRConfig | None,
-        hub: Mapping[str, Any],
         spending: Spending = "paid",
         target: float = 0.0,
         seed: int = 0,
     ) -> None:
-        parts = (parameters, shape, statistics, observation_space, action_space)
-        states = require_fitting(*parts, pixel_encoder, regulariser)
-        self.observation_space = observation_space
-        self.action_space = action_space
-        self.statistics = statistics
+        self.learned = learned
+        self.observation_space = learned.observation_space
+        self.action_space = learned.action_space
+        self.statistics = learned.statistics
+        self.learner = learned.algorithm
         self.target = target
         self.spending = spending
-        self.learner = "DecisionTransformer" if regulariser is None else "DTR"
-        self.parameters = dict(parameters)
-        self._shape = shape
-        self._hub = dict(hub)
-        self._encoder_config = pixel_encoder
-        self._regulariser = regulariser
-        self._actions = action_size(action_space)
-        generator = torch.Generator().manual_seed(0)
-        self._pixels = None
-        self._critics = None
-        if are_pictures(observation_space):
-            encoder = PixelEncoder(observation_space, pixel_encoder, generator)
-            self._pixels = _with(encoder, "pixel_encoder", parameters)
-        if regulariser is not None:
-            critics = Critics(states + self._actions, regulariser, generator=generator)
-            self._critics = _with(critics, "critics", parameters)
-        self._reward: Reward | None = None
+        self._pixels = learned.build_pixel_encoder()
+        self._critics = learned.build_critics()
+        self.reward: Reward | None = None
         self._model: torch.nn.Module | None = None  # without an engine
         self._rng = np.random.default_rng(seed)
 
@@ -125,7 +160,7 @@ class DecisionTransformerPolicy:
         observations and actions.
         """
         other = copy(self)
-        other._reward = None if reward is None else as_reward(reward)
+        other.reward = None if reward is None else as_reward(reward)
         return other
 
     def predict(
@@ -152,23 +187,24 @@ class DecisionTransformerPolicy:
         states = self._states(batch)
         context = state
         if context is None:
-            candidates = self._regulariser.candidates if self._regulariser else (1.0,)
+            regulariser = self.learned.regulariser
+            candidates = (1.0,) if regulariser is None else regulariser.candidates
             # Of a negative return, twice is less; more has to be more.
             targets = self.target + (np.array(candidates) - 1) * abs(self.target)  # [C]
-            context = Context(self.statistics, states, self._actions, targets)
+            context = Context(self.statistics, states, action_size(self.action_space), targets)
         context.append(states, episode_start, self.spending)
         actions = self._to_space(self._features(context, deterministic))
         # The context keeps the actions as a bounded space cut them off.
         context.actions[:, -1] = action_features(actions, self.action_space)
-        if self._reward is not None:
+        if self.reward is not None:
             if context.history is None:
-                context.history = History(self._reward.context, len(actions))
-            context.rewards = self._reward(*context.history.append(batch, actions))
+                context.history = History(self.reward.context, len(actions))
+            context.rewards = self.reward(*context.history.append(batch, actions))
         return (actions[0] if single else actions), context
 
     def earned(self, state: Any, rewards: FloatArray) -> None:
         """Pass on the rewards `[V]` of the last actions; a learned reward goes before them."""
-        if self._reward is None:
+        if self.reward is None:
             state.rewards = np.asarray(rewards, np.float64).reshape(-1)
 
     def push_to_hub(
@@ -212,17 +248,30 @@ class DecisionTransformerPolicy:
         expected = "a repository that can be written to"
         fix = "Sign in with `hf auth login`, or pass a token that may write there."
         with any_error(StorageError, f"{name} on the hub", expected, fix):
-            made = api.create_repo(name, private=private, exist_ok=True)
+            repository = api.create_repo(name, private=private, exist_ok=True)
             if revision is not None:
-                api.create_branch(made.repo_id, branch=revision, exist_ok=True)
+                api.create_branch(repository.repo_id, branch=revision, exist_ok=True)
+            card = model_card(
+                self.learned,
+                repository.repo_id,
+                target=self.target,
+                spending=self.spending,
+                env=env,
+                report=report,
+                data=data,
+                licence=licence,
+            )
             with TemporaryDirectory() as holder:
                 folder = Path(holder) / "policy"
-                about = (env, report, data, licence)
                 self.save(folder)
-                write_text(folder / "README.md", model_card(self, made.repo_id, *about))
-                files = [hub.CommitOperationAdd(f.name, str(f)) for f in sorted(folder.iterdir())]
-                api.create_commit(made.repo_id, files, commit_message=message, revision=revision)
-        return str(made)
+                write_text(folder / "README.md", card)
+                api.upload_folder(
+                    repo_id=repository.repo_id,
+                    folder_path=folder,
+                    commit_message=message,
+                    revision=revision,
+                )
+        return str(repository)
 
     def save(self, path: Path | str) -> None:
         """Write the policy as a folder, all or nothing, without the reward that it goes by.
@@ -233,26 +282,28 @@ class DecisionTransformerPolicy:
         Raises:
             StorageError: the folder cannot be written to, or holds something else.
         """
-        beside = {
-            k: v for k, v in self.parameters.items() if k.startswith(("pixel_encoder.", "critics."))
-        }
-        model = {k: v for k, v in self.parameters.items() if k not in beside}
-        for name in ARRAYS:
-            beside[name] = torch.from_numpy(getattr(self.statistics, name))
-        about = {
+        learned = self.learned
+        model: dict[str, Tensor] = {}
+        beside = {name: torch.from_numpy(getattr(self.statistics, name)) for name in ARRAYS}
+        for name, tensor in learned.parameters.items():
+            ours = name.startswith(("pixel_encoder.", "critics."))
+            (beside if ours else model)[name] = tensor
+        statistics = asdict(self.statistics)
+        settings = {
             "kind": KIND,
             "learner": self.learner,
             "target": self.target,
             "spending": self.spending,
-            "shape": asdict(self._shape),
-            "conditions": {k: v for k, v in asdict(self.statistics).items() if k not in ARRAYS},
-            "pixel_encoder": asdict(self._encoder_config),
-            "regulariser": None if self._regulariser is None else asdict(self._regulariser),
+            "shape": asdict(learned.shape),
+            "conditions": {k: value for k, value in statistics.items() if k not in ARRAYS},
+            "pixel_encoder": asdict(learned.pixel_encoder),
+            "regulariser": None if learned.regulariser is None else asdict(learned.regulariser),
         }
         spaces_of = (self.observation_space, self.action_space)
-        with OFFLINE_POLICY.saving(path, about, beside, *spaces_of) as draft:
+        with OFFLINE_POLICY.saving(path, settings, beside, *spaces_of) as draft:
             save_file(model, draft / HUB_WEIGHTS, metadata={"format": "pt"})
-            (draft / HUB_CONFIG).write_text(json.dumps(self._hub, indent=2), encoding="utf-8")
+            config = json.dumps(dict(learned.hub), indent=2)
+            (draft / HUB_CONFIG).write_text(config, encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path | str, *, seed: int = 0) -> Self:
@@ -266,32 +317,37 @@ class DecisionTransformerPolicy:
             MissingExtraError: it is on the hub, and huggingface_hub is not installed.
         """
         path = local_folder(path)
-        about, spaces_of, beside = OFFLINE_POLICY.load(path)
+        settings, spaces_of, beside = OFFLINE_POLICY.load(path)
         with OFFLINE_POLICY.reading(path):
-            if about.get("kind") != KIND:
-                raise ValueError(f"a policy of kind {about.get('kind')}")
+            if settings.get("kind") != KIND:
+                raise ValueError(f"a policy of kind {settings.get('kind')}")
             model = load_file(path / HUB_WEIGHTS)
             require_finite(path, beside | model, dtype=torch.float32)
             arrays: dict[str, Any] = {name: beside.pop(name).numpy() for name in ARRAYS}
-            known = about["conditions"] | {"quantiles": tuple(about["conditions"]["quantiles"])}
-            statistics = InputStatistics(**known, **arrays)
-            require_one_of("spending", about["spending"], Spending)
-            return cls(
+            quantiles = tuple(settings["conditions"].pop("quantiles"))
+            statistics = InputStatistics(quantiles=quantiles, **settings["conditions"], **arrays)
+            require_one_of("spending", settings["spending"], Spending)
+            regulariser = settings["regulariser"]
+            learned = LearnedTransformer(
                 *spaces_of,
-                model | beside,
-                from_json(TokenShape, about["shape"]),
-                statistics,
-                pixel_encoder=from_json(PixelEncoderConfig, about["pixel_encoder"]),
-                regulariser=about["regulariser"] and from_json(DTRConfig, about["regulariser"]),
+                parameters=model | beside,
+                shape=from_json(TokenShape, settings["shape"]),
+                statistics=statistics,
                 hub=read_object(path / HUB_CONFIG),
-                spending=about["spending"],
-                target=statistics.target_return(about["target"]),
+                pixel_encoder=from_json(PixelEncoderConfig, settings["pixel_encoder"]),
+                regulariser=None if regulariser is None else from_json(DTRConfig, regulariser),
+            )
+            return cls(
+                learned,
+                spending=settings["spending"],
+                target=statistics.target_return(settings["target"]),
                 seed=seed,
             )
 
     @torch.inference_mode()
     def _features(self, context: Context, deterministic: bool) -> FloatArray:
         """`[V, A]` features of the actions at the last step."""
+        learned = self.learned
         candidates = context.returns_to_go.shape[1]
 
         def for_each(array: Array) -> Tensor:
@@ -307,11 +363,11 @@ class DecisionTransformerPolicy:
         }
         if ACTIONS in ENGINES:  # faster, and needs no `transformers`
             engine = ENGINES.load(ACTIONS)
-            predicted: Tensor = engine(self.parameters, self._shape, batch, last=True)[:, -1]
+            predicted: Tensor = engine(learned.parameters, learned.shape, batch, last=True)[:, -1]
         else:
             from preferl.offline.decision_transformer import hugging_face
 
-            self._model = self._model or hugging_face.rebuild_model(self._hub, self.parameters)
+            self._model = self._model or hugging_face.rebuild_model(learned.hub, learned.parameters)
             predicted = hugging_face.plain_actions(self._model, batch)[:, -1]
         if self._critics is not None:
             values = self._critics(states[:, -1], predicted).view(-1, candidates)
@@ -334,9 +390,8 @@ class DecisionTransformerPolicy:
         pictures = self._pixels is not None
         states = np.asarray(batch) if pictures else flat_observations(batch, np.float64)
         expected = self.observation_space.shape if pictures else statistics.mean.shape
-        got = states.shape[1:]
-        if got != expected:
-            raise SpaceError(f"observation: expected shape {expected}, got {got}.")
+        if states.shape[1:] != expected:
+            raise SpaceError(f"observation: expected shape {expected}, got {states.shape[1:]}.")
         if pictures:
             return states
         return np.asarray((states - statistics.mean) / statistics.deviation, np.float32)
@@ -348,10 +403,3 @@ def load_offline_policy(path: Path, *, seed: int = 0) -> OfflinePolicy | Decisio
         kind = read_object(path / OFFLINE_POLICY.config).get("kind")
     policy = DecisionTransformerPolicy if kind == KIND else OfflinePolicy
     return policy.load(path, seed=seed)
-
-
-def _with(module: Any, name: str, parameters: Mapping[str, Tensor]) -> Any:
-    """A module with its part of the parameters, frozen."""
-    own = {k.removeprefix(f"{name}."): v for k, v in parameters.items() if k.startswith(f"{name}.")}
-    module.load_state_dict(own)
-    return module.eval().requires_grad_(False)

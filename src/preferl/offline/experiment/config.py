@@ -106,10 +106,10 @@ class OfflineConfig(RewardSettings, EnvConfig):
 
     def __post_init__(self) -> None:
         EnvConfig.__post_init__(self)
-        got = "neither" if self.dataset is None else "both"
         if (self.demonstrations is None) == (self.dataset is None):
+            given = "neither" if self.dataset is None else "both"
             raise ConfigError(
-                f"recorded episodes: expected either demonstrations or a dataset, got {got}."
+                f"recorded episodes: expected either demonstrations or a dataset, got {given}."
             )
         require_one_of("policy", self.policy, OFFLINE_LEARNERS.names())
         answers = self.labels or self.comparisons
@@ -118,14 +118,13 @@ class OfflineConfig(RewardSettings, EnvConfig):
             raise ConfigError(
                 "answers: expected either labels or comparisons, got both. Leave one out."
             )
-        given = learns_from == "actions" or answers is not None or self.reward is not None
-        if not given:
+        if answers is None and self.reward is None and learns_from != "actions":
             raise ConfigError(
                 'a reward: expected labels to fit one to, the run of a fitted one, or "true" '
                 "for the recorded one, got neither labels nor reward. Set `labels`, "
                 "`comparisons` or `reward`; only cloning (policy bc) learns without."
             )
-        if learns_from == "answers" and not (answers is not None and self.reward is None):
+        if learns_from == "answers" and (answers is None or self.reward is not None):
             raise ConfigError(
                 f"policy {self.policy}: expected answers alone: it learns without a reward "
                 f"model, got {'none' if answers is None else 'a reward'}. Give labels or "
@@ -142,20 +141,20 @@ class OfflineConfig(RewardSettings, EnvConfig):
         require_one_of("model", self.model, model_names())
         require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
         require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf), pessimism=(0, inf))
-        if not (self.controls or not self.only_controls):
+        if self.only_controls and not self.controls:
             raise ConfigError(
                 "only_controls: expected controls to choose from, got no controls at all. Leave "
                 "out `--no-controls`."
             )
-        if self.target_return is not None and not self.kind.has_target:
-            names = OFFLINE_LEARNERS.names()
-            kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]
-            raise ConfigError(
-                f"target_return: expected a policy with one, {' or '.join(kinds)}, got "
-                f"{self.policy}."
-            )
         if self.target_return is not None:
             parsed_target(self.target_return)
+            if not self.kind.has_target:
+                names = OFFLINE_LEARNERS.names()
+                kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]
+                raise ConfigError(
+                    f"target_return: expected a policy with one, {' or '.join(kinds)}, got "
+                    f"{self.policy}."
+                )
         if self.episodes and self.env_id is None:
             raise ConfigError(
                 "env: expected the environment to evaluate policies in, got none, and task "
@@ -235,9 +234,8 @@ class OfflineRun:
 
 def require_seeds(seeds: Sequence[int]) -> None:
     """Raise `ConfigError` unless seeds are different numbers from 0 to `SEED_LIMIT`."""
-    fine = seeds and all(0 <= seed < SEED_LIMIT for seed in seeds)
-    fine = fine and len(set(seeds)) == len(seeds)
-    if not fine:
+    different = len(set(seeds)) == len(seeds) > 0
+    if not different or not all(0 <= seed < SEED_LIMIT for seed in seeds):
         raise ConfigError(
             f"seeds: expected different whole numbers of at least 0, got {list(seeds)}."
         )

@@ -1,4 +1,4 @@
-"""Hugging Face's Decision Transformer with its pixel encoder and critics, as a loss to train.
+"""The networks beside Hugging Face's Decision Transformer, and the losses of all of them.
 
 The critics draw it towards actions of higher value: Tu et al. 2025, "In-Dataset Trajectory Return
 Regularization for Offline Preference-based Reinforcement Learning" (DTR), which builds on QT (Hu
@@ -15,21 +15,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from preferl.errors import SpaceError
 from preferl.functional.value import soft_update
 from preferl.models.blocks import Perceptrons
 from preferl.models.cnn import convolutions, initialise
 from preferl.models.encoders import PictureEncoder
-from preferl.offline.decision_transformer.sequences import action_size, are_pictures
-from preferl.offline.learner_configs import (
-    ActionLoss,
-    DTConfig,
-    DTRConfig,
-    PixelEncoderConfig,
-    TokenShape,
-)
-from preferl.offline.transitions import observation_size
-from preferl.registry import ENGINES
+from preferl.offline.learner_configs import ActionLoss, DTRConfig, PixelEncoderConfig
 from preferl.training.distributed import ALONE, World
 
 LEAST_SQUARE: Final = 1e-6  # without it, deviations of what is fitted exactly outweigh the rest
@@ -159,112 +149,6 @@ def regularise(
     mean = world.mean(values.detach().mean(), steps)
     metrics = {"critic_loss": critic_loss.detach(), "q": mean}
     return critic_loss, -weight * world.mean(policy_values.mean(), steps) / size, metrics
-
-
-@final
-class TrainedTransformer(nn.Module):
-    """The model with its pixel encoder and critics, if any; forward is the loss.
-
-    `inputs` is the shape of a state or picture, `outputs` the numbers of an action; `metrics` are
-    those of the last minibatch beside the loss. Names of modules are those of saved parameters.
-    `world` is that of the processes that train it together: means are over all of their windows.
-    """
-
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: DTConfig,
-        seed: int,
-    ) -> None:
-        super().__init__()
-        # Only now: it takes seconds to load, and policies act without it.
-        from preferl.offline.decision_transformer import hugging_face
-
-        discrete = isinstance(action_space, spaces.Discrete)
-        pictures = are_pictures(observation_space)
-        self._loss: Loss = "choices" if discrete else config.action_loss
-        self.outputs = action_size(action_space)
-        generator = torch.Generator().manual_seed(seed)
-        size = config.pixel_encoder.size
-        encoder = None
-        if pictures:
-            encoder = PixelEncoder(observation_space, config.pixel_encoder, generator)
-        else:
-            size = observation_size(observation_space)
-        self.add_module("pixel_encoder", encoder)
-        self.inputs = observation_space.shape if pictures else (size,)
-        bounded = isinstance(action_space, spaces.Box) and action_space.is_bounded()
-        self.shape = TokenShape(config.layers, config.heads, bounded, config.dropout)
-        self.transformer = hugging_face.build_model(
-            seed,
-            state_dim=size,
-            act_dim=self.outputs,
-            hidden_size=config.width,
-            max_ep_len=config.horizon,
-            n_layer=config.layers,
-            n_head=config.heads,
-            n_positions=3 * config.context,
-            action_tanh=bounded,
-            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), config.dropout),
-        )
-        self.critics: Critics | None = None
-        if config.regulariser is not None:
-            if discrete or pictures:
-                raise SpaceError(
-                    "spaces of DTR: expected states of numbers and continuous actions, got "
-                    f"{observation_space} and {action_space}. Train a Decision Transformer "
-                    "without the regulariser."
-                )
-            self.critics = Critics(size + self.outputs, config.regulariser, generator=generator)
-        # Looking parameters up in the module costs more than some of the products with them.
-        self._named = dict(self.transformer.named_parameters())
-        self.metrics: dict[str, Tensor] = {}
-        self.world = ALONE
-
-    # No **keywords here: the trainer would take that for a model that scales its loss itself.
-    def forward(
-        self,
-        states: Tensor,
-        actions: Tensor,
-        rewards: Tensor,
-        returns_to_go: Tensor,
-        timesteps: Tensor,
-        attention_mask: Tensor,
-        terminated: Tensor,
-    ) -> dict[str, Tensor]:
-        """The mean loss over real steps of a minibatch."""
-        encoder = self._modules["pixel_encoder"]
-        batch = {
-            "states": states if encoder is None else encoder(states),
-            "actions": actions,
-            "rewards": rewards,
-            "returns_to_go": returns_to_go,
-            "timesteps": timesteps,
-            "attention_mask": attention_mask,
-        }
-        from preferl.offline.decision_transformer import hugging_face
-
-        if ACTIONS in ENGINES:
-            engine = ENGINES.load(ACTIONS)
-            predicted = engine(self._named, self.shape, batch, training=self.training).float()
-        else:
-            predicted = hugging_face.plain_actions(self.transformer, batch).float()
-        loss = action_loss(predicted, actions, attention_mask, self._loss, self.world)
-        if self.critics is None:
-            return {"loss": loss}
-        batch["terminated"] = terminated
-        critic_loss, value_loss, self.metrics = regularise(
-            self.critics, batch, predicted, self.world
-        )
-        self.metrics["action_loss"] = loss.detach()
-        return {"loss": loss + value_loss + critic_loss}
-
-    def copies(self) -> dict[str, Tensor]:
-        """All parameters, on the processor: those of Hugging Face's model by its own names."""
-        model = dict(self.transformer.state_dict())
-        beside = {n: t for n, t in self.state_dict().items() if not n.startswith("transformer.")}
-        return {name: t.detach().cpu().clone() for name, t in (model | beside).items()}
 
 
 def action_loss(

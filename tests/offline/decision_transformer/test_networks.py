@@ -9,7 +9,7 @@ import torch
 from helpers.point_walks import point_walks
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.decision_transformer.trained import Critics, regularise, window_targets
+from preferl.offline.decision_transformer.networks import Critics, regularise, window_targets
 from preferl.offline.learner_configs import DTRConfig
 from preferl.testing import PointWorld, make_episodes
 
@@ -111,8 +111,8 @@ def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> No
         parts.fit(parts.sequences(episodes), folder=tmp_path / "b", on_progress=stop, **how)
     parts = agent()
     parts.fit(parts.sequences(episodes), folder=tmp_path / "b", resume=True, **how)
-    expected = whole.policy().parameters
-    got = parts.policy().parameters
+    expected = whole.policy().learned.parameters
+    got = parts.policy().learned.parameters
     for name, tensor in expected.items():
         torch.testing.assert_close(got[name], tensor, atol=0, rtol=0, msg=name)
     assert got["critics.progress"] == 1

@@ -1,0 +1,185 @@
+"""The parameters of a Decision Transformer, with what they are of no use without."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from preferl.errors import ConfigError
+from preferl.models.configs import dense
+from preferl.models.folder import require_numbers
+from preferl.offline.decision_transformer.networks import Critics, PixelEncoder
+from preferl.offline.decision_transformer.sequences import (
+    InputStatistics,
+    action_size,
+    are_pictures,
+)
+from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, TokenShape
+from preferl.offline.transitions import observation_size
+
+ARRAYS: Final = ("mean", "deviation")  # statistics that are saved as tensors
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LearnedTransformer:
+    """Parameters of a Decision Transformer and the settings that belong to them.
+
+    Settings of a few bytes can ask for more than any memory holds, so they are compared with the
+    parameters before anything is built.
+
+    Attributes:
+        observation_space: a Box of floats, a Dict of these, or pictures.
+        action_space: a Box of floats, or Discrete.
+        parameters: by Hugging Face's names; those beside its model begin with `pixel_encoder.`
+            and `critics.`.
+        shape: of the transformer.
+        statistics: how inputs are made.
+        hub: config of Hugging Face's model.
+        pixel_encoder: its shape; ignored where states are numbers.
+        regulariser: settings of the critics, or None where there are none.
+
+    Raises:
+        ConfigError: settings that do not belong to these parameters.
+        SpaceError: other spaces.
+    """
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    parameters: Mapping[str, Tensor]
+    shape: TokenShape
+    statistics: InputStatistics
+    hub: Mapping[str, Any]
+    pixel_encoder: PixelEncoderConfig
+    regulariser: DTRConfig | None = None
+
+    def __post_init__(self) -> None:
+        encoder = self.pixel_encoder
+        states = self.state_size
+        actions = action_size(self.action_space)
+        there = {name: tuple(tensor.shape) for name, tensor in self.parameters.items()}
+        expected = _transformer_shapes(there, self.shape, self.statistics, states, actions)
+        expected |= dict.fromkeys(ARRAYS, (1 if self.sees_pictures else states,))
+        there |= {name: getattr(self.statistics, name).shape for name in ARRAYS}
+        for name, size in expected.items():
+            if there.get(name) != size:
+                raise ConfigError(
+                    f"shape of {name}: expected {size}, got {there.get(name)}. The files belong to "
+                    "different policies; restore the folder as a whole."
+                )
+        needed = {}
+        if self.sees_pictures:
+            needed["pixel_encoder"] = encoder.network().least_numbers(
+                self.observation_space, self.action_space
+            )
+        if self.regulariser is not None:  # two, and their targets
+            needed["critics"] = 4 * dense((states + actions, *self.regulariser.hidden, 1))
+        for part, numbers in needed.items():
+            saved = sum(tensor.numel() for tensor in self._part(part).values())
+            try:
+                require_numbers(numbers, saved)
+            except ValueError as error:
+                raise ConfigError(f"{part} of a policy: {error}") from error
+
+    @property
+    def sees_pictures(self) -> bool:
+        """Whether observations are pictures, which the pixel encoder turns into states."""
+        return are_pictures(self.observation_space)
+
+    @property
+    def state_size(self) -> int:
+        """`O`, numbers of a state."""
+        if self.sees_pictures:
+            return self.pixel_encoder.size
+        return observation_size(self.observation_space)
+
+    @property
+    def algorithm(self) -> str:
+        """Its name, by whether there are critics."""
+        return "DecisionTransformer" if self.regulariser is None else "DTR"
+
+    def build_pixel_encoder(self) -> PixelEncoder | None:
+        """The encoder of pictures, frozen; None where states are numbers."""
+        if not self.sees_pictures:
+            return None
+        generator = torch.Generator()
+        encoder = PixelEncoder(self.observation_space, self.pixel_encoder, generator)
+        self._load("pixel_encoder", encoder)
+        return encoder
+
+    def build_critics(self) -> Critics | None:
+        """The critics, frozen, if there are any."""
+        if self.regulariser is None:
+            return None
+        inputs = self.state_size + action_size(self.action_space)
+        critics = Critics(inputs, self.regulariser, generator=torch.Generator())
+        self._load("critics", critics)
+        return critics
+
+    def _load(self, part: str, module: nn.Module) -> None:
+        module.load_state_dict(self._part(part))
+        module.eval().requires_grad_(False)
+
+    def _part(self, part: str) -> dict[str, Tensor]:
+        """The parameters of a network beside Hugging Face's model, by its own names."""
+        start = f"{part}."
+        return {
+            name.removeprefix(start): tensor
+            for name, tensor in self.parameters.items()
+            if name.startswith(start)
+        }
+
+
+def _transformer_shapes(
+    there: Mapping[str, tuple[int, ...]],
+    shape: TokenShape,
+    statistics: InputStatistics,
+    states: int,
+    actions: int,
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the transformer's parameters, by its sizes that are `there`."""
+    matrices = ("encoder.h.0.mlp.c_fc.weight", "encoder.wpe.weight", "embed_timestep.weight")
+    for name in matrices:
+        matrix = there.get(name, ())
+        if len(matrix) != 2 or min(matrix) < 1:
+            raise ConfigError(f"{name}: expected a matrix, got {matrix}.")
+    (width, inner), (positions, _), (times, _) = (there[name] for name in matrices)
+    for what, needed, most in (
+        ("layers", shape.layers, len(there)),
+        ("tokens of a context", 3 * statistics.context, positions),
+        ("timesteps of a horizon", statistics.horizon, times),
+    ):
+        if needed > most:
+            raise ConfigError(
+                f"{what}: expected at most {most:,}, as its parameters have, got {needed:,}."
+            )
+    if width % shape.heads != 0:
+        raise ConfigError(f"heads: expected a divisor of {width}, got {shape.heads}.")
+    layers: dict[str, tuple[int, ...]] = {
+        "embed_return": (width, 1),
+        "embed_state": (width, states),
+        "embed_action": (width, actions),
+        "embed_ln": (width,),
+        "encoder.ln_f": (width,),
+        "predict_action.0": (actions, width),
+    }
+    for block in (f"encoder.h.{k}" for k in range(shape.layers)):
+        layers |= {
+            f"{block}.ln_1": (width,),
+            f"{block}.ln_2": (width,),
+            f"{block}.attn.c_attn": (width, 3 * width),
+            f"{block}.attn.c_proj": (width, width),
+            f"{block}.mlp.c_fc": (width, inner),
+            f"{block}.mlp.c_proj": (inner, width),
+        }
+    shapes: dict[str, tuple[int, ...]] = {
+        "encoder.wpe.weight": (positions, width),
+        "embed_timestep.weight": (times, width),
+    }
+    for name, size in layers.items():
+        units = size[1:] if ".c_" in name else size[:1]  # weights of GPT-2's layers are [in, out]
+        shapes |= {f"{name}.weight": size, f"{name}.bias": units}
+    return shapes

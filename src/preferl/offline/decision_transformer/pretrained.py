@@ -1,0 +1,141 @@
+"""Decision Transformers of others, from Hugging Face's hub or a folder."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Any, Final
+from zipfile import ZipFile, is_zipfile
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from preferl._optional import require
+from preferl.errors import CheckpointError, ConfigError, SpaceError, require_in
+from preferl.models.folder import bounded_network
+from preferl.offline.decision_transformer.hub import any_error, local_folder
+from preferl.offline.decision_transformer.parameters import LearnedTransformer
+from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
+from preferl.offline.decision_transformer.sequences import InputStatistics
+from preferl.offline.learner_configs import PixelEncoderConfig, Spending, TokenShape
+from preferl.offline.transitions import observation_size
+from preferl.reading import Expansion
+from preferl.shapes import FloatArray
+
+FIXED: Final = {  # settings of Hugging Face's config that our forward pass cannot vary
+    "activation_function": "relu",
+    "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+}
+
+
+def load_decision_transformer(
+    source: Path | str,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    *,
+    mean: FloatArray,
+    deviation: FloatArray,
+    target: float,
+    scale: float = 1000.0,
+    context: int = 20,
+    discount: float = 1.0,
+    spending: Spending = "paid",
+) -> DecisionTransformerPolicy:
+    """Load a Decision Transformer of somebody else, from `config.json` and its parameters alone.
+
+    The rest, such as the mean and deviation of states, is on its card. Those that preferl pushed
+    need none of this: `DecisionTransformerPolicy.load("hub:...")`.
+
+    Args:
+        source: a folder, or `hub:OWNER/NAME` (`hub:OWNER/NAME@REVISION`).
+        observation_space: a Box of floats, or a Dict of these.
+        action_space: a Box from -1 to 1, or without bounds: actions are as the model makes them.
+        mean: `[O]` that was subtracted from states.
+        deviation: `[O]` that states were divided by.
+        target: target return; recorded ones are not known, so no quantile.
+        scale: that returns were divided by; 1000 in the tutorial.
+        context: `H`, steps of history; 20 in the tutorial.
+        discount: of returns, in (0, 1].
+        spending: how the target goes down.
+
+    Raises:
+        CheckpointError: no such model, parameters that are missing or not finite, or a config of
+            another kind of transformer.
+        ConfigError: a setting out of range.
+        MissingExtraError: transformers is not installed.
+        SpaceError: spaces or statistics of other sizes than the model's.
+    """
+    config, parameters = _read(local_folder(source))
+    size = observation_size(observation_space)
+    steps = config.max_ep_len
+    _require_spaces(config, size, action_space)
+    require_in("discount", discount, sys.float_info.min, 1)
+    arrays = {"mean": np.asarray(mean, np.float32), "deviation": np.asarray(deviation, np.float32)}
+    for name, array in arrays.items():
+        if array.shape != (size,) or not np.isfinite(array).all():
+            raise SpaceError(f"{name} of states: expected {size} finite numbers, got {array}.")
+    if not (arrays["deviation"] > 0).all():
+        raise ConfigError(
+            f"deviation of states: expected numbers above 0, got {arrays['deviation']}."
+        )
+    learned = LearnedTransformer(
+        observation_space,
+        action_space,
+        parameters,
+        TokenShape(config.n_layer, config.n_head, config.action_tanh),
+        InputStatistics(context, steps, discount, scale, longest=steps, quantiles=(), **arrays),
+        hub=config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
+        pixel_encoder=PixelEncoderConfig(),
+    )
+    return DecisionTransformerPolicy(learned, spending=spending).with_target(target)
+
+
+def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Hugging Face's config and all parameters of its model."""
+    transformers = require("transformers", extra="hub")
+    expected = "config.json with model.safetensors or pytorch_model.bin, all whole"
+    fix = "Check the name, and fetch it again."
+    with any_error(CheckpointError, f"Decision Transformer {folder}", expected, fix):
+        if not (folder / "config.json").is_file():
+            raise FileNotFoundError("no config.json")
+        how: Any = {"local_files_only": True}
+        config = transformers.DecisionTransformerConfig.from_pretrained(folder, **how)
+        how |= {"output_loading_info": True, "dtype": torch.float32}
+        for file in folder.glob("*.bin"):
+            if is_zipfile(file):  # whose parts torch unpacks, though it packs none
+                with ZipFile(file) as archive:
+                    Expansion.of(file).add(sum(part.file_size for part in archive.infolist()))
+        weights = (*folder.glob("*.safetensors"), *folder.glob("*.bin"))
+        numbers = sum(file.stat().st_size for file in weights)  # a number has a byte at least
+        with bounded_network(numbers):
+            model, found = transformers.DecisionTransformerModel.from_pretrained(folder, **how)
+        missing = sorted({*found["missing_keys"], *map(str, found["mismatched_keys"])})
+        if missing:
+            raise ValueError(f"no parameters for {missing[:3]}")
+        parameters = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
+        if not all(torch.isfinite(t).all() for t in parameters.values()):
+            raise ValueError("parameters that are not finite")
+    for name, value in FIXED.items():
+        setting = getattr(config, name, value)
+        if setting != value:
+            raise CheckpointError(f"{name} of {folder}: expected {value}, got {setting}.")
+    return config, parameters
+
+
+def _require_spaces(config: Any, size: int, space: spaces.Space[Any]) -> None:
+    actions = math.prod(space.shape or ())
+    if not isinstance(space, spaces.Box) or (size, actions) != (config.state_dim, config.act_dim):
+        raise SpaceError(
+            f"spaces: expected observations of {config.state_dim} numbers, actions of a Box of "
+            f"{config.act_dim}, got {size} numbers and {space}."
+        )
+    bounded = (space.bounded_below & space.bounded_above).any()
+    if bounded and not ((space.low == -1) & (space.high == 1)).all():
+        raise SpaceError(
+            f"actions: expected a Box from -1 to 1, or without bounds, got {space}. Such models "
+            "act in the numbers that were recorded: pass a Box from -1 to 1, or one without bounds "
+            "where actions are larger."
+        )
