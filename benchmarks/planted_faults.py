@@ -331,7 +331,11 @@ def main() -> None:
     run.add_argument("commit", help="a commit, or `work` for the working tree")
     run.add_argument("faults", nargs="*", help="numbers from 1, or parts of names; all by default")
     run.add_argument("--minutes", type=float, default=60.0, help="limit of one fault")
-    run.add_argument("--first-only", action="store_true", help="the tests of its folder alone")
+    run.add_argument(
+        "--first-only",
+        action="store_true",
+        help="only the files that mirror it; none is no verdict",
+    )
     arguments = parser.parse_args()
     if arguments.command == "list":
         show_list()
@@ -372,7 +376,8 @@ def run_all(commit: str, faults: Sequence[Fault], limit: float, first_only: bool
             caught_by = verdict(tree, fault, edit, limit, first_only, innocent)
             seconds = time.monotonic() - began
             print(f"{fault.name}: {caught_by} ({seconds:.0f} s)", flush=True)
-            add_row(fault.name, name, caught_by, seconds)
+            if caught_by != NOT_CAUGHT or not first_only:
+                add_row(fault.name, name, caught_by, seconds)
 
 
 def verdict(
@@ -382,7 +387,9 @@ def verdict(
     until = time.monotonic() + limit
     first = [name for name in fault.tests if (tree / name).exists()]
     stages = [([name], 1) for name in first]
-    if not first_only:
+    if first_only:
+        stages = [([name], 1) for name in first if name == first[0] or name.endswith(".py")]
+    else:
         others = [*(f"--ignore={name}" for name in first), "tests", "src/preferl"]
         stages.append((others, FAILURES_AT_ONCE))
     for stage, most in stages:

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -24,17 +25,19 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SECONDS = pytest.mark.slow
+MINUTES = (pytest.mark.slow, pytest.mark.nightly)
 LEARNING = {
-    "README.md",
-    "docs/quickstart.md",
-    "docs/algorithms/drlhp.md",
-    "docs/how-to/environment.md",
-    "docs/migrate/imitation.md",
-    "docs/how-to/resume.md",
-    "docs/tutorials/offline.md",
-    "docs/tutorials/while-training.md",
+    "README.md": SECONDS,
+    "docs/quickstart.md": MINUTES,  # and little else than README teaches
+    "docs/algorithms/drlhp.md": SECONDS,
+    "docs/how-to/environment.md": SECONDS,
+    "docs/migrate/imitation.md": SECONDS,
+    "docs/how-to/resume.md": SECONDS,
+    "docs/tutorials/offline.md": SECONDS,
+    "docs/tutorials/while-training.md": SECONDS,
 }
-"""Pages whose code trains agents, for seconds each."""
+"""Pages whose code trains agents, for so long."""
 
 TEACHING = ("README.md", "docs/quickstart.md")
 """Pages whose code evaluates an agent of Pendulum-v1 that it has taught, as `returns`."""
@@ -123,33 +126,41 @@ def missing_names(text):
     return missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_resolve(page):
-    assert broken_links(page, page.read_text("utf-8")) == []
+@pytest.fixture(scope="module")
+def texts():
+    """The text of each page, by its path."""
+    return {page: page.read_text("utf-8") for page in PAGES}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_exist(page):
-    wrong = {line: unknown_words(line) for line in commands(page.read_text("utf-8"))}
+def test_links_resolve(texts):
+    broken = {name(page): broken_links(page, text) for page, text in texts.items()}
+    assert {page: links for page, links in broken.items() if links} == {}
+
+
+def test_commands_exist(texts):
+    wrong = {
+        (name(page), line): unknown_words(line)
+        for page, text in texts.items()
+        for line in commands(text)
+    }
     assert {line: words for line, words in wrong.items() if words} == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_make_targets_exist(page):
-    text = page.read_text("utf-8")
+def test_make_targets_exist(texts):
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
-    shell = "\n".join(blocks(text, "sh", "bash", "console"))
-    named = re.findall(r"^make ([a-z]+)", shell, re.M) + re.findall(r"`make ([a-z]+)`", text)
-    assert set(named) <= targets
+    for page, text in texts.items():
+        shell = "\n".join(blocks(text, "sh", "bash", "console"))
+        named = re.findall(r"^make ([a-z]+)", shell, re.M) + re.findall(r"`make ([a-z]+)`", text)
+        assert set(named) <= targets, name(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_names_exist(page):
-    assert missing_names(page.read_text("utf-8")) == []
+def test_names_exist(texts):
+    missing = {name(page): missing_names(text) for page, text in texts.items()}
+    assert {page: names for page, names in missing.items() if names} == {}
 
 
 PAGES_WITH_CODE = [
-    pytest.param(page, id=name(page), marks=[pytest.mark.slow] if name(page) in LEARNING else [])
+    pytest.param(page, id=name(page), marks=LEARNING.get(name(page), ()))
     for page in PAGES
     if blocks(page.read_text("utf-8"), "python")
 ]
@@ -180,6 +191,8 @@ def test_example_runs(example, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    if example.name == "custom_environment.py":
+        assert (tmp_path / "runs/courtyard/report.html").is_file()
 
 
 def lines_beyond(source, name):
@@ -204,20 +217,11 @@ def lines_beyond(source, name):
     ]
 
 
-def test_an_environment_of_ones_own_takes_six_lines(tmp_path):
+def test_an_environment_of_ones_own_takes_six_lines():
     example = ROOT / "examples/custom_environment.py"
     assert len(lines_beyond(example.read_text("utf-8"), "Courtyard")) <= 6
     page = "".join(blocks((ROOT / "docs/how-to/environment.md").read_text("utf-8"), "python"))
     assert "class Courtyard(gymnasium.Env):" in page
-    done = subprocess.run(
-        [sys.executable, "-W", "error", example, "--smoke"],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs/courtyard/report.html").is_file()
 
 
 def test_every_page_is_reachable():
@@ -229,105 +233,96 @@ def test_every_page_is_reachable():
     assert [name(page) for page in PAGES[1:] if page.resolve() not in linked] == []
 
 
-def results_table(path):
-    """The lines that a page shows for a recipe's CSV."""
-    for row in csv.DictReader(path.read_text("utf-8").splitlines()):
-        share = [f"{float(row[k]):.1%}".replace("%", " %") for k in ("accuracy", "low", "high")]
-        within = f"{float(row['accuracy_within_episodes']):.1%}".replace("%", " %")
-        rank = f"{float(row['spearman']):.2f} ± {float(row['spearman_deviation']):.2f}"
-        cells = (
-            row["reward"].replace(" x ", " × "),
-            row["split"],
-            share[0],
-            f"{share[1]} to {share[2]}",
-            within,
-            "–" if rank.startswith("nan") else rank,
-        )
-        yield f"| {' | '.join(cells)} |"
-
-
-def test_results_are_those_measured():
-    shown = (ROOT / "docs/algorithms/label-files.md").read_text("utf-8")
-    measured = [
-        line
-        for recipe in ("door_human_reward", "door_reward_models")
-        for line in results_table(ROOT / f"recipes/results/{recipe}.csv")
-    ]
-    assert [line for line in measured if line not in shown] == []
-    named = ("mlp", "linear", "mr", "nmr", "pt")
-    assert sum(shown.count(f"\n| {model}") for model in named) == len(measured)
-
-
-def read(name):
+def rows_of(recipe):
     """The rows of a recipe's CSV."""
-    return csv.DictReader((ROOT / f"recipes/results/{name}").read_text("utf-8").splitlines())
+    text = (ROOT / f"recipes/results/{recipe}.csv").read_text("utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
-def conditions_table(path, score, wanted=lambda _: True):
-    """The lines that a page shows for the conditions of a recipe's CSV."""
-    conditions: dict[str, list[dict[str, str]]] = {}
-    for row in csv.DictReader(path.read_text("utf-8").splitlines()):
-        if wanted(row):
-            conditions.setdefault(row["condition"], []).append(row)
-    for condition, rows in conditions.items():
-        scores = [float(row[score]) for row in rows]
-        success = f"{np.mean([float(row['success']) for row in rows]):.0%}".replace("%", " %")
+def grouped(rows, *names):
+    """Rows by their values in some columns."""
+    groups = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[name] for name in names)].append(row)
+    return groups
+
+
+def percent(share, digits=1):
+    return f"{share:.{digits}%}".replace("%", " %")
+
+
+def percentages(row, *names):
+    return [percent(float(row[name])) for name in names]
+
+
+def numbers(rows, name):
+    return [float(row[name]) for row in rows]
+
+
+def results_table(recipe):
+    """The lines that a page shows for rewards of the door."""
+    for row in rows_of(recipe):
+        accuracy, low, high = percentages(row, "accuracy", "low", "high")
+        (within,) = percentages(row, "accuracy_within_episodes")
+        rank = f"{float(row['spearman']):.2f} ± {float(row['spearman_deviation']):.2f}"
+        rank = "–" if rank.startswith("nan") else rank
+        reward = row["reward"].replace(" x ", " × ")
+        span = f"{low} to {high}"
+        yield f"| {reward} | {row['split']} | {accuracy} | {span} | {within} | {rank} |"
+
+
+def conditions_table(recipe):
+    """The lines that a page shows for the conditions of an offline recipe."""
+    for (condition,), rows in grouped(rows_of(recipe), "condition").items():
+        scores = numbers(rows, "score")
         spread = f"{np.mean(scores):.1f} ± {np.std(scores, ddof=1):.1f}"
+        success = percent(np.mean(numbers(rows, "success")), 0)
         yield f"| {condition} | {spread} | {', '.join(f'{s:.1f}' for s in scores)} | {success} |"
 
 
 def sweep_table():
     """The lines that a page shows for the recipe of the sweep."""
-    conditions: dict[tuple[str, str], list[dict[str, str]]] = {}
-    path = ROOT / "recipes/results/metaworld_sweep.csv"
-    for row in csv.DictReader(path.read_text("utf-8").splitlines()):
-        conditions.setdefault((row["puck"], row["condition"]), []).append(row)
-    for (puck, condition), rows in conditions.items():
-        rates = [float(row["success"]) for row in rows]
-        mean, *seeds = (f"{r:.0%}".replace("%", " %") for r in (np.mean(rates), *rates))
-        returns = np.mean([float(row["return"]) for row in rows])
-        yield f"| {puck} | {condition} | {mean} | {', '.join(seeds)} | {returns:.0f} |"
-
-
-def per_cent(row, *names):
-    return [f"{float(row[name]):.1%}".replace("%", " %") for name in names]
+    for (puck, condition), rows in grouped(rows_of("metaworld_sweep"), "puck", "condition").items():
+        rates = numbers(rows, "success")
+        seeds = ", ".join(percent(rate, 0) for rate in rates)
+        returns = np.mean(numbers(rows, "return"))
+        yield f"| {puck} | {condition} | {percent(np.mean(rates), 0)} | {seeds} | {returns:.0f} |"
 
 
 def settings_tables():
     """The lines that the page of settings shows for the recipes of the door."""
-    for row in read("door_answers.csv"):
-        accuracy, *ends = per_cent(row, "accuracy", "low", "high", "least", "most")
-        spans = f"{ends[0]} to {ends[1]} | {ends[2]} to {ends[3]}"
-        yield f"| {int(row['answers']):,} | {accuracy} | {spans} |"
-    for row in [*read("door_human_reward.csv"), *read("door_reward_models.csv")]:
+    for row in rows_of("door_answers"):
+        accuracy, low, high, least, most = percentages(
+            row, "accuracy", "low", "high", "least", "most"
+        )
+        answers = f"{int(row['answers']):,}"
+        yield f"| {answers} | {accuracy} | {low} to {high} | {least} to {most} |"
+    for row in [*rows_of("door_human_reward"), *rows_of("door_reward_models")]:
         if row["split"] == "demonstration" and "," not in row["reward"]:
-            accuracy, low, high = per_cent(row, "accuracy", "low", "high")
+            accuracy, low, high = percentages(row, "accuracy", "low", "high")
             yield f"| {accuracy} ({low} to {high}) | {float(row['seconds_per_fit']):.1f} |"
 
 
-def test_settings_are_chosen_by_what_was_measured():
-    shown = (ROOT / "docs/choosing-settings.md").read_text("utf-8")
-    measured = list(settings_tables())
-    assert len(measured) == 7 + 5
-    assert [line for line in measured if line not in shown] == []
-
-
-def test_offline_results_are_those_measured():
-    shown = (ROOT / "docs/offline-results.md").read_text("utf-8")
-    door = list(conditions_table(ROOT / "recipes/results/pt_door_human.csv", "score"))
-    assert len(door) == 7
-    assert [line for line in door if line not in shown] == []
-    sweep = list(sweep_table())
-    assert len(sweep) == 6
-    assert [line for line in sweep if line not in shown] == []
-
-
-def test_transformers_of_the_door_are_those_measured():
-    shown = (ROOT / "docs/algorithms/decision-transformer.md").read_text("utf-8")
-    door = list(conditions_table(ROOT / "recipes/results/dt_door_human.csv", "score"))
-    assert len(door) == 10
-    assert [line for line in door if line not in shown] == []
-    assert len(re.findall(r"^\| (?:cloning|dtr? \w+) \|", shown, re.M)) == len(door)
+def test_pages_show_what_was_measured():
+    door = [*results_table("door_human_reward"), *results_table("door_reward_models")]
+    transformers = list(conditions_table("dt_door_human"))
+    measured = {
+        "algorithms/label-files": door,
+        "choosing-settings": list(settings_tables()),
+        "offline-results": [*conditions_table("pt_door_human"), *sweep_table()],
+        "algorithms/decision-transformer": transformers,
+    }
+    shown = {page: (ROOT / f"docs/{page}.md").read_text("utf-8") for page in measured}
+    for page, lines in measured.items():
+        assert [line for line in lines if line not in shown[page]] == [], page
+    sizes = [len(lines) for lines in measured.values()]
+    assert sizes[1:] == [7 + 5, 7 + 6, 10]
+    models = re.findall(r"^\| (?:mlp|linear|mr|nmr|pt)", shown["algorithms/label-files"], re.M)
+    assert len(models) == len(door)
+    conditions = re.findall(
+        r"^\| (?:cloning|dtr? \w+) \|", shown["algorithms/decision-transformer"], re.M
+    )
+    assert len(conditions) == len(transformers)
 
 
 class TestChecksNoticeFaults:

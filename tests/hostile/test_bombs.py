@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from helpers.hostile_files import BOMBS
 
 MOST_MEGABYTES = 200  # of processor time: the slowest took 1.1 beside other work
 MOST_SECONDS = 6
 
 
+@pytest.mark.slow
 def test_hostile_files_are_refused_in_bounds():
     """In children of one program that has finished importing, which takes most of the time."""
     done = subprocess.run(
