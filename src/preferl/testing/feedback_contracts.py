@@ -28,7 +28,8 @@ def check_teacher(
     >>> from preferl.feedback import ScriptedTeacher
     >>> check_teacher(ScriptedTeacher(temperature=0.5))
     """
-    own = segments is not None
+    name = _name(teacher)
+    made_up = segments is None
     segments = example_segments(seed) if segments is None else segments
     shown = segments[_every_pair(len(segments))[:20]]
     before = _contents(shown)
@@ -37,17 +38,18 @@ def check_teacher(
     except FeedbackError:
         raise
     except Exception as error:  # a teacher of somebody else fails in whichever way it likes
-        if own:
+        if not made_up:
             raise
-        name = getattr(teacher, "__name__", type(teacher).__name__)
         raise FeedbackError(
             f"{name}: expected answers about made-up clips, whose observations are three numbers, "
             f"got {type(error).__name__}: {error}. If it reads other observations, such as the "
             "keys of a dictionary, pass segments of your environment: `check_teacher(teacher, "
             "sample_segments(episodes, 8, length, rng))`."
         ) from error
-    same = before == _contents(shown)
-    _require(same, teacher, "the clips shown", "left as they were", "changed ones")
+    if _contents(shown) != before:
+        raise FeedbackError(
+            f"{name}: the clips shown: expected left as they were, got changed ones."
+        )
     for few in (shown[:1], shown[:0]):
         _answers(teacher, few, seed)
     if not repeatable:
@@ -57,11 +59,12 @@ def check_teacher(
         "padded steps of least numbers": _padded_by(shown, np.min),
         "padded steps of largest numbers": _padded_by(shown, np.max),
     }
-    fix = "Draw from `rng` alone, look at real steps alone, or pass repeatable=False."
     for what, again in others.items():
-        same = np.array_equal(answers, _answers(teacher, again, seed), equal_nan=True)
-        what = f"answers to {what} and an equal generator"
-        _require(same, teacher, what, "the same answers", "others", fix)
+        if not np.array_equal(answers, _answers(teacher, again, seed), equal_nan=True):
+            raise FeedbackError(
+                f"{name}: answers to {what} and an equal generator: expected the same answers, got "
+                "others. Draw from `rng` alone, look at real steps alone, or pass repeatable=False."
+            )
 
 
 def check_sampler(
@@ -75,25 +78,31 @@ def check_sampler(
     >>> from preferl.feedback import UniformPairs
     >>> check_sampler(UniformPairs())
     """
+    name = _name(sampler)
     segments = example_segments(seed) if segments is None else segments
     segments_wanted(sampler, count)
     for wanted in (count, 1, 0):
-        pairs, again = (sampler(segments, wanted, np.random.default_rng(seed)) for _ in range(2))
-        array = np.asarray(pairs)
-        rows = f"rows of {len(segments)} segments"
-        whole = array.shape == (wanted, 2) and np.issubdtype(array.dtype, np.integer)
-        what = f"pairs for a count of {wanted}"
-        expected = f"whole numbers of shape ({wanted}, 2)"
-        _require(whole, sampler, what, expected, f"{array.dtype} of shape {array.shape}")
-        least, most = (array.min(), array.max()) if wanted else (0, 0)
-        inside = least >= 0 and most < len(segments)
-        _require(inside, sampler, "pairs", rows, f"rows {least} to {most}")
-        apart = (array[:, 0] != array[:, 1]).all()
-        _require(apart, sampler, "pairs", "two different rows each", "a row with itself")
-        what = "pairs drawn with an equal generator"
-        fix = "Draw from `rng` alone."
-        same = np.array_equal(pairs, again)
-        _require(same, sampler, what, "the same pairs", "others", fix)
+        pairs = np.asarray(sampler(segments, wanted, np.random.default_rng(seed)))
+        again = sampler(segments, wanted, np.random.default_rng(seed))
+        if pairs.shape != (wanted, 2) or not np.issubdtype(pairs.dtype, np.integer):
+            raise FeedbackError(
+                f"{name}: pairs for a count of {wanted}: expected whole numbers of shape "
+                f"({wanted}, 2), got {pairs.dtype} of shape {pairs.shape}."
+            )
+        if ((pairs < 0) | (pairs >= len(segments))).any():
+            raise FeedbackError(
+                f"{name}: pairs: expected rows of {len(segments)} segments, got rows "
+                f"{pairs.min()} to {pairs.max()}."
+            )
+        if (pairs[:, 0] == pairs[:, 1]).any():
+            raise FeedbackError(
+                f"{name}: pairs: expected two different rows each, got a row with itself."
+            )
+        if not np.array_equal(pairs, again):
+            raise FeedbackError(
+                f"{name}: pairs drawn with an equal generator: expected the same pairs, got "
+                "others. Draw from `rng` alone."
+            )
 
 
 def check_feedback(
@@ -115,7 +124,10 @@ def check_feedback(
     """
     segments = example_segments(seed) if segments is None else segments
     pairs = _every_pair(len(segments))[:10]
-    _require(len(pairs) == 10, feedback, "segments to ask about", "at least 5", len(segments))
+    if len(pairs) < 10:
+        raise FeedbackError(
+            f"{_name(feedback)}: segments to ask about: expected at least 5, got {len(segments)}."
+        )
     known = len(_comparisons(feedback))
     _ask(feedback, segments, pairs[:0])
     _unchanged(feedback, known, "no query")
@@ -130,13 +142,15 @@ def check_feedback(
         _check_answered(feedback, known, asked, declines)
     before = len(_comparisons(feedback))
     for wrong in (np.array([[0, len(segments)]]), np.array([[-1, 0]])):
-        what = f"asking about pairs {wrong.tolist()} of {len(segments)} segments"
         try:
             feedback.ask(segments, wrong)
         except (ValueError, IndexError):
             _unchanged(feedback, before, "a query that was refused")
-        else:
-            _require(False, feedback, what, "an error", "nothing")
+            continue
+        raise FeedbackError(
+            f"{_name(feedback)}: asking about pairs {wrong.tolist()} of {len(segments)} segments: "
+            "expected an error, got nothing."
+        )
 
 
 def example_segments(seed: int = 0) -> Segments:
@@ -153,11 +167,9 @@ def example_segments(seed: int = 0) -> Segments:
     return sample_segments(episodes, 8, 4, rng, short="pad")
 
 
-def _require(
-    holds: object, thing: object, what: str, expected: object, got: object, fix: str = ""
-) -> None:
-    name = getattr(thing, "__name__", type(thing).__name__)
-    FeedbackError.check(holds, f"{name}: {what}", expected, got, fix)
+def _name(part: object) -> str:
+    """The name of a function, or of the class of something else."""
+    return str(getattr(part, "__name__", type(part).__name__))
 
 
 def _every_pair(count: int) -> IntArray:
@@ -173,13 +185,13 @@ def _contents(clips: Clips) -> list[bytes]:
 
 def _answers(teacher: Teacher, shown: Clips, seed: int) -> FloatArray:
     answers = teacher(shown, np.random.default_rng(seed))
-    count = len(shown)
     try:
-        answers = check_answers(answers, count)
+        return check_answers(answers, len(shown))
     except FeedbackError as error:
-        expected = f"{count} numbers in [0, 1] or NaN"
-        _require(False, teacher, f"answers to {count} pairs", expected, error)
-    return answers
+        raise FeedbackError(
+            f"{_name(teacher)}: answers to {len(shown)} pairs: expected {len(shown)} numbers in "
+            f"[0, 1] or NaN, got {error}"
+        ) from error
 
 
 def _padded_by(clips: Clips, extreme: Callable[[Array], float]) -> Clips:
@@ -204,14 +216,21 @@ def _comparisons(feedback: Feedback) -> Comparisons | tuple[()]:
 
 def _ask(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
     ask: Callable[[Segments, IntArray], object] = feedback.ask
-    got = type(ask(segments, pairs)).__name__
-    fix = "Answers are read with `comparisons`, since people answer later."
-    _require(got == "NoneType", feedback, "what `ask` returns", "None", got, fix)
+    returned = ask(segments, pairs)
+    if returned is not None:
+        raise FeedbackError(
+            f"{_name(feedback)}: what `ask` returns: expected None, got a "
+            f"{type(returned).__name__}. Answers are read with `comparisons`, since people answer "
+            "later."
+        )
 
 
 def _unchanged(feedback: Feedback, count: int, after: str) -> None:
     now = len(_comparisons(feedback))
-    _require(now == count, feedback, f"answers after {after}", count, now)
+    if now != count:
+        raise FeedbackError(
+            f"{_name(feedback)}: answers after {after}: expected {count}, got {now}."
+        )
 
 
 def _names(segments: Segments, pairs: IntArray) -> list[bytes]:
@@ -226,20 +245,31 @@ def _names(segments: Segments, pairs: IntArray) -> list[bytes]:
 
 
 def _check_answered(feedback: Feedback, known: int, asked: list[bytes], declines: bool) -> None:
+    name = _name(feedback)
     comparisons = _comparisons(feedback)
     if not isinstance(comparisons, Comparisons):
-        _require(declines, feedback, f"answers to {len(asked)} queries", len(asked), "none")
+        if not declines:
+            raise FeedbackError(
+                f"{name}: answers to {len(asked)} queries: expected {len(asked)}, got none."
+            )
         return
     new = comparisons[known:]
-    got = _names(comparisons.segments, new.pairs)
-    _require(new.answered.all(), feedback, "comparisons", "answers", "declined ones (NaN)")
-    _require(len(set(got)) == len(got), feedback, "answers", "each once", "one more than once")
-    position = {name: place for place, name in enumerate(asked)}
-    strange = [name for name in got if name not in position]
-    expected = "the pairs that were asked, both sides as asked"
-    _require(not strange, feedback, "answers", expected, f"{len(strange)} others")
-    fix = "Pass declines=True if the teacher may decline."
-    whole = len(got) >= len(asked)
-    _require(whole or declines, feedback, "answers", len(asked), len(got), fix)
-    calls = [position[name] // 5 for name in got]
-    _require(calls == sorted(calls), feedback, "answers", "oldest first", "another order")
+    answered = _names(comparisons.segments, new.pairs)
+    if not new.answered.all():
+        raise FeedbackError(f"{name}: comparisons: expected answers, got declined ones (NaN).")
+    if len(set(answered)) < len(answered):
+        raise FeedbackError(f"{name}: answers: expected each once, got one more than once.")
+    others = set(answered) - set(asked)
+    if others:
+        raise FeedbackError(
+            f"{name}: answers: expected the pairs that were asked, both sides as asked, got "
+            f"{len(others)} others."
+        )
+    if len(answered) < len(asked) and not declines:
+        raise FeedbackError(
+            f"{name}: answers: expected {len(asked)}, got {len(answered)}. Pass declines=True if "
+            "the teacher may decline."
+        )
+    calls = [asked.index(pair) // 5 for pair in answered]
+    if calls != sorted(calls):
+        raise FeedbackError(f"{name}: answers: expected oldest first, got another order.")

@@ -1,7 +1,5 @@
 """Checks of the contract that a loss of yours must keep (torch)."""
 
-from typing import Any
-
 import torch
 
 from preferl.errors import ModelError
@@ -26,34 +24,36 @@ def check_loss(loss: AnswerLoss | str) -> None:
     name = LOSSES.known(loss)
     bound = LOSSES.bound(name, noise=0.1)
     logits = torch.tensor([LOGITS] * 2, requires_grad=True)  # [E, P]
-    found = {}
     for answer in (0.0, 0.5, 1.0):
         preference = torch.full((len(LOGITS),), answer)
-        found[answer] = losses = bound(logits, preference)
-        got = getattr(losses, "shape", type(losses).__name__)
-        _require(got == logits.shape, name, "shape for 2 members and 7 answers", (2, 7), got)
-        _require(losses.isfinite().all(), name, f"losses of {answer}", "finite numbers", losses)
+        losses = bound(logits, preference)
+        shape = getattr(losses, "shape", type(losses).__name__)
+        if shape != logits.shape:
+            raise ModelError(
+                f"{name}, shape for 2 members and 7 answers: expected (2, 7), got {shape}."
+            )
+        if not losses.isfinite().all():
+            raise ModelError(f"{name}, losses of {answer}: expected finite numbers, got {losses}.")
         mean = preference_loss(logits, preference, loss=bound).sum()
         slope = None
         if mean.requires_grad:
             (slope,) = torch.autograd.grad(mean, logits, allow_unused=True)
-        there = slope is not None and bool(slope.isfinite().all())
-        _require(there, name, f"gradient of {answer}", "finite numbers", slope)
+        if slope is None or not slope.isfinite().all():
+            raise ModelError(f"{name}, gradient of {answer}: expected finite numbers, got {slope}.")
         alone = torch.stack([bound(logits[:, [k]], preference[[k]])[:, 0] for k in range(7)], 1)
-        _require(torch.allclose(alone, losses, atol=1e-5), name, "an answer alone", losses, alone)
+        if not torch.allclose(alone, losses, atol=1e-5):
+            raise ModelError(f"{name}, an answer alone: expected {losses}, got {alone}.")
         turned = bound(-logits, 1 - preference)
-        same = torch.allclose(turned, losses, atol=1e-5)
-        _require(same, name, "loss of the same pairs the other way round", losses, turned)
-    against = found[1.0][:, :3]
-    agreeing = found[1.0][:, -3:].flip(-1)
-    fix = "Logits are the score of the first minus that of the second."
-    expected = "at most that of the opposite one"
-    got = (agreeing, against)
-    less = bool((agreeing <= against).all())
-    _require(less, name, "loss of an answer that the model agrees with", expected, got, fix)
-
-
-def _require(
-    holds: Any, name: str, what: str, expected: object, got: object, fix: str = ""
-) -> None:
-    ModelError.check(holds, f"{name}, {what}", expected, got, fix)
+        if not torch.allclose(turned, losses, atol=1e-5):
+            raise ModelError(
+                f"{name}, loss of the same pairs the other way round: expected {losses}, got "
+                f"{turned}."
+            )
+    against = losses[:, :3]
+    agreeing = losses[:, -3:].flip(-1)
+    if (agreeing > against).any():
+        raise ModelError(
+            f"{name}, loss of an answer that the model agrees with: expected at most that of the "
+            f"opposite one, got {agreeing} and {against}. Logits are the score of the first minus "
+            "that of the second."
+        )

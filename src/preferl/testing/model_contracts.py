@@ -1,7 +1,6 @@
 """Checks of the contract that a reward model of yours must keep (torch)."""
 
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -63,8 +62,11 @@ class _Windows(NamedTuple):
 def _some_windows(model: RewardModel, rng: np.random.Generator) -> _Windows:
     for name in ("context", "members"):
         value = getattr(model, name)
-        whole = isinstance(value, int) and value >= 1
-        _require(whole, model, name, "a whole number of at least 1", value)
+        if not isinstance(value, int) or value < 1:
+            raise ModelError(
+                f"{type(model).__name__}: {name}: expected a whole number of at least 1, got "
+                f"{value}."
+            )
     length = LONGEST if model.context == 1 else min(LONGEST, model.context)
 
     def steps(space: Any) -> Any:
@@ -79,8 +81,11 @@ def _some_windows(model: RewardModel, rng: np.random.Generator) -> _Windows:
 
 def _check_statistics(model: RewardModel, windows: _Windows) -> None:
     parameters = [name for name, _ in model.encoder.named_parameters()]
-    fix = "Features are made once per fit, so these would never learn: move them to `judge`."
-    _require(not parameters, model, "parameters of its encoder", "none", parameters, fix)
+    if parameters:
+        raise ModelError(
+            f"{type(model).__name__}: parameters of its encoder: expected none, got {parameters}. "
+            "Features are made once per fit, so these would never learn: move them to `judge`."
+        )
     for observations, actions in (windows.others, windows[:2], windows[:2]):
         before = model.encoder(windows.observations, windows.actions)
         steps = [map_observations(lambda a: a.flatten(0, 1), w) for w in (observations, actions)]
@@ -96,11 +101,16 @@ def _check_output(model: RewardModel, windows: _Windows) -> None:
     output = _ask(model, *windows[:3])
     shape = (model.members, *windows.mask.shape)
     for name, tensor, size in zip(output._fields, output, (shape, shape[:2]), strict=True):
-        what = f"shape of {name} for {shape[1]} windows of {shape[2]} steps"
-        got = tensor.shape
-        _require(got == size, model, what, f"{size}, members first", tuple(got))
-        finite = tensor.dtype == torch.float32 and bool(tensor.isfinite().all())
-        _require(finite, model, name, "finite float32 numbers", f"{tensor.dtype}: {tensor}")
+        if tensor.shape != size:
+            raise ModelError(
+                f"{type(model).__name__}: shape of {name} for {shape[1]} windows of {shape[2]} "
+                f"steps: expected {size}, members first, got {tuple(tensor.shape)}."
+            )
+        if tensor.dtype != torch.float32 or not tensor.isfinite().all():
+            raise ModelError(
+                f"{type(model).__name__}: {name}: expected finite float32 numbers, got "
+                f"{tensor.dtype}: {tensor}."
+            )
     again = _ask(model, *windows[:3])
     _same(model, "output of the same windows in eval mode", output, again)
     singles = (slice(row, row + 1) for row in range(len(windows.mask)))
@@ -160,12 +170,17 @@ def _check_gradients(model: RewardModel, windows: _Windows) -> None:
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        what = f"gradient of {name}"
-        fix = "Remove it, freeze it, or let scores depend on it."
-        gradient = torch.zeros(1) if parameter.grad is None else parameter.grad
-        _require(gradient.any(), model, what, "numbers", "nothing or zeros", fix)
-        fix = "Look for a division or softmax over nothing where the mask is false."
-        _require(gradient.isfinite().all(), model, what, "finite numbers", "NaN or inf", fix)
+        gradient = parameter.grad
+        if gradient is None or not gradient.any():
+            raise ModelError(
+                f"{type(model).__name__}: gradient of {name}: expected numbers, got nothing or "
+                "zeros. Remove it, freeze it, or let scores depend on it."
+            )
+        if not gradient.isfinite().all():
+            raise ModelError(
+                f"{type(model).__name__}: gradient of {name}: expected finite numbers, got NaN or "
+                "inf. Look for a division or softmax over nothing where the mask is false."
+            )
 
 
 def _check_copies(model: RewardModel, windows: _Windows) -> None:
@@ -214,15 +229,13 @@ def _same(
 def _compare(
     model: RewardModel, what: str, one: Tensor, other: Tensor, fix: str, *, exact: bool = False
 ) -> None:
-    scale = float(one.abs().max()) if one.numel() else 0.0
-    close = partial(torch.allclose, rtol=1e-4, atol=1e-5 * (1 + scale))
     same = one.shape == other.shape
-    if not same or not (torch.equal if exact else close)(one, other):
-        off = f" (up to {float((one - other).abs().max()):.2g} off)" if same else ""
-        _require(False, model, what, "the same numbers", f"others{off}", fix)
-
-
-def _require(
-    holds: object, model: object, what: str, expected: object, got: object, fix: str = ""
-) -> None:
-    ModelError.check(holds, f"{type(model).__name__}: {what}", expected, got, fix)
+    off = f" (up to {float((one - other).abs().max()):.2g} off)" if same and one.numel() else ""
+    if same and exact:
+        same = torch.equal(one, other)
+    elif same and one.numel():
+        same = torch.allclose(one, other, rtol=1e-4, atol=1e-5 * (1 + float(one.abs().max())))
+    if not same:
+        raise ModelError(
+            f"{type(model).__name__}: {what}: expected the same numbers, got others{off}. {fix}"
+        )
