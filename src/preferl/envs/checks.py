@@ -1,6 +1,7 @@
 """What makes an environment of gymnasium, and what does not, refused in words."""
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
@@ -61,29 +62,27 @@ def made_by(
 def refused_kwargs(what: str, taken: Collection[str], error: Exception) -> ConfigError:
     """The error where an environment or wrapper does not take its arguments."""
     expected = f"arguments that it takes ({', '.join(taken)})" if taken else "arguments it takes"
-    fix = "Change `env_kwargs`, or those of the wrapper."
-    got = str(error).removeprefix("got ")
-    return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+    refused = str(error).removeprefix("got ")
+    return ConfigError(
+        f"{what}: expected {expected}, got {refused}. Change `env_kwargs`, or those of the wrapper."
+    )
 
 
 def require_environment(env: Any, what: str) -> None:
     """Raise `ConfigError` unless `env` is one environment of gymnasium."""
     if isinstance(env, gymnasium.Env):
         return
-    expected = "an environment of gymnasium"
-    got = f"a {type(env).__name__}"
-    fix = ""
+    problem = f"{what}: expected an environment of gymnasium, got a {type(env).__name__}"
     if any(base.__module__.split(".")[0] == "gym" for base in type(env).__mro__):
-        got = f"{got} of the old gym"
-        fix = f"Write `import gymnasium as gym`. {NOW}"
-    elif isinstance(env, VectorEnv) or hasattr(env, "num_envs"):
-        got = f"{got}, which is several"
-        fix = "Make one: `environments` and `vec_env` make several of it."
-    elif env is None:
-        fix = "The function has to return what it makes."
-    else:
-        fix = "Derive its class from gymnasium.Env."
-    raise ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+        raise ConfigError(f"{problem} of the old gym. Write `import gymnasium as gym`. {NOW}")
+    if isinstance(env, VectorEnv) or hasattr(env, "num_envs"):
+        raise ConfigError(
+            f"{problem}, which is several. Make one: `environments` and `vec_env` make several of "
+            "it."
+        )
+    if env is None:
+        raise ConfigError(f"{problem}. The function has to return what it makes.")
+    raise ConfigError(f"{problem}. Derive its class from gymnasium.Env.")
 
 
 def require_usable(make: Callable[[], Environment], what: str) -> None:
@@ -95,49 +94,55 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
             number.
     """
     with closing(make()) as env:
-        for name in ("observation_space", "action_space"):
-            space = getattr(env, name, None)
-            if not isinstance(space, spaces.Space):
-                raise ConfigError(
-                    f"{what}: expected a space as `{name}`, got {space}. Set `self.{name}` in its "
-                    "constructor."
-                )
-        if not _is_observed(env.observation_space):
+        _require_spaces(env, what)
+        _require_steps(env, what)
+
+
+def _require_spaces(env: Environment, what: str) -> None:
+    """Raise `ConfigError` unless agents take its observations and act in its space of actions."""
+    for name in ("observation_space", "action_space"):
+        space = getattr(env, name, None)
+        if not isinstance(space, spaces.Space):
             raise ConfigError(
-                f"{what}: expected observations in a Box with an axis, in Discrete or "
-                f"MultiDiscrete from 0, in MultiBinary, or in a flat Dict of these, got "
-                f"{env.observation_space}, which no agent of stable-baselines3 takes. Wrap the "
-                "environment, as in gymnasium.wrappers.FlattenObservation."
+                f"{what}: expected a space as `{name}`, got {space}. Set `self.{name}` in its "
+                "constructor."
             )
-        if not _is_acted(env.action_space):
-            raise ConfigError(
-                f"{what}: expected actions in a Box of floats with an axis, in Discrete from 0, or "
-                "in MultiDiscrete from 0 or MultiBinary along one axis, got "
-                f"{env.action_space}, in which no agent of stable-baselines3 acts. Wrap the "
-                "environment, as in gymnasium.wrappers.TransformAction."
-            )
-        began = _called(env.reset, what, seed=0)
-        paired = isinstance(began, tuple) and len(began) == 2 and isinstance(began[1], dict)
-        if not paired:
-            raise ConfigError(
-                f"{what}: expected (observation, info) from `reset`, got {_shortly(began)}. {NOW}"
-            )
-        _require_shape(env.observation_space, began[0], what)
-        ended = _called(env.step, what, env.action_space.sample())
-        five = isinstance(ended, tuple) and len(ended) == 5 and isinstance(ended[4], dict)
-        if not five:
-            raise ConfigError(
-                f"{what}: expected (observation, reward, terminated, truncated, info) from "
-                f"`step`, got {_shortly(ended)}. {NOW}"
-            )
-        _require_shape(env.observation_space, ended[0], what)
-        if not (np.ndim(ended[1]) == 0 and np.asarray(ended[1]).dtype.kind in "biuf"):
-            raise ConfigError(f"{what}: expected one number as the reward, got {ended[1]!r}.")
-        for name, flag in zip(("terminated", "truncated"), ended[2:4], strict=True):
-            if not (np.ndim(flag) == 0 and np.asarray(flag).dtype.kind in "biu"):
-                raise ConfigError(
-                    f"{what}: expected True or False as `{name}`, got {flag!r}. {NOW}"
-                )
+    if not _is_observed(env.observation_space):
+        raise ConfigError(
+            f"{what}: expected observations in a Box with an axis, in Discrete or "
+            f"MultiDiscrete from 0, in MultiBinary, or in a flat Dict of these, got "
+            f"{env.observation_space}, which no agent of stable-baselines3 takes. Wrap the "
+            "environment, as in gymnasium.wrappers.FlattenObservation."
+        )
+    if not _is_acted(env.action_space):
+        raise ConfigError(
+            f"{what}: expected actions in a Box of floats with an axis, in Discrete from 0, or "
+            "in MultiDiscrete from 0 or MultiBinary along one axis, got "
+            f"{env.action_space}, in which no agent of stable-baselines3 acts. Wrap the "
+            "environment, as in gymnasium.wrappers.TransformAction."
+        )
+
+
+def _require_steps(env: Environment, what: str) -> None:
+    """Raise `ConfigError` unless `reset` and `step` give what gymnasium says, in its spaces."""
+    began = _called(env.reset, what, seed=0)
+    if not _ends_with_info(began, 2):
+        raise ConfigError(
+            f"{what}: expected (observation, info) from `reset`, got {_shortly(began)}. {NOW}"
+        )
+    _require_shape(env.observation_space, began[0], what)
+    ended = _called(env.step, what, env.action_space.sample())
+    if not _ends_with_info(ended, 5):
+        raise ConfigError(
+            f"{what}: expected (observation, reward, terminated, truncated, info) from "
+            f"`step`, got {_shortly(ended)}. {NOW}"
+        )
+    _require_shape(env.observation_space, ended[0], what)
+    if np.ndim(ended[1]) != 0 or np.asarray(ended[1]).dtype.kind not in "biuf":
+        raise ConfigError(f"{what}: expected one number as the reward, got {ended[1]!r}.")
+    for name, flag in zip(("terminated", "truncated"), ended[2:4], strict=True):
+        if np.ndim(flag) != 0 or np.asarray(flag).dtype.kind not in "biu":
+            raise ConfigError(f"{what}: expected True or False as `{name}`, got {flag!r}. {NOW}")
 
 
 def _is_observed(space: spaces.Space[Any], *, inside: bool = False) -> bool:
@@ -191,8 +196,7 @@ def _called(method: Callable[..., Any], what: str, *given: Any, **named: Any) ->
     try:
         return method(*given, **named)
     except (TypeError, ValueError) as error:
-        unpacked = "values to unpack" in str(error)
-        if not (unpacked or "keyword argument 'seed'" in str(error)):
+        if not re.search("values to unpack|keyword argument 'seed'", str(error)):
             raise  # by the environment itself, whose own trace says more
         raise ConfigError(
             f"{what}: expected `{method.__name__}` as gymnasium defines it, got "
@@ -229,6 +233,11 @@ def _require_type(dtype: Any, observation: Array, what: str) -> None:
             "which fractions are lost. Change its space, or what is observed.",
             stacklevel=2,
         )
+
+
+def _ends_with_info(values: Any, count: int) -> bool:
+    """Whether a reset or step gave so many values, the last of them a dictionary."""
+    return isinstance(values, tuple) and len(values) == count and isinstance(values[-1], dict)
 
 
 def _shortly(value: Any) -> str:

@@ -141,36 +141,19 @@ def _parts_of(config: EnvConfig) -> dict[str, Any]:
     env: Any = config.env
     if env is None or isinstance(env, str):
         return {}
-    steps = hasattr(env, "step") and not isinstance(env, type)
-    if not steps:
-        if not (callable(env) and hasattr(env, "__qualname__")):
+    if isinstance(env, type) or not hasattr(env, "step"):
+        if not callable(env) or not hasattr(env, "__qualname__"):
             raise ConfigError(
                 "env: expected an id, or a class or function that makes an environment, got a "
                 f"{type(env).__name__}. Write `def make(): ...`, or pass a class and its "
                 "arguments as `env_kwargs`."
             )
         return {}
-    expected = "an id, or a class or function that makes an environment, since copies are needed"
-    got = f"an instance of {type(env).__name__}"
-    if hasattr(env, "num_envs"):
-        raise ConfigError(
-            f"env: expected {expected}, got {got}, which is several. Pass what makes one of them; "
-            "`environments` and `vec_env` make several."
-        )
-    spec: Any = getattr(env, "spec", None)
-    if spec is None:
-        raise ConfigError(
-            f"env: expected {expected}, got {got}. Pass the class, "
-            f"env={type(env.unwrapped).__name__}, with its arguments as `env_kwargs`."
-        )
-    wrapped = []
-    for one in spec.additional_wrappers:
-        if one.kwargs is None:
-            raise ConfigError(
-                f"env: expected {expected}, got {got} in a {one.name} whose arguments are not "
-                "known. Pass the environment without it, and `wrappers=`."
-            )
-        wrapped.append({one.entry_point: one.kwargs} if one.kwargs else one.entry_point)
+    spec = _spec_of(env)
+    wrapped = [
+        {wrapper.entry_point: wrapper.kwargs} if wrapper.kwargs else wrapper.entry_point
+        for wrapper in spec.additional_wrappers
+    ]
     kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
     return {
         "env": spec.id,
@@ -178,3 +161,29 @@ def _parts_of(config: EnvConfig) -> dict[str, Any]:
         "max_episode_steps": config.max_episode_steps or spec.max_episode_steps,
         "wrappers": (*wrapped, *config.wrappers),
     }
+
+
+def _spec_of(env: Any) -> Any:
+    """What gymnasium knows of how an environment was made; `ConfigError` if that makes no copy."""
+    problem = (
+        "env: expected an id, or a class or function that makes an environment, since copies are "
+        f"needed, got an instance of {type(env).__name__}"
+    )
+    if hasattr(env, "num_envs"):
+        raise ConfigError(
+            f"{problem}, which is several. Pass what makes one of them; `environments` and "
+            "`vec_env` make several."
+        )
+    spec = getattr(env, "spec", None)
+    if spec is None:
+        raise ConfigError(
+            f"{problem}. Pass the class, env={type(env.unwrapped).__name__}, with its arguments as "
+            "`env_kwargs`."
+        )
+    for wrapper in spec.additional_wrappers:
+        if wrapper.kwargs is None:
+            raise ConfigError(
+                f"{problem} in a {wrapper.name} whose arguments are not known. Pass the "
+                "environment without it, and `wrappers=`."
+            )
+    return spec

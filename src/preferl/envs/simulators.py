@@ -93,10 +93,9 @@ def make_registered(env_id: str, **options: Any) -> Environment:
         raise refused_kwargs(what, (), cause) from error
     except GymnasiumError as error:
         if fix := _meant_class(env_id):
-            expected = "the id of a registered one, or module:Name"
-            got = repr(env_id)
-            raise ConfigError.mismatch(
-                "environment", expected=expected, got=got, fix=fix
+            raise ConfigError(
+                "environment: expected the id of a registered one, or module:Name, got "
+                f"{env_id!r}. {fix}"
             ) from error
         raise ConfigError(
             f"{what}: expected one that can be made, got {in_words(error)}."
@@ -114,29 +113,29 @@ def make_by(
 
 def _unknown(env_id: str, error: Exception) -> ConfigError:
     """The error for an id that nothing has, with what looks alike."""
-    what = "environment"
-    expected = "the id of a registered one"
-    got = repr(env_id)
     if isinstance(error, ModuleNotFoundError):
-        expected = "a module that can be imported"
         missing = getattr(error.__cause__, "name", None) or env_id.partition(":")[0]
-        fix = _nearest_module(env_id, missing)
-        fix = _meant_class(env_id) or fix or "Begin in its folder, or install it."
-        got = f"{got} (there is no module {missing})"
-        return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+        fix = _meant_class(env_id) or _nearest_module(env_id, missing)
+        fix = fix or "Begin in its folder, or install it."
+        return ConfigError(
+            f"environment: expected a module that can be imported, got {env_id!r} (there is no "
+            f"module {missing}). {fix}"
+        )
     module, _, name = env_id.rpartition(":")
-    home = vars(sys.modules[module]) if module else {}
-    own = [key for key, value in home.items() if callable(value)]
-    close = [f"{module}:{one}" for one in get_close_matches(name, own, n=2, cutoff=0.5)]
-    known = sorted({*gymnasium.registry, *ROBOTS})
-    close += get_close_matches(name, known, n=3 - len(close), cutoff=0.5)
-    fix = "Register it before, install it, or name the class or function: module:Name."
+    expected = "the id of a registered one"
+    close: list[str] = []
     if module:
         expected = f"an id that {module} registers, or a class or function of it"
+        members = [key for key, value in vars(sys.modules[module]).items() if callable(value)]
+        close = [f"{module}:{near}" for near in get_close_matches(name, members, n=2, cutoff=0.5)]
+    ids = sorted({*gymnasium.registry, *ROBOTS})
+    close += get_close_matches(name, ids, n=3 - len(close), cutoff=0.5)
+    fix = "Register it before, install it, or name the class or function: module:Name."
     if close:
         fix = f"Did you mean {' or '.join(close)}?"
-    fix = _meant_class(env_id) or fix
-    return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+    return ConfigError(
+        f"environment: expected {expected}, got {env_id!r}. {_meant_class(env_id) or fix}"
+    )
 
 
 def _meant_class(env_id: str) -> str:
