@@ -48,7 +48,10 @@ class PseudoLabels:
         if context.reward is None or context.experience is None or not drawn:
             return comparisons
         segments = sample_segments(
-            *(context.experience, 2 * drawn, context.segment_length, context.rng),
+            context.experience,
+            2 * drawn,
+            context.segment_length,
+            context.rng,
             short=context.short,
         )
         pairs = np.arange(2 * drawn).reshape(-1, 2)

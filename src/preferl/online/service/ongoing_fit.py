@@ -75,10 +75,6 @@ class OngoingFit:
             report = trainer.fit(
                 train, places=places, epochs=epochs, on_epoch=lambda *_: self._on_epoch()
             )
-        except DivergenceError:
-            self._trainer = None
-            raise
-        try:
             reward = agent_reward(
                 trainer.model,
                 report.likelihood,
@@ -87,7 +83,7 @@ class OngoingFit:
                 deviation=config.reward_deviation,
                 centre=config.centre,
             )
-        except DataError:
+        except (DataError, DivergenceError):
             self._trainer = None
             raise
         held_out = trainer.validate(comparisons[split == VALIDATION], report.likelihood)
