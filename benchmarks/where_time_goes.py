@@ -29,6 +29,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from preferl.configs import from_json
 from preferl.online import OnlineConfig, learn_from_preferences
+from preferl.online.wrappers.feedback_core import FeedbackCore
 from preferl.online.wrappers.reward_computer import RewardComputer
 from preferl.presets import load_preset
 
@@ -72,7 +73,7 @@ def measure(config: OnlineConfig) -> dict[str, float]:
     watched = [
         (DummyVecEnv, "step_wait", SIMULATOR),
         (RewardComputer, "compute", REWARDS),
-        (RewardComputer, "settle", REWARDS),
+        (FeedbackCore, "settle", REWARDS),
         (SAC, "train", UPDATES),
         (PPO, "train", UPDATES),
     ]

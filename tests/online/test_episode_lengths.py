@@ -242,7 +242,7 @@ def test_recordings_go_on_counting() -> None:
         recording.act(acted)
         recording.advance(seen, np.zeros(2))
         recording.end(np.array([1]), np.array([True]), seen[1:])
-        assert (recording.shortest, recording.longest) == (1, 2)
+        assert (recording.lengths.shortest, recording.lengths.longest) == (1, 2)
 
 
 def test_recorders_count_what_is_taken_in_pieces() -> None:
@@ -251,4 +251,5 @@ def test_recorders_count_what_is_taken_in_pieces() -> None:
     for _ in range(45):
         recorder.step(np.zeros((1, 1), np.float32))
         recorder.take(unfinished="cut")
-    assert (recorder.core.recording.shortest, recorder.core.recording.longest) == (20, 20)
+    lengths = recorder.core.recording.lengths
+    assert (lengths.shortest, lengths.longest) == (20, 20)

@@ -95,7 +95,8 @@ class FeedbackCallback(BaseCallback):
         self._env = found
         if (buffer := replay_of(self.model)) is not None:
             require_relabelling(buffer)
-            if self._env.core.reader is not None:  # now, not hours later with the first reward
+            # Now, not hours later with the first reward.
+            if self._env.core.computer.reader is not None:
                 require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
         if self._env.just_reset:  # as `learn` does in its course, unless asked to go on
             end_replay(self.model)
@@ -103,7 +104,7 @@ class FeedbackCallback(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         self._env.refresh(wait=self._wait)
-        version = self._env.core.active_version
+        version = self._env.core.computer.active_version
         reward = self._env.learned_reward
         if (buffer := replay_of(self.model)) is not None:
             known, by = self._env.relabelled

@@ -494,8 +494,8 @@ class PreferenceLoop:
         learner = self.parts.learner
         if isinstance(learner, SB3Learner):
             whole = learner.recording.whole
-            shortest = learner.recording.shortest
-            longest = learner.recording.longest
+            shortest = learner.recording.lengths.shortest
+            longest = learner.recording.lengths.longest
         else:  # whole ones, but perhaps for the last; those that a time limit cut look the same
             state.longest = longest = max(state.longest, int(episodes.lengths.max(initial=0)))
             ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1:].sum())].tolist()

@@ -85,16 +85,16 @@ class Driver:
         self.core = core
         self.rng = np.random.default_rng(seed)
         self.autoreset = autoreset
-        self.rewards: list[list[float]] = [[] for _ in range(core.environments)]
+        self.rewards: list[list[float]] = [[] for _ in range(len(core.returns))]
         self.ended: list[list[float]] = []
-        self.over = np.zeros(core.environments, bool)
+        self.over = np.zeros(len(core.returns), bool)
         core.reset(self.see())
 
     def see(self) -> Any:
-        return self.rng.uniform(-1, 1, (self.core.environments, 3)).astype(np.float32)
+        return self.rng.uniform(-1, 1, (len(self.core.returns), 3)).astype(np.float32)
 
     def step(self, end: float = 0.1) -> np.ndarray:
-        count = self.core.environments
+        count = len(self.core.returns)
         waited = self.over.copy()
         draws = self.rng.random((2, count))
         over = (draws[0] < end) & ~waited
@@ -134,7 +134,7 @@ def make_core(source: Any = None, environments: int = 3, **settings: Any) -> Fee
     )
     core.sink = sink  # type: ignore[attr-defined]
     if source is not None:
-        core.reader = source
+        core.computer.reader = source
     return core
 
 
@@ -148,7 +148,7 @@ def test_rewards_are_those_of_relabelling_what_was_recorded(kind: str, autoreset
     source = Source()
     core = make_core(source)
     source.next = reward_of(kind)
-    core.refresh()
+    core.computer.refresh()
     driver = Driver(core, autoreset=autoreset)
     for _ in range(90):
         driver.step()
@@ -174,10 +174,10 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     before = [list(rewards) for rewards in driver.rewards]
     core.recording.take()
     core.sink.parts.clear()  # type: ignore[attr-defined]
-    assert core.version == 0
+    assert core.computer.version == 0
     source.next = reward_of(kind)
-    assert core.refresh()
-    assert (core.version, core.reward_source) == (1, "learned")
+    assert core.computer.refresh()
+    assert (core.computer.version, core.computer.source) == (1, "learned")
     for _ in range(5):
         driver.step(end=0.0)
     rewards = np.array(driver.finish())
@@ -196,16 +196,16 @@ def test_a_newer_reward_is_switched_to_between_rollouts_alone() -> None:
     versions = []
     for _ in range(8):
         driver.step()
-        versions.append(core.version)
+        versions.append(core.computer.version)
     assert versions == [0, 0, 0, 1, 1, 1, 1, 1]
 
 
 def test_rewards_before_the_first_version() -> None:
     zero = Driver(make_core())
-    assert zero.core.reward_source == "before"
+    assert zero.core.computer.source == "before"
     assert all((zero.step() == 0).all() for _ in range(9))
     own = Driver(make_core(before=BeforeFirstReward.ENVIRONMENT))
-    assert own.core.reward_source == "environment"
+    assert own.core.computer.source == "environment"
     assert own.step().tolist() == [0.5, 1.5, 2.5]
     curious = Driver(make_core(before="entropy"))
     rewards = np.stack([curious.step() for _ in range(9)])
@@ -218,14 +218,14 @@ def test_the_environments_reward_is_given_only_on_request() -> None:
     source = Source()
     core = make_core(source)
     source.next = reward_of("nmr")
-    core.refresh()
+    core.computer.refresh()
     driver = Driver(core)
-    core.forced = True
+    core.computer.forced = True
     assert driver.step(0.0).tolist() == [0.5, 1.5, 2.5]
-    assert core.active_version == 0
-    core.forced = False
+    assert core.computer.active_version == 0
+    core.computer.forced = False
     driver.step(0.0)
-    assert core.active_version == 1
+    assert core.computer.active_version == 1
     rewards = driver.finish()
     expected = relabel(core.sink.episodes, source.reward).rewards  # type: ignore[attr-defined]
     assert np.ptp(rewards[1::2]) > 1e-3
@@ -283,10 +283,10 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
         transform=lambda o: o[..., :2] / 2,
         transformed_space=half,
     )
-    core.reader = source
+    core.computer.reader = source
     model = build_reward_model(MLP, half, DONE, seed=0)
     source.next = RewardFunction(model)
-    core.refresh()
+    core.computer.refresh()
     driver = Driver(core)
     first = core.recording.present.copy()
     rewards = driver.step(0.0)
@@ -294,7 +294,7 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
     core.hand_over()
     np.testing.assert_array_equal(sink.episodes.observations, first)
     np.testing.assert_allclose(relabel(sink.episodes, source.reward).rewards, rewards, atol=1e-5)
-    own = core.reward
+    own = core.computer.untransformed
     assert own is not None
     assert own.observation_space == SEEN
     again = own(
@@ -356,7 +356,7 @@ def test_a_step_touches_neither_disk_nor_database(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sqlite3, "connect", refuse(sqlite3.connect))
     for _ in range(60):
         driver.step()
-    assert core.version == 1
+    assert core.computer.version == 1
 
 
 def test_a_step_before_the_first_reset_is_refused() -> None:

@@ -421,7 +421,7 @@ def test_one_line_collects_and_computes_rewards(tmp_path, monkeypatch, name: str
             env.reset()
     assert info["reward_version"] == (1 if name == "synthetic_prefs" else 7)
     assert env.queries is not None
-    assert env.queries.config.buffer_steps == 125
+    assert env.core.config.buffer_steps == 125
     assert env.save()
     env.close()
     with Store.open(tmp_path / "logs") as store:

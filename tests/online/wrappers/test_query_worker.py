@@ -3,7 +3,6 @@
 import sqlite3
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -329,13 +328,8 @@ def test_what_comes_after_the_end_is_not_counted_as_asked(feedback: StoredFeedba
 class Disagreeing:
     """Two members that disagree about the weight of the first feature."""
 
-    version = 3
     context = 1
     members = 2
-
-    @property
-    def computer(self) -> Any:
-        return SimpleNamespace(reward=self)
 
     def __call__(self, observations: Any, actions: Any, mask: Any) -> np.ndarray:
         return np.zeros(len(actions))
@@ -346,10 +340,8 @@ class Disagreeing:
 
 
 def test_disagreement_of_the_reward_in_use_chooses(feedback: StoredFeedback) -> None:
-    worker = QueryWorker(
-        feedback, FeedbackConfig(segment_length=5, max_pending=2, sampler="informative")
-    )
-    worker.core = Disagreeing()  # type: ignore[assignment]
+    config = FeedbackConfig(segment_length=5, max_pending=2, sampler="informative")
+    worker = QueryWorker(feedback, config, in_use=lambda: (Disagreeing(), 3))
     worker.put(episodes(60))
     worker.flush()
     worker.close()
@@ -366,7 +358,7 @@ def test_k_center_keeps_away_from_what_people_answered(feedback: StoredFeedback)
     config = FeedbackConfig(segment_length=5, ask_every=10, sampler="k_center")
     worker = handed(feedback, config, teacher=ScriptedTeacher.oracle())
     worker.close()
-    asked = worker._sampler.asked()  # type: ignore[attr-defined]
+    asked = worker._queries._sampler.asked()  # type: ignore[attr-defined]
     assert len(asked) == worker.counts.answered == 6
 
 

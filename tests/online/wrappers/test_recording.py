@@ -129,22 +129,20 @@ def test_long_recordings_stay_small() -> None:
 def test_steps_that_are_looked_back_on_stay_where_nothing_is_collected() -> None:
     recording = Recording(SPACE, ACTIONS, 1, capacity=4)
     recording.pause()
-    recording.lookback = 3
     recording.begin(column(0))
     for number in range(1, 101):
         recording.act(np.array([number % 9]))
+        recording.kept_from = min(recording.time, 50) - 3
         recording.advance(column(number), np.zeros(1))
-        if number == 50:
-            recording.pinned = recording.time
     recording.act(np.array([0]))
     observations, _, mask = recording.windows(4)
     assert observations[0, :, 0].tolist() == [97, 98, 99, 100]
     assert mask.all()
-    steps, _, real, first, before = recording.since(50)
-    assert before == 3
-    assert np.asarray(steps)[0, :, 0].tolist() == list(range(47, 100))
-    assert real.all()
-    assert not first.any()
+    pieces, real = recording.since(50, 3)
+    assert pieces is not None
+    assert pieces.observations[:, 0].tolist() == list(range(47, 100))
+    assert pieces.lengths.tolist() == [53]
+    assert real.shape == (1, 53)
     assert recording.take(unfinished="cut") is None
 
 

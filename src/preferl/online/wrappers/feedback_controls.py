@@ -9,9 +9,9 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError
-from preferl.online.wrappers.feedback_core import FeedbackCore, RewardSource
+from preferl.online.wrappers.feedback_core import FeedbackCore
 from preferl.online.wrappers.query_worker import QueryCounts, QueryWorker
-from preferl.online.wrappers.reward_computer import WindowReward
+from preferl.online.wrappers.reward_computer import RewardSource, WindowReward
 from preferl.printing import get_logger
 from preferl.shapes import (
     Array,
@@ -45,17 +45,17 @@ class FeedbackControls:
     @property
     def reward_version(self) -> int:
         """Of the learned reward in use; 0 before the first."""
-        return self.core.version
+        return self.core.computer.version
 
     @property
     def learned_reward(self) -> WindowReward | None:
         """The learned reward in use, of the environment's own observations."""
-        return self.core.reward
+        return self.core.computer.untransformed
 
     @property
     def reward_source(self) -> RewardSource:
         """The reward of steps: "learned", "before" the first, or the "environment"'s own."""
-        return self.core.reward_source
+        return self.core.computer.source
 
     @property
     def counts(self) -> QueryCounts | None:
@@ -77,15 +77,15 @@ class FeedbackControls:
         `wait` reads the disk now, instead of taking what was read in the background. A reward that
         was made for other observations or actions raises `SpaceError`.
         """
-        return self.core.refresh(wait=wait)
+        return self.core.computer.refresh(wait=wait)
 
     def switch_to_true_reward(self) -> None:
         """Give the environment's own reward from now on, whatever is learned."""
-        self.core.forced = True
+        self.core.computer.forced = True
 
     def switch_to_learned_reward(self) -> None:
         """Give the learned reward again, or what comes before the first."""
-        self.core.forced = False
+        self.core.computer.forced = False
 
     def pause_collecting(self) -> None:
         """Record and ask nothing; what was recorded so far is still there to ask about."""
@@ -112,32 +112,30 @@ class FeedbackControls:
 
     def snapshot(self) -> dict[str, Any]:
         """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
-        queries = None if self.queries is None else self.queries.snapshot()
-        return {"core": self.core.snapshot(), "queries": queries}
+        return self.core.snapshot()
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
-        self.core.restore(snapshot["core"])
-        if self.queries is not None and snapshot["queries"] is not None:
-            self.queries.restore(snapshot["queries"])
+        self.core.restore(snapshot)
 
     def _warn_if_unrewarded(self) -> None:
         """Warn where nothing asks people, and no reward is there."""
-        core = self.core
-        if core.queries is not None or core.computer.reward is not None:
+        reader = self.core.computer.reader
+        if self.queries is not None or self.core.computer.reward is not None:
             return
-        given = f"rewards of kind {str(core.config.before)!r} (`before`)"
-        if core.reader is None:
+        given = f"rewards of kind {str(self.core.config.before)!r} (`before`)"
+        if reader is None:
             LOGGER.warning(
                 "%s asks nobody and has no learned reward, so that steps get %s. Pass `rewards`, "
                 "`feedback`, or a folder for both.",
-                *(type(self).__name__, given),
+                type(self).__name__,
+                given,
             )
-        elif not core.reader.folder.is_dir():
+        elif not reader.folder.is_dir():
             LOGGER.warning(
-                "There is no reward in %s, so that steps get %s until `preferl reward serve "
-                "--out %s` publishes one.",
-                *(core.reader.folder, given, core.reader.folder),
+                "There is no reward in %(folder)s, so that steps get %(given)s until `preferl "
+                "reward serve --out %(folder)s` publishes one.",
+                {"folder": reader.folder, "given": given},
             )
 
     def _begin(

@@ -1,10 +1,15 @@
-"""What a wrapped environment does at every step, whichever library steps it."""
+"""What a wrapped environment does at every step: record it, compute its reward, ask about it.
+
+`FeedbackCore` joins three parts that do not know each other: `Recording` keeps the steps,
+`RewardComputer` gives them rewards, and `QueryWorker` asks people about finished episodes.
+"""
 
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Final, final
 
 import numpy as np
 from gymnasium import spaces
@@ -13,55 +18,63 @@ from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
-from preferl.feedback.step_rewards import AnyReward
-from preferl.online.wrappers.feedback_config import (
-    BeforeFirstReward,
-    FeedbackConfig,
-    LengthGuard,
-    settings_of,
-)
+from preferl.online.wrappers.feedback_config import FeedbackConfig, LengthGuard, settings_of
 from preferl.online.wrappers.query_worker import QueryWorker
 from preferl.online.wrappers.recording import Recording
 from preferl.online.wrappers.reward_computer import (
     RewardComputer,
-    RewardInSpaces,
     Rewards,
     Transform,
     WindowReward,
-    for_spaces,
-    space_after,
 )
-from preferl.online.wrappers.state_entropy import StateEntropyBonus
-from preferl.shapes import Array, BoolArray, FloatArray, take
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray, take
 from preferl.store.feedback import StoredFeedback
-from preferl.training.publish import PublishedReward, write_spaces
+from preferl.training.publish import PublishedReward
+from preferl.training.reward_function import RewardFunction, relabel
 
-RewardSource = Literal["learned", "before", "environment"]
-"""Where the rewards of steps come from; "before" is what comes before the first learned one."""
-
-HAND_OVER_STEPS = 200
+HAND_OVER_STEPS: Final = 200
 """Finished steps that are handed over together; fewer wait for more."""
+
+
+@final
+@dataclass
+class DeferredRewards:
+    """The rewards of a rollout's steps, computed in large batches, at its end at the latest.
+
+    A reward computes a whole rollout in a few large products, and one that looks back encodes each
+    step once, not once for every window.
+
+    Attributes:
+        start: vector step with which the rollout began.
+        begins: `[V]` vector steps from there to the begin of the running episodes, 0 if earlier.
+        next: the first vector step that is not in `computed`.
+        reward: which computes the steps from there on; None where they get their reward at once.
+        computed: `[t, V]` rewards of the steps before, zeros where they got theirs at once.
+    """
+
+    start: int
+    begins: IntArray
+    next: int
+    reward: RewardFunction | None = None
+    computed: list[FloatArray] = field(default_factory=list)
 
 
 @final
 class FeedbackCore:
     """Records steps of `V` environments for people to compare, and gives them learned rewards.
 
-    It waits for no person, disk or database. Rewards are of the observation before acting and of
-    the action, with the history of the episode. Only `refresh` and `set_reward` switch to a newer
+    It waits for no person, disk or database. Only `refresh` and `set_reward` switch to a newer
     reward; one that looks back sees the steps of running episodes as far as they are still kept.
 
-    Spaces are those of one of the `V` environments. A reader of rewards that nobody watches is
-    watched until this is closed. Other arguments, and errors, are those of `FeedbackVecEnv`.
+    Spaces are those of one of the `V` environments. Other arguments, and errors, are those of
+    `FeedbackVecEnv`.
 
     Attributes:
+        recording: of the steps.
+        computer: of their rewards.
         queries: asks in the background; None where nothing is asked.
         on_episodes: takes what is to be asked about, and returns at once; by default `queries` do.
-        version: of the learned reward in use; 0 before the first.
-        reader: of published rewards, from which newer ones come; None where the reward stays.
         returns: `[V]` sums of rewards given at once in the running episodes, or just over.
-        since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
-        forced: whether steps get the environment's own reward, whatever is learned.
     """
 
     def __init__(
@@ -84,97 +97,67 @@ class FeedbackCore:
         if isinstance(sampler, str):
             settings["sampler"] = sampler
             sampler = None
-        self.config = config = settings_of(config, settings)
+        self.config = settings_of(config, settings)
         _require_feedback(feedback)
-        teacher = None if synthetic_preferences is False else synthetic_preferences
-        self.queries: QueryWorker | None = None
-        if feedback is None:
-            if not (sampler is None and teacher is None):
-                raise ConfigError(
-                    "feedback: expected where to ask, got none, and a sampler or teacher."
-                )
-        else:
-            if record:
-                raise ConfigError(
-                    "record: expected nothing to ask where experience is kept, got feedback."
-                )
-            teacher = ScriptedTeacher.oracle() if teacher is True else teacher
-            self.queries = QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
-            self.queries.core = self
-            on_episodes = self.queries.put
-        self.environments = environments
-        self._spaces = observation_space, action_space
-        self.space = space_after(observation_space, transform, transformed_space)
         self._transform = transform
-        self.on_episodes = on_episodes
+        self.computer = RewardComputer(
+            self.config,
+            environments,
+            observation_space,
+            action_space,
+            transform=transform,
+            transformed_space=transformed_space,
+        )
+        self.recording = Recording(self.computer.space, action_space, environments)
+        self.queries = self._asking(feedback, sampler, synthetic_preferences)
+        if self.queries is not None and record:
+            raise ConfigError(
+                "record: expected nothing to ask where experience is kept, got feedback."
+            )
+        self.on_episodes = on_episodes if self.queries is None else self.queries.put
         self._record = record
-        self.recording = Recording(self.space, action_space, environments)
         self.recording.collecting = self.collects
-        self.computer = RewardComputer(self.recording)
-        self._bonus = StateEntropyBonus(seed=config.seed)
-        self._guard = LengthGuard(None if record else config.variable_length)
-        self._begun = self.forced = False
-        self._reward_now: FloatArray | None = None  # [V] of the running step, where known
-        self._vector_steps = self._next_cut = self.version = 0
         self.returns = np.zeros(environments)
-        self.since = np.zeros(environments, int)
-        self.reader: PublishedReward | None = None
-        self._watched: PublishedReward | None = None
-        if isinstance(rewards, Path | str):
-            rewards = PublishedReward(rewards)
-            rewards.refresh()
-        if not isinstance(rewards, PublishedReward):
-            if rewards is not None:
-                self.set_reward(rewards)
-            return
-        self.reader = rewards
-        self._switch_to_newest()
-        if self.queries is not None:  # whoever fits the reward need not guess
-            write_spaces(rewards.synced, self.space, action_space)
-        if not rewards.watched:
-            self._watched = rewards.watch()  # last, so that no thread outlives a refusal
+        self._guard = LengthGuard(None if record else self.config.variable_length)
+        self._reward_now: FloatArray | None = None  # [V] of the running step, where computed
+        self._deferred: DeferredRewards | None = None
+        self._vector_steps = 0
+        if isinstance(rewards, Path | str | PublishedReward):
+            self.computer.follow(rewards, announce=self.queries is not None)
+        elif rewards is not None:
+            self.computer.set_reward(rewards)
+
+    def _asking(
+        self,
+        feedback: StoredFeedback | None,
+        sampler: PairSampler | None,
+        synthetic_preferences: bool | Teacher,
+    ) -> QueryWorker | None:
+        """Build what asks people, or a script in their place; None where nothing is asked."""
+        teacher = None if isinstance(synthetic_preferences, bool) else synthetic_preferences
+        if synthetic_preferences is True:
+            teacher = ScriptedTeacher.oracle()
+        if feedback is not None:
+            computer = self.computer
+            return QueryWorker(
+                feedback,
+                self.config,
+                sampler=sampler,
+                teacher=teacher,
+                in_use=lambda: (computer.reward, computer.version),
+            )
+        if sampler is not None or teacher is not None:
+            raise ConfigError(
+                "feedback: expected where to ask, got none, and a sampler or teacher."
+            )
+        return None
 
     @property
-    def reward_source(self) -> RewardSource:
-        """The reward of steps: learned, what comes before that, or the environment's own."""
-        if not self.forced and self.computer.reward is not None:
-            return "learned"
-        own = self.forced or self.config.before == BeforeFirstReward.ENVIRONMENT
-        return "environment" if own else "before"
+    def collects(self) -> bool:
+        """Whether episodes are kept or asked about, unless that is paused."""
+        return self._record or self.on_episodes is not None
 
-    @property
-    def active_version(self) -> int:
-        """Of the reward that steps have now; 0 where that is not a learned one."""
-        return self.version if self.reward_source == "learned" else 0
-
-    @property
-    def reward(self) -> WindowReward | None:
-        """The learned reward in use, of the environment's own observations."""
-        reward = self.computer.reward
-        if reward is None or self._transform is None:
-            return reward
-        return RewardInSpaces(reward, *self._spaces, self._transform)
-
-    def refresh(self, *, wait: bool = False) -> bool:
-        """Switch to the newest reward, see `FeedbackControls`; one of other spaces is refused."""
-        if self.reader is not None:
-            _ = self.reader.refresh() if wait else self.reader.take()
-        return self._switch_to_newest()
-
-    def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
-        """Use a reward from the next step on, see `FeedbackVecEnv.set_reward`."""
-        self._use(reward, self.version + 1 if version is None else version)
-        self.reader = None
-
-    def defer(self) -> None:
-        """Compute learned rewards later from now on: zeros at each step, the rest at `settle`."""
-        self.computer.defer()
-        self.since[:] = 0
-
-    def settle(self) -> FloatArray:
-        """`[T, V]` learned rewards of the steps since `defer`; give them at once from now on."""
-        self.returns[:] = self._returns()
-        return self.computer.settle()
+    # One vector step: `act`, then `outcome`, and `reset` where an episode is over.
 
     def reset(
         self, observations: Any, which: BoolArray | None = None, *, states: Array | None = None
@@ -183,25 +166,25 @@ class FeedbackCore:
         here = slice(None) if which is None else which
         self.recording.begin(self._seen(observations), which=which, states=states)
         self.returns[here] = 0.0
-        self.since[here] = self.computer.steps_deferred
-        self._begun = True
+        if self._deferred is not None:
+            self._deferred.begins[here] = self.steps_deferred
 
     def act(self, actions: Array) -> None:
         """Record the actions `[V, *act]` of a step that begins, and compute their rewards."""
-        if not self._begun:
+        if not self.recording.begun:
             raise ConfigError("Call `reset()` before the first step.")
         self.recording.act(actions)
-        source = self.reward_source
-        if source == "learned":
-            self._reward_now = self.computer.compute(actions)
-            return
-        if source == "environment":
-            self._reward_now = None
-        elif self.config.before == BeforeFirstReward.ENTROPY:
-            self._reward_now = self._bonus(self.recording.present)
+        oldest_step = self.recording.time
+        if self._deferred is not None:
+            if self._deferred.reward is not self.computer.deferrable:
+                self._compute_deferred()
+                self._deferred.reward = self.computer.deferrable
+            oldest_step = self._deferred.next
+        if self._deferred is not None and self._deferred.reward is not None:
+            self._reward_now = np.zeros(len(self.returns), np.float32)
         else:
-            self._reward_now = np.zeros(self.environments, np.float32)
-        self.computer.skip()
+            self._reward_now = self.computer.compute(self.recording.windows)
+        self.recording.kept_from = oldest_step - _lookback(self.computer.reward)
 
     def outcome(
         self,
@@ -229,13 +212,13 @@ class FeedbackCore:
         ended = ((terminated | truncated) & ~self.recording.idle).nonzero()[0]
         if len(ended):
             self.recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
-        self._vector_steps += 1
-        if self.recording.collecting:
+        if self.recording.collecting and self.on_episodes is not None:
             self._hand_over(max(HAND_OVER_STEPS, self.config.segment_length))
-        self._guard.check(self.recording.shortest, self.recording.longest)
+        self._guard.check(self.recording.lengths.shortest, self.recording.lengths.longest)
+        self._vector_steps += 1
         every = self.config.refresh_every
         if every is not None and self._vector_steps % every == 0:
-            self.refresh()
+            self.computer.refresh()
         return given
 
     def hand_over(self) -> None:
@@ -244,18 +227,87 @@ class FeedbackCore:
             self.recording.cut()
             self._hand_over(1)
 
+    def _hand_over(self, at_least: int) -> None:
+        """Give what has ended to whoever asks about it, if that is so many steps."""
+        longest = self.config.longest_piece
+        if self.recording.lengths.longest >= longest:
+            self.recording.cut(self.recording.pending >= longest)
+        if self.on_episodes is not None and self.recording.finished_steps >= at_least:
+            episodes = self.recording.take()
+            if episodes is not None:
+                self.on_episodes(episodes)
+
+    # A rollout whose rewards are computed at its end.
+
+    @property
+    def steps_deferred(self) -> int:
+        """Vector steps since `defer`; 0 where steps get their rewards at once."""
+        return 0 if self._deferred is None else self.recording.time - self._deferred.start
+
+    def defer(self) -> None:
+        """Compute learned rewards later from now on: zeros at each step, the rest at `settle`.
+
+        Only a `RewardFunction` can be deferred; others are computed at once.
+        """
+        self.settle()
+        time = self.recording.time
+        self._deferred = DeferredRewards(time, np.zeros(len(self.returns), int), time)
+
+    def settle(self) -> FloatArray:
+        """`[T, V]` learned rewards of the steps since `defer`; give them at once from now on."""
+        rewards = self._deferred_rewards()
+        self.returns[:] = self._returns(rewards)
+        self._deferred = None
+        return rewards
+
+    def _deferred_rewards(self) -> FloatArray:
+        """`[T, V]` rewards that `settle` would give now, zeros where steps got theirs at once."""
+        none = np.zeros((0, len(self.returns)), np.float32)
+        if self._deferred is None:
+            return none
+        self._compute_deferred()
+        return np.concatenate([none, *self._deferred.computed])
+
+    def _compute_deferred(self) -> None:
+        """Compute the deferred rewards of all steps so far, as relabelling computes them."""
+        deferred = self._deferred
+        if deferred is None or deferred.next == self.recording.time:
+            return
+        steps = self.recording.time - deferred.next
+        rewards = np.zeros((steps, len(self.returns)), np.float32)
+        if deferred.reward is not None:
+            lookback = _lookback(deferred.reward)
+            pieces, real = self.recording.since(deferred.next, lookback)  # real: [V, t]
+            if pieces is not None:
+                by_environment = np.zeros(real.shape, np.float32)
+                by_environment[real] = relabel(pieces, deferred.reward).rewards
+                rewards = by_environment[:, -steps:].T
+        deferred.computed.append(rewards)
+        deferred.next = self.recording.time
+
+    def _returns(self, deferred_rewards: FloatArray) -> FloatArray:
+        """`[V]` learned returns of the running episodes, with what is deferred of them."""
+        if self._deferred is None:
+            return self.returns
+        steps = np.arange(len(deferred_rewards))[:, None]
+        of_episode = deferred_rewards.astype(float) * (steps >= self._deferred.begins)
+        return np.asarray(self.returns + of_episode.sum(axis=0))
+
+    @property
+    def deferred_begins(self) -> IntArray:
+        """`[V]` vector steps from `defer` to where the running episodes began, 0 if earlier."""
+        return np.zeros(len(self.returns), int) if self._deferred is None else self._deferred.begins
+
     def snapshot(self) -> dict[str, Any]:
-        """Recording and rewards between two steps, for `restore`."""
+        """Recording, rewards and queries between two steps, for `restore`."""
         return {
             "recording": self.recording.snapshot(),
             "collecting": self.recording.collecting,
-            "begun": self._begun,
-            "source": None if self.reader is None else self.reader.snapshot(),
-            "bonus": self._bonus.snapshot(),
-            "forced": self.forced,
+            "computer": self.computer.snapshot(),
+            "queries": None if self.queries is None else self.queries.snapshot(),
             "vector_steps": self._vector_steps,
             "warned": self._guard.warned,
-            "returns": self._returns(),
+            "returns": self._returns(self._deferred_rewards()),
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -265,28 +317,17 @@ class FeedbackCore:
         """
         self.recording.restore(snapshot["recording"])
         self.recording.collecting = bool(snapshot["collecting"]) and self.collects
+        self.computer.restore(snapshot["computer"])
+        self._deferred = None
         self.returns[:] = snapshot["returns"]
-        self._begun = bool(snapshot["begun"])
-        self.forced = bool(snapshot["forced"])
         self._vector_steps = int(snapshot["vector_steps"])
-        self._next_cut = 0
         self._guard.warned = bool(snapshot["warned"])
-        self._bonus.restore(snapshot["bonus"])
-        reward = self.computer.reward
-        version = self.version
-        if self.reader is not None:
-            self.reader.restore(snapshot["source"])
-            reward = self.reader.reward
-            version = self.reader.version
-        self.version = 0
-        self.computer = RewardComputer(self.recording)
-        if reward is not None:
-            self._use(reward, version)
+        if self.queries is not None and snapshot["queries"] is not None:
+            self.queries.restore(snapshot["queries"])
 
     def close(self, seconds: float = 10.0, *closing: Callable[[], object]) -> None:
         """Hand over, stop threads in about so many seconds, and close more, whatever fails."""
         until = time.monotonic() + seconds
-        watched = self._watched
         queries = self.queries
 
         def left() -> float:  # and a second for what has not been waited for yet
@@ -295,51 +336,20 @@ class FeedbackCore:
         with ExitStack() as stack:  # the last first
             for close in closing:
                 stack.callback(close)
-            if watched is not None:
-                stack.callback(lambda: watched.close(left()))
+            stack.callback(lambda: self.computer.close(left()))
             if queries is not None:
                 stack.callback(lambda: queries.close(left()))
             self.hand_over()
             if queries is not None and self.recording.collecting and queries.counts.waiting_steps:
                 queries.flush(seconds)
 
-    @property
-    def collects(self) -> bool:
-        """Whether episodes are kept or asked about, unless that is paused."""
-        return self._record or self.on_episodes is not None
-
-    def _returns(self) -> FloatArray:
-        """`[V]` learned returns of the running episodes, with what is deferred of them."""
-        deferred = self.computer.deferred().astype(float)
-        theirs = np.arange(len(deferred))[:, None] >= self.since
-        return np.asarray(self.returns + (deferred * theirs).sum(axis=0))
-
     def _seen(self, observations: Any) -> Any:
         return observations if self._transform is None else self._transform(observations)
 
-    def _switch_to_newest(self) -> bool:
-        reader = self.reader
-        current = self.computer.reward is not None
-        if reader is None or reader.reward is None or (current and self.version == reader.version):
-            return False
-        self._use(reader.reward, reader.version)
-        return True
 
-    def _use(self, reward: WindowReward | AnyReward, version: int) -> None:
-        self.computer.set_reward(for_spaces(reward, self.space, self._spaces[1]))
-        self.version = version
-
-    def _hand_over(self, at_least: int) -> None:
-        """Give what has ended to whoever asks about it, if that is so many steps."""
-        if self.on_episodes is None:
-            return
-        recording = self.recording
-        longest = self.config.longest_piece
-        if recording.time >= self._next_cut:  # until then no episode can have become so long
-            recording.cut(recording.pending >= longest)
-            self._next_cut = recording.time + longest - int(recording.pending.max())
-        if recording.finished_steps >= at_least and (episodes := recording.take()) is not None:
-            self.on_episodes(episodes)
+def _lookback(reward: WindowReward | None) -> int:
+    """Steps before the present one that a reward of windows looks back on."""
+    return 0 if reward is None or reward.context == 1 else reward.context
 
 
 def _require_feedback(feedback: object) -> None:

@@ -83,8 +83,16 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.explored_steps = 0
         self.just_reset = False
         self._to_complete: list[tuple[dict[str, Any], int, int, int]] = []
-        given = venv.observation_space, venv.action_space, venv.num_envs, feedback, rewards, config
-        self.core = FeedbackCore(*given, record=record, **options)
+        self.core = FeedbackCore(
+            venv.observation_space,
+            venv.action_space,
+            venv.num_envs,
+            feedback=feedback,
+            rewards=rewards,
+            config=config,
+            record=record,
+            **options,
+        )
 
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
         """Use a reward, control or plain function of steps from the next step on.
@@ -95,7 +103,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         Raises:
             SpaceError: the reward was made for other observations or actions.
         """
-        self.core.set_reward(reward, version=version)
+        self.core.computer.set_reward(reward, version=version)
 
     def reset(self) -> VecEnvObs:
         """Begin new episodes; running ones are cut, and rewards are no longer deferred."""
@@ -120,15 +128,20 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         if len(ended):
             terminated[ended], final = outcomes([infos[i] for i in ended])
             seen = with_rows(observations, ended, final)
-        version = self.core.active_version
-        states = self._states(infos)
-        also = {"states": states, "success": successes(infos)}
-        given = self.core.outcome(seen, rewards, terminated, dones & ~terminated, **also)
+        version = self.core.computer.active_version
+        given = self.core.outcome(
+            seen,
+            rewards,
+            terminated,
+            dones & ~terminated,
+            states=self._states(infos),
+            success=successes(infos),
+        )
         self._complete_infos(infos, rewards.tolist(), version, ended)
         if len(ended):
-            if deferred := self.core.computer.steps_deferred:
-                since = self.core.since.tolist()
-                self._to_complete += [(infos[i], i, since[i], deferred) for i in ended.tolist()]
+            if deferred := self.core.steps_deferred:
+                begins = self.core.deferred_begins.tolist()
+                self._to_complete += [(infos[i], i, begins[i], deferred) for i in ended.tolist()]
             self._begin(observations, present_infos(self.unwrapped, dones, infos), dones)
         # SB3 adds bootstrapped values to the rewards in place: they are new with each step.
         return _shallow_copy(observations), given, dones, infos

@@ -170,7 +170,7 @@ class HumanPreferencesEnvWrapper(
                 transformed_space=transformed_space,
             )
             if pretrained is not None:
-                self.core.set_reward(pretrained.reward, version=pretrained.number)
+                self.core.computer.set_reward(pretrained.reward, version=pretrained.number)
             opened.pop_all()
         self._warn_if_unrewarded()
 
@@ -190,7 +190,7 @@ class HumanPreferencesEnvWrapper(
             ConfigError: the environment was never reset, or its `step` gives something else than
                 one number as the reward, a truth value for each end, and a dictionary.
         """
-        version = self.core.active_version
+        version = self.core.computer.active_version
         self.core.act(np.asarray(action)[None])
         observation, reward, terminated, truncated, info = self.env.step(action)
         reward = one_number("reward of `step`", reward)
@@ -282,8 +282,15 @@ class FeedbackVectorEnv(
                 'metadata["autoreset_mode"]: expected an AutoresetMode, as make_vec gives, got '
                 f"{mode}."
             )
-        given = env.single_action_space, env.num_envs, feedback, rewards, config
-        self.core = FeedbackCore(env.single_observation_space, *given, **options)
+        self.core = FeedbackCore(
+            env.single_observation_space,
+            env.single_action_space,
+            env.num_envs,
+            feedback=feedback,
+            rewards=rewards,
+            config=config,
+            **options,
+        )
         self._warn_if_unrewarded()
 
     def reset(
@@ -302,7 +309,7 @@ class FeedbackVectorEnv(
             ConfigError: the environments were never reset.
         """
         began = self.core.recording.idle.copy()
-        version = self.core.active_version
+        version = self.core.computer.active_version
         self.core.act(np.asarray(actions))
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         rewards = self._one_each("rewards", rewards)

@@ -8,14 +8,14 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Segments, cut, sample_segments
-from preferl.errors import StorageError, mismatch
+from preferl.errors import StorageError
 from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.sampling import segments_wanted
@@ -34,9 +34,6 @@ from preferl.store.clips import distinct_clips
 from preferl.store.feedback import StoredFeedback
 from preferl.store.status import agent_program
 from preferl.training.reward_function import RewardFunction
-
-if TYPE_CHECKING:  # which imports this module
-    from preferl.online.wrappers.feedback_core import FeedbackCore
 
 LOGGER = get_logger(__name__)
 
@@ -147,6 +144,159 @@ class QueryCounts:
     problem: str | None
 
 
+RewardInUse = Callable[[], tuple[Any, int]]
+"""The reward that steps have now, None before the first, and its version."""
+
+
+@final
+class ProjectQueries:
+    """Asks a project's people about experience: samples segments, pairs them, and puts queries.
+
+    Attributes:
+        buffer: of the experience that clips are cut from.
+        script: answers in people's place; None where people do.
+        asked: queries by this run, those before it went on included.
+    """
+
+    def __init__(
+        self,
+        feedback: StoredFeedback,
+        config: FeedbackConfig,
+        sampler: PairSampler | None,
+        teacher: Teacher | None,
+        in_use: RewardInUse,
+    ) -> None:
+        asking, answering = np.random.default_rng(config.seed).spawn(2)
+        self.buffer = ExperienceBuffer(
+            config.buffer_steps, config.buffer_megabytes, config.segment_length
+        )
+        self.script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
+        self.asked = 0
+        self._feedback = feedback
+        self._config = config
+        self._in_use = in_use
+        self._sampler = sampler or build_sampler(config, lambda: in_use()[0], feedback.comparisons)
+        self._rng = asking
+        self._repetitions = RepetitionGuard(config)
+        self._asked_by_others: int | None = None  # counted once more in the first round
+        self._restored = False
+        self._counted = False
+        with suppress(StorageError):  # the first round counts
+            self._asked_by_others = feedback.count_asked()
+
+    def ask(self) -> str | None:
+        """Ask what there is to ask; return why nothing can be asked though all went well."""
+        wanted = self._wanted()
+        if wanted <= 0:
+            return None
+        config = self._config
+        length = config.segment_length
+        episodes = self.buffer.look()
+        steps = self.buffer.steps_in
+        if episodes is None or (config.short == "drop" and episodes.lengths.max() < length):
+            if steps < TOO_SHORT_AFTER * length:
+                return None
+            return (
+                f"episodes: expected some of at least {length} steps (segment_length), got shorter "
+                'ones alone. Choose shorter clips, or pass short="pad".'
+            )
+        self._repetitions.check(episodes, wanted, asked=self.asked + wanted, steps=steps)
+        candidates = max(
+            ceil(2 * wanted * config.oversampling), segments_wanted(self._sampler, wanted)
+        )
+        drawn = sample_segments(episodes, candidates, length, self._rng, short=config.short)
+        segments = distinct_clips(drawn)  # an agent that stands still does the same again
+        count = min(wanted, len(segments) * (len(segments) - 1) // 2)  # no pair twice
+        if count:
+            self._feedback.model_version = self._in_use()[1]
+            pairs = self._sampler(segments, count, self._rng)[:count]  # never more than is left
+            newly_asked = self._feedback.ask_within(config.max_queries, segments, pairs)
+            self.asked += newly_asked
+            LOGGER.info("Asked %d queries, %d by now.", newly_asked, self.asked)
+        return None
+
+    def snapshot(self) -> dict[str, Any]:
+        """Counts and generators between two rounds; queries and answers are in the store."""
+        script = self.script
+        return {
+            "asked": self.asked,
+            "asked_by_others": self._asked_by_others,
+            "rng": deepcopy(self._rng),
+            "answering": None if script is None else deepcopy(script.rng),
+            "given": 0 if script is None else script.given,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from the snapshot of an earlier run of the same settings."""
+        self.asked = int(snapshot["asked"])
+        self._rng = snapshot["rng"]
+        others = snapshot["asked_by_others"]
+        self._restored = others is not None
+        self._asked_by_others = others
+        if self.script is not None and snapshot["answering"] is not None:
+            self.script.rng = snapshot["answering"]
+            self.script.given = int(snapshot["given"])
+
+    def count(self) -> None:
+        """Count, once, the project's queries; those since a snapshot are this run's."""
+        if self._counted:
+            return
+        in_all = self._feedback.count_asked()
+        if self._restored and self._asked_by_others is not None:
+            self.asked = max(self.asked, in_all - self._asked_by_others)
+        self._asked_by_others = in_all - self.asked
+        self._counted = True
+
+    def _wanted(self) -> int:
+        """Return how many queries to ask now."""
+        config = self._config
+        affordable = self.buffer.steps_in // (config.ask_every or 2 * config.segment_length)
+        wanted = affordable - self.asked
+        if wanted > 0 and config.max_queries is not None:  # other programs may have asked since
+            wanted = min(wanted, config.max_queries - self._feedback.count_asked(all_agents=True))
+        return wanted if wanted <= 0 else min(wanted, config.max_pending - self._feedback.pending)
+
+
+@final
+class EpisodeDisplay:
+    """Keeps the latest episode whole now and then, for the annotation page.
+
+    Attributes:
+        showing: whether episodes are to be shown; not while a random policy acts.
+    """
+
+    def __init__(self, feedback: StoredFeedback, every: float | None) -> None:
+        self.showing = True
+        self._feedback = feedback
+        self._every = every
+        self._latest: Episodes | None = None
+        self._shown_at = -np.inf
+
+    def see(self, episodes: Episodes) -> None:
+        """Take the last of these for the one to show next."""
+        if self.showing:
+            self._latest = episodes[-1:]
+
+    def show(self, *, steps: int, version: int) -> None:
+        """Write the latest episode into the store, with the agent's steps, where that is due."""
+        latest = self._latest
+        too_early = self._every is None or time.monotonic() - self._shown_at < self._every
+        if latest is None or too_early:
+            return
+        shown = [*leaves(latest.observations), *([] if latest.states is None else [latest.states])]
+        width = sum(leaf[0].nbytes for leaf in shown)
+        length = min(latest.steps, max(int(EPISODE_MEGABYTES * 2**20 / max(width, 1)), 1))
+        self._feedback.store.clips.put(
+            self._feedback.project.id,
+            cut(latest, np.array([latest.steps - length]), length),
+            kind="episode",
+            detail={"env_steps": steps, "reward_version": version},
+        )
+        self._shown_at = time.monotonic()
+        if self._latest is latest:  # no newer one came meanwhile
+            self._latest = None
+
+
 @final
 class QueryWorker:
     """A bounded buffer and one thread, between an agent that acts and people who answer.
@@ -156,7 +306,6 @@ class QueryWorker:
     locked or away the agent goes on, and the thread tries again, less and less often.
 
     Attributes:
-        core: of the agent's environments, whose reward in use samplers and queries refer to.
         paused: takes in nothing and asks nothing new while this is set.
     """
 
@@ -167,71 +316,60 @@ class QueryWorker:
         *,
         sampler: PairSampler | None = None,
         teacher: Teacher | None = None,
+        in_use: RewardInUse = lambda: (None, 0),
     ) -> None:
-        self.config = config or FeedbackConfig()
-        self.core: FeedbackCore | None = None
+        config = config or FeedbackConfig()
         self.paused = False
         self._feedback = feedback
-        self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
-        self._sampler = sampler or build_sampler(
-            self.config, lambda: self.core and self.core.computer.reward, feedback.comparisons
-        )
-        self._script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
-        self._buffer = ExperienceBuffer(
-            self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
-        )
-        self._repetitions = RepetitionGuard(self.config)
-        self._latest: Episodes | None = None
-        self._showing = True
-        self._shown_at = -np.inf
+        self._in_use = in_use
+        self._queries = ProjectQueries(feedback, config, sampler, teacher, in_use)
+        self._display = EpisodeDisplay(feedback, config.episode_every)
         self._problem: str | None = None
-        self._lack: str | None = None  # see `_round`
-        self._asked = 0
-        self._asked_before: int | None = None  # by others than this run; counted in a round again
-        self._asked_in_all: int | None = None  # of the project, when a run that goes on was saved
-        self._counted = False
-        with suppress(StorageError):  # the first round counts
-            self._asked_before = self._feedback.count_asked()
         self._wake = threading.Condition()
         self._stopping = False
-        self._rounds = self._hurry = 0
-        self._steps_seen = 0  # by the latest round
+        self._rounds = 0
+        self._hurry = 0  # rounds to make without a pause
         self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
-        self._known = self._progress()  # after the latest round
+        self._latest_round = LatestRound(self._queries.snapshot())
 
     @property
     def counts(self) -> QueryCounts:
         """What became of experience so far."""
+        buffer = self._queries.buffer
+        script = self._queries.script
         return QueryCounts(
-            asked=self._asked,
-            answered=0 if self._script is None else self._script.given,
-            dropped_episodes=self._buffer.dropped_episodes,
-            dropped_segments=self._buffer.dropped_segments,
-            waiting_steps=self._buffer.steps,
+            asked=self._queries.asked,
+            answered=0 if script is None else script.given,
+            dropped_episodes=buffer.dropped_episodes,
+            dropped_segments=buffer.dropped_segments,
+            waiting_steps=buffer.steps,
             problem=self._problem,
         )
 
     def put(self, episodes: Episodes) -> None:
         """Take in experience; returns at once."""
         if not self.paused:
-            self._buffer.put(episodes)
-            if self._showing:
-                self._latest = episodes[-1:]
+            self._queries.buffer.put(episodes)
+            self._display.see(episodes)
             self._start()
 
     @contextmanager
     def not_shown(self) -> Iterator[None]:
         """Ask about what is put in inside the block, and show no episode of it to people."""
-        self._showing = False
+        self._display.showing = False
         try:
             yield
         finally:
-            self._showing = True
+            self._display.showing = True
 
     def snapshot(self) -> dict[str, Any]:
         """The buffer and the draws after the latest round; queries and answers are in the store."""
         with self._wake:
-            return {"room": self._buffer.snapshot(), "paused": self.paused, **self._known}
+            return {
+                "buffer": self._queries.buffer.snapshot(),
+                "paused": self.paused,
+                **self._latest_round.queries,
+            }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from the snapshot of an earlier run of the same settings; before the first `put`.
@@ -239,17 +377,10 @@ class QueryWorker:
         Queries to the project since the snapshot count as this run's, so that it does not ask again
         about experience that it collects again.
         """
-        self._buffer.restore(snapshot["room"])
+        self._queries.buffer.restore(snapshot["buffer"])
+        self._queries.restore(snapshot)
         self.paused = bool(snapshot["paused"])
-        self._asked = int(snapshot["asked"])
-        before = snapshot["asked_before"]
-        self._rng = snapshot["rng"]
-        self._asked_before = None if before is None else int(before)
-        self._asked_in_all = None if before is None else int(before) + self._asked
-        if self._script is not None and snapshot["answering"] is not None:
-            self._script.rng = snapshot["answering"]
-            self._script.given = int(snapshot["given"])
-        self._known = self._progress()
+        self._latest_round = LatestRound(self._queries.snapshot())
 
     def flush(self, seconds: float = 10.0) -> bool:
         """Ask now what there is to ask; returns whether all of that was on disk in time.
@@ -262,8 +393,9 @@ class QueryWorker:
             self._wake.notify_all()
             if not self._wake.wait_for(lambda: self._rounds >= wanted or self._stopping, seconds):
                 return False
-            done = self._rounds >= wanted or self._steps_seen == self._buffer.steps_in
-        return done and self._problem in (None, self._lack)
+            latest = self._latest_round
+            done = self._rounds >= wanted or latest.steps == self._queries.buffer.steps_in
+        return done and self._problem in (None, latest.lack)
 
     def close(self, seconds: float = 10.0) -> bool:
         """Stop asking, within so many seconds; returns whether the thread has ended by then."""
@@ -285,11 +417,14 @@ class QueryWorker:
         with Heartbeat(store, project, agent_program(self._feedback.agent)) as beats:
             while not self._stopping:
                 pause = LOOK_SECONDS if self._try_round() else min(2 * pause, LONGEST_PAUSE)
-                state = "failed" if self._problem else "paused" if self.paused else "healthy"
-                steps = self._buffer.steps_in
-                beats.report(
-                    state, **asdict(self.counts), steps=steps, reward_version=self._version
-                )
+                state = "healthy"
+                if self._problem:
+                    state = "failed"
+                elif self.paused:
+                    state = "paused"
+                steps = self._queries.buffer.steps_in
+                version = self._in_use()[1]
+                beats.report(state, **asdict(self.counts), steps=steps, reward_version=version)
                 with self._wake:
                     self._rounds += 1
                     self._wake.notify_all()
@@ -298,17 +433,22 @@ class QueryWorker:
 
     def _try_round(self) -> bool:
         """Make a round; returns whether it went well. The thread survives and logs any error."""
-        steps = self._buffer.steps_in
+        steps = self._queries.buffer.steps_in
+        lack = None
         try:
-            self._lack = self._round()
+            self._queries.count()
+            if not self.paused:
+                self._display.show(steps=steps, version=self._in_use()[1])
+                lack = self._queries.ask()
+            if self._queries.script is not None:
+                self._queries.script.answer()
         except Exception as error:  # a sampler or teacher of one's own may raise anything
             trace = not isinstance(error, StorageError)
             self._log(str(error) or type(error).__name__, exc_info=trace)
             return False
-        self._log(self._lack)
+        self._log(lack)
         with self._wake:
-            self._known = self._progress()
-            self._steps_seen = steps
+            self._latest_round = LatestRound(self._queries.snapshot(), steps, lack)
         return True
 
     def _log(self, problem: str | None, *, exc_info: bool = False) -> None:
@@ -319,94 +459,21 @@ class QueryWorker:
             LOGGER.warning("Queries are asked again.")
         self._problem = problem
 
-    def _progress(self) -> dict[str, Any]:
-        """Counts and generators between two rounds."""
-        script = self._script
-        return {
-            "asked": self._asked,
-            "asked_before": self._asked_before,
-            "rng": deepcopy(self._rng),
-            "answering": None if script is None else deepcopy(script.rng),
-            "given": 0 if script is None else script.given,
-        }
 
-    def _round(self) -> str | None:
-        """Ask and answer what there is; returns why nothing can be asked though all went well."""
-        lack = None
-        if not self._counted:
-            in_all = self._feedback.count_asked()
-            if self._asked_in_all is not None:
-                self._asked += max(in_all - self._asked_in_all, 0)
-            self._asked_before = in_all - self._asked
-            self._counted = True
-        if not self.paused:
-            self._show_episode()
-            if (wanted := self._wanted()) > 0:
-                lack = self._ask(wanted)
-        if self._script is not None:
-            self._script.answer()
-        return lack
+@final
+@dataclass(frozen=True)
+class LatestRound:
+    """What the thread knew after its latest round that went well.
 
-    @property
-    def _version(self) -> int:
-        return 0 if self.core is None else self.core.version
+    Attributes:
+        queries: snapshot of the project's queries.
+        steps: that had come in when the round began.
+        lack: why nothing could be asked though all went well; None where it could.
+    """
 
-    def _wanted(self) -> int:
-        """How many queries to ask now."""
-        config = self.config
-        affordable = self._buffer.steps_in // (config.ask_every or 2 * config.segment_length)
-        wanted = affordable - self._asked
-        if wanted > 0 and config.max_queries is not None:  # other programs may have asked since
-            wanted = min(wanted, config.max_queries - self._feedback.count_asked(all_agents=True))
-        return wanted if wanted <= 0 else min(wanted, config.max_pending - self._feedback.pending)
-
-    def _ask(self, count: int) -> str | None:
-        """Ask so many queries at most; returns why there are none."""
-        episodes = self._buffer.look()
-        config = self.config
-        length = config.segment_length
-        if episodes is None or (config.short == "drop" and episodes.lengths.max() < length):
-            if self._buffer.steps_in < TOO_SHORT_AFTER * length:
-                return None
-            expected = f"some of at least {length} steps (segment_length)"
-            fix = 'Choose shorter clips, or pass short="pad".'
-            return mismatch("episodes", expected=expected, got="shorter ones alone", fix=fix)
-        # Some of the clips may be alike.
-        candidates = max(
-            ceil(2 * count * config.oversampling), segments_wanted(self._sampler, count)
-        )
-        asked = self._asked + count
-        steps = self._buffer.steps_in
-        self._repetitions.check(episodes, count, asked=asked, steps=steps)
-        drawn = sample_segments(episodes, candidates, length, self._rng, short=config.short)
-        segments = distinct_clips(drawn)  # an agent that stands still does the same again
-        count = min(count, len(segments) * (len(segments) - 1) // 2)  # no pair twice
-        if count:
-            self._feedback.model_version = None if self.core is None else self.core.version
-            pairs = self._sampler(segments, count, self._rng)[:count]  # never more than is left
-            asked = self._feedback.ask_within(config.max_queries, segments, pairs)
-            self._asked += asked
-            LOGGER.info("Asked %d queries, %d by now.", asked, self._asked)
-        return None
-
-    def _show_episode(self) -> None:
-        """Keep the latest episode whole now and then, for the annotation page."""
-        every = self.config.episode_every
-        latest = self._latest
-        if every is None or latest is None or time.monotonic() - self._shown_at < every:
-            return
-        shown = [*leaves(latest.observations), *([] if latest.states is None else [latest.states])]
-        width = sum(leaf[0].nbytes for leaf in shown)
-        length = min(latest.steps, max(int(EPISODE_MEGABYTES * 2**20 / max(width, 1)), 1))
-        self._feedback.store.clips.put(
-            self._feedback.project.id,
-            cut(latest, np.array([latest.steps - length]), length),
-            kind="episode",
-            detail={"env_steps": self._buffer.steps_in, "reward_version": self._version},
-        )
-        self._shown_at = time.monotonic()
-        if self._latest is latest:  # no newer one came meanwhile
-            self._latest = None
+    queries: dict[str, Any]
+    steps: int = 0
+    lack: str | None = None
 
 
 def build_sampler(

@@ -1,6 +1,7 @@
 """Steps of `V` parallel environments as preallocated arrays, whichever library made them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, final
 
 import numpy as np
@@ -53,6 +54,22 @@ def require_recordable(
 
 STEPS: Final = ("observations", "actions", "rewards", "states", "success")
 """The arrays that `Episodes` are made of; the last two only where there are such."""
+
+
+@final
+@dataclass
+class EpisodeLengths:
+    """Steps of the shortest episode that ended, None before the first, and of the longest of all.
+
+    The longest may still be running.
+    """
+
+    shortest: int | None = None
+    longest: int = 0
+
+    def end(self, length: int) -> None:
+        """Note an episode of so many steps that ended."""
+        self.shortest = length if self.shortest is None else min(self.shortest, length)
 
 
 class _Closed(NamedTuple):
@@ -129,14 +146,12 @@ class Recording:
 
     Attributes:
         collecting: whether episodes are kept for `take`; otherwise steps are only looked back on.
-        lookback: latest steps that stay for `windows`, whether or not they were taken.
-        pinned: vector step from which all stay for `since`; None keeps `lookback` alone.
+        kept_from: vector step from which all stay, whether or not they were taken, for `windows`
+            and `since`; None keeps those alone that were not taken.
         idle: `[V]` where no episode is running.
         time: vector steps since the beginning.
         steps: collected since the beginning, of all environments together.
-        shortest: steps of the shortest episode that ended; None before the first. An episode that a
-            reset gave up has not ended.
-        longest: steps of the longest episode, running and given up ones included.
+        lengths: of the shortest and the longest episode. One that a reset gave up has not ended.
         whole: `[K]` which episodes that were taken last are not pieces: nothing cut them.
 
     Raises:
@@ -162,18 +177,22 @@ class Recording:
             "real": np.zeros(axes, bool),  # where an episode is running at that step
             "first": np.zeros(axes, bool),  # where it begins with that step
         }
-        self.time = self._first = 0  # the latter is that of the first row
+        self.time = 0
+        self._first = 0  # vector step of the first row
         self._open = np.zeros(environments, int)  # [V] the first step that was not taken
         self._begun = np.zeros(environments, int)  # [V] where the running episode began
         self.idle = np.ones(environments, bool)
         self._closed: list[_Closed] = []
         self.collecting = True
-        self.lookback = 0
+        self.kept_from: int | None = None
         self.steps = 0
-        self.pinned: int | None = None
-        self.shortest: int | None = None
-        self.longest = 0
+        self.lengths = EpisodeLengths()
         self.whole = np.zeros(0, bool)
+
+    @property
+    def begun(self) -> bool:
+        """Whether any episode has ever begun."""
+        return self.lengths.longest > 0 or not self.idle.all()
 
     @property
     def present(self) -> Observations:
@@ -246,15 +265,14 @@ class Recording:
         self.time += 1
         self._arrays["first"][self._row] = False
         self._see(observations, states)
-        lengths = np.where(self.idle, 0, self.time - self._begun)
-        self.longest = max(self.longest, int(lengths.max()))
+        running = np.where(self.idle, 0, self.time - self._begun)
+        self.lengths.longest = max(self.lengths.longest, int(running.max()))
         if self.collecting:
             self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
         """End episodes of environments `ended [K]` by their rules, if `terminated`, or by time."""
-        shortest = int((self.time - self._begun[ended]).min())
-        self.shortest = min(shortest, self.shortest or shortest)
+        self.lengths.end(int((self.time - self._begun[ended]).min()))
         self._close(ended, terminated, final, self._open[ended] == self._begun[ended])
         self.idle[ended] = True
 
@@ -281,29 +299,45 @@ class Recording:
 
         These are windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
         """
+        if length == 1:  # without a copy
+            present = map_observations(lambda array: array[:, None], self.present)
+            actions = self._arrays["actions"][self._row, :, None]
+            return present, actions, np.ones((len(self.idle), 1), bool)
         times = np.arange(self.time + 1 - length, self.time + 1)
         mask = (times >= self._begun[:, None]) & (times >= self._first)  # [V, H]
         mask[:, -1] = True
         where = np.maximum(times - self._first, 0)[None], np.arange(len(self.idle))[:, None]
         return take(self._arrays["observations"], where), self._arrays["actions"][where], mask
 
-    def since(self, time: int) -> tuple[Observations, Array, BoolArray, BoolArray, int]:
+    def since(self, time: int, lookback: int = 0) -> tuple[Episodes | None, BoolArray]:
         """All steps from a vector step on, and up to `lookback` before them.
 
-        These are observations and actions `[V, t, ...]`, where an episode is running and where one
-        begins `[V, t]`, and how many columns come before `time`.
+        These are pieces of episodes, one environment after another, None without any; and where
+        their steps belong, `[V, t]`. The last columns are the steps from `time` on.
         """
-        start = time - self._first
-        rows = slice(max(start - self.lookback, 0), self._row)
+        rows = slice(max(time - lookback - self._first, 0), self._row)
 
         def by_environment(array: Array) -> Array:  # to [V, t, ...]
             return np.ascontiguousarray(np.swapaxes(array[rows], 0, 1))
 
-        names = ("observations", "actions", "real", "first")
-        steps, actions, real, first = (
-            map_observations(by_environment, self._arrays[n]) for n in names
+        real = by_environment(self._arrays["real"])
+        if not real.any():
+            return None, real
+        begins = by_environment(self._arrays["first"])
+        acting = np.flatnonzero(real.any(axis=1))
+        begins[acting, real[acting].argmax(axis=1)] = True  # or it began before these rows
+        count = int(np.count_nonzero(real))
+        lengths = np.diff(np.append(np.flatnonzero(begins[real]), count))
+        observations = take(map_observations(by_environment, self._arrays["observations"]), real)
+        pieces = Episodes(
+            observations=observations,
+            actions=by_environment(self._arrays["actions"])[real],
+            rewards=by_environment(self._arrays["rewards"])[real],
+            terminated=np.zeros(count, bool),
+            final_observations=take(observations, np.cumsum(lengths) - 1),
+            lengths=lengths,
         )
-        return steps, actions, real, first, start - rows.start
+        return pieces, real
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
         """Copy out the episodes that ended since the last call, in the order in which they ended.
@@ -356,16 +390,16 @@ class Recording:
                 for here, start, end, *rest in self._closed
             ],
             "steps": self.steps,
-            "lengths": [self.shortest, self.longest],
+            "lengths": [self.lengths.shortest, self.lengths.longest],
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from the snapshot of another recording of the same environments."""
         self.time = int(snapshot["row"])
         self._first = 0
+        self.kept_from = None
         self.steps = int(snapshot["steps"])
-        self.pinned = None
-        self.shortest, self.longest = snapshot["lengths"]
+        self.lengths = EpisodeLengths(*snapshot["lengths"])
         self._open[:] = snapshot["open"]
         self._begun[:] = snapshot["begun"]
         self.idle[:] = snapshot["idle"]
@@ -433,8 +467,9 @@ class Recording:
 
     def _drop(self, at_least: float = 0.5) -> None:
         """Forget the first rows that nobody needs any more, if they are such a share of all."""
-        looked_on = self.time if self.pinned is None else min(self.pinned, self.time)
-        needed = [looked_on - self.lookback, *(int(closed.start.min()) for closed in self._closed)]
+        needed = [self.time, *(int(closed.start.min()) for closed in self._closed)]
+        if self.kept_from is not None:
+            needed.append(self.kept_from)
         if self.collecting:
             needed.append(int(np.where(self.idle, self.time, self._open).min()))
         rows = min(needed) - self._first

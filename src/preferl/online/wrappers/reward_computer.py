@@ -1,29 +1,29 @@
 """Rewards of steps while agents act, for `V` environments at once, whoever steps them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Literal, Protocol, final, runtime_checkable
 
 import numpy as np
 from gymnasium import spaces
 
-from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError, ModelError, SpaceError
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.models.base import RewardModel
 from preferl.models.spaces import can_read
-from preferl.online.wrappers.recording import Recording, zeros_of
+from preferl.online.wrappers.feedback_config import BeforeFirstReward, FeedbackConfig
+from preferl.online.wrappers.recording import zeros_of
+from preferl.online.wrappers.state_entropy import StateEntropyBonus
 from preferl.shapes import (
     Array,
     BoolArray,
     FloatArray,
     Observations,
     map_observations,
-    take,
 )
-from preferl.training.publish import PublishedReward
-from preferl.training.reward_function import RewardFunction, relabel
+from preferl.training.publish import PublishedReward, write_spaces
+from preferl.training.reward_function import RewardFunction
 
 
 @runtime_checkable
@@ -140,116 +140,154 @@ def _shapes(observations: Any) -> Any:
     return map_observations(lambda array: tuple(array.shape), observations)
 
 
+RewardSource = Literal["learned", "before", "environment"]
+"""Where the rewards of steps come from; "before" is what comes before the first learned one."""
+
+Windows = Callable[[int], tuple[Observations, Array, BoolArray]]
+"""The last `H` steps up to the present one, `[V, H, ...]`, and a mask `[V, H]` of real ones."""
+
+
 @final
 class RewardComputer:
-    """Computes the reward of each recorded step with the history that the step had.
+    """Decides which reward the steps of `V` environments get, and computes it.
 
-    It does so at once or, after `defer`, for all steps in one batch at `settle`: a reward computes
-    a whole rollout in a few large products, and one that looks back encodes each step once, not
-    once for every window.
+    Spaces are those of one environment. A reader of rewards that nobody watches is watched until
+    `close`.
 
     Attributes:
-        reward: the one in use; None before the first.
+        space: of observations after the transform.
+        reward: the learned one in use; None before the first.
+        version: of that reward; 0 before the first.
+        reader: of published rewards, from which newer ones come; None where the reward stays.
+        forced: whether steps get the environment's own reward, whatever is learned.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(
+        self,
+        config: FeedbackConfig,
+        environments: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        transform: Transform | None = None,
+        transformed_space: spaces.Space[Any] | None = None,
+    ) -> None:
+        self.space = space_after(observation_space, transform, transformed_space)
         self.reward: WindowReward | None = None
-        self._recording = recording
-        self._environments = len(recording.idle)
-        self._single = np.ones((self._environments, 1), bool)  # the mask of windows of one step
-        # `[t, V]` of all steps from `defer` to the pinned one, which is None without deferring
-        self._deferred: list[FloatArray] = []
-        self._appended = 0  # steps among these
+        self.version = 0
+        self.reader: PublishedReward | None = None
+        self.forced = False
+        self._environments = environments
+        self._spaces = observation_space, action_space
+        self._transform = transform
+        self._before = config.before
+        self._bonus = StateEntropyBonus(seed=config.seed)
+        self._watched: PublishedReward | None = None
 
-    def set_reward(self, reward: WindowReward) -> None:
-        """Use `reward` from now on; it looks back on the steps that are kept."""
-        self._catch_up()
-        self.reward = reward
-        self._recording.lookback = reward.context if reward.context > 1 else 0
+    @property
+    def source(self) -> RewardSource:
+        """The reward of steps: learned, what comes before that, or the environment's own."""
+        if not self.forced and self.reward is not None:
+            return "learned"
+        if self.forced or self._before == BeforeFirstReward.ENVIRONMENT:
+            return "environment"
+        return "before"
 
-    def compute(self, actions: Array) -> FloatArray:
-        """`[V]` finite rewards of taking `actions`, as recorded; zeros where they are deferred.
+    @property
+    def active_version(self) -> int:
+        """Of the reward that steps have now; 0 where that is not a learned one."""
+        return self.version if self.source == "learned" else 0
 
-        Only a `RewardFunction` can be deferred; others are computed at once.
+    @property
+    def untransformed(self) -> WindowReward | None:
+        """The learned reward in use, of the environment's own observations."""
+        if self.reward is None or self._transform is None:
+            return self.reward
+        return RewardInSpaces(self.reward, *self._spaces, self._transform)
+
+    @property
+    def deferrable(self) -> RewardFunction | None:
+        """The reward that steps have now, if it can compute those of a whole rollout at its end."""
+        reward = self.reward if self.source == "learned" else None
+        return reward if isinstance(reward, RewardFunction) else None
+
+    def compute(self, windows: Windows) -> FloatArray | None:
+        """Compute the rewards `[V]` of the step that begins; None is the environments' own.
+
+        The learned reward is of the observation before acting and of the action, with the history
+        of the episode. Before the first one there is zero, or a bonus for new states.
         """
+        if self.source == "environment":
+            return None
         reward = self.reward
-        deferring = self._recording.pinned is not None
-        if reward is None or (deferring and isinstance(reward, RewardFunction)):
+        if self.source == "before" or reward is None:
+            if self._before == BeforeFirstReward.ENTROPY:
+                observations, _, _ = windows(1)
+                return self._bonus(observations)
             return np.zeros(self._environments, np.float32)
-        self.skip()
-        if reward.context == 1:
-            windows = map_observations(lambda o: o[:, None], self._recording.present)
-            rewards = reward(windows, actions[:, None], self._single)  # [V, 1, ...]
-        else:
-            rewards = reward(*self._recording.windows(reward.context))
+        rewards = reward(*windows(reward.context))
         computed = np.array(rewards, np.float32)
-        fits = computed.shape == (self._environments,) and np.isfinite(computed).all()
-        if not fits:
+        if computed.shape != (self._environments,) or not np.isfinite(computed).all():
             raise DataError(
                 f"learned reward: expected {self._environments} finite numbers, one per "
                 f"environment, got {rewards}."
             )
         return computed
 
-    def skip(self) -> None:
-        """Leave the step that begins out of what is deferred."""
-        if self._recording.pinned is not None:
-            self._catch_up()
-            self._append(np.zeros((1, self._environments), np.float32))
+    def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
+        """Use a reward from the next step on, which stays, see `FeedbackVecEnv.set_reward`."""
+        self._use(reward, self.version + 1 if version is None else version)
+        self.reader = None
 
-    def defer(self) -> None:
-        """Compute nothing from now on, until `settle`."""
-        self.settle()
-        self._recording.pinned = self._recording.time
+    def follow(self, rewards: Path | str | PublishedReward, *, announce: bool) -> None:
+        """Use the newest of published rewards, here and at each `refresh`.
 
-    def settle(self) -> FloatArray:
-        """`[T, V]` rewards of the steps since `defer`, zeros where they were computed at once."""
-        rewards = self.deferred()
-        self._recording.pinned = None
-        self._deferred = []
-        self._appended = 0
-        return rewards
+        `announce` writes the spaces beside them, for whoever fits rewards.
+        """
+        if not isinstance(rewards, PublishedReward):
+            rewards = PublishedReward(rewards)
+            rewards.refresh()
+        self.reader = rewards
+        self.refresh()
+        if announce:
+            write_spaces(rewards.synced, self.space, self._spaces[1])
+        if not rewards.watched:
+            self._watched = rewards.watch()  # last, so that no thread outlives a refusal
 
-    def deferred(self) -> FloatArray:
-        """The rewards that `settle` would give now; deferring goes on."""
-        self._catch_up()
-        return np.concatenate([np.zeros((0, self._environments), np.float32), *self._deferred])
+    def refresh(self, *, wait: bool = False) -> bool:
+        """Switch to the newest reward, see `FeedbackControls`; one of other spaces is refused."""
+        reader = self.reader
+        if reader is None:
+            return False
+        _ = reader.refresh() if wait else reader.take()
+        if reader.reward is None or (self.reward is not None and self.version == reader.version):
+            return False
+        self._use(reader.reward, reader.version)
+        return True
 
-    @property
-    def steps_deferred(self) -> int:
-        """Vector steps since `defer`; 0 where steps get their rewards at once."""
-        time = self._recording.time
-        pinned = self._recording.pinned
-        return 0 if pinned is None else time - pinned + self._appended
+    def snapshot(self) -> dict[str, Any]:
+        """Which reward is in use, and the states that the bonus remembers, for `restore`."""
+        return {
+            "source": None if self.reader is None else self.reader.snapshot(),
+            "bonus": self._bonus.snapshot(),
+            "forced": self.forced,
+        }
 
-    def _append(self, rewards: FloatArray) -> None:
-        """Add the deferred rewards `[t, V]` of the next steps."""
-        self._deferred.append(rewards)
-        self._appended += len(rewards)
-        self._recording.pinned = (self._recording.pinned or 0) + len(rewards)
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Use the published reward that was in use, whatever came since."""
+        self._bonus.restore(snapshot["bonus"])
+        self.forced = bool(snapshot["forced"])
+        if self.reader is not None:
+            self.reader.restore(snapshot["source"])
+            self.reward = None
+            self.version = 0
+            if self.reader.reward is not None:
+                self._use(self.reader.reward, self.reader.version)
 
-    def _catch_up(self) -> None:
-        """Compute the deferred rewards of all steps so far, as relabelling computes them."""
-        recording = self._recording
-        reward = self.reward
-        start = self._recording.pinned
-        if start is None or start >= recording.time or not isinstance(reward, RewardFunction):
-            return
-        steps, actions, real, starts, before = recording.since(start)
-        cut = np.flatnonzero(real.any(axis=1))  # an episode that began before what is kept
-        starts[cut, real[cut].argmax(axis=1)] = True
-        rewards = np.zeros(real.shape, np.float32)
-        if len(cut):  # as pieces of episodes, end to end, that begin where `starts` is true
-            observations = take(steps, real)
-            count = int(np.count_nonzero(real))
-            lengths = np.diff(np.append(np.flatnonzero(starts[real]), count))
-            pieces = Episodes(
-                observations=observations,
-                actions=actions[real],
-                rewards=rewards[real],
-                terminated=np.zeros(count, bool),
-                final_observations=take(observations, np.cumsum(lengths) - 1),
-                lengths=lengths,
-            )
-            rewards[real] = relabel(pieces, reward).rewards
-        self._append(rewards[:, before:].T)
+    def close(self, seconds: float) -> None:
+        """Stop the thread that watches a reader, within so many seconds."""
+        if self._watched is not None:
+            self._watched.close(seconds)
+
+    def _use(self, reward: WindowReward | AnyReward, version: int) -> None:
+        self.reward = for_spaces(reward, self.space, self._spaces[1])
+        self.version = version
