@@ -188,5 +188,6 @@ def test_a_result_that_cannot_be_written_leaves_the_run_unfinished(tmp_path, mon
     assert sorted(path.name for path in folder.folder.iterdir()) == [
         "config.json",
         "result.json",
+        "summary.json",
         "versions.json",
     ]

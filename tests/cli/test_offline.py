@@ -47,7 +47,7 @@ def test_a_run_from_options(small, tmp_path, capsys):
     assert "report.html" in out
     assert run(*small, "--resume", *kind) == 2
     assert "finished" in capsys.readouterr().err
-    (tmp_path / "run/result.json").unlink()
+    (tmp_path / "run/summary.json").unlink()
     assert run(*small, "--resume") == 1
     assert "iql.hidden=[8]" in capsys.readouterr().err
     assert run(*small, "--resume", *kind) == 0

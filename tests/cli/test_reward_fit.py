@@ -65,7 +65,7 @@ def test_a_scripted_teacher_needs_no_labels(data, tmp_path, capsys):
     assert resolved["held_out"] == 0
     assert result(tmp_path / "run")["fit"]["pairs"] == 30
     assert "scripted answers (oracle)" in (tmp_path / "run/report.html").read_text()
-    assert read_run(tmp_path / "run").subject == "episodes"
+    assert read_run(tmp_path / "run").summary.subject == "episodes"
     _, comparisons, counts = answers(tmp_path, teacher="oracle", queries=30, length=6)
     first, second = comparisons.segments.returns(comparisons.pairs).T
     np.testing.assert_array_equal(comparisons.preference, first > second)
@@ -95,7 +95,7 @@ def test_comparisons_of_a_run_are_read(rng, data, tmp_path):
         out = tmp_path / f"fit of {folder.replace('/', ' ')}"
         assert fit("--comparisons", tmp_path / folder, *QUICK, "--out", out) == 0
         assert result(out)["labels"]["pairs"] == 12
-        assert read_run(out).subject == folder.split("/")[-1]
+        assert read_run(out).summary.subject == folder.split("/")[-1]
         assert f"12 answers about {len(comparisons.segments)} clips" in (
             (out / "report.html").read_text()
         )

@@ -1,6 +1,6 @@
 """Blocks of reports, in their places."""
 
-from preferl.evaluation.findings import Finding
+from preferl.evaluation import Finding
 from preferl.evaluation.report import Report, render
 from preferl.evaluation.summary import findings_sections, trust_sections
 

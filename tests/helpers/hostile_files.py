@@ -407,6 +407,8 @@ def _run(config: dict[str, Any], metrics: str = "") -> Callable[[Path], Path]:
         path.mkdir()
         settings = {"kind": "OnlineConfig", "seed": 0, "config": {"env": "CartPole-v1"} | config}
         (path / "config.json").write_text(json.dumps(settings))
+        (path / "summary.json").write_text("{}")
+        (path / "versions.json").write_text("{}")
         (path / "metrics.jsonl").write_text(metrics)
         return path
 

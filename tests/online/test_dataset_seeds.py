@@ -62,8 +62,9 @@ def test_every_seed_is_recorded_as_it_would_be_alone(recorded, tmp_path):
 
 def test_a_data_set_of_several_seeds_is_a_run_that_can_be_read(recorded):
     out, result, _ = recorded
-    record = read_run(out)
-    assert (record.kind, record.state, record.subject) == ("data", "finished", "Pendulum-v1")
+    assert read_run(out).state == "finished"
+    record = read_run(out).summary
+    assert (record.kind, record.subject) == ("data", "Pendulum-v1")
     assert record.steps == 2_400
     assert {"random, seed 3", "replay, seed 5"} <= record.beside.keys()
     assert record.beside["random"].mean == result["references"]["random"]
@@ -90,7 +91,7 @@ def test_a_recording_that_was_stopped_goes_on(recorded, tmp_path, monkeypatch):
 
 def test_a_recording_that_was_killed_once_it_had_its_result_counts_as_done(recorded, tmp_path):
     out = shutil.copytree(recorded[0], tmp_path / "both")
-    for file in (out / "seeds/5/done.json", out / "result.json"):
+    for file in (out / "seeds/5/done.json", out / "summary.json"):
         file.unlink()
     assert record_seeds(SMALL, out, [3, 5], report_to=(), resume=True)["id"] == recorded[1]["id"]
 

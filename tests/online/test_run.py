@@ -37,7 +37,7 @@ from preferl.online import (
 from preferl.online.algorithms import build_algorithm
 from preferl.online.configs import EvaluationConfig
 from preferl.reporting import read_jsonl
-from preferl.runs import RunFolder
+from preferl.runs import RunFolder, read_run
 from preferl.store import Store, StoredFeedback, feedback as stored
 from preferl.training import RewardTrainerConfig, load_reward, relabel
 
@@ -187,7 +187,9 @@ def test_result_and_report_tell_what_is_wrong(tmp_path):
     evaluation = replace(EVALUATION, oracle=False, clip_steps=0)
     config = replace(TINY, comparisons=30)
     result = run_online(config, tmp_path / "run", evaluation=evaluation, teacher=seldom_decides)
-    assert [one["name"] for one in result["findings"]] == ["too_alike"]
+    summary = read_run(tmp_path / "run").summary
+    assert [finding.name for finding in summary.findings] == ["too_alike"]
+    assert summary.score.mean == result["policies"]["taught"]["mean"]
     page = (tmp_path / "run/report.html").read_text()
     assert "What to look at" in page
     assert "of the answers are ties" in page
@@ -265,7 +267,9 @@ def test_without_a_reward_of_the_environment_the_report_is_about_the_answers(tmp
     result = run_online(config, tmp_path / "run", evaluation=evaluation, teacher=more_to_the_right)
     assert not result["has_true_reward"]
     assert " out-of-bag answers (95 % interval " in result["accuracy_in_words"]
-    assert result["findings"] == []
+    summary = read_run(tmp_path / "run").summary
+    assert summary.findings == ()
+    assert summary.score is None, "returns of an environment without a reward say nothing"
     page = (tmp_path / "run/report.html").read_text()
     assert result["accuracy_in_words"] in page
     assert page.index(">Accuracy<") < page.index(">Comparisons<")

@@ -42,6 +42,7 @@ def test_run_holds_config_versions_and_result(tmp_path: Path) -> None:
     assert sorted(p.name for p in run.folder.iterdir()) == [
         "config.json",
         "result.json",
+        "summary.json",
         "versions.json",
     ]
 

@@ -77,7 +77,7 @@ def test_a_run_is_held_for_the_block_and_leaves_no_lock(tmp_path):
     with open_run(tmp_path / "run", config=Fit(), seed=7, data={"rows": 3}) as folder:
         assert (seed_of(folder.folder), folder.config(Fit)) == (7, Fit())
         assert LOCK in names(folder.folder)
-    assert names(tmp_path / "run") == ["config.json", "data.json", "versions.json"]
+    assert names(tmp_path / "run") == ["config.json", "data.json", "summary.json", "versions.json"]
 
 
 def test_why_a_run_failed_is_kept_without_passwords(tmp_path):
@@ -235,7 +235,7 @@ def test_other_settings_or_data_are_named_and_change_nothing(tmp_path):
         again = open_run(tmp_path / "run", config=Fit(), seed=0, resume=True, data=data)
         with pytest.raises(DataError, match=r"begun with, \{'rows': 3\}, got"), again:
             pass
-    assert names(tmp_path / "run") == ["config.json", "data.json", "versions.json"]
+    assert names(tmp_path / "run") == ["config.json", "data.json", "summary.json", "versions.json"]
 
 
 def test_a_resumed_run_holds_nothing_that_a_killed_writer_left(tmp_path):

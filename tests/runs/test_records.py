@@ -8,6 +8,7 @@ import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers import written_runs
@@ -16,6 +17,8 @@ from preferl.online import OnlineConfig
 from preferl.reporting import JsonlSink
 from preferl.runs import find_runs, open_run, read_run
 from preferl.runs.lock import FolderLock
+from preferl.runs.summary import MetricCurve, RunSummary
+from preferl.statistics import mean_interval
 
 HOLD = """
 import sys
@@ -48,14 +51,12 @@ def at_work(tmp_path):
 
 def test_a_finished_run(tmp_path):
     run = read_run(written_runs.online(tmp_path / "run"))
-    assert (run.kind, run.state, run.subject) == ("online", "finished", "Pendulum-v1")
-    assert (run.steps, run.answers, run.seconds) == (3_000, 60, 75.0)
-    assert run.score.mean == -150
-    assert (run.score.count, run.score.of) == (5, "episodes")
-    assert run.score.interval[0] < -150 < run.score.interval[1]
-    assert set(run.beside) == {"random", "oracle"}
-    assert (run.accuracy.mean, run.accuracy.count) == (0.8, 50)
-    assert run.reward == {"log_loss": 0.4, "calibration": 0.05, "spearman": 0.9}
+    summary = run.summary
+    assert (run.state, summary.kind, summary.subject) == ("finished", "online", "Pendulum-v1")
+    assert (summary.steps, summary.answers, summary.seconds) == (3_000, 60, 75.0)
+    assert summary.score.mean == -150
+    assert set(summary.beside) == {"random", "oracle"}
+    assert (summary.accuracy.mean, summary.accuracy.count) == (0.8, 50)
     assert run.settings["algorithm.gamma"] == 0.9
     curves = {curve.title: curve.values.tolist() for curve in run.curves}
     assert curves["Return of the exploring policy"] == [-170, -160, -150]
@@ -65,7 +66,7 @@ def test_a_running_run_shows_how_far_it_is(tmp_path, at_work):
     run = read_run(tmp_path / "run")
     assert run.state == "running"
     assert f"process {at_work.pid} on" in run.note
-    assert run.seconds < 600
+    assert run.summary.seconds < 600
     at_work.send_signal(signal.SIGKILL)
     at_work.wait()
     run = read_run(tmp_path / "run")
@@ -75,9 +76,63 @@ def test_a_running_run_shows_how_far_it_is(tmp_path, at_work):
 def test_metrics_tell_how_far_a_run_without_a_result_is(tmp_path):
     run = read_run(written_runs.online(tmp_path / "run", finished=False))
     assert run.state == "interrupted"
-    assert (run.steps, run.answers, run.score) == (3_000, 60, None)
-    assert run.accuracy.mean == pytest.approx(0.8)
-    assert run.accuracy.interval is None
+    assert (run.summary.steps, run.summary.answers, run.summary.score) == (3_000, 60, None)
+    assert run.summary.accuracy.mean == pytest.approx(0.8)
+    assert run.summary.accuracy.interval is None
+
+
+def test_metrics_tell_how_far_a_fit_is(tmp_path):
+    path = tmp_path / "run"
+    metrics = ("reward/validation_accuracy", "reward/out_of_bag_accuracy")
+    curve = MetricCurve("Accuracy", "accuracy", metrics, "epochs")
+    summary = RunSummary("reward", curves=(curve,), steps_of="epochs")
+    with open_run(path, config=OnlineConfig(), seed=0, summary=summary):
+        sink = JsonlSink(path / "metrics.jsonl")
+        for epoch, share in enumerate((0.5, 0.6, 0.7), start=1):
+            sink.log({"reward/out_of_bag_accuracy": share}, epoch)
+        sink.close()
+        run = read_run(path)
+    assert (run.state, run.summary.steps, run.summary.steps_of) == ("running", 3, "epochs")
+    assert (run.summary.accuracy.mean, run.summary.accuracy.of) == (0.7, "out-of-bag answers")
+    assert [curve.values.tolist() for curve in run.curves] == [[0.5, 0.6, 0.7]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "condition"), [("iql", "learned"), ("dt", "true"), ("bc", "cloning")]
+)
+def test_agents_of_every_kind_have_a_curve_of_evaluations(tmp_path, policy, condition):
+    path = written_runs.offline(tmp_path / "run", {0: 1.0, 7: 2.0}, policy_name=policy)
+    agents = {f"{condition}-0": {10: 1.0, 20: 2.0}, f"{condition}-7": {10: 3.0, 20: 5.0, 30: 6.0}}
+    written_runs.evaluations(path, agents)
+    (curve,) = read_run(path).curves
+    assert (curve.title, curve.x_unit) == ("Evaluated return while learning", "updates")
+    assert curve.steps.tolist() == [10, 20]
+    assert curve.values.tolist() == [[1, 2], [3, 5]]
+    assert tuple(curve.interval[:, 1]) == mean_interval(np.array([2.0, 5.0]))
+
+
+def test_the_curve_of_one_agent_has_the_interval_over_its_episodes(tmp_path):
+    path = written_runs.offline(tmp_path / "run", {3: 1.0})
+    written_runs.evaluations(path, {"learned-3": {10: 1.0}})
+    (curve,) = read_run(path).curves
+    assert curve.interval.tolist() == [[0.0], [2.0]]
+
+
+def test_agents_that_learn_one_after_another_share_a_curve_of_their_losses(tmp_path):
+    path = written_runs.offline(tmp_path / "run", {3: 1.0, 4: 2.0}, policy_name="dtr")
+    sink = JsonlSink(path / "metrics.jsonl")
+    for agent, loss in (("learned-3", 0.5), ("learned-4", 0.3), ("zero-3", 9.0)):
+        sink.log({f"dt/{agent}/loss": loss}, 10)
+    sink.close()
+    (curve,) = read_run(path).curves
+    assert (curve.title, curve.values.tolist()) == ("Loss of the agents", [[0.5], [0.3]])
+
+
+def test_a_data_set_is_about_its_expert(tmp_path):
+    summary = read_run(written_runs.data(tmp_path / "run")).summary
+    assert (summary.kind, summary.steps, summary.steps_of) == ("data", 800, "recorded steps")
+    assert (summary.score.mean, summary.score.count) == (-140, 2)
+    assert summary.beside["random"].mean == -1200
 
 
 def test_a_run_that_ends_while_somebody_looks_is_finished(tmp_path, monkeypatch):
@@ -86,7 +141,7 @@ def test_a_run_that_ends_while_somebody_looks_is_finished(tmp_path, monkeypatch)
     folder = running.enter_context(open_run(tmp_path / "run", config=OnlineConfig(), seed=0))
 
     def once_it_has_ended(lock):
-        folder.result({"env_steps": 7, "comparisons": 3})
+        folder.result({})
         running.close()
         return look(lock)
 
@@ -94,56 +149,41 @@ def test_a_run_that_ends_while_somebody_looks_is_finished(tmp_path, monkeypatch)
     assert read_run(tmp_path / "run").state == "finished"
 
 
-def test_a_result_may_be_that_of_an_interruption(tmp_path):
-    with open_run(tmp_path / "run", config=OnlineConfig(), seed=0) as folder:
-        folder.result({"env_steps": 7, "comparisons": 3, "interrupted": True})
-    run = read_run(tmp_path / "run")
-    assert (run.state, run.steps, run.answers) == ("interrupted", 7, 3)
-
-
-def interrupted(path: Path) -> OnlineConfig:
-    """Leave a run that was interrupted after seven steps and resumed for ten more, in metrics."""
-    config = OnlineConfig()
-    with open_run(path, config=config, seed=0) as folder:
-        folder.result({"env_steps": 7, "comparisons": 3, "seconds": 5.0, "interrupted": True})
+@pytest.fixture
+def interrupted(tmp_path):
+    """A run that was interrupted after seven steps, while its metrics got to the 17th."""
+    path = tmp_path / "run"
+    with open_run(path, config=OnlineConfig(), seed=0) as folder:
+        folder.result({"interrupted": True}, RunSummary(steps=7, answers=3, seconds=5.0))
     sink = JsonlSink(path / "metrics.jsonl")
     sink.log({"feedback/answers": 9}, 17)
     sink.close()
-    return config
+    return path
 
 
-def test_an_interrupted_run_that_is_resumed_is_at_work_and_may_fail(tmp_path):
-    path = tmp_path / "run"
-    config = interrupted(path)
-    os.utime(path / "config.json", (1e9, 1e9))
-    with suppress(ZeroDivisionError), open_run(path, config=config, seed=0, resume=True):
-        run = read_run(path)
-        assert (run.state, run.steps, run.answers) == ("running", 17, 9)
-        assert run.seconds < 600, "not since it was begun, years ago"
+def test_an_interrupted_run_shows_what_is_newest(interrupted):
+    run = read_run(interrupted)
+    assert (run.state, run.summary.seconds) == ("interrupted", 5.0)
+    assert (run.summary.steps, run.summary.answers) == (17, 9)
+
+
+def test_an_interrupted_run_that_is_resumed_is_at_work_and_may_fail(interrupted):
+    os.utime(interrupted / "config.json", (1e9, 1e9))
+    opening = open_run(interrupted, config=OnlineConfig(), seed=0, resume=True)
+    with suppress(ZeroDivisionError), opening:
+        run = read_run(interrupted)
+        assert (run.state, run.summary.steps, run.summary.answers) == ("running", 17, 9)
+        assert run.summary.seconds < 600, "not since it was begun, years ago"
         _ = 1 / 0
-    run = read_run(path)
+    run = read_run(interrupted)
     assert (run.state, run.note) == ("failed", "ZeroDivisionError: division by zero")
-    assert (run.steps, run.answers, run.seconds) == (17, 9, None)
-
-
-def test_an_interrupted_run_that_is_resumed_may_be_killed(tmp_path):
-    path = tmp_path / "run"
-    interrupted(path)
-    (path / "run.lock").write_text('{"pid": 1, "host": "elsewhere"}')
-    run = read_run(path)
-    assert (run.state, run.note[:7], run.steps) == ("failed", "killed:", 17)
-
-
-def test_an_interrupted_run_shows_what_is_newest(tmp_path):
-    interrupted(tmp_path / "run")
-    run = read_run(tmp_path / "run")
-    assert (run.state, run.steps, run.answers) == ("interrupted", 17, 9)
+    assert (run.summary.steps, run.summary.answers, run.summary.seconds) == (17, 9, None)
 
 
 def test_a_run_with_its_result_is_finished_whatever_follows(tmp_path):
     path = tmp_path / "run"
     with suppress(ZeroDivisionError), open_run(path, config=OnlineConfig(), seed=0) as folder:
-        folder.result({"env_steps": 7, "interrupted": False})
+        folder.result({})
         assert read_run(path).state == "finished"
         _ = 1 / 0
     assert read_run(path).state == "finished"
@@ -174,35 +214,25 @@ def test_all_runs_below_a_folder_and_words_about_the_rest(tmp_path):
     (tmp_path / "a/first/reward").mkdir()
     (tmp_path / "a/first/reward/config.json").write_text("{}")
     damaged = written_runs.online(tmp_path / "torn")
-    (damaged / "result.json").write_text('{"env_st')
+    (damaged / "summary.json").write_text('{"env_st')
     nonsense = written_runs.online(tmp_path / "wrong")
-    (nonsense / "result.json").write_text('{"policies": {"taught": 7}}')
+    (nonsense / "summary.json").write_text('{"score": 7}')
     before = everything(tmp_path)
     found, skipped = find_runs(tmp_path)
     assert [run.path.name for run in found] == ["first", "second"]
     assert len(skipped) == 3
     assert any("hub/config.json" in words and "something else" in words for words in skipped)
-    assert any("torn/result.json" in words for words in skipped)
+    assert any("torn/summary.json" in words for words in skipped)
     assert any(str(nonsense) in words for words in skipped)
     assert everything(tmp_path) == before
 
 
 def test_text_of_a_folder_does_not_command_the_terminal(tmp_path):
     path = written_runs.online(tmp_path / "run")
-    about = json.loads((path / "config.json").read_text())
-    about["config"]["env"] = "Pendulum\x1b[2J-v1"
-    (path / "config.json").write_text(json.dumps(about))
-    assert read_run(path).subject == r"Pendulum\x1b[2J-v1"
-
-
-def test_settings_that_were_written_with_a_password_are_shown_without(tmp_path):
-    path = written_runs.online(tmp_path / "run")
-    about = json.loads((path / "config.json").read_text())
-    about["config"]["env"] = "postgresql://me:secret@host/labels"  # as older versions wrote stores
-    (path / "config.json").write_text(json.dumps(about))
-    run = read_run(path)
-    assert run.settings["env"] == "postgresql://me:***@host/labels"
-    assert "secret" not in json.dumps(run.to_json())
+    summary = json.loads((path / "summary.json").read_text())
+    summary["subject"] = "Pendulum\x1b[2J-v1"
+    (path / "summary.json").write_text(json.dumps(summary))
+    assert read_run(path).summary.subject == r"Pendulum\x1b[2J-v1"
 
 
 @pytest.mark.parametrize("content", [None, "{}", '{"model": {}, "observation_space": {}}', "[1]"])
@@ -222,4 +252,6 @@ def test_json_holds_no_number_that_is_none(tmp_path):
     run = read_run(written_runs.online(tmp_path / "run"))
     text = json.dumps(run.to_json(), allow_nan=False)
     assert json.loads(text)["score"]["mean"] == -150
-    assert set(json.loads(text)["contents"]) == {"result.json", "metrics.jsonl"}
+    assert set(json.loads(text)["contents"]) == {
+        "summary.json", "result.json", "metrics.jsonl",
+    }  # fmt: skip

@@ -24,6 +24,7 @@ from preferl.files import write_json
 from preferl.reading import read_object
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
+from preferl.runs.summary import MetricCurve, RunSummary
 from preferl.training.configs import RewardTrainerConfig, usable_device
 from preferl.training.distributed import ALONE, World
 from preferl.training.reward_presets import RewardPreset, RewardSettings, model_names, reward_preset
@@ -144,6 +145,7 @@ def reward_fit(config: FitConfig) -> None:
     may_differ = ("out", "resume", "publish", "checkpoint_seconds", "report_to", "trust")
     options: dict[str, Any] = {"resume": config.resume, "may_differ": may_differ}
     options["resolved"] = _parts(_preset(config, comparisons))
+    options["summary"] = summary = _summary(config)
     with open_run(config.out, config=config, seed=config.seed, **options) as folder:
         _echo_labels(labels)
         with closing(open_sinks(config.report_to, folder.folder)) as sink:
@@ -152,7 +154,14 @@ def reward_fit(config: FitConfig) -> None:
             sink.log(report.metrics(), report.best_epoch)
         training.save_reward(folder.path("reward"), reward)
         _write_report(folder.path("report.html"), config, episodes, reward, report, labels)
-        folder.result({"labels": labels.to_json(), "fit": report.to_json()})
+        summary = replace(
+            summary,
+            seconds=report.seconds,
+            steps=report.epochs,
+            answers=report.pairs,
+            accuracy=report.estimate,
+        )
+        folder.result({"labels": labels.to_json(), "fit": report.to_json()}, summary)
         checkpoints.remove()
     if config.publish:
         _publish(config, report, folder.path("reward"))
@@ -170,6 +179,24 @@ def reward_fit(config: FitConfig) -> None:
     echo(
         f"Fitted in {report.seconds:.1f} s{together}. Reward: {folder.path('reward')} · "
         f"report: {folder.path('report.html')}"
+    )
+
+
+def _summary(config: FitConfig) -> RunSummary:
+    """What a fit is about."""
+    folder = config.labels or config.comparisons or config.demonstrations
+    accuracies = {
+        "answers learned from": ("reward/train_accuracy",),
+        "left-out answers": ("reward/validation_accuracy", "reward/out_of_bag_accuracy"),
+    }
+    return RunSummary(
+        kind="reward",
+        subject=config.project or config.store or (folder.name if folder else ""),
+        curves=tuple(
+            MetricCurve(f"Accuracy on {words} by epoch", "accuracy", metrics, "epochs")
+            for words, metrics in accuracies.items()
+        ),
+        steps_of="epochs",
     )
 
 

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from preferl.cli.console import columns_that_fit, complain, echo, print_table
 from preferl.cli.parsing import POSITIONAL
 from preferl.configs import changed
-from preferl.errors import ConfigError, StorageError
+from preferl.errors import ConfigError
 from preferl.printing import one_line
-from preferl.reading import reading
 from preferl.registry import imported
 from preferl.runs import RunRecord, find_runs, read_run
 from preferl.runs.folder import flat_settings
-from preferl.runs.records import CONTENTS, NOT_SETTINGS, read_file
+from preferl.runs.records import CONTENTS, NOT_SETTINGS
 
 if TYPE_CHECKING:
-    from preferl.runs.results import Estimate
+    from preferl.runs.summary import Estimate, Finding, RunSummary
 
 CONFIGS: Final = {
     "OnlineConfig": "preferl.online.configs",
@@ -100,13 +99,14 @@ def runs_show(config: RunsShowConfig) -> None:
     """Print what is known of a run."""
     record = read_run(config.run)
     differs = changed_settings(record)
-    findings = _findings(record)
     if config.json:
-        _print_json(record.to_json() | {"changed": differs, "findings": findings})
+        _print_json(record.to_json() | {"changed": differs})
         return
     print_table(f"{one_line(str(config.run))}", _facts(record))
+    findings = record.summary.findings
     if findings:
-        print_table("What to look at", [(one["name"], _in_words(one)) for one in findings])
+        rows = [(finding.name, _in_words(finding)) for finding in findings]
+        print_table("What to look at", rows)
     shown = {name: value for name, value in differs.items() if name not in NOT_SETTINGS}
     print_table("Settings that differ from the defaults", _cells(shown))
     versions = flat_settings(record.versions)
@@ -132,18 +132,7 @@ def runs_compare(config: RunsCompareConfig) -> None:
         _print_json({"runs": found, "differing": differs, **about})
         return
     heads = ("run", "state", "steps", "answers", "score", "95 % interval", "accuracy")
-    rows = [
-        (
-            name,
-            run.state,
-            _count(run.steps),
-            _count(run.answers),
-            _number(run.score),
-            _interval(run.score),
-            _accuracy(run),
-        )
-        for name, run in runs.items()
-    ]
+    rows = [(name, run.state, *_numbers(run.summary)) for name, run in runs.items()]
     print_table(f"{len(runs)} runs", rows, heads)
     if settings:
         cells = [(name, *row) for name, row in settings.items()]
@@ -176,6 +165,8 @@ def _require_page(out: Path) -> None:
 
 def changed_settings(record: RunRecord) -> dict[str, Any]:
     """Settings of a run that are not the defaults, by dotted name."""
+    if record.config_class not in CONFIGS:
+        return record.settings
     kind = imported(CONFIGS[record.config_class], source="preferl")
     found = changed(getattr(kind, record.config_class), record.config)
     return {name.removeprefix("config."): value for name, value in found.items()}
@@ -183,66 +174,62 @@ def changed_settings(record: RunRecord) -> dict[str, Any]:
 
 def _row(run: RunRecord, folder: Path) -> tuple[str, ...]:
     """The cells of `LIST_COLUMNS`."""
+    summary = run.summary
+    began = datetime.fromtimestamp(run.began).astimezone().strftime("%Y-%m-%d %H:%M")
     return (
         one_line(str(run.path.relative_to(folder))),
-        run.kind,
+        summary.kind,
         run.state,
-        run.subject,
-        datetime.fromtimestamp(run.began).astimezone().strftime("%Y-%m-%d %H:%M"),
-        _duration(run.seconds),
-        _count(run.steps),
-        _count(run.answers),
-        _number(run.score),
-        _interval(run.score),
-        _accuracy(run),
+        summary.subject,
+        began,
+        _duration(summary.seconds),
+        *_numbers(summary),
+    )
+
+
+def _numbers(summary: "RunSummary") -> tuple[str, ...]:
+    """Steps, answers, score, its interval, and accuracy, as cells."""
+    return (
+        _count(summary.steps),
+        _count(summary.answers),
+        _number(summary.score),
+        _interval(summary.score),
+        _accuracy(summary.accuracy),
     )
 
 
 def _facts(run: RunRecord) -> list[tuple[str, str]]:
     """Names and values of what is known."""
-    score = _number(run.score)
-    if run.score is not None:
-        between = f", 95 % interval {_interval(run.score)}" if run.score.interval else ""
-        score += f" ({run.score.count} {run.score.of}{between})"
+    summary = run.summary
+    score = _number(summary.score)
+    if summary.score is not None:
+        between = ""
+        if summary.score.interval is not None:
+            between = f", 95 % interval {_interval(summary.score)}"
+        score += f" ({summary.score.count} {summary.score.of}{between})"
     began = datetime.fromtimestamp(run.began).astimezone()
+    beside = summary.beside.items()
     facts = {
-        "kind": run.kind,
+        "kind": summary.kind,
         "state": run.state + (f": {run.note}" if run.note else ""),
-        "environment or data": run.subject,
+        "environment or data": summary.subject,
         "began": began.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        "took": _duration(run.seconds),
-        run.steps_of: _count(run.steps),
-        "answers": _count(run.answers),
-        run.unit: score,
-        **{f"{run.unit}, {name}": _number(one) for name, one in run.beside.items()},
-        "success": _success(run.score),
-        **{f"success, {name}": _success(one) for name, one in run.beside.items()},
-        "accuracy of the reward": _accuracy(run) + _of_answers(run.accuracy),
-        **{name.replace("_", " "): f"{value:.3f}" for name, value in run.reward.items()},
+        "took": _duration(summary.seconds),
+        summary.steps_of: _count(summary.steps),
+        "answers": _count(summary.answers),
+        summary.unit: score,
+        **{f"{summary.unit}, {name}": _number(estimate) for name, estimate in beside},
+        "success": _success(summary.score),
+        **{f"success, {name}": _success(estimate) for name, estimate in beside},
+        "accuracy of the reward": _accuracy(summary.accuracy) + _of_answers(summary.accuracy),
+        **{name.replace("_", " "): f"{value:.3f}" for name, value in summary.reward.items()},
     }
     return [(name, text) for name, text in facts.items() if text != "–"]
 
 
-def _findings(run: RunRecord) -> list[dict[str, Any]]:
-    """What the result of a run says is wrong with it; nothing of a run that has gone on since."""
-    path = run.path / "result.json"
-    if run.state not in ("finished", "interrupted") or not path.is_file():
-        return []
-    fix = "A file in it is damaged."
-    with reading(run.path, expected="the folder of a run", fix=fix, error=StorageError):
-        return [
-            {
-                "name": one_line(str(one["name"])),
-                "text": one_line(str(one["text"])),
-                "tries": [one_line(str(words)) for words in one["tries"]],
-            }
-            for one in read_file(path).get("findings", ())
-        ]
-
-
-def _in_words(finding: Mapping[str, Any]) -> str:
+def _in_words(finding: "Finding") -> str:
     """The text of a finding, and a line for each thing to try."""
-    return "\n".join([finding["text"], *(f"- {words}" for words in finding["tries"])])
+    return "\n".join(map(one_line, [finding.text, *(f"- {words}" for words in finding.tries)]))
 
 
 def _cells(values: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
@@ -285,8 +272,8 @@ def _interval(estimate: "Estimate | None") -> str:
     return f"{low:,.1f} to {high:,.1f}"
 
 
-def _accuracy(run: RunRecord) -> str:
-    return "–" if run.accuracy is None else f"{run.accuracy.mean:.0%}"
+def _accuracy(accuracy: "Estimate | None") -> str:
+    return "–" if accuracy is None else f"{accuracy.mean:.0%}"
 
 
 def _duration(seconds: float | None) -> str:

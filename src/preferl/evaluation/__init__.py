@@ -10,7 +10,6 @@ from preferl.evaluation.rollout import rollout as rollout
 
 if TYPE_CHECKING:
     from preferl.evaluation.filming import film as film
-    from preferl.evaluation.findings import Finding as Finding
     from preferl.evaluation.policies import (
         Policy as Policy,
         RandomPolicy as RandomPolicy,
@@ -43,5 +42,6 @@ if TYPE_CHECKING:
         step_rewards as step_rewards,
         zero as zero,
     )
+    from preferl.runs.summary import Finding as Finding
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

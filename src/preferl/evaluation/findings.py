@@ -1,14 +1,14 @@
 """What the numbers of a run say is wrong, why it matters, and what to try, in words."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.content import segment_ids
 from preferl.data.segments import Segments
+from preferl.runs.summary import Finding
 from preferl.shapes import Array, FloatArray, IntArray, leaves
 from preferl.statistics import share_in_words, wilson_interval
 
@@ -67,36 +67,6 @@ class Course(NamedTuple):
     ties: FloatArray
     contradicted: FloatArray
     total: float
-
-
-@final
-@dataclass(frozen=True)
-class Finding:
-    """Something that is probably wrong with a run.
-
-    Attributes:
-        name: under which the page "Is it working?" explains it.
-        text: what was seen, in numbers, and why it matters.
-        tries: what to try, the likeliest first.
-    """
-
-    name: str
-    text: str
-    tries: tuple[str, ...]
-
-    @property
-    def in_words(self) -> str:
-        """The text, and what to try.
-
-        >>> Finding("at_chance", "It guesses.", ("ask somebody else", "ask more")).in_words
-        'It guesses. What to try: (1) ask somebody else; (2) ask more.'
-        """
-        numbered = (f"({number}) {one}" for number, one in enumerate(self.tries, start=1))
-        return f"{self.text} What to try: {'; '.join(numbered)}."
-
-    def to_json(self) -> dict[str, Any]:
-        """Name, text and tries, for files."""
-        return {"name": self.name, "text": self.text, "tries": list(self.tries)}
 
 
 def findings(course: Course) -> tuple[Finding, ...]:

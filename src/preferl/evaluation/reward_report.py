@@ -37,6 +37,7 @@ from preferl.feedback.step_rewards import (
     one_per_step,
     step_rewards,
 )
+from preferl.runs.summary import Estimate
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -115,6 +116,24 @@ class RewardReport:
     def to_json(self) -> dict[str, Any]:
         """All fields as plain numbers, lists and text."""
         return to_json(self)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The accuracy, for the summary of a run; None without decided answers."""
+        if self.accuracy is None:
+            return None
+        return Estimate(self.accuracy, self.decided, "answers", self.interval)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What else is known, by name, for the summary of a run."""
+        numbers = {
+            "log_loss": self.log_loss,
+            "calibration": self.calibration.error,
+            "spearman": self.spearman,
+            "epic": self.epic,
+        }
+        return {name: value for name, value in numbers.items() if value is not None}
 
 
 def evaluate_reward(

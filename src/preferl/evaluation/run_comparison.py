@@ -28,7 +28,7 @@ from preferl.evaluation.report import (
     percent_range,
 )
 from preferl.runs.records import NOT_SETTINGS, RunRecord
-from preferl.runs.results import Estimate
+from preferl.runs.summary import Estimate
 
 Named = Mapping[str, RunRecord]
 
@@ -86,23 +86,23 @@ def differing_settings(runs: Named) -> dict[str, tuple[str, ...]]:
 
 def cautions(runs: Named) -> list[str]:
     """What speaks against reading the scores of runs as a difference of their settings."""
-    found = []
-    scored = {name: run for name, run in runs.items() if run.score is not None}
+    cautions = []
+    scored = {name: run.summary for name, run in runs.items() if run.summary.score is not None}
     places = list(dict.fromkeys(f"{run.subject} ({run.unit})" for run in scored.values()))
     if len(places) > 1:
-        found.append(f"Scores compare only within one environment and unit: {_listed(places)}.")
+        cautions.append(f"Scores compare only within one environment and unit: {_listed(places)}.")
     for state in ("running", "interrupted", "failed"):
         names = [name for name, run in runs.items() if run.state == state]
         if names:
             words = "so far" if state == "running" else "until then"
-            found.append(f"{state.capitalize()}: {_listed(names)}. These numbers are {words}.")
+            cautions.append(f"{state.capitalize()}: {_listed(names)}. These numbers are {words}.")
     single = [name for name, run in scored.items() if run.score and run.score.of == "episodes"]
     if single:
-        found.append(
+        cautions.append(
             f"One agent each: {_listed(single)}. The interval of its score is over episodes; how "
             "much another seed would change it is not known."
         )
-    return found
+    return cautions
 
 
 def comparison_report(runs: Named) -> Report:
@@ -158,29 +158,32 @@ def _shows(section: Section) -> bool:
 
 def _scores(runs: Named) -> Section:
     heads = ("run", "score", "95 % interval", "of", "answers", "steps", "state", SUBJECT)
-    rows = tuple(
-        (
-            name,
-            MISSING if run.score is None else number(run.score.mean),
-            interval_text(run.score),
-            MISSING if run.score is None else f"{run.score.count} {run.score.of}",
-            count_text(run.answers),
-            count_text(run.steps),
-            run.state,
-            run.subject,
+    rows = []
+    for name, run in runs.items():
+        summary = run.summary
+        score = summary.score
+        rows.append(
+            (
+                name,
+                MISSING if score is None else number(score.mean),
+                interval_text(score),
+                MISSING if score is None else f"{score.count} {score.of}",
+                count_text(summary.answers),
+                count_text(summary.steps),
+                run.state,
+                summary.subject,
+            )
         )
-        for name, run in runs.items()
-    )
-    table = ReportTable("By the true reward", heads, rows)
+    table = ReportTable("By the true reward", heads, tuple(rows))
     return Section("Scores", tuple(cautions(runs)), (table,), figures=tuple(_dots(runs)))
 
 
 def _beside(runs: Named) -> Section:
     """Scores of the policies that each run was compared with."""
     rows = tuple(
-        (name, beside, number(one.mean), interval_text(one))
+        (name, policy, number(score.mean), interval_text(score))
         for name, run in runs.items()
-        for beside, one in run.beside.items()
+        for policy, score in run.summary.beside.items()
     )
     title = "Policies beside them"
     heads = ("run", "policy", "score", "95 % interval")
@@ -191,8 +194,10 @@ def _dots(runs: Named) -> Iterable[Figure]:
     """A drawing for each environment and unit: the episodes, or the seeds, of each score."""
     groups: dict[tuple[str, str, str], dict[str, Any]] = defaultdict(dict)
     for name, run in runs.items():
-        if run.score is not None and run.score.values:
-            groups[run.subject, run.unit, run.score.of][name] = np.array(run.score.values)
+        score = run.summary.score
+        if score is not None and score.values:
+            group = (run.summary.subject, run.summary.unit, score.of)
+            groups[group][name] = np.array(score.values)
     for (subject, unit, of), values in groups.items():
         best = max(values, key=lambda name: float(values[name].mean()))
         means = ", ".join(f"{name} {number(float(row.mean()))}" for name, row in values.items())
@@ -230,7 +235,8 @@ def _curves(runs: Named) -> Section:
 
 
 def _rewards(runs: Named) -> Section:
-    known = {name: run for name, run in runs.items() if run.accuracy or run.reward}
+    summaries = {name: run.summary for name, run in runs.items()}
+    known = {name: run for name, run in summaries.items() if run.accuracy or run.reward}
     if not known:
         return Section("Rewards")
     used = [name for name in REWARD if any(name in run.reward for run in known.values())]

@@ -9,7 +9,6 @@ from preferl.data.columns import check
 from preferl.data.episodes import Episodes
 from preferl.evaluation import plots
 from preferl.evaluation.curve import Evaluation, in_step
-from preferl.evaluation.findings import Finding
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.report import (
     MISSING,
@@ -25,6 +24,7 @@ from preferl.evaluation.report import (
     percent_range,
 )
 from preferl.evaluation.reward_report import RewardReport
+from preferl.runs.summary import Finding
 from preferl.shapes import FloatArray
 from preferl.training.reward_function import RewardFunction
 

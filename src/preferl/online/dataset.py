@@ -43,10 +43,14 @@ from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.reading import read_object, reading
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable, versions
+from preferl.runs.summary import Estimate, MetricCurve, RunSummary
 from preferl.shapes import IntArray, leaves
 from preferl.training.checkpoint_folder import has_run, require_own
 from preferl.training.configs import usable_device
 from preferl.training.generators import generators_left_alone
+
+CURVES: Final = (MetricCurve("Return of checkpoints", "return", ("eval/mean_reward",)),)
+"""Metrics that the summary of a run draws."""
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, in a few words, how much of it is done, and how much there is."""
@@ -110,13 +114,41 @@ def record_dataset(
     recording = _Recording(config, policy, report_to, on_progress)
     if minari is not None:
         require_minari_env(task_env(config)())
-    resolved = recording.resolved
-    opening = open_run(out, config=config, seed=config.seed, resume=resume, resolved=resolved)
-    with opening as folder:
+    with open_run(
+        out,
+        config=config,
+        seed=config.seed,
+        resume=resume,
+        resolved=recording.resolved,
+        summary=RunSummary("data", config.env_name, CURVES, steps_of="recorded steps"),
+    ) as folder:
         try:
             return recording.run(folder, minari)
         except KeyboardInterrupt:
             return {"interrupted": True, "stage": recording.doing}
+
+
+def data_summary(result: Mapping[str, Any]) -> RunSummary:
+    """The summary of a data set, by what its `result.json` holds."""
+    tiers = {tier["name"]: tier for tier in result["tiers"]}
+    if len(tiers) < len(result["tiers"]):  # of several trainings
+        tiers = {f"{tier['name']}, seed {tier['seed']}": tier for tier in result["tiers"]}
+    means = {name: mean for name, mean in result["references"].items() if mean is not None}
+    means |= {name: tier["return"]["mean"] for name, tier in tiers.items()}
+    scores = {
+        name: Estimate(mean, tiers[name]["episodes"] if name in tiers else 0, "episodes")
+        for name, mean in means.items()
+    }
+    return RunSummary(
+        kind="data",
+        subject=result["env"],
+        curves=CURVES,
+        seconds=result["seconds"],
+        steps=sum(tier["steps"] for tier in tiers.values()),
+        steps_of="recorded steps",
+        score=scores.pop("expert", None),
+        beside=scores,
+    )
 
 
 def data_id(episodes: Episodes) -> str:
@@ -245,7 +277,7 @@ class _Recording:
             save_minari(episodes, minari, env=env, algorithm=algorithm, about=beside)
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
-        folder.result(result)
+        folder.result(result, data_summary(result))
         shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
 

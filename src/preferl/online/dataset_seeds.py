@@ -14,11 +14,12 @@ from preferl.envs.checks import require_usable
 from preferl.errors import ConfigError, DataError
 from preferl.evaluation.rollout import task_env
 from preferl.online.configs import DatasetConfig
-from preferl.online.dataset import OnProgress, data_id, record_dataset
+from preferl.online.dataset import OnProgress, data_id, data_summary, record_dataset
 from preferl.reading import read_object
 from preferl.reporting import PLACES_BY_DEFAULT, require_places
 from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.runs.executor import Unit, run_units
+from preferl.runs.summary import RunSummary
 
 RUN: Final = "run"
 """The folder of a recording, within that of its unit."""
@@ -99,7 +100,8 @@ def record_seeds(
         )
         for seed in run.seeds
     ]
-    with open_run(out, config=run, seed=run.seeds[0], resume=resume) as folder:
+    summary = RunSummary("data", config.env_name, steps_of="recorded steps")
+    with open_run(out, config=run, seed=run.seeds[0], resume=resume, summary=summary) as folder:
         done: dict[str, dict[str, Any]] = {}
 
         def on_done(unit: Unit, result: dict[str, Any]) -> None:
@@ -118,7 +120,7 @@ def record_seeds(
             )
         result = _joined(folder, run, [done[unit.name] for unit in units], minari)
         result |= {"seconds": round(time.perf_counter() - began, 2), "interrupted": False}
-        folder.result(result)
+        folder.result(result, data_summary(result))
         return result
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.evaluation.curve import Evaluation
-from preferl.evaluation.findings import Course, Finding
+from preferl.evaluation.findings import Course
 from preferl.online.configs import OnlineConfig
+from preferl.runs.summary import Finding
 from preferl.statistics import share_in_words
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction

@@ -56,6 +56,7 @@ from preferl.printing import get_logger
 from preferl.registry import TEACHERS
 from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
+from preferl.runs.summary import EVALUATED, UNSEEN, Estimate, MetricCurve, RunSummary
 from preferl.store.feedback import StoredFeedback
 from preferl.training.reward_function import save_reward
 
@@ -66,6 +67,16 @@ LOGGER = get_logger(__name__)
 
 SHOWN: Final = {"oracle": "true reward"}
 """What policies are called in the report, where that is not their name in the result."""
+
+CURVES: Final = (
+    MetricCurve(EVALUATED, "return", ("eval/mean_reward",)),
+    MetricCurve("Return of the exploring policy", "return", ("policy/true_return",)),
+    *(
+        MetricCurve(f"Accuracy on {words} answers", "accuracy", (f"reward/{kind}_accuracy",))
+        for kind, words in UNSEEN.items()
+    ),
+)
+"""Metrics that the summary of a run draws."""
 
 OnStage = Callable[[str], None]
 """Called with what is about to be done, in a few words."""
@@ -163,8 +174,15 @@ def run_online(
         if isinstance(parts.feedback, StoredFeedback):
             resolved["answered_by"] = "people"
             resolved["question"] = parts.feedback.project.question
-        opening = open_run(out, config=config, seed=config.seed, resume=resume, resolved=resolved)
-        with opening as folder:
+        summary = RunSummary("online", config.env_name, CURVES)
+        with open_run(
+            out,
+            config=config,
+            seed=config.seed,
+            resume=resume,
+            resolved=resolved,
+            summary=summary,
+        ) as folder:
             with closing(open_sinks(places, folder.folder)) as sink:
                 loop = PreferenceLoop(
                     parts,
@@ -191,18 +209,26 @@ def run_online(
                 "interrupted": report.interrupted,
                 "time": {part: round(of, 2) for part, of in report.part_seconds.items()},
                 "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
-                "findings": [one.to_json() for one in report.findings],
                 "trust": (trust := trust_of(report, _people(parts.feedback))),
             }
+            summary = replace(
+                summary,
+                seconds=round(report.seconds, 2),
+                steps=report.env_steps,
+                answers=0 if report.comparisons is None else len(report.comparisons),
+                findings=report.findings,
+            )
             page = folder.path("report.html")
             answers = _answers_in_words(parts.feedback)
             about = config, evaluation, report, true_reward, answers, trust
             try:
                 if not report.interrupted:
-                    result |= _evaluate(*about, on_stage or (lambda _: None), page)
+                    evaluated, numbers = _evaluate(*about, on_stage or (lambda _: None), page)
+                    result |= evaluated
+                    summary = replace(summary, **numbers)
             except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
                 result["interrupted"] = True
-            folder.result(result)
+            folder.result(result, summary)
             if not result["interrupted"]:  # only now is there nothing left to resume
                 shutil.rmtree(folder.path("checkpoints"), ignore_errors=True)
     return result
@@ -279,8 +305,8 @@ def _evaluate(
     trust: dict[str, dict[str, float]],
     on_stage: OnStage,
     page: Path,
-) -> dict[str, Any]:
-    """Evaluate policies and reward, and write the report; what `result.json` holds of it."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Evaluate policies and reward, and write the report; what result and summary hold of it."""
     seed = config.seed
     taught = report.learner.algorithm
     env = env_factory(config)
@@ -323,14 +349,27 @@ def _evaluate(
         clips=clips,
         has_true_reward=has_true_reward,
     )
+    scores = {
+        name: Estimate.of_episodes(one.returns, one.success_rate)
+        for name, one in reports.items()
+        if has_true_reward or one.success is not None  # returns of 0 say nothing
+    }
+    learned = rewards.get("learned")
+    numbers = {
+        "score": scores.pop("taught", None),
+        "beside": scores,
+        "accuracy": None if learned is None else learned.estimate,
+        "reward": {} if learned is None else learned.numbers,
+    }
     found = {name: one.to_json() for name, one in rewards.items()}
-    return {name: round(one.mean, 3) for name, one in reports.items()} | {
+    result = {name: round(one.mean, 3) for name, one in reports.items()} | {
         "policies": {name: one.to_json() for name, one in reports.items()},
         "has_true_reward": has_true_reward,
         "accuracy_in_words": _accuracy_in_words(report),
         "reward": found.pop("learned", None),
         "controls": found,
     }
+    return result, numbers
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:

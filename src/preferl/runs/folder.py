@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
@@ -15,6 +15,7 @@ from preferl.files import make_folder, remove_drafts, sync_all, write_json, writ
 from preferl.reading import read_object, reading
 from preferl.runs.lock import FolderLock
 from preferl.runs.provenance import versions
+from preferl.runs.summary import SUMMARY, RunSummary
 
 Config = TypeVar("Config")
 
@@ -32,8 +33,8 @@ FAILURE: Final = "failure.json"
 class RunFolder:
     """The folder of one run.
 
-    It holds `config.json`, `versions.json` and, at the end, `result.json`. Folders appear whole or
-    not at all, and a new run never mixes with an older one.
+    It holds `config.json`, `versions.json`, `summary.json` and, at the end, `result.json`. Folders
+    appear whole or not at all, and a new run never mixes with an older one.
     """
 
     folder: Path
@@ -41,8 +42,8 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether the run has a result, and not that of an interruption."""
-        file = self.folder / "result.json"
-        return file.exists() and not _read(file).get("interrupted", False)
+        file = self.folder / SUMMARY
+        return file.exists() and _read(file).get("finished") is True
 
     def config(self, cls: type[Config]) -> Config:
         """The configuration, read back as the dataclass `cls`; another raises `ConfigError`."""
@@ -55,10 +56,15 @@ class RunFolder:
             make_folder(path.parent)
         return path
 
-    def result(self, values: Mapping[str, Any]) -> None:
-        """Finish the run with `result.json`, which is whole or not there; NaN becomes null.
+    def result(self, values: Mapping[str, Any], summary: RunSummary | None = None) -> None:
+        """Finish the run with `result.json`, which is whole or not there, and then its summary.
 
-        All that the folder holds is on the disk before, and the result once this returns.
+        All that the folder holds is on the disk before, and both files once this returns. A run
+        whose values say `interrupted` is not finished.
+
+        Args:
+            values: all that is kept of its kind of run; NaN becomes null.
+            summary: what lists and comparisons of runs show of it.
 
         Raises:
             ConfigError: a value that JSON cannot hold.
@@ -67,6 +73,9 @@ class RunFolder:
         with _writing_to(self.folder):
             sync_all(self.folder)
         write_json(self.path("result.json"), plain(values))
+        finished = not values.get("interrupted", False)
+        summary = replace(summary or RunSummary(), finished=finished)
+        write_json(self.path(SUMMARY), to_json(summary))
 
 
 @contextmanager
@@ -79,6 +88,7 @@ def open_run(
     data: Mapping[str, Any] | None = None,
     may_differ: Collection[str] = (),
     resolved: Mapping[str, Any] | None = None,
+    summary: RunSummary | None = None,
 ) -> Iterator[RunFolder]:
     """Hold the folder of a run while a block is at work in it: a fresh one, or the one to resume.
 
@@ -97,6 +107,7 @@ def open_run(
         may_differ: settings, as `"name"` or `"section.name"`, that a resumed run may change.
         resolved: what the run uses where the config leaves the choice to it, by name, written
             beside the config by `resolved_to_json`.
+        summary: what the run is about, and which curves its metrics are to be drawn as.
 
     Raises:
         ConfigError: `config` is not a dataclass, or holds what JSON cannot; or the run to resume
@@ -108,7 +119,8 @@ def open_run(
     """
     path = Path(path)
     require_openable(path, resume=resume)
-    made = path.stat() if resume else _begin(path, config, seed, data, resolved or {})
+    about = to_json(summary or RunSummary())
+    made = path.stat() if resume else _begin(path, config, seed, data, resolved or {}, about)
     folder = RunFolder(path)
     with FolderLock(path, LOCK, "run"):
         if not os.path.samestat(made, path.stat()):
@@ -118,6 +130,7 @@ def open_run(
             require_openable(path, resume=True, held=True, config=config, may_differ=may_differ)
             _require_same_data(path / DATA, data)
             remove_drafts(path)
+            write_json(path / SUMMARY, about)
             (path / FAILURE).unlink(missing_ok=True)
         try:
             yield folder
@@ -169,12 +182,13 @@ def _begin(
     seed: int,
     data: Mapping[str, Any] | None,
     resolved: Mapping[str, Any],
+    summary: Mapping[str, Any],
 ) -> os.stat_result:
     """Make a fresh folder with the configuration of a run and the versions it runs on.
 
     What is returned tells it from a folder that another program puts in its place.
     """
-    about = {
+    settings = {
         "kind": type(config).__name__,
         "seed": seed,
         "config": to_json(config),
@@ -182,7 +196,8 @@ def _begin(
     }
     with writing(path) as draft:
         draft.mkdir()
-        write_json(draft / "config.json", about)
+        write_json(draft / "config.json", settings)
+        write_json(draft / SUMMARY, summary)
         write_json(draft / "versions.json", versions())
         if data is not None:
             write_json(draft / DATA, dict(data))

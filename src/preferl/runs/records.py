@@ -5,21 +5,28 @@ Reading changes nothing, loads no model, and imports nothing that a folder names
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, NamedTuple, final
 
-from preferl.configs import plain
+import numpy as np
+
+from preferl.configs import from_json, plain
 from preferl.errors import StorageError
 from preferl.printing import one_line
 from preferl.reading import read_object, reading
-from preferl.reporting import read_jsonl
+from preferl.reporting import common_series, read_jsonl, series
 from preferl.runs.folder import FAILURE, LOCK, flat_settings
 from preferl.runs.lock import FolderLock, named
-from preferl.runs.results import KINDS, Estimate, RunCurve
+from preferl.runs.summary import SUMMARY, UNSEEN, Estimate, MetricCurve, RunSummary
+from preferl.shapes import Array, FloatArray
+from preferl.statistics import mean_interval
+
+Metrics = Mapping[str, FloatArray]
+"""Columns of `metrics.jsonl`; empty if there are none."""
 
 State = Literal["running", "finished", "interrupted", "failed"]
 """A run that failed ended by an error or was killed; one that was interrupted ended by Ctrl-C."""
@@ -29,6 +36,7 @@ NOT_SETTINGS: Final = ("out", "resume", "trust", "typed")
 
 CONTENTS: Final = {
     "report.html": "report",
+    "summary.json": "summary",
     "result.json": "result",
     "metrics.jsonl": "metrics",
     "reward": "learned reward",
@@ -42,6 +50,26 @@ CONTENTS: Final = {
 """What may lie in the folder of a run."""
 
 
+class RunCurve(NamedTuple):
+    """A metric of a run over its steps.
+
+    Attributes:
+        title: what it shows.
+        unit: of the values.
+        x_unit: of the steps.
+        steps: `[n]`.
+        values: `[n]`, or `[S, n]` of several agents.
+        interval: `[2, n]` ends of the 95 % interval of their mean; None where nobody knows it.
+    """
+
+    title: str
+    unit: str
+    x_unit: str
+    steps: Array
+    values: FloatArray
+    interval: FloatArray | None = None
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class RunRecord:
@@ -49,43 +77,26 @@ class RunRecord:
 
     Attributes:
         path: the folder.
-        kind: "online", "offline", "reward" (a fit) or "data" (a recorded data set).
         config_class: the dataclass of its settings, by name.
         config: its settings, as `config.json` has them.
         seed: what its randomness came from.
         state: whether it is at work, and how it ended.
         note: which program is at work, or why it failed; else empty.
         began: seconds since the epoch at which its settings were written.
-        seconds: of work; where it runs, since it was begun or last resumed; None if not kept.
-        subject: its environment or data.
-        steps: environment steps, updates, epochs or recorded steps, by `steps_of`.
-        answers: comparisons it learned from.
-        score: of the policy it is about, by the environment's reward, in `unit`.
-        beside: scores of the policies beside it, such as that of random actions.
-        accuracy: of the reward, on answers that it was not fitted to.
-        reward: further numbers of the reward by name, such as its log loss.
+        summary: its numbers, those that only the metrics have so far included. Seconds of a run at
+            work count since it was begun or last resumed.
         curves: metrics over steps.
         versions: of Python and the packages.
     """
 
     path: Path
-    kind: str
     config_class: str
     config: Mapping[str, Any] = field(repr=False)
     seed: int
     state: State
     note: str
     began: float
-    seconds: float | None = None
-    subject: str = ""
-    steps: int | None = None
-    steps_of: str = "environment steps"
-    answers: int | None = None
-    score: Estimate | None = None
-    unit: str = "return"
-    beside: Mapping[str, Estimate] = field(default_factory=dict)
-    accuracy: Estimate | None = None
-    reward: Mapping[str, float] = field(default_factory=dict)
+    summary: RunSummary
     curves: tuple[RunCurve, ...] = field(default=(), repr=False)
     versions: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -95,19 +106,10 @@ class RunRecord:
         return flat_settings(plain(self.config))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but curves and single values as numbers, text and lists."""
-        kept = vars(self) | {
-            "path": str(self.path),
-            "score": _without_values(self.score),
-            "beside": {name: _without_values(one) for name, one in self.beside.items()},
-            "accuracy": _without_values(self.accuracy),
-            "contents": {name: words for name, words in CONTENTS.items() if self._has(name)},
-        }
-        del kept["curves"]
-        return plain(kept)
-
-    def _has(self, name: str) -> bool:
-        return (self.path / name).exists()
+        """Everything but curves as numbers, text and lists."""
+        contents = {name: words for name, words in CONTENTS.items() if (self.path / name).exists()}
+        shown = vars(self) | vars(self.summary) | {"path": str(self.path), "contents": contents}
+        return plain({name: shown[name] for name in shown if name not in ("curves", "summary")})
 
 
 def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
@@ -165,11 +167,12 @@ def read_run(path: Path | str) -> RunRecord:
 
 def _about(path: Path) -> dict[str, Any] | None:
     """What `config.json` holds of a run; None of a reward, `StorageError` of anything else."""
-    about = read_file(path / "config.json")
+    about = _read(path / "config.json")
     if "observation_space" in about and "model" in about:
         return None
     kind, config, seed = (about.get(name) for name in ("kind", "config", "seed"))
-    if not (kind in KINDS and isinstance(config, dict) and isinstance(seed, int)):
+    is_run = isinstance(kind, str) and isinstance(config, dict) and isinstance(seed, int)
+    if not (is_run and (path / SUMMARY).is_file()):
         raise StorageError(
             f"{path / 'config.json'}: expected the settings of a run, got those of something "
             "else, which is left alone."
@@ -179,45 +182,47 @@ def _about(path: Path) -> dict[str, Any] | None:
 
 def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
     """The record of a folder whose settings were read; damage becomes one `StorageError`."""
-    config = about["config"]
-    kind = about["kind"]
     fix = "A file in it is damaged."
     with reading(path, expected="the folder of a run", fix=fix, error=StorageError):
         lock = FolderLock(path, LOCK, "run")
-        holder = lock.holder()  # before the result, which is there once the run has let go
-        result = read_file(path / "result.json") if (path / "result.json").exists() else {}
-        state, note = _state(path, result, holder, lock.left())
-        if state not in ("finished", "interrupted"):  # the result is older than what came since
-            result = {}
+        holder = lock.holder()  # before the summary, which is whole once the run has let go
+        summary = from_json(RunSummary, _read(path / SUMMARY))
+        state, note = _state(path, summary, holder, lock.left())
         began = (path / "config.json").stat().st_mtime
-        versions = read_file(path / "versions.json") if (path / "versions.json").exists() else {}
         has_metrics = (path / "metrics.jsonl").is_file()
         metrics = read_jsonl(path / "metrics.jsonl") if has_metrics else {}
-        metrics = metrics if "step" in metrics else {}
-        name, read = KINDS[kind]
+        if "step" not in metrics:
+            metrics = {}
+        if not summary.finished:
+            summary = _so_far(summary, metrics)
+        if state == "running":
+            summary = replace(summary, seconds=_at_work(holder or {}, began))
+        accuracy = summary.accuracy or _newest_accuracy(metrics)
+        summary = replace(summary, accuracy=accuracy, subject=one_line(summary.subject))
         record = RunRecord(
-            path, name, kind, config, about["seed"], state, note, began, versions=versions
+            path=path,
+            config_class=about["kind"],
+            config=about["config"],
+            seed=about["seed"],
+            state=state,
+            note=one_line(note),
+            began=began,
+            summary=summary,
+            curves=tuple(_curves(summary.curves, metrics)),
+            versions=_read(path / "versions.json"),
         )
-        record = replace(record, **read(path, config, result, metrics))
-        seconds = _at_work(path, began) if state == "running" else record.seconds
-        subject = one_line(record.subject)
-        note = one_line(note)
-        record = replace(record, seconds=seconds, subject=subject, note=note)
         record.to_json(), record.settings  # whatever is wrong shows now
         return record
 
 
 def _state(
-    path: Path, result: Mapping[str, Any], holder: Mapping[str, Any] | None, left: Mapping[str, Any]
+    path: Path, summary: RunSummary, holder: Mapping[str, Any] | None, left: Mapping[str, Any]
 ) -> tuple[State, str]:
-    """The state, and who is at work or why it failed.
-
-    A run that was interrupted has a result as well, which says nothing once it is resumed.
-    """
-    if result and not result.get("interrupted"):
+    """The state, and who is at work or why it failed."""
+    if summary.finished:
         return "finished", ""
     if (path / FAILURE).is_file():
-        return "failed", str(read_file(path / FAILURE).get("error", ""))
+        return "failed", str(_read(path / FAILURE).get("error", ""))
     if holder is not None:
         return "running", named(holder)
     if left:
@@ -225,21 +230,71 @@ def _state(
     return "interrupted", ""
 
 
-def _at_work(path: Path, began: float) -> float:
+def _so_far(summary: RunSummary, metrics: Metrics) -> RunSummary:
+    """The summary of a run that is not finished, with the counts that its metrics have reached."""
+    steps = _larger(summary.steps, _last(metrics, "step"))
+    return replace(
+        summary, steps=steps, answers=_larger(summary.answers, _last(metrics, "feedback/answers"))
+    )
+
+
+def _larger(count: int | None, logged: float | None) -> int | None:
+    return count if logged is None else max(count or 0, int(logged))
+
+
+def _at_work(holder: Mapping[str, Any], began: float) -> float:
     """Seconds since the program at work took the folder, which it may have done to resume a run."""
-    holder = FolderLock(path, LOCK, "run").holder() or {}
     with suppress(ValueError):
         began = datetime.fromisoformat(str(holder.get("since"))).timestamp()
     return max(time.time() - began, 0.0)
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """Read a JSON file of a run; raises `StorageError`."""
+def _newest_accuracy(metrics: Metrics) -> Estimate | None:
+    """The accuracy of the last fit, on answers that its reward was not fitted to."""
+    for kind, words in UNSEEN.items():
+        name = f"reward/{kind}_accuracy"
+        share = _last(metrics, name)
+        if share is not None:
+            steps, _ = series(metrics, name)
+            beside = (f"{name}_low", f"{name}_high", f"reward/{kind}_answers")
+            low, high, count = (_last(metrics, other, at=steps[-1]) for other in beside)
+            interval = None if low is None or high is None else (low, high)
+            return Estimate(share, int(count or 0), f"{words} answers", interval)
+    return None
+
+
+def _last(metrics: Metrics, name: str, *, at: float | None = None) -> float | None:
+    """The newest value of a metric, or that of a step; None where it was not logged."""
+    if name not in metrics:
+        return None
+    steps, values = series(metrics, name)
+    values = values if at is None else values[steps == at]
+    return float(values[-1]) if len(values) else None
+
+
+def _curves(curves: Iterable[MetricCurve], metrics: Metrics) -> Iterable[RunCurve]:
+    """Those curves whose metrics were logged."""
+    for curve in curves:
+        names = [name for name in curve.metrics if name in metrics]
+        steps, values = common_series(series(metrics, name) for name in names)
+        if not len(steps):
+            continue
+        interval: FloatArray | None
+        if len(names) > 1:
+            interval = np.array([mean_interval(column) for column in values.T]).T  # [2, n]
+        else:
+            interval = _logged_interval(metrics, names[0], steps)
+            values = values[0]
+        yield RunCurve(curve.title, curve.unit, curve.x_unit, steps, values, interval)
+
+
+def _logged_interval(metrics: Metrics, name: str, steps: Array) -> FloatArray | None:
+    """`[2, n]` ends of a metric's interval, where they were logged at all of its steps."""
+    ends = [end for end in (f"{name}_low", f"{name}_high") if end in metrics]
+    logged_at, values = common_series(series(metrics, end) for end in ends)
+    return values if len(ends) == 2 and np.array_equal(logged_at, steps) else None
+
+
+def _read(path: Path) -> dict[str, Any]:
     with reading(path, expected="a file of a run", error=StorageError):
         return read_object(path)
-
-
-def _without_values(estimate: Estimate | None) -> dict[str, Any] | None:
-    if estimate is None:
-        return None
-    return {name: value for name, value in vars(estimate).items() if name != "values"}

@@ -12,7 +12,7 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -167,9 +167,9 @@ def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[st
     found: dict[str, tuple[dict[str, Any], list[float]]] = {}
     for name, run in zip(sweep.by_name(), sweep.runs, strict=True):
         record = records.get(name)
-        if record is not None and record.score is not None:
+        if record is not None and record.summary.score is not None:
             others = {option: value for option, value in run.items() if option != "seed"}
-            found.setdefault(_digest(others), (others, []))[1].append(record.score.mean)
+            found.setdefault(_digest(others), (others, []))[1].append(record.summary.score.mean)
     groups: dict[str, list[float]] = {}
     for others, scores in found.values():
         if len(scores) > 1:
@@ -212,12 +212,21 @@ def _letters(value: Any) -> int:
     return 1 + len(value) if isinstance(value, str) else 8
 
 
-def _results(record: RunRecord) -> Iterator[object]:
-    score = record.score
-    accuracy = record.accuracy
+def _results(record: RunRecord) -> tuple[object, ...]:
+    """The cells of `RESULTS`."""
+    summary = record.summary
+    score = summary.score
     low, high = (None, None) if score is None or score.interval is None else score.interval
-    yield from (record.state, record.steps, record.answers, None if score is None else score.mean)
-    yield from (low, high, None if accuracy is None else accuracy.mean, record.seconds)
+    return (
+        record.state,
+        summary.steps,
+        summary.answers,
+        None if score is None else score.mean,
+        low,
+        high,
+        None if summary.accuracy is None else summary.accuracy.mean,
+        summary.seconds,
+    )
 
 
 def _near(key: object) -> str:

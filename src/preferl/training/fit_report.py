@@ -7,6 +7,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from preferl.feedback.likelihood import Likelihood
+from preferl.runs.summary import Estimate
 from preferl.shapes import FloatArray
 from preferl.statistics import share_in_words, wilson_interval
 from preferl.training.trust import Trust
@@ -75,11 +76,16 @@ class FitReport:
     @property
     def held_out_interval(self) -> tuple[float, float] | None:
         """Its 95 % Wilson interval."""
+        estimate = self.estimate
+        return None if estimate is None else estimate.interval
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The same for the summary of a run."""
         accuracy = self.held_out_accuracy
         if accuracy is None:
             return None
-        right = round(2 * accuracy * self.decided) / 2  # an undecided reward is half right
-        return wilson_interval(right, self.decided)
+        return Estimate.of_answers(accuracy, self.decided, f"{self.validated_on}")
 
     @property
     def held_out_in_words(self) -> str:

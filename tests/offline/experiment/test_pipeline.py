@@ -242,7 +242,7 @@ def test_evaluations_are_as_many_updates_apart_as_was_asked(data, tmp_path, monk
 def killed(finished, tmp_path):
     """A run that was killed just before its result was written."""
     shutil.copytree(finished[0], tmp_path / "killed")
-    (tmp_path / "killed" / "result.json").unlink()
+    (tmp_path / "killed" / "summary.json").unlink()
     return tmp_path / "killed"
 
 
@@ -480,7 +480,7 @@ def test_agents_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
     assert "learned from the true reward" in page
     assert not (tmp_path / "run/reward").exists()
     read = read_run(tmp_path / "run")
-    assert read.score.mean == pytest.approx(result["conditions"]["true"]["return"]["mean"])
+    assert read.summary.score.mean == pytest.approx(result["conditions"]["true"]["return"]["mean"])
     assert "Evaluated return while learning" in [curve.title for curve in read.curves]
 
 

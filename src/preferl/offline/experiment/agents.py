@@ -189,7 +189,10 @@ class Agents:
             written = [each.to_json() for each in (*curves[name], evaluation)]
             write_json(run.folder.path(f"curves/{name}.json"), {"evaluations": written})
         pooled = Evaluation.pooled(latest)
-        run.sink.log(pooled.metrics(f"eval/{self.labels[0]}"), step)
+        logged = pooled.metrics(f"eval/{self.labels[0]}")
+        for name, evaluation in zip(due, latest, strict=True):
+            logged |= evaluation.metrics(f"eval/{name}")
+        run.sink.log(logged, step)
         if run.on_evaluation is not None:
             run.on_evaluation(self.labels[0], pooled)
 

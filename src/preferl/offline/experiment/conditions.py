@@ -14,6 +14,7 @@ from preferl.errors import SEED_LIMIT, DataError
 from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.step_rewards import Reward, control_rewards, oracle, random, step_rewards
 from preferl.offline.experiment.config import OfflineConfig, require_seeds
+from preferl.runs.summary import Estimate
 from preferl.shapes import FloatArray
 from preferl.statistics import mean_interval, share_interval, spearman, t_quantile
 from preferl.training.scaling import scale_by_return_range
@@ -251,6 +252,14 @@ class ConditionScore:
         if self.scores is not None:
             return "normalised score"
         return "return" if self.success is None else SUCCESS
+
+    @property
+    def estimate(self) -> Estimate:
+        """The score of a run's summary; of a single seed it is of its episodes."""
+        success = None if self.success is None else float(self.success.mean())
+        if self.scores is None and len(self.returns) == 1:
+            return Estimate.of_episodes(self.episodes, success)
+        return Estimate.of_seeds(self.returns if self.scores is None else self.scores, success)
 
     def to_json(self) -> dict[str, Any]:
         """Each number by seed, with its mean and, over seeds, deviation (with `S - 1`)."""

@@ -24,6 +24,7 @@ from preferl.offline.experiment.conditions import require_true_rewards
 from preferl.offline.experiment.config import OfflineConfig
 from preferl.reading import read_object, reading
 from preferl.runs import RunFolder
+from preferl.runs.summary import Estimate
 from preferl.shapes import FloatArray, leaves, map_observations
 from preferl.statistics import spearman
 from preferl.training.reward_function import (
@@ -168,6 +169,24 @@ class LearnedReward:
     fit: dict[str, Any] | None  # report of the fit; None where the reward was fitted before
     reports: dict[str, RewardReport]
     spearman: float  # with the recorded rewards; NaN where either are all the same
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The accuracy on answers that it was not fitted to; None without any."""
+        if self.fit is None:
+            report = self.reports.get("learned")
+            return None if report is None else report.estimate
+        accuracy = self.fit["validation_accuracy"][self.fit["best_epoch"] - 1]
+        if accuracy is None:
+            return None
+        return Estimate.of_answers(accuracy, self.fit["decided"], self.fit["validated_on"])
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Further numbers for the summary of a run."""
+        reports = self.reports if self.fit is None else {}
+        numbers = reports["learned"].numbers if reports else {}
+        return numbers if np.isnan(self.spearman) else numbers | {"spearman": self.spearman}
 
     def to_json(self) -> dict[str, Any]:
         """Numbers for `result.json`."""

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +38,7 @@ from preferl.offline.experiment.conditions import (
     build_answer_conditions,
     build_conditions,
     compare,
+    main_condition,
     target_sweep,
 )
 from preferl.offline.experiment.config import OfflineConfig, OfflineRun
@@ -52,6 +54,7 @@ from preferl.offline.transitions import ActionScale
 from preferl.printing import get_logger
 from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
 from preferl.runs import open_run, require_openable
+from preferl.runs.summary import EVALUATED, MetricCurve, RunSummary
 from preferl.training.batches import to_tensor
 from preferl.training.configs import require_device
 
@@ -181,8 +184,44 @@ def _conduct(run: OpenRun, processes: int, checkpoint_every: int) -> dict[str, A
     }
     run.begin("writing the report")
     write_page(run, result, scores)
-    run.folder.result(result)
+    estimates = {name: score.estimate for name, score in scores.items()}
+    learned = run.learned
+    fit = None if learned is None else learned.fit
+    summary = replace(
+        summary_before(config, run.seeds),
+        seconds=result["seconds"],
+        steps=config.updates,
+        answers=None if fit is None else fit["pairs"],
+        score=estimates.pop(groups[0].labels[0], None),
+        unit="normalised score" if config.row and scores else "return",
+        beside=estimates,
+        accuracy=None if learned is None else learned.estimate,
+        reward={} if learned is None else learned.numbers,
+    )
+    run.folder.result(result, summary)
     return result
+
+
+def summary_before(config: OfflineConfig, seeds: Sequence[int]) -> RunSummary:
+    """What a run is about, with the metrics of its main condition and of clones as curves."""
+    condition = main_condition(config)
+    agents = [agent_name(condition, seed) for seed in seeds]
+    evaluated = tuple(f"eval/{agent}/mean_reward" for agent in agents)
+    curves = [MetricCurve(EVALUATED, "return", evaluated, "updates")]
+    titles = {
+        "value": (f"Expected {condition} return", "expected return"),
+        "policy_loss": ("Loss of the policy", "loss"),
+        "loss": ("Loss of the agents", "loss"),
+    }
+    if condition == CLONING:
+        titles = {}
+    prefix = config.kind.prefix or config.policy
+    for metric, (title, unit) in titles.items():
+        metrics = tuple(f"{prefix}/{name}/{metric}" for name in (condition, *agents))
+        curves.append(MetricCurve(title, unit, metrics, "updates"))
+    cloning = MetricCurve("Loss of cloning", "loss", ("cloning/cloning/policy_loss",), "updates")
+    subject = config.env_id or config.demonstrations or config.dataset
+    return RunSummary("offline", f"{subject}", (*curves, cloning), steps_of="updates")
 
 
 def train_together(
@@ -268,6 +307,7 @@ def _opened(
             seed=run.seeds[0],
             data=inputs.about,
             resolved=_resolved(config, inputs),
+            summary=summary_before(config, run.seeds),
         ) as folder,
         closing(open_sinks(report_to, folder.folder)) as sink,
     ):

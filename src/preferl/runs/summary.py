@@ -1,0 +1,146 @@
+"""The summary of a run: the same few numbers whatever its kind, which lists and comparisons read.
+
+`open_run` writes the file with what a run is about, and `RunFolder.result` with what it came to.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, final
+
+import numpy as np
+
+from preferl.shapes import FloatArray
+from preferl.statistics import bootstrap_interval, mean_interval, wilson_interval
+
+SUMMARY: Final = "summary.json"
+"""File of a run's summary."""
+
+UNSEEN: Final = {"held_out": "held-out", "validation": "left-out", "out_of_bag": "out-of-bag"}
+"""Answers that a reward was not fitted to, by the names that they have in metrics."""
+
+EVALUATED: Final = "Evaluated return while learning"
+"""Title of the curve that agents of every kind have, whatever they learn from."""
+
+
+@final
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, and how sure it is.
+
+    Attributes:
+        mean: of `values`, or as it was reported.
+        count: how many things it is a mean of; 0 if that is not known.
+        of: what they are: "episodes", "seeds", or "answers", with a word for which these are.
+        interval: 95 % interval; None where nobody knows it.
+        values: the single ones, where they were kept.
+        success: share of the episodes that succeeded; None where that is not known.
+    """
+
+    mean: float
+    count: int = 0
+    of: str = ""
+    interval: tuple[float, float] | None = None
+    values: tuple[float, ...] = field(default=(), repr=False)
+    success: float | None = None
+
+    @classmethod
+    def of_episodes(cls, returns: FloatArray, success: float | None = None) -> "Estimate":
+        """Estimate a mean return by the episodes of one agent, with a bootstrap interval."""
+        interval = bootstrap_interval(returns, np.random.default_rng(0))
+        values = tuple(returns.tolist())
+        return cls(float(returns.mean()), len(values), "episodes", interval, values, success)
+
+    @classmethod
+    def of_seeds(cls, scores: FloatArray, success: float | None = None) -> "Estimate":
+        """Estimate a mean score by several seeds, with Student's t interval."""
+        values = tuple(scores.tolist())
+        interval = mean_interval(scores)
+        return cls(float(scores.mean()), len(values), "seeds", interval, values, success)
+
+    @classmethod
+    def of_answers(cls, accuracy: float, count: int, which: str = "") -> "Estimate":
+        """Estimate an accuracy by so many decided answers, with Wilson's interval."""
+        right = round(2 * accuracy * count) / 2  # an undecided reward is half right
+        return cls(accuracy, count, f"{which} answers".strip(), wilson_interval(right, count))
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """Something that is probably wrong with a run.
+
+    Attributes:
+        name: under which the page "Is it working?" explains it.
+        text: what was seen, in numbers, and why it matters.
+        tries: what to try, the likeliest first.
+    """
+
+    name: str
+    text: str
+    tries: tuple[str, ...]
+
+    @property
+    def in_words(self) -> str:
+        """The text, and what to try.
+
+        >>> Finding("at_chance", "It guesses.", ("ask somebody else", "ask more")).in_words
+        'It guesses. What to try: (1) ask somebody else; (2) ask more.'
+        """
+        numbered = (f"({number}) {words}" for number, words in enumerate(self.tries, start=1))
+        return f"{self.text} What to try: {'; '.join(numbered)}."
+
+
+@final
+@dataclass(frozen=True)
+class MetricCurve:
+    """A curve that `metrics.jsonl` of a run holds, or will hold.
+
+    Attributes:
+        title: what it shows.
+        unit: of the values.
+        metrics: its names there; several are those of several agents. Those never logged are left
+            out.
+        x_unit: of the steps.
+    """
+
+    title: str
+    unit: str
+    metrics: tuple[str, ...]
+    x_unit: str = "environment steps"
+
+
+@final
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run is about and what it came to, as its `summary.json` holds it.
+
+    Attributes:
+        kind: "online", "offline", "reward" (a fit) or "data" (a recorded data set).
+        subject: its environment or data.
+        curves: metrics to draw.
+        finished: whether it came to its end; the numbers below are None until then, or what is
+            known of a run that was interrupted.
+        seconds: of work.
+        steps: environment steps, updates, epochs or recorded steps, by `steps_of`.
+        answers: comparisons it learned from.
+        score: of the policy it is about, by the environment's reward, in `unit`.
+        beside: scores of the policies beside it, such as that of random actions.
+        accuracy: of the reward, on answers that it was not fitted to.
+        reward: further numbers of the reward by name, such as its log loss.
+        findings: what is probably wrong.
+    """
+
+    kind: str = "other"
+    subject: str = ""
+    curves: tuple[MetricCurve, ...] = field(default=(), repr=False)
+    finished: bool = False
+    seconds: float | None = None
+    steps: int | None = None
+    steps_of: str = "environment steps"
+    answers: int | None = None
+    score: Estimate | None = None
+    unit: str = "return"
+    beside: Mapping[str, Estimate] = field(default_factory=dict)
+    accuracy: Estimate | None = None
+    reward: Mapping[str, float] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
