@@ -10,7 +10,8 @@ import numpy as np
 
 from preferl.files import writing
 from preferl.runs import versions
-from preferl.runs.executor import LOCAL, Unit, executor_of
+from preferl.runs.executor import Unit
+from preferl.runs.ray_cluster import LOCAL, executor_of
 from preferl.statistics import bootstrap_interval, interquartile_mean
 
 Row = dict[str, str]

@@ -9,7 +9,8 @@ import pytest
 
 from helpers.waiting import wait_until
 from preferl.errors import ConfigError
-from preferl.runs.executor import DONE, LOG, Unit, executor_of
+from preferl.runs.executor import DONE, LOG, Unit
+from preferl.runs.ray_cluster import executor_of
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 

@@ -22,8 +22,9 @@ from preferl.configs import plain, without_password
 from preferl.errors import PreferlError, StorageError
 from preferl.files import write_json
 from preferl.runs import RunFolder, RunRecord, read_run, versions
-from preferl.runs.executor import LOCAL, Unit, executor_of
+from preferl.runs.executor import Unit
 from preferl.runs.lock import FolderLock
+from preferl.runs.ray_cluster import LOCAL, executor_of
 from preferl.runs.sweep import Sweep, over_seeds, words_of, write_results
 from preferl.statistics import mean_interval
 from preferl.trust import admitted, trust_options, typed
@@ -199,9 +200,10 @@ def _mean(scores: Sequence[float]) -> str:
 
 
 def _score(record: RunRecord | None) -> str:
-    if record is None or record.score is None:
+    if record is None or record.summary.score is None:
         return "–"
-    return f"{record.unit} {_with_interval(record.score.mean, record.score.interval)}"
+    score = record.summary.score
+    return f"{record.summary.unit} {_with_interval(score.mean, score.interval)}"
 
 
 def _with_interval(mean: float, interval: tuple[float, float] | None) -> str:

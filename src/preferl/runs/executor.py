@@ -3,7 +3,7 @@
 A unit is done when its folder holds `done.json`, and is then not run again. One that was killed has
 none: the next start runs it again, and its work goes on from the checkpoints that it keeps in the
 folder. Units and folders are all that processes share, so that a cluster with a common disk needs
-another `Executor` alone, whose machines call `run_here` (`preferl.runs.ray_cluster`).
+another `Executor` alone, whose machines call `run_here`.
 """
 
 import os
@@ -14,14 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, Protocol, final
 
-from preferl._optional import require
 from preferl.configs import plain
 from preferl.errors import ConfigError, StorageError, require_in
 from preferl.files import write_json
@@ -48,9 +46,6 @@ PATIENCE: Final = 30.0
 
 GLANCE: Final = 0.2
 """Seconds between two looks at a process."""
-
-LOCAL: Final = "local"
-"""This machine, where the address of a cluster is asked for."""
 
 OnDone = Callable[["Unit", Any], None]
 """Called with a unit and what its work returned; also at once for those that were done before."""
@@ -80,32 +75,6 @@ class Executor(Protocol):
 
     def __call__(self, units: Sequence[Unit], on_done: OnDone = ...) -> dict[str, str]:
         """Do all that are not done yet; the units that failed, with the last lines of why."""
-
-
-def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
-    """What runs units on this machine, or on the machines of a Ray cluster.
-
-    Args:
-        cluster: `local` for this machine, or the address of a Ray cluster as `ray.init` takes it:
-            `ray://HOST:10001`, `HOST:6379`, or `auto` for the one that this machine belongs to.
-        processes: at a time on this machine; None takes one for each processor core. A cluster
-            runs as many units at a time as it has cores.
-
-    Raises:
-        ConfigError: a number of processes for a cluster.
-        MissingExtraError: a cluster without the extra `ray`.
-    """
-    if cluster == LOCAL:
-        return partial(run_units, processes=processes)
-    from preferl.runs.ray_cluster import run_units_on_ray
-
-    if processes is not None:
-        raise ConfigError(
-            "processes: expected none for a cluster, which counts its own cores, got "
-            f"{processes}. Leave it out."
-        )
-    require("ray", extra="ray")
-    return partial(run_units_on_ray, address=cluster)
 
 
 def run_units(

@@ -13,16 +13,31 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
 from preferl.printing import get_logger
-from preferl.runs.executor import PATIENCE, UNIT, UNIT_LOCK, OnDone, Unit, begun, ended, run_here
+from preferl.runs.executor import (
+    PATIENCE,
+    UNIT,
+    UNIT_LOCK,
+    Executor,
+    OnDone,
+    Unit,
+    begun,
+    ended,
+    run_here,
+    run_units,
+)
 from preferl.runs.lock import FolderLock
 
 LOGGER = get_logger(__name__)
+
+LOCAL: Final = "local"
+"""This machine, where the address of a cluster is asked for."""
 
 LOST_MACHINES: Final = 100
 """Machines that a unit may lose before it counts as failed. One that fails by itself is not tried
@@ -31,6 +46,30 @@ again: it would fail there as well."""
 LEASE: Final = 300.0
 """Seconds that a unit waits for the lock of a lost machine. Disks that are shared by NFS give it
 up after 90 s by default."""
+
+
+def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
+    """What runs units on this machine, or on the machines of a Ray cluster.
+
+    Args:
+        cluster: `local` for this machine, or the address of a Ray cluster as `ray.init` takes it:
+            `ray://HOST:10001`, `HOST:6379`, or `auto` for the one that this machine belongs to.
+        processes: at a time on this machine; None takes one for each processor core. A cluster
+            runs as many units at a time as it has cores.
+
+    Raises:
+        ConfigError: a number of processes for a cluster.
+        MissingExtraError: a cluster without the extra `ray`.
+    """
+    if cluster == LOCAL:
+        return partial(run_units, processes=processes)
+    if processes is not None:
+        raise ConfigError(
+            "processes: expected none for a cluster, which counts its own cores, got "
+            f"{processes}. Leave it out."
+        )
+    require("ray", extra="ray")
+    return partial(run_units_on_ray, address=cluster)
 
 
 def run_units_on_ray(
