@@ -296,8 +296,8 @@ def keys_of(settings: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def units_of(options: argparse.Namespace) -> list[Unit]:
     """All that is asked for and not in the table, a unit for each seed."""
     for group in options.groups:
-        expected = f"one of {', '.join(GROUPS)}"
-        ConfigError.check(group in GROUPS, "group", expected, group)
+        if group not in GROUPS:
+            raise ConfigError(f"group: expected one of {', '.join(GROUPS)}, got {group}.")
     stored = {tuple(row[name] for name in KEY) for row in read(options.out)}
     units = [
         unit_of(options, name, group, count, seed)

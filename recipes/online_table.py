@@ -232,9 +232,11 @@ def by_regression(config: OnlineConfig, folder: Path, add: Add) -> None:
 def learned_run(folder: Path) -> Path:
     """The run of the agent of `learned` that has the task and the seed of a unit's folder."""
     run = folder.parents[1] / "learned" / folder.name / "run"
-    done = RunFolder(run).finished
-    fix = "Run the condition `learned` with the same --runs first."
-    ConfigError.check(done, "learned", f"a finished run in {run}", "none", fix)
+    if not RunFolder(run).finished:
+        raise ConfigError(
+            f"learned: expected a finished run in {run}, got none. Run the condition `learned` "
+            "with the same --runs first."
+        )
     return run
 
 
@@ -304,19 +306,21 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
     last = last_steps(options.out)
     for task in options.tasks:
         for condition in options.conditions:
-            known = condition in conditions
-            expected = f"one of {', '.join(conditions)}"
-            ConfigError.check(known, "condition", expected, condition)
+            if condition not in conditions:
+                raise ConfigError(
+                    f"condition: expected one of {', '.join(conditions)}, got {condition}."
+                )
             settings = with_changes(shortened(settings_of(task), options), conditions[condition])
             for seed in options.seeds:
                 config = settings | {"seed": seed, "device": options.device}
                 from_json(OnlineConfig, config)
                 steps = 0 if condition == "random" else config["steps"]
                 stored = last.get((task, condition, str(seed)), -math.inf)
-                expected = f"agents of {steps:,} steps"
-                fix = "Name another table with --out."
-                same = stored <= steps / NEARLY
-                ConfigError.check(same, f"{options.out}", expected, f"{stored:,} steps", fix)
+                if not stored <= steps / NEARLY:
+                    raise ConfigError(
+                        f"{options.out}: expected agents of {steps:,} steps, got {stored:,} "
+                        "steps. Name another table with --out."
+                    )
                 if stored > steps - config["environments"]:
                     continue
                 about = {"task": task, "condition": condition, "config": config}

@@ -99,8 +99,11 @@ class RLlibLearner:
         self._asked = 0
         self._ended: list[Episodes] = []  # in the last call, by EnvRunner
         earlier = versions(self.rewards)
-        fix = "Remove it, or name another one."
-        ConfigError.check(not earlier, f"rewards {self.rewards}", "a new folder", earlier, fix)
+        if earlier:
+            raise ConfigError(
+                f"rewards {self.rewards}: expected a new folder, got {earlier}. Remove it, or "
+                "name another one."
+            )
         self.rewards.mkdir(parents=True, exist_ok=True)
         register_env("rewarded", rewarded_envs)
         context = {"env": env, "rewards": str(self.rewards), "before": before}
