@@ -1,12 +1,13 @@
 """Agents that learn from comparisons beside controls: tasks, conditions and seeds, on all cores.
 
 Each unit is one agent: a task, a condition and a seed, in a process of its own with one thread. A
-task is a preset, or the id of an environment, which then has the default settings.
-"learned" learns from the preset's comparisons; "true" is the same algorithm on the true reward for
-as many steps, "true_scaled" on that reward as learned ones are, of mean 0 and deviation 1; "random"
-never learns. Of "random_answers" every answer is a guess, and of "negated"
-every answer is turned round. "last_reward" is a new agent on the reward that "learned" of its seed
-ended with, and "regressed" one on a reward that was fitted to the true reward of each step of the
+task is a preset, or the id of an environment, which then has the default settings. "learned"
+learns from the preset's comparisons; "true" is the same algorithm on the true reward for as many
+steps, "true_scaled" on that reward as learned ones are, of mean 0 and deviation 1, and "true_warm"
+begins to learn only after the first steps of an agent from comparisons, so that both make as many
+updates; "random" never learns. Of "random_answers" every answer is a guess, and of "negated" every
+answer is turned round. "last_reward" is a new agent on the reward that "learned" of its seed ended
+with, and "regressed" one on a reward that was fitted to the true reward of each step of the
 compared clips; "learned" has to be done before. Further conditions change settings, see
 `CONDITIONS` and `--more`.
 After a kill, the same command goes on: agents from their last checkpoints. It leaves out agents
@@ -21,6 +22,7 @@ whose last evaluation `results/online_table.csv` has, also on another machine.
 
 import argparse
 import math
+import os
 import sys
 import tempfile
 import time
@@ -33,7 +35,16 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from result_tables import Row, add_executor_options, iqm_interval, keep, read, run_table, write_svg
+from result_tables import (
+    Row,
+    add_executor_options,
+    iqm_interval,
+    keep,
+    processor,
+    read,
+    run_table,
+    write_svg,
+)
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
@@ -41,7 +52,7 @@ from preferl.configs import from_json, to_json
 from preferl.data import Segments, load_comparisons
 from preferl.envs.factory import env_factory
 from preferl.errors import ConfigError
-from preferl.evaluation import evaluate_policy
+from preferl.evaluation import PolicyReport, evaluate_policy
 from preferl.evaluation.curve import Evaluation, Evaluator, often
 from preferl.evaluation.plots import Curve, learning_curves
 from preferl.evaluation.policies import RandomPolicy
@@ -62,20 +73,25 @@ from preferl.online.rollouts import learn_within
 from preferl.presets import load_preset, preset_names, with_changes
 from preferl.reporting import read_jsonl, series
 from preferl.runs import RunFolder
-from preferl.runs.executor import DONE, Unit
+from preferl.runs.executor import Unit
 from preferl.runs.provenance import git_revision
-from preferl.statistics import interquartile_mean
+from preferl.statistics import interquartile_mean, mean_interval
 from preferl.training import RewardFunction, has_run, load_reward, save_reward
 from preferl.training.batches import to_tensor, to_tensors
 
 RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs/images"
-COLUMNS = ("task", "condition", "seed", "answers", "steps", "return", "commit")
-KEY = ("task", "condition", "seed", "steps")
+AGENT = ("task", "condition", "budget", "seed")
+KEY = (*AGENT, "steps")
+MEASURED = ("answers", "steps", "return", "success", "seconds", "machine", "commit")
+COLUMNS = (*AGENT, *MEASURED)
+"""The budget is the answers that are asked for in all, `answers` those that an agent has learned
+from so far, and `seconds` are of processor time, since the agent began."""
 CONDITIONS: dict[str, Mapping[str, Any]] = {
     "learned": {},
     "true": {},
     "true_scaled": {},
+    "true_warm": {},
     "last_reward": {},
     "regressed": {},
     "random": {},
@@ -112,11 +128,15 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "rune": {"exploration_bonus": 0.05},
 }
 """By name: what changes in the settings of the preset."""
+ASK_NOBODY = ("true", "true_scaled", "true_warm", "random")
+"""Conditions whose budget is 0."""
 NEARLY = 0.95
 """Of the steps of the longest agent: others stopped, and are not compared with it."""
 FIRST = ("learned", "true", "random", "random_answers", "negated")
-Add = Callable[[int, int, float], None]
-"""Keeps an evaluation: answers, steps, mean return."""
+FEW = 10
+"""Of fewer seeds, bootstrap intervals are too narrow: 73 % of those of three cover the mean."""
+Add = Callable[[int, int, PolicyReport], None]
+"""Keeps an evaluation: answers, steps, episodes."""
 
 
 def answers_before(run: Path, step: int) -> int:
@@ -133,7 +153,7 @@ def by_comparisons(config: OnlineConfig, folder: Path, add: Add) -> None:
     run = RunFolder(folder / "run")
 
     def evaluated(one: Evaluation) -> None:
-        add(answers_before(run.folder, one.step), one.step, one.report.mean)
+        add(answers_before(run.folder, one.step), one.step, one.report)
 
     if not run.finished:
         result = run_online(
@@ -203,7 +223,7 @@ class Evaluates(BaseCallback):
         """Evaluate the agent as it is now if it is time to; `over` at its end."""
         step = self._agent.num_timesteps
         if self._evaluator.due(step, self._last, over=over):
-            self._add(0, step, self._evaluator(self._agent).mean)
+            self._add(0, step, self._evaluator(self._agent))
             self._last = step
 
     def _on_rollout_start(self) -> None:
@@ -269,29 +289,37 @@ def at_random(config: OnlineConfig, _: Path, add: Add) -> None:
     seed = config.seed + FIRST_EPISODE
     with closing(make()) as env:
         policy = RandomPolicy(env.action_space, config.seed)
-    add(0, 0, evaluate_policy(policy, make, episodes=config.eval_episodes, seed=seed).mean)
+    add(0, 0, evaluate_policy(policy, make, episodes=config.eval_episodes, seed=seed))
 
 
 def work(settings: Mapping[str, Any], folder: Path) -> None:
     """Train one agent, the work of a unit; each evaluation is a row of `rows.csv` in its folder."""
     torch.set_num_threads(1)
     rows = folder / "rows.csv"
-    began = time.perf_counter()
-    commit = (git_revision(Path(__file__).parent) or "")[:12]
-    before = max((float(row["minutes"]) for row in read(rows)), default=0.0)
+    before = max((float(row["seconds"]) for row in read(rows)), default=0.0)
+    made_by = {
+        "machine": f"{processor()}, {os.cpu_count()} processors, {settings['config']['device']}",
+        "commit": (git_revision(Path(__file__).parent) or "")[:12],  # whose defaults made the row
+    }
 
-    def add(answers: int, steps: int, mean: float) -> None:
-        minutes = f"{before + (time.perf_counter() - began) / 60:.2f}"
-        values = {"answers": answers, "steps": steps, "return": round(mean, 2), "minutes": minutes}
-        values["commit"] = commit  # whose defaults made the row
-        keep(rows, [{name: str(value) for name, value in values.items()}], ("steps",))
-        print(values, flush=True)
+    def add(answers: int, steps: int, report: PolicyReport) -> None:
+        success = report.success_rate
+        row = {
+            "answers": str(answers),
+            "steps": str(steps),
+            "return": f"{report.mean:.2f}",
+            "success": "" if success is None else f"{success:g}",
+            "seconds": f"{before + time.process_time():.0f}",
+        }
+        keep(rows, [row | made_by], ("steps",))
+        print(row, flush=True)
 
     config = from_json(OnlineConfig, settings["config"])
     scaled = partial(by_true_reward, wrap=UnitRewards)
     others: dict[str, Callable[[OnlineConfig, Path, Add], None]] = {
         "true": by_true_reward,
         "true_scaled": scaled,
+        "true_warm": by_true_reward,
         "last_reward": by_last_reward,
         "regressed": by_regression,
         "random": at_random,
@@ -313,9 +341,12 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
             settings = with_changes(shortened(settings_of(task), options), conditions[condition])
             for seed in options.seeds:
                 config = settings | {"seed": seed, "device": options.device}
+                if condition == "true_warm":
+                    config = warmed_up(config)
+                budget = 0 if condition in ASK_NOBODY else config["comparisons"]
                 from_json(OnlineConfig, config)
                 steps = 0 if condition == "random" else config["steps"]
-                stored = last.get((task, condition, str(seed)), -math.inf)
+                stored = last.get((task, condition, str(budget), str(seed)), -math.inf)
                 if not stored <= steps / NEARLY:
                     raise ConfigError(
                         f"{options.out}: expected agents of {steps:,} steps, got {stored:,} "
@@ -323,19 +354,35 @@ def units_of(options: argparse.Namespace) -> list[Unit]:
                     )
                 if stored > steps - config["environments"]:
                     continue
-                about = {"task": task, "condition": condition, "config": config}
-                name = f"{task}, {condition}, seed {seed}"
-                folder = Path(task, condition, str(seed))
+                about = {"task": task, "condition": condition, "budget": budget, "config": config}
+                name = f"{labelled(condition, budget)} on {task}, seed {seed}"
+                folder = Path(task, str(budget), condition, str(seed))
                 place = f"{Path(__file__).stem}:{work.__name__}"
                 units.append(Unit(name, place, about, options.runs / folder))
     return units
 
 
+def warmed_up(config: dict[str, Any]) -> dict[str, Any]:
+    """Settings by which an agent on the true reward begins to learn as late as a learned one."""
+    algorithm = config["algorithm"] or {}
+    if "learning_starts" not in algorithm:
+        raise ConfigError(
+            "condition true_warm: expected an algorithm with a replay buffer, got "
+            f"{algorithm.get('kind', 'the default one')}. Leave the condition out."
+        )
+    return with_changes(config, {"algorithm": {"learning_starts": config["initial_steps"]}})
+
+
+def labelled(condition: str, budget: int) -> str:
+    """A condition and how many answers it asks for, for people."""
+    return f"{condition}, {budget} answers" if budget else condition
+
+
 def last_steps(table: Path) -> dict[tuple[str, ...], int]:
-    """By task, condition and seed: the steps of the last evaluation in a table."""
+    """By task, condition, budget and seed: the steps of the last evaluation in a table."""
     found: dict[tuple[str, ...], int] = {}
     for row in read(table):
-        agent = tuple(row[name] for name in KEY[:3])
+        agent = tuple(row[name] for name in AGENT)
         found[agent] = max(found.get(agent, 0), int(row["steps"]))
     return found
 
@@ -368,42 +415,42 @@ def shortened(settings: dict[str, Any], options: argparse.Namespace) -> dict[str
 
 
 def collect(units: list[Unit], out: Path) -> None:
-    """Bring rows of agents into the table, and into that of costs the agents that are done."""
+    """Bring rows of agents into the table."""
     for unit in units:
-        rows = read(unit.folder / "rows.csv")
         about = unit.settings
-        agent_is = {"task": about["task"], "condition": about["condition"]}
-        agent_is["seed"] = str(about["config"]["seed"])
-        table = [agent_is | row for row in rows]
-        keep(out, ({name: row[name] for name in COLUMNS} for row in table), KEY)
-        if rows and (unit.folder / DONE).is_file():
-            cost = agent_is | {"minutes": max((row["minutes"] for row in rows), key=float)}
-            keep(out.with_name(f"{out.stem}_costs.csv"), [cost], KEY[:3])
+        agent = {
+            "task": about["task"],
+            "condition": about["condition"],
+            "budget": str(about["budget"]),
+            "seed": str(about["config"]["seed"]),
+        }
+        keep(out, (agent | row for row in read(unit.folder / "rows.csv")), KEY)
 
 
-def curves_of(rows: list[Row], task: str) -> dict[str, dict[int, list[float]]]:
-    """By condition and step: the returns of all seeds."""
-    found: dict[str, dict[int, list[float]]] = {}
+def curves_of(rows: list[Row], task: str) -> dict[tuple[str, int], dict[int, list[float]]]:
+    """By condition and budget, and by step: the returns of all seeds."""
+    curves: dict[tuple[str, int], dict[int, list[float]]] = {}
     for row in rows:
         if row["task"] == task:
-            at = found.setdefault(row["condition"], {}).setdefault(int(row["steps"]), [])
-            at.append(float(row["return"]))
-    return found
+            by_step = curves.setdefault((row["condition"], int(row["budget"])), {})
+            by_step.setdefault(int(row["steps"]), []).append(float(row["return"]))
+    return curves
 
 
-def finals(rows: list[Row], task: str) -> dict[str, list[float]]:
-    """By condition: the return of each seed in its last evaluation; none of those that stopped."""
-    last: dict[tuple[str, str], Row] = {}
-    for row in sorted((one for one in rows if one["task"] == task), key=lambda r: int(r["steps"])):
-        last[row["condition"], row["seed"]] = row
+def finals(rows: list[Row], task: str) -> dict[tuple[str, int], list[float]]:
+    """By condition and budget: each seed's return in its last evaluation; none of who stopped."""
+    last: dict[tuple[str, int, str], Row] = {}
+    for row in sorted((row for row in rows if row["task"] == task), key=lambda r: int(r["steps"])):
+        last[row["condition"], int(row["budget"]), row["seed"]] = row
     most = max(int(row["steps"]) for row in last.values())
-    found: dict[str, list[float]] = {}
-    for (condition, seed), row in last.items():
+    returns: dict[tuple[str, int], list[float]] = {}
+    for (condition, budget, seed), row in last.items():
         if condition == "random" or int(row["steps"]) >= NEARLY * most:
-            found.setdefault(condition, []).append(float(row["return"]))
+            returns.setdefault((condition, budget), []).append(float(row["return"]))
         else:
-            print(f"{task}, {condition}, seed {seed}: left out, stopped at {row['steps']} steps")
-    return found
+            agent = f"{labelled(condition, budget)} on {task}, seed {seed}"
+            print(f"{agent}: left out, stopped at {row['steps']} steps")
+    return returns
 
 
 def tasks_of(rows: list[Row]) -> list[str]:
@@ -414,35 +461,42 @@ def share(rows: list[Row]) -> None:
     """Print how much of what the true reward brings the answers bring, by task and condition."""
     for task in tasks_of(rows):
         returns = finals(rows, task)
-        means = {name: float(np.mean(each)) for name, each in returns.items()}
-        counts = {name: len(each) for name, each in returns.items()}
-        if not {"true", "random"} <= means.keys():
-            print(f"{task}: no share without the conditions true and random")
+        means = {agent: float(np.mean(each)) for agent, each in returns.items()}
+        random = means.get(("random", 0))
+        true = means.get(("true_warm", 0), means.get(("true", 0)))
+        if random is None or true is None:
+            print(f"{task}: no share without the conditions random and true or true_warm")
             continue
-        print(
-            f"{task}: random {means['random']:,.1f}, true {means['true']:,.1f} ({counts['true']})"
-        )
-        for name in [one for one in means if one not in ("true", "random")]:
-            of_true = (means[name] - means["random"]) / (means["true"] - means["random"])
-            print(f"  {name}: {means[name]:,.1f} ({counts[name]}), share {of_true:.3f}")
+        print(f"{task}: random {random:,.1f}, true {true:,.1f}")
+        for agent, mean in means.items():
+            if agent[0] != "random":
+                each = np.array(returns[agent])
+                low, high = mean_interval(each) or (mean, mean)
+                label = (
+                    f"  {labelled(*agent)}: {mean:,.1f} ({len(each)}, {low:,.0f} to {high:,.0f})"
+                )
+                print(f"{label}, share {(mean - random) / (true - random):.3f}")
 
 
 def draw(rows: list[Row], folder: Path) -> None:
-    """A picture of each task: interquartile means over seeds, with their bootstrap intervals."""
+    """A picture of each task: interquartile means with their intervals; of few seeds, each seed."""
     for task in tasks_of(rows):
-        found = curves_of(rows, task)
-        acted = [mean for each in found.pop("random", {}).values() for mean in each]
+        by_agent = curves_of(rows, task)
+        acted = [mean for each in by_agent.pop(("random", 0), {}).values() for mean in each]
         random = {"random": float(np.mean(acted))} if acted else {}
         curves = []
-        last = len(FIRST)
         ranks = {condition: rank for rank, condition in enumerate(FIRST)}
-        for condition, by_step in sorted(found.items(), key=lambda one: ranks.get(one[0], last)):
+        for agent in sorted(by_agent, key=lambda agent: (ranks.get(agent[0], len(FIRST)), agent)):
+            by_step = by_agent[agent]
             seeds = max(map(len, by_step.values()))
             steps = sorted(step for step, each in by_step.items() if len(each) == seeds)
             values = np.array([by_step[step] for step in steps])  # [n, S]
-            band = np.array([iqm_interval(each) for each in values]).T
-            label = f"{condition} ({seeds})"
-            curves.append(Curve(label, np.array(steps), interquartile_mean(values), band))
+            label = f"{labelled(*agent)} ({seeds})"
+            if seeds < FEW:
+                curves.append(Curve(label, np.array(steps), values.T))
+            else:
+                band = np.array([iqm_interval(each) for each in values]).T
+                curves.append(Curve(label, np.array(steps), interquartile_mean(values), band))
         if curves:
             write_svg(
                 folder / f"online-table-{task}.svg", learning_curves(curves, references=random)

@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,14 @@ def installed(*packages: str) -> str:
     """Names and versions of packages that decide the numbers of a table."""
     found = versions()["packages"]
     return " ".join(f"{name} {found.get(name)}" for name in packages)
+
+
+def processor() -> str:
+    """The name of this machine's processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def _ranked(values: tuple[str, ...]) -> list[str]:

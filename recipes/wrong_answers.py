@@ -32,7 +32,7 @@ from preferl.models.build import build_reward_model
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
 RESULTS = Path(__file__).parent / "results" / "wrong_answers.csv"
-RUN = Path("runs/online_table/halfcheetah/learned/0/run")
+RUN = Path("runs/online_table/halfcheetah/700/learned/0/run")
 COLUMNS = ("wrong", "seed", "fit", "width", "decay", "noise", "epochs", "accuracy")
 LENGTH = 50
 ANSWERS = 500

@@ -115,7 +115,7 @@ def test_a_table_that_was_killed_comes_to_the_same_rows(tmp_path):
     subprocess.run(table(whole), check=True, capture_output=True)
     with subprocess.Popen(table(killed), stdout=subprocess.DEVNULL) as program:
         learned, true = (
-            killed / f"runs/pendulum/{name}/1/rows.csv" for name in ("learned", "true")
+            killed / f"runs/pendulum/{name}/1/rows.csv" for name in ("20/learned", "0/true")
         )
         wait_until(lambda: len(lines(learned)) > 3 and len(lines(true)) > 1)
         program.send_signal(signal.SIGKILL)
@@ -124,42 +124,43 @@ def test_a_table_that_was_killed_comes_to_the_same_rows(tmp_path):
         subprocess.run(table(killed), check=True, capture_output=True)
         assert lines(killed / "table.csv") == lines(whole / "table.csv")
     rows = [*csv.DictReader(lines(killed / "table.csv"))]
-    assert [*rows[0]] == ["task", "condition", "seed", "answers", "steps", "return", "commit"]
+    assert {row["budget"] for row in rows if row["condition"] == "learned"} == {"20"}
+    assert {row["budget"] for row in rows if row["condition"] == "true"} == {"0"}
+    assert all(row["machine"] and float(row["seconds"]) > 0 for row in rows)
     keys = [(row["condition"], row["seed"], row["steps"]) for row in rows]
     assert len(keys) == len(set(keys)) > 10
     learned = [int(row["answers"]) for row in rows if row["condition"] == "learned"]
     assert (learned[0], learned[-1]) == (0, 20)
     assert learned == sorted(learned)
-    costs = [*csv.DictReader(lines(killed / "table_costs.csv"))]
-    assert [row["condition"] for row in costs] == ["learned", "true"]
-    assert all(float(row["minutes"]) >= 0 for row in costs)
 
 
 @pytest.mark.slow
 def test_stored_rows_are_shared_out_and_drawn(tmp_path):
-    rows = ["task,condition,seed,answers,steps,return,commit", "dot,random,0,0,0,-10,0123456789ab"]
+    rows = ["task,condition,budget,seed,answers,steps,return", "dot,random,0,0,0,0,-10"]
     for seed in range(4):
         for steps in (0, 100):
             of = {"learned": steps / 10 + seed, "true": steps / 5 + seed}
             rows += [
-                f"dot,{name},{seed},{steps},{steps},{value},0123456789ab"
+                f"dot,{name},{100 * (name == 'learned')},{seed},{steps},{steps},{value}"
                 for name, value in of.items()
             ]
     (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
     options = ["--out", str(tmp_path / "table.csv"), "--pictures", str(tmp_path)]
     command = [sys.executable, str(ROOT / "recipes/online_table.py"), "--share", "--draw", *options]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert "learned: 11.5 (4), share 0.683" in done.stdout  # (11.5 + 10) / (21.5 + 10)
+    share = (11.5 + 10) / (21.5 + 10)
+    assert f"learned, 100 answers: 11.5 (4, 9 to 14), share {share:.3f}" in done.stdout
     assert "</svg>" in (tmp_path / "online-table-dot.svg").read_text()
 
 
 @pytest.mark.slow
 def test_online_agents_that_are_stored_are_left_out(tmp_path):
     rows = [
-        "task,condition,seed,answers,steps,return,commit",
-        "pendulum,random,1,0,0,-1200,0123456789ab",
+        "task,condition,budget,seed,answers,steps,return",
+        "pendulum,random,0,1,0,0,-1200",
+        "pendulum,learned,20,1,20,2000,-150",
+        "pendulum,true,0,1,0,2000,-150",
     ]
-    rows += [f"pendulum,{name},1,20,2000,-150,0123456789ab" for name in ("learned", "true")]
     (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
     command = [*table(tmp_path), "--conditions", "learned", "true", "random"]
     subprocess.run(command, check=True, capture_output=True)
@@ -197,7 +198,7 @@ def test_agents_of_rewards_that_stay_learn_from_those_of_the_learned_agent(tmp_p
     rows = [*csv.DictReader(lines(tmp_path / "table.csv"))]
     assert {row["condition"] for row in rows} == {"learned", "last_reward", "regressed"}
     assert all(int(row["answers"]) == 0 for row in rows if row["condition"] != "learned")
-    assert (tmp_path / "runs/pendulum/regressed/1/reward").is_dir()
+    assert (tmp_path / "runs/pendulum/10/regressed/1/reward").is_dir()
 
 
 def test_a_regressed_reward_is_the_true_one_up_to_its_scale(monkeypatch):
