@@ -56,6 +56,12 @@ def test_a_constant_column_has_no_correlation(constant: float, rng: np.random.Ge
     assert math.isnan(spearman(rng.normal(size=1000), np.full(1000, constant)))
 
 
+def test_a_column_with_a_hole_has_no_correlation(rng: np.random.Generator) -> None:
+    column = np.append(rng.normal(size=5), np.nan)
+    assert math.isnan(pearson(column, np.arange(6.0)))
+    assert math.isnan(spearman(np.arange(6.0), column))
+
+
 def test_tiny_numbers_still_correlate(rng: np.random.Generator) -> None:
     column = rng.normal(size=50)
     assert pearson(column * 1e-30, column) == pytest.approx(1)
