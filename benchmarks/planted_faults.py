@@ -6,10 +6,9 @@
     python benchmarks/planted_faults.py table             what was caught so far, by commit
 
 The tests of a fault's own folder run first and all other default tests afterwards, until one
-fails, so the verdict is that of the whole default set. A test that fails is run again with the
-fault and without it: only one that fails with the fault alone has caught it, and others, such as
-one that missed a deadline on a busy machine, are left out. What is measured already is not run
-again.
+fails, so the verdict is that of the whole default set. At the end all tests that caught a fault run
+without any: what one that fails then has caught is found out again without it. What is measured
+already is not run again.
 """
 
 import argparse
@@ -36,7 +35,6 @@ COLUMNS: Final = ("fault", "commit", "caught_by", "seconds")
 NOT_CAUGHT: Final = "none"
 MISSING: Final = "not planted: the text is not there"
 TOO_LONG: Final = "none within the limit"
-FAILURES_AT_ONCE: Final = 5  # of all tests, since a run of them is long
 
 
 @dataclass(frozen=True)
@@ -362,51 +360,65 @@ def edit_for(fault: Fault, tree: Path) -> Edit | None:
 
 
 def run_all(commit: str, faults: Sequence[Fault], limit: float, first_only: bool) -> None:
-    done = {(row["fault"], row["commit"]) for row in measured()}
     innocent: list[str] = []
     with tree_of(commit) as (tree, name):
-        for fault in faults:
-            if (fault.name, name) in done:
-                continue
-            began = time.monotonic()
-            edit = edit_for(fault, tree)
-            if edit is None:
-                print(f"{fault.name}: {MISSING}", flush=True)
-                continue
-            caught_by = verdict(tree, fault, edit, limit, first_only, innocent)
-            seconds = time.monotonic() - began
-            print(f"{fault.name}: {caught_by} ({seconds:.0f} s)", flush=True)
-            if caught_by != NOT_CAUGHT or not first_only:
-                add_row(fault.name, name, caught_by, seconds)
+        while True:
+            done = {row["fault"] for row in measured() if row["commit"] == name}
+            for fault in faults:
+                if fault.name not in done:
+                    measure(tree, name, fault, limit, first_only, innocent)
+            wrong = failing_anyway(tree, name)
+            if not wrong:
+                return
+            print(f"failed without a fault: {wrong}", flush=True)
+            innocent += wrong
+            rows = [row for row in measured() if row["caught_by"] not in wrong]
+            write_rows(rows)
+
+
+def measure(
+    tree: Path, name: str, fault: Fault, limit: float, first_only: bool, innocent: Sequence[str]
+) -> None:
+    """Plant a fault and add its row."""
+    began = time.monotonic()
+    edit = edit_for(fault, tree)
+    if edit is None:
+        print(f"{fault.name}: {MISSING}", flush=True)
+        return
+    caught_by = verdict(tree, fault, edit, limit, first_only, innocent)
+    seconds = time.monotonic() - began
+    print(f"{fault.name}: {caught_by} ({seconds:.0f} s)", flush=True)
+    if caught_by != NOT_CAUGHT or not first_only:
+        row = (fault.name, name, caught_by, f"{seconds:.0f}")
+        write_rows([*measured(), dict(zip(COLUMNS, row, strict=True))])
+
+
+def failing_anyway(tree: Path, name: str) -> list[str]:
+    """The tests that caught a fault in a commit and fail without any."""
+    tests = {row["caught_by"] for row in measured() if row["commit"] == name}
+    tests -= {NOT_CAUGHT, TOO_LONG}
+    return (failures(tree, sorted(tests), time.monotonic() + 3600, 1000) or []) if tests else []
 
 
 def verdict(
-    tree: Path, fault: Fault, edit: Edit, limit: float, first_only: bool, innocent: list[str]
+    tree: Path, fault: Fault, edit: Edit, limit: float, first_only: bool, innocent: Sequence[str]
 ) -> str:
-    """The test that catches a fault, or why there is none; adds to the `innocent` failures."""
+    """The test that catches a fault, or why there is none; `innocent` ones are left out."""
     until = time.monotonic() + limit
     first = [name for name in fault.tests if (tree / name).exists()]
-    stages = [([name], 1) for name in first]
+    stages = [[name] for name in first]
     if first_only:
-        stages = [([name], 1) for name in first if name == first[0] or name.endswith(".py")]
+        stages = [[name] for name in first if name == first[0] or name.endswith(".py")]
     else:
-        others = [*(f"--ignore={name}" for name in first), "tests", "src/preferl"]
-        stages.append((others, FAILURES_AT_ONCE))
-    for stage, most in stages:
-        while True:
-            left_out = [f"--deselect={name}" for name in innocent]
-            with planted(tree, edit):
-                failed = failures(tree, [*stage, *left_out], until, most)
-                if failed is None:
-                    return TOO_LONG
-                always = [name for name in failed if failures(tree, [name], until)]
-            for name in always:
-                if failures(tree, [name], until) == []:
-                    return name
-            if len(failed) < most:
-                break
-            print(f"  failed without the fault, or not always: {failed}", flush=True)
-            innocent += failed
+        stages.append([*(f"--ignore={name}" for name in first), "tests", "src/preferl"])
+    left_out = [f"--deselect={name}" for name in innocent]
+    for stage in stages:
+        with planted(tree, edit):
+            failed = failures(tree, [*stage, *left_out], until)
+        if failed is None:
+            return TOO_LONG
+        if failed:
+            return failed[0]
     return NOT_CAUGHT
 
 
@@ -486,13 +498,11 @@ def measured() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def add_row(fault: str, commit: str, caught_by: str, seconds: float) -> None:
-    is_new = not RESULTS.is_file()
-    with RESULTS.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if is_new:
-            writer.writerow(COLUMNS)
-        writer.writerow([fault, commit, caught_by, f"{seconds:.0f}"])
+def write_rows(rows: Sequence[dict[str, str]]) -> None:
+    with RESULTS.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def show_list() -> None:

@@ -187,6 +187,7 @@ def offline(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # a minute, for two conditions of one recipe
 def test_agents_of_rewards_that_stay_learn_from_those_of_the_learned_agent(tmp_path):
     stay = ["--conditions", "last_reward", "regressed", "--steps", "1000", "--comparisons", "10"]
     early = subprocess.run([*table(tmp_path), *stay], capture_output=True, text=True, check=False)
