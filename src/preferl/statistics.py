@@ -1,4 +1,4 @@
-"""Intervals and correlations."""
+"""Intervals, tests and correlations of few numbers."""
 
 import math
 from collections.abc import Callable

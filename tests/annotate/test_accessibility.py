@@ -16,21 +16,6 @@ def test_axe_finds_what_is_wrong(person, study):
 
 
 @pytest.mark.slow
-def test_axe_finds_what_is_wrong_in_the_dark_on_a_phone_alone(person, study):
-    page = person(study.people["ann"][1], read=False)
-    page.evaluate(
-        """() => {
-          const faint = new CSSStyleSheet();
-          faint.replaceSync(`@media (prefers-color-scheme: dark) and (max-width: 400px) {
-            #instructions * { color: #333 !important; background: #222 !important; } }`);
-          document.adoptedStyleSheets = [faint];
-        }"""
-    )
-    found = faults_anywhere(page)
-    assert {fault[:3] for fault in found} == {("phone", "dark", "color-contrast")}
-
-
-@pytest.mark.slow
 def test_the_answering_page(study, person):
     study.ask(2)
     study.ask(1, purpose="example", known=[1.0], details=[{"note": "Up is good."}])

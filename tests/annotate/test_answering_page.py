@@ -19,7 +19,6 @@ from helpers.answering_page import (
 
 pytestmark = pytest.mark.browser
 
-PHONE = {"width": 390, "height": 844}
 LOADED = """new Set(performance.getEntriesByType('resource').map((entry) => entry.name)
     .filter((name) => name.includes('/media/'))).size"""
 NOTICES = """() => {
@@ -84,16 +83,6 @@ def test_undo_brings_the_same_pair_back(study, person):
 
 
 @pytest.mark.slow
-def test_undo_with_nothing_to_undo(study, person):
-    study.ask(1)
-    page = person(study.people["ann"][1])
-    watched(page)
-    page.keyboard.press("z")
-    page.get_by_text("There is nothing to undo.").wait_for(state="attached")
-    assert not rows(study)
-
-
-@pytest.mark.slow
 def test_a_double_click_is_one_answer(study, person):
     study.ask(3)
     held = []  # no reply before both clicks
@@ -128,31 +117,6 @@ def test_a_reload_shows_the_same_pair(study, person):
         page.wait_for_selector("#pair:not([hidden])")
         assert next_pair(page, []) == second
     assert page.locator("dialog[open]").count() == 0  # the instructions were read
-
-
-@pytest.mark.slow
-def test_two_people_at_once_never_share_a_query(study, person):
-    study.ask(6)
-    study.invite("ben")
-    pages = [person(study.people[name][1]) for name in ("ann", "ben")]
-
-    def waits(page):
-        return page.locator("#waiting").is_visible()
-
-    for _ in range(6):
-        for page in pages:
-            wait_in(page, lambda page=page: pair(page) or waits(page), "neither a pair nor none")
-            if not waits(page):
-                watched(page)
-                before = pair(page)
-                page.keyboard.press("ArrowLeft")
-                wait_in(page, lambda p=page, b=before: pair(p) not in (b, []) or waits(p))
-    for page in pages:
-        page.wait_for_selector("#waiting:visible")
-    given = rows(study)
-    assert len(given) == 6
-    assert len({a.query_id for a in given}) == 6
-    assert len({a.annotator_id for a in given}) == 2
 
 
 @pytest.mark.slow
@@ -366,51 +330,3 @@ def test_shift_marks_a_slight_preference(study, person):
     until_answers(study, page, 3)
     recorded = [(a.kind, a.strength) for a in rows(study)]
     assert recorded == [("left", "slight"), ("right", "clear"), ("right", "clear")]
-
-
-@pytest.mark.slow
-def test_a_phone_shows_everything_at_once(study, person):
-    study.ask(1)
-    page = person(study.people["ann"][1], viewport=PHONE, has_touch=True, is_mobile=True)
-    watched(page)
-    for place in ("#clip-a", "#clip-b", "#question", "[data-kind=left]", "[data-kind=skip]"):
-        box = page.locator(place).bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= PHONE["width"]
-        assert box["y"] >= 0
-        assert box["y"] + box["height"] <= PHONE["height"]
-    assert page.locator("#canvas-a").bounding_box()["height"] > 150
-    for target in page.locator("button:visible, summary:visible, input:visible").all():
-        box = target.bounding_box()
-        assert min(box["width"], box["height"]) >= 44, target.evaluate("e => e.outerHTML")
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    page.locator("[data-kind=left]").tap()
-    until_answers(study, page, 1)
-
-
-@pytest.mark.slow
-def test_questions_come_with_honest_instructions(study, person):
-    study.store.projects.update(study.project.id, qualification=2, known_share=0.1)
-    study.ask(2, purpose="known", known=[1.0, 0.0])
-    study.ask(1, purpose="example", known=[1.0], details=[{"note": "<b>Up</b> is good."}])
-    page = person(study.people["ann"][1], read=False)
-    page.wait_for_selector("#instructions[open]")
-    text = page.locator("#instructions").text_content()
-    assert "The first 2 pairs have known answers" in text
-    assert "Some pairs have a known answer" in text
-    assert "<b>Up</b> is good." in text
-    assert page.locator("#instructions video").count() == 2
-
-
-@pytest.mark.parametrize("strength", [False, True])
-def test_the_first_dialog_names_the_keys_where_no_hover_is_reported(study, person, strength):
-    study.store.projects.update(study.project.id, strength=strength)
-    page = person(study.people["ann"][1], read=False, has_touch=True, is_mobile=True)
-    page.wait_for_selector("#instructions[open]")
-    assert page.evaluate("matchMedia('(hover: none)').matches")
-    keys = page.locator("#instructions kbd:visible").all_text_contents()
-    assert keys == ["←", "→", *(["⇧"] if strength else []), "↑", "↓", "?"]
-    assert "1 person active now." in page.locator("aside").inner_text()
-    page.get_by_role("button", name="Start").click()
-    page.wait_for_selector("#waiting:visible")
-    assert "1 person active now." in page.locator("aside").inner_text()

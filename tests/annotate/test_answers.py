@@ -5,7 +5,6 @@ import re
 import pytest
 
 from helpers.page_requests import body, claim, form
-from preferl.store.schema import Query
 
 KEY = "0123456789abcdef0123456789abcdef"
 
@@ -143,33 +142,3 @@ def test_pages_turn(study, owner, visitor):
     chosen = owner.get(f"/admin/answers{follows.replace('&amp;', '&')}&at={rows(two)[1]}")
     assert rows(chosen) == rows(two)
     assert f'name="back" value="{follows[1:]}"' in chosen.text, "a change leads back here"
-
-
-@pytest.mark.parametrize(
-    ("purpose", "quorum", "words"),
-    [
-        ("ask", 2, "the pair waits for another answer"),
-        ("ask", 1, "nobody is asked about the pair again"),
-        ("known", 0, "ann may be asked about the pair again"),
-    ],
-)
-def test_the_form_explains_what_becomes_of_the_pair(study, answered, owner, purpose, quorum, words):
-    first = study.store.answers.page(study.project.id, annotator_id=study.people["ann"][0].id)
-    made = first.answers[0]
-    with study.store.database.write() as session:
-        query = session.get_one(Query, made.query.id)
-        query.purpose = purpose
-        query.quorum = quorum
-    page = owner.get(f"/admin/answers?at={made.answer.id}")
-    assert f"it no longer counts, and {words}" in page.text
-    sent = form(owner, act="withdraw", key=KEY)
-    owner.post(f"/admin/answers/{made.answer.id}", data=sent)
-    with study.store.database.read() as session:
-        assert (session.get_one(Query, made.query.id).needed > 0) == ("waits" in words)
-
-
-def test_without_answers(owner):
-    page = owner.get("/admin/answers")
-    assert page.status_code == 200
-    assert "No answers here." in page.text
-    assert "next reward version" in owner.get("/admin/answers?show=surprising").text

@@ -68,13 +68,3 @@ def test_numbers_that_were_overtaken_are_left_out(study, person):
     )
     assert page.locator("#bar-text").text_content() == "7 answers"
     assert page.locator("#mine").text_content() == "5", "their own is newer"
-
-
-def test_who_waits_for_clips_sees_it_too(study, person):
-    study.store.reports.beat(
-        study.project.id, "reward", Status("waiting", first_at=40), every=600.0
-    )
-    page = person(study.people["ann"][1])
-    page.wait_for_selector("#waiting:visible")
-    statement = page.locator("#waiting [data-statement]")
-    statement.filter(has_text="0 answers, 40 more until the first reward.").wait_for()

@@ -2,7 +2,6 @@
 
 import re
 
-import numpy as np
 import pytest
 
 from helpers.page_requests import claim, form
@@ -32,12 +31,6 @@ def test_instructions_become_paragraphs_and_lists():
 )
 def test_prose_knows_lists_by_a_mark_and_a_space(text, expected):
     assert str(prose(text)) == expected
-
-
-def test_spectators_are_led_to_the_overview(study, visitor):
-    spectator = visitor(study.invite("eve", role="spectator"))
-    reply = spectator.get("/")
-    assert (reply.status_code, reply.headers["location"]) == (303, "/admin")
 
 
 def test_an_error_is_a_page_with_a_heading(ann, visitor):
@@ -108,16 +101,3 @@ def test_pages_hold_nothing_inline(study, ann, owner):
         assert not re.search(r"\son[a-z]+=|\sstyle=|<style|javascript:", text)
         for address in re.findall(r'(?:src|href|action)="([^"]*)"', text):
             assert address.startswith(("/", "#")), address
-
-
-@pytest.mark.parametrize("has_known", [False, True])
-def test_pages_speak_of_known_pairs_where_there_are_some(study, owner, ann, has_known):
-    known = {"purpose": "known", "known": np.array([1.0])} if has_known else {}
-    study.ask(1, **known)
-    study.store.projects.update(study.project.id, known_share=0.05, repeat_share=0.05)
-    answering = ann.get("/").text
-    assert ("Some pairs have a known answer, or return" in answering) == has_known
-    assert ("Some pairs return after a while" in answering) != has_known
-    assert ("known pair" in owner.get("/admin").text.lower()) == has_known
-    study.store.projects.update(study.project.id, repeat_share=0.0)
-    assert ("honest" in ann.get("/").text) == has_known

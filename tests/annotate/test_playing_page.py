@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.answering_page import LOST, next_pair, pair, rows, until_answers, wait_in, watched
+from helpers.answering_page import LOST, rows, until_answers, wait_in, watched
 
 pytestmark = pytest.mark.browser
 
@@ -10,15 +10,6 @@ WHOLE = """() => window.preferl.player.clips.every(
   (clip) => clip.count && clip.frames.filter(Boolean).length === clip.count)"""
 """Whether all frames of a pair are there."""
 
-LOADED = """performance.getEntriesByType('resource').map((entry) => new URL(entry.name).pathname)
-  .filter((path) => path.startsWith('/media/'))"""
-
-FRESH = """() => {
-    window.fresh = [];
-    const pair = document.getElementById('pair');
-    new MutationObserver(() => pair.classList.contains('fresh') && window.fresh.push(true))
-        .observe(pair, { attributeFilter: ['class'] });
-}"""
 NUMBERS = """() => {
   // The number that a picture tells, low bit first; see coded_video.
   const read = (id) => {
@@ -158,28 +149,6 @@ def test_reduced_motion_plays_nothing_by_itself(study, person):
     watched(page)  # stepping through is watching
     page.keyboard.press("ArrowLeft")
     until_answers(study, page, 1)
-
-
-@pytest.mark.slow
-def test_the_first_pair_is_there_soon_and_the_next_at_once(study, person):
-    study.ask(4, steps=60)
-    page = person(study.people["ann"][1])
-    times = []
-    for _ in range(3):
-        page.wait_for_selector("#pair[aria-busy=false]")
-        times.append(page.evaluate("window.preferl.player.began"))
-        page.reload()
-    assert min(times) < 5_000, "one and a half seconds where nothing else runs"
-    watched(page)
-    wait_in(page, lambda: len(page.evaluate(LOADED)) == 4, "the next clips were not loaded")
-    page.wait_for_function("() => window.preferl.player.clips.every((clip) => clip.frames[0])")
-    ready = page.evaluate(LOADED)
-    before = pair(page)
-    page.evaluate(FRESH)
-    page.keyboard.press("ArrowLeft")
-    after = next_pair(page, before)
-    assert {*before, *after} == set(ready), "the next clips were there before they were needed"
-    assert page.evaluate("window.fresh") == [], "their first frames were, too"
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from preferl.annotate.progress import Tally, program_words
-from preferl.store.status import Status, agent_program
+from preferl.store.status import Status
 
 AGO = r"(just now|\d+ \w+ ago)"
 
@@ -157,39 +157,6 @@ def test_the_statement_is_renewed_by_an_answer_or_by_time(study, report):
     assert tally.of(study.project.id)["statement"]["until"] == "the first reward is learning now"
     answer(study)
     assert tally.of(study.project.id)["statement"]["answered"] == 1
-
-
-def test_the_overview_reports_what_programs_do(report):
-    assert report(**WAITING) == "waits for answers: the first reward takes 3"
-    later = WAITING | {"version": 2, "behind": 4}
-    assert report(**later) == "waits for answers: 4 new since version 2"
-    assert report(state="fitting") == "is learning from the answers now"
-    assert report(state="failed", problem="full") == "has a problem and tries again: full"
-    assert report(state="stuck", idle=301.2) == "has not gone on for 301 s"
-    assert re.match(r"no heartbeat for \d+ s", report(every=-1.0))
-    assert re.fullmatch(f"stopped {AGO}", report(state="stopped"))
-    assert report("agent", "healthy") == "acts"
-    far = {"steps": 12_400, "reward_version": 3}
-    recorded = "12,400 steps recorded, exploration included; reward version 3 in use"
-    assert report("agent", "healthy", **far) == f"acts: {recorded}"
-    assert re.fullmatch(f"stopped {AGO}: {recorded}", report("agent", "stopped", **far))
-    assert "no learned reward in use yet" in report(
-        "agent", "paused", **far | {"reward_version": 0}
-    )
-    returned = report("agent", "healthy", **far | {"mean_return": -512.4})
-    assert returned == f"acts: {recorded}; return -512"
-    assert report("agent", "failed", problem="locked") == "acts, and cannot ask now: locked"
-    assert report("another", "dreaming") == "dreaming"
-
-
-def test_the_overview_tells_agents_apart_by_their_names(study, report):
-    assert report(agent_program("left arm"), "healthy", steps=7).startswith("acts: 7 steps")
-    report(agent_program("right arm"), "failed", problem="no disk")
-    words = {one["name"]: one["words"] for one in program_words(services(study))}
-    assert list(words) == ["Agent left arm", "Agent right arm"]
-    assert words["Agent right arm"] == "acts, and cannot ask now: no disk"
-    report(agent_program("right arm"), "healthy", steps=9, mean_return=3.0)
-    assert newest(study).endswith("its return is 3."), "of one that knows its own"
 
 
 def test_the_overview_reports_what_was_published_and_when(study, visitor):

@@ -17,7 +17,6 @@ from helpers.waiting import SECONDS
 from preferl.annotate.limits import MemoryLimits, rates
 from preferl.store.store import Store
 
-FORM = (b"content-type", b"application/x-www-form-urlencoded")
 JSON = (b"content-type", b"application/json")
 
 
@@ -84,11 +83,6 @@ def test_a_zero_in_text_is_refused(study, owner):
 def test_digits_are_those_of_ascii(owner, budget):
     wanted = {"title": "T", "question": "Q", "quorum": "1", "budget": budget}
     assert owner.post("/admin/project", data=form(owner, **wanted)).status_code == 422
-
-
-def test_a_title_of_spaces_is_the_short_name(study, owner):
-    owner.post("/admin/project", data=form(owner, title="  ", question="Q", quorum="1"))
-    assert study.store.projects.get(study.project.id).title == "door"
 
 
 @pytest.mark.parametrize("path", ["/leave", "/admin/invite", "/admin/people/1", "/admin/project"])

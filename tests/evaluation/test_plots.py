@@ -78,39 +78,6 @@ def test_labels_are_text_and_escaped() -> None:
     assert {"a <b> & c", "oracle", "environment steps", "20k"} <= set(texts)
 
 
-def test_there_is_no_epoch_two_and_a_half() -> None:
-    def ticks(steps: np.ndarray) -> set[str | None]:
-        svg = learning_curves([Curve("taught", steps, np.arange(15.0))], x_label="epoch")
-        return {element.text for element in ET.fromstring(svg).iter()}
-
-    assert "2.5" not in ticks(np.arange(1, 16))
-    assert "2.5" in ticks(np.arange(1, 16) - 0.5)
-
-
-def test_references_outside_the_curve_are_drawn_and_their_names_kept_apart() -> None:
-    svg = learning_curves([Curve("taught", STEPS, VALUES)], references={"a": 0.0, "b": 1.0})
-    heights = {
-        element.text: float(element.attrib["y"])
-        for element in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
-        if element.text in ("a", "b")
-    }
-    assert heights["a"] - heights["b"] > 12  # b is higher, by at least a line of text
-
-
-def test_long_names_stay_within_the_picture() -> None:
-    names = [f"with a name of its own, {number}" for number in range(5)]
-    root = ET.fromstring(learning_curves([Curve(name, STEPS, VALUES) for name in names]))
-    width = float(root.attrib["viewBox"].split()[2])
-    drawn = {
-        element.text: float(element.attrib["x"])
-        for element in root.iter("{http://www.w3.org/2000/svg}text")
-        if element.text in names
-    }
-    assert drawn.keys() == set(names)
-    assert len(set(drawn.values())) > 1
-    assert max(drawn.values()) + 6 * len(names[0]) < width  # some six pixels for each letter
-
-
 def test_the_true_reward_takes_on_the_learned_scale() -> None:
     learned = np.array([1.0, 3.0])
     same = reward_over_clip(learned, learned)
@@ -146,15 +113,6 @@ def test_a_band_of_two_runs_does_not_flatten_their_lines(runs: int, most: int) -
     assert most / 2 < max(ticks) <= most
 
 
-def test_bars_that_stand_alone_leave_no_room_for_more() -> None:
-    shares = {"one": (0.5, (0.4, 0.6)), "two": (0.7, (0.6, 0.8))}
-    heights = [
-        float(re.search(r'viewBox="0 0 \S+ ([\d.]+)"', accuracy_bars(shares, alone=alone))[1])
-        for alone in (False, True)
-    ]
-    assert heights == [380, 174]
-
-
 def test_attention_is_darker_where_more_is_looked_at() -> None:
     svg = attention_map(np.array([[0.5, 0.5], [0.0, 1.0]]))
     picture = re.search(r'data:image/png;base64,([^"]+)"', svg)
@@ -183,15 +141,6 @@ def png(encoded: str) -> np.ndarray:
 def test_what_cannot_be_drawn_of_conditions_and_attention(draw: Callable[[], str]) -> None:
     with pytest.raises(DataError):
         draw()
-
-
-def test_a_single_point_is_seen_and_has_whole_numbers_beside_it() -> None:
-    drawn = learning_curves([Curve("one", np.array([100]), np.array([[0.5], [0.7]]))])
-    assert ">100<" in drawn
-    assert ">99.5<" not in drawn
-    assert drawn.count("<use") > learning_curves(
-        [Curve("one", np.array([99, 100, 101]), np.full((2, 3), 0.5))]
-    ).count("<use")
 
 
 def test_a_seventh_curve_is_told_from_the_first() -> None:

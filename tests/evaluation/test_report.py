@@ -103,17 +103,6 @@ def test_the_page_is_accessible_and_needs_nobody() -> None:
     assert not re.search(r"https?://|@import|url\(", page)
 
 
-def test_a_percent_sign_stays_beside_its_number() -> None:
-    page = render(Report("Percent", facts=(Fact("Accuracy", "70 %", "interval 55 to 82 %"),)))
-    assert "55 to 82\u00a0%" in page
-
-
-def test_an_empty_report_is_a_page() -> None:
-    outline = Outline(render(Report("Title")))
-    assert not outline.all("section")
-    assert not outline.all("details")
-
-
 def test_every_row_of_a_table_is_whole() -> None:
     with pytest.raises(DataError, match="2 cells"):
         ReportTable("t", ("a", "b"), (("1", "2"), ("3",)))
@@ -176,28 +165,6 @@ def test_run_report_leaves_out_what_is_not_there(rng: np.random.Generator) -> No
     Outline(render(report))
     with pytest.raises(DataError, match="taught"):
         run_report("Run", policies=policies(rng), taught="learned", reward=reward_report())
-
-
-def test_where_no_held_out_answer_is_decided_the_last_fit_is_the_headline(
-    rng: np.random.Generator,
-) -> None:
-    def facts(decided: int, left_out: str) -> tuple[Fact, str]:
-        reward = reward_report(0.8 if decided else None, decided)
-        about = {"policies": policies(rng), "taught": "taught", "reward": reward}
-        report = run_report("Run", **about, left_out=left_out)
-        return report.facts[1], " ".join(report.sections[1].text)
-
-    words = "91 % of 151 out-of-bag answers (95 % interval 85 to 94 %)"
-    fact, text = facts(0, words)
-    assert fact == Fact("Accuracy", "91 %", words.removeprefix("91 % "))
-    assert f"predicted {words}." in text
-    fact, text = facts(30, words)
-    assert (fact.label, fact.value) == ("Held-out accuracy", "80 %")
-    assert f"predicted {words}." in text
-    unknown = "unknown, since no decided answer was left out"
-    fact, text = facts(0, unknown)
-    assert fact == Fact("Accuracy", "–", unknown)
-    assert "predicted" not in text
 
 
 def test_success_is_shown_where_an_environment_reports_it(rng: np.random.Generator) -> None:
