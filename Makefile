@@ -14,8 +14,6 @@ OF_TORCH := filelock fsspec jinja2 networkx setuptools sympy typing-extensions
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 export SDL_VIDEODRIVER ?= dummy
-# Tests start many programs; where bytecode is forbidden, each of them compiles all it imports.
-export PYTHONDONTWRITEBYTECODE :=
 
 # The files that hold such tests: collecting all takes as long as many of them.
 marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))

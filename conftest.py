@@ -1,12 +1,18 @@
 """Which files pytest reads, and at what cost."""
 
 import gc
+import os
+import sys
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "src"
 ELSEWHERE = "hugging_face.py"
 """Importing it takes as long as all others; a test has its example."""
 
+# Tests are compiled, and start many programs that import much: where no bytecode may be written,
+# each compiles all of it again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()  # what is imported and collected stays
 
 

@@ -112,4 +112,4 @@ def test_the_version_is_where_the_build_looks_for_it():
 def test_every_file_says_what_it_is():
     for file in ROOT.rglob("*.py"):
         text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        assert len(text.split()) > 3 or file.name == "__main__.py", f"{file} has no docstring"
+        assert len(text.split()) > 2 or file.name == "__main__.py", f"{file} has no docstring"
