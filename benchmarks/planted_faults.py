@@ -151,12 +151,12 @@ FAULTS: Final = (
     Fault(
         "best loss forgotten on resuming",
         "a resumed fit takes the first epoch after it for the best",
-        ("tests/training/test_fit_checkpoints.py", "tests/training"),
+        ("tests/training/test_reward_trainer_checkpoints.py", "tests/training"),
         (
             Edit(
-                "src/preferl/training/fit.py",
-                '("history", "update", "best", "best_epoch", "best_state", "over", "seconds")',
-                '("history", "update", "best_epoch", "best_state", "over", "seconds")',
+                "src/preferl/training/reward_trainer.py",
+                "            trainer=self.snapshot(),\n",
+                '            trainer=self.snapshot(),\n            best_loss=float("inf"),\n',
             ),
         ),
     ),
@@ -166,7 +166,7 @@ FAULTS: Final = (
         ("tests/training/test_reward_trainer.py", "tests/training"),
         (
             Edit(
-                "src/preferl/training/fit.py",
+                "src/preferl/training/reward_trainer.py",
                 "(loss.sum() * share).backward()",
                 "loss.sum().backward()",
             ),

@@ -21,8 +21,8 @@ from preferl.training import (
     RewardTrainerConfig,
     save_reward,
 )
-from preferl.training.fit import OnEpoch
 from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_trainer import OnEpoch
 
 CONFIGS = {
     "ensemble": RewardTrainerConfig(

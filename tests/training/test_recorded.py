@@ -10,7 +10,6 @@ from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import CosineSchedule, FitCheckpoints, RewardTrainer, RewardTrainerConfig
-from preferl.training.fit import Fit
 
 ON_GPU = [
     pytest.mark.gpu,
@@ -54,8 +53,8 @@ def test_the_step_that_is_recorded_is_the_usual_one(monkeypatch):
 
         return step
 
-    monkeypatch.setattr("preferl.training.fit.RecordedUpdate", not_recorded)
-    monkeypatch.setattr(Fit, "_is_recordable", lambda _: True)
+    monkeypatch.setattr("preferl.training.reward_trainer.RecordedUpdate", not_recorded)
+    monkeypatch.setattr(RewardTrainer, "_is_recordable", lambda *_: True)
     twin = Curves("cpu")
     np.testing.assert_array_equal(twin.fit(), expected)
     assert torch.equal(twin.weights(), usual.weights())

@@ -13,9 +13,11 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.evaluation.curve import Evaluation
 from preferl.evaluation.findings import Course
+from preferl.evaluation.policy import PolicyReport
 from preferl.online.configs import OnlineConfig
 from preferl.runs.summary import Finding
 from preferl.statistics import share_in_words
+from preferl.training.checkpoint_folder import saved_in_states
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction
 from preferl.training.trust import trust_by_name
@@ -23,8 +25,12 @@ from preferl.training.trust import trust_by_name
 PARTS: Final = ("acting", "fitting", "relabelling", "asking")
 """Of an iteration, as its seconds name them."""
 
+for _struct in (Evaluation, PolicyReport):
+    saved_in_states(_struct)
+
 
 @final
+@saved_in_states
 @dataclass(frozen=True)
 class IterationReport:
     """What one round of act, ask and fit did.

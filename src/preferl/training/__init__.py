@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         RewardTrainerConfig as RewardTrainerConfig,
     )
     from preferl.training.distributed import World as World
-    from preferl.training.fit import FitCheckpoints as FitCheckpoints
     from preferl.training.fit_report import FitReport as FitReport
     from preferl.training.publish import PublishedReward as PublishedReward, Publisher as Publisher
     from preferl.training.reward_function import (
@@ -30,7 +29,10 @@ if TYPE_CHECKING:
         RewardSettings as RewardSettings,
         reward_preset as reward_preset,
     )
-    from preferl.training.reward_trainer import RewardTrainer as RewardTrainer
+    from preferl.training.reward_trainer import (
+        FitCheckpoints as FitCheckpoints,
+        RewardTrainer as RewardTrainer,
+    )
     from preferl.training.scaling import (
         RewardScaler as RewardScaler,
         scale_by_return_range as scale_by_return_range,

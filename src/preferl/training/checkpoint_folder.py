@@ -10,9 +10,8 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, TypeVar, final
 
 import numpy as np
 import safetensors.numpy
@@ -20,7 +19,11 @@ import safetensors.torch
 import torch
 
 from preferl.data.arrays import load_npy
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Segments
 from preferl.errors import CheckpointError, ConfigError, StorageError
+from preferl.feedback.likelihood import Likelihood
 from preferl.files import write_json, writing
 from preferl.printing import get_logger
 from preferl.reading import read_json, read_object, reading
@@ -35,7 +38,9 @@ from preferl.runs.versioned import (
     versions,
 )
 from preferl.shapes import Array
+from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction, load_reward, save_reward
+from preferl.training.trust import Trust
 
 LOGGER = get_logger(__name__)
 
@@ -60,22 +65,22 @@ TAG: Final = "$"
 LARGE_BYTES: Final = 2**20
 """Arrays above lie in files of their own, which are written without a second copy in memory."""
 
-DATA: Final = {
-    "Comparisons": "preferl.data.comparisons",
-    "Episodes": "preferl.data.episodes",
-    "Evaluation": "preferl.evaluation.curve",
-    "FitReport": "preferl.training.fit_report",
-    "IterationReport": "preferl.online.reports",
-    "Likelihood": "preferl.feedback.likelihood",
-    "PolicyReport": "preferl.evaluation.policy",
-    "Segments": "preferl.data.segments",
-    "Trust": "preferl.training.trust",
-    "Validation": "preferl.training.fit_report",
+STRUCTS: Final[dict[str, type]] = {
+    kind.__name__: kind
+    for kind in (Comparisons, Episodes, FitReport, Likelihood, Segments, Trust, Validation)
 }
-"""Structs that a state may hold, and the modules they are in; no file names any other."""
+"""Dataclasses that a state may hold, by name; no file names any other. See `saved_in_states`."""
+
+Struct = TypeVar("Struct", bound=type)
 
 _KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 GENERATORS: Final = {name: getattr(np.random, name) for name in _KINDS}
+
+
+def saved_in_states(struct: Struct) -> Struct:
+    """Let states hold a dataclass, which they name by its name alone."""
+    STRUCTS[struct.__name__] = struct
+    return struct
 
 
 class Checkpoint(NamedTuple):
@@ -205,8 +210,8 @@ def write_state(folder: Path, state: Any) -> None:
     """Write a state into an existing folder, a draft of `preferl.files.writing`.
 
     It may have None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
-    generators, tensors, the structs of `DATA`, and `RewardFunction`s that can be saved. Something
-    else is a `ConfigError` that names its place.
+    generators, tensors, the dataclasses of `STRUCTS`, and `RewardFunction`s that can be saved.
+    Something else is a `ConfigError` that names its place.
     """
     writer = _Writer(folder)
     encoded = writer.encode(state, "state")
@@ -261,8 +266,9 @@ class _Writer:
             case np.random.Generator() if is_plain(value):
                 state = self.encode(value.bit_generator.state, where)
                 return _tagged("generator", type(value.bit_generator).__name__) | {"state": state}
-            case _ if DATA.get(type(value).__name__) == type(value).__module__:
-                held = {one.name: getattr(value, one.name) for one in fields(value)}
+            case _ if STRUCTS.get(type(value).__name__) is type(value):
+                columns = fields(value)  # type: ignore[arg-type]  # of a class in `STRUCTS`
+                held = {column.name: getattr(value, column.name) for column in columns}
                 return _tagged(type(value).__name__, self._mapping(held, where))
             case torch.Tensor() | RewardFunction():
                 return self._array(value)
@@ -328,9 +334,10 @@ class _Reader:
             return part
         if TAG not in part:
             return {key: self.decode(item) for key, item in part.items()}
-        if (name := part[TAG]) in DATA:
-            return getattr(import_module(DATA[name]), name)(**self.decode(part["is"]))
-        return self._kinds[name](part)
+        kind = part[TAG]
+        if kind in STRUCTS:
+            return STRUCTS[kind](**self.decode(part["is"]))
+        return self._kinds[kind](part)
 
     def _generator(self, part: dict[str, Any]) -> np.random.Generator:
         generator = np.random.Generator(GENERATORS[part["is"]]())

@@ -38,8 +38,8 @@ from preferl.training.distributed import ALONE, World
 
 if TYPE_CHECKING:
     from preferl.models.base import RewardModel
-    from preferl.training.fit import FitCheckpoints, OnEpoch
     from preferl.training.fit_report import FitReport
+    from preferl.training.reward_trainer import FitCheckpoints, OnEpoch
 
 LOGGER = get_logger(__name__)
 

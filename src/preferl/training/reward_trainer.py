@@ -1,19 +1,33 @@
-"""Fits any reward model, with any number of members, to comparisons."""
+"""Fits any reward model, with any number of members, to comparisons.
+
+Christiano et al. 2017, "Deep Reinforcement Learning from Human Preferences", section 2.2.3: epochs
+of gradient steps on the cross-entropy of answers, each member on its own bootstrap, until the loss
+on answers that it has not seen stops falling. Then the likelihood is calibrated on such answers.
+"""
 
 import json
-from collections.abc import Mapping
+import shutil
+import time
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from preferl.configs import to_json
+from preferl.data.arrays import content_id
 from preferl.data.comparisons import Comparisons
-from preferl.data.content import pair_numbers
+from preferl.data.content import compared_ids, pair_numbers
 from preferl.data.implied import with_implied
 from preferl.errors import ConfigError, DataError, require_in
 from preferl.feedback.likelihood import Likelihood
@@ -24,31 +38,175 @@ from preferl.functional.preference import (
     preference_probability,
 )
 from preferl.models.base import RewardModel
-from preferl.models.folder import require_finite
+from preferl.models.folder import require_converged, require_finite
 from preferl.reading import read_object, reading
 from preferl.registry import LOSSES
-from preferl.shapes import FloatArray, IntArray
+from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.threads import is_small, threads_for
-from preferl.training.batches import Answers, AnyWindows, held_out
-from preferl.training.calibration import UNKNOWN_NOISE
+from preferl.training.batches import (
+    Answers,
+    AnyWindows,
+    Crop,
+    Windows,
+    crop_pairs,
+    draw_crops,
+    gather_windows,
+    held_out,
+)
+from preferl.training.calibration import (
+    MOST_EXPECTED,
+    UNKNOWN_NOISE,
+    expected_noise,
+    fit_likelihood,
+)
+from preferl.training.checkpoint_folder import (
+    has_run,
+    read_checkpoint,
+    saved_in_states,
+    write_checkpoint,
+)
 from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
 from preferl.training.distributed import ALONE, World
-from preferl.training.fit import (
-    Fit,
-    FitCheckpoints,
-    OnEpoch,
-    dropout_stream,
-)
 from preferl.training.fit_report import FitReport, Validation
-from preferl.training.trust import AnnotatorTrust
+from preferl.training.recorded import RecordedUpdate
+from preferl.training.trust import AnnotatorTrust, Trust, fit_trust
+
+OnEpoch = Callable[[int, dict[str, float]], None]
+"""Called after each epoch with its number, from 1, and its metrics."""
+
+SECONDS: Final = 60.0
+"""Between two checkpoints. One takes tens of milliseconds, so that this costs less than a
+thousandth of a fit, and a killed program loses a minute at most, or one epoch that takes longer."""
+
+RECORDABLE_LOSSES: Final = ("cross_entropy", "squared_error")
+"""Losses of answers that a GPU's graph can replay; others may do what it cannot."""
+
+MOST_PAIRS: Final = 1_000_000
+"""Pairs that a model remembers to have been fitted to, 8 bytes each; of more, a random part."""
 
 TENSORS: Final = "trainer.safetensors"
-"""Moments of the optimiser and the stream that orders pairs."""
+"""File of the optimiser's moments and the stream that orders pairs."""
 STATE: Final = "trainer.json"
-MOST_PAIRS: Final = 1_000_000
-"""That a model remembers to have been fitted to, 8 bytes each; of more, a random part."""
 ORDER: Final = "order"
 TRUST: Final = "trust"
+
+
+@final
+class FitCheckpoints:
+    """A folder in which a fit is kept between epochs, and from which it resumes.
+
+    A resumed fit ends as it would have without the interruption, to the last bit, on the same
+    machine with the same packages and number of processes. Of several, the first one writes.
+
+    Args:
+        folder: for one fit's checkpoints alone; made if it is not there.
+        seconds: between two checkpoints, at least; 0 keeps every epoch.
+        last: whether the last epoch is kept whatever the time, where other fits follow this one.
+
+    Raises:
+        ConfigError: negative seconds.
+    """
+
+    def __init__(self, folder: Path | str, *, seconds: float = SECONDS, last: bool = False) -> None:
+        require_in("seconds", seconds, 0, float("inf"))
+        self.folder = Path(folder)
+        self._seconds = seconds
+        self._last = last
+        self._written = time.monotonic()
+
+    def is_due(self, *, over: bool) -> bool:
+        """Whether the last checkpoint is old enough, or the fit is `over` and has to be kept."""
+        return (self._last and over) or time.monotonic() - self._written >= self._seconds
+
+    def write(self, state: "FitState", run: Mapping[str, Any]) -> None:
+        """Write a checkpoint of a fit, as `write_checkpoint` does."""
+        write_checkpoint(self.folder, state, steps=len(state.history), run=run)
+        self._written = time.monotonic()
+
+    def within(self, name: str) -> "FitCheckpoints":
+        """Checkpoints of one of several fits, in a folder of its own inside this one."""
+        return FitCheckpoints(self.folder / name, seconds=self._seconds, last=True)
+
+    def remove(self) -> None:
+        """Remove the folder, once the fitted reward is safe."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@final
+@saved_in_states
+@dataclass(eq=False)
+class FitState:
+    """All that later epochs of a fit depend on, between two of them: its checkpoint.
+
+    Attributes:
+        model: the model's numbers; those of the trainer's model, while a program holds them there.
+        trainer: what `RewardTrainer.snapshot` gives; likewise.
+        dropout: state of the stream from which dropout draws; likewise.
+        history: metrics of each epoch so far.
+        updates: optimiser steps so far.
+        best_loss: the least loss on unseen answers.
+        best_epoch: its epoch; the latest one where no answers are unseen.
+        best_model: the model's numbers then, where these are to remain.
+        best_trust: the trust in annotators then, likewise.
+        over: whether all epochs are made, or there was a reason to stop.
+        seconds: wall time so far.
+    """
+
+    model: Mapping[str, Tensor] = field(default_factory=dict)
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    dropout: Tensor = field(default_factory=lambda: torch.empty(0))
+    history: list[dict[str, float]] = field(default_factory=list)
+    updates: int = 0
+    best_loss: float = float("inf")
+    best_epoch: int = 0
+    best_model: Mapping[str, Tensor] | None = None
+    best_trust: Mapping[str, Any] | None = None
+    over: bool = False
+    seconds: float = 0.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FitData:
+    """What one fit learns from and is validated on; nothing in it changes from epoch to epoch.
+
+    Attributes:
+        train: answers to learn from, with those that they imply.
+        validation: answers held out, or None.
+        pairs: comparisons that were given, without pseudo-labels and what is implied.
+        epochs: to make at most.
+        windows: clips of `train`.
+        answers: of `train`, weighted by the members' bootstraps.
+        given: `[P]` whether each is an answer rather than a pseudo-label.
+        soft: `[P]` whether each is a soft label.
+        out_of_bag: clips and answers that a member's bootstrap left out; None if all were drawn.
+        held_out: clips and answers of `validation`.
+        seed: of dropout.
+        graphs: the update as a GPU replays it, by answers in a batch.
+    """
+
+    train: Comparisons
+    validation: Comparisons | None
+    pairs: int
+    epochs: int
+    windows: AnyWindows
+    answers: Answers
+    given: Tensor
+    soft: BoolArray
+    out_of_bag: tuple[AnyWindows, Answers] | None
+    held_out: tuple[AnyWindows, Answers] | None
+    seed: int
+    graphs: dict[int, RecordedUpdate] = field(default_factory=dict)
+
+    @property
+    def unseen(self) -> tuple[AnyWindows, Answers] | None:
+        """Clips and answers that validate each epoch."""
+        return self.held_out or self.out_of_bag
+
+    @property
+    def calibrating(self) -> tuple[AnyWindows, Answers] | None:
+        """Clips and answers to which the likelihood is fitted: no epoch was chosen by those."""
+        return self.out_of_bag or self.held_out
 
 
 @final
@@ -83,15 +241,28 @@ class RewardTrainer:
         self.config = config or RewardTrainerConfig()
         self.world = world
         self.model = model.to(usable_device(device))
-        self._small = is_small(model, context=model.context)
         self._seed = seed
         self._order = torch.Generator().manual_seed(seed)
         self._initial = deepcopy(model.state_dict()) if self.config.restart else None
-        self._optimiser = self._fresh_optimiser()
-        self.trust = AnnotatorTrust(self.model.device)
-        self._penalty = self.config.penalty
-        self._forget_noise()
         self._loss = torch.compile(self._batch_loss) if self.config.compile else self._batch_loss
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start with a new optimiser, and with the settings for what fits change."""
+        device = self.model.device
+        rate = self.config.learning_rate
+        on_gpu = device.type == "cuda"
+        self._optimiser = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=torch.tensor(rate, device=device) if on_gpu else rate,  # which a recording reads
+            weight_decay=self.config.weight_decay,
+            fused=True,
+            capturable=on_gpu,
+        )
+        self.trust = AnnotatorTrust(device)
+        self._penalty = self.config.penalty
+        noise = self.config.noise
+        self.set_noise(UNKNOWN_NOISE if noise == "fitted" else noise)
 
     def fit(
         self,
@@ -125,125 +296,274 @@ class RewardTrainer:
         """
         epochs = self.config.epochs if epochs is None else epochs
         require_in("epochs", epochs, 1, float("inf"))
-        # The steps of other comparisons, such as held-out ones, stay out of input statistics.
         places = None if places is None else places[train.answered]
         train = _answered("comparisons to train on", train)
-        asked = len(train) if places is None else int((places >= 0).sum())
-        soft = train.soft
-        if self.config.implied:
-            given = np.arange(len(train)) if places is None else places
-            train, first = with_implied(train)
-            places = given[first]
-            soft = np.append(soft, np.zeros(len(train) - len(soft), bool))
         if validation is not None:
             validation = _answered("validation comparisons", validation)
-        learned_from = [train] if places is None else [train[places >= 0]]  # no pseudo-labels
-        if validation is not None:
-            learned_from.append(validation)
+        places = np.arange(len(train)) if places is None else places
+        self._require_fitting(train, validation)
+        if self._initial is not None:
+            self.model.load_state_dict(self._initial)
+            self.model.fitted_pairs = self.model.fitted_pairs[:0]
+            self._begin()
+        # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
+        device = self.model.device
+        devices = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices), threads_for(small=self._is_small()):
+            data = self._prepare(train, validation, places, epochs)
+            self._remember_pairs(data)
+            return self._run(data, on_epoch, checkpoints)
+
+    def _require_fitting(self, train: Comparisons, validation: Comparisons | None) -> None:
+        """Raise `ConfigError` for clips that are too long, or missing answers to validate on."""
         length = max(part.segments.length for part in (train, validation) if part is not None)
         context = self.model.context
-        members = self.model.members
         if 1 < context < length:
             raise ConfigError(
                 f"segment length: expected at most the model's context {context}, got {length}. "
                 "Give the model a longer context or cut shorter segments."
             )
-        require_validation(self.config, members=members, held_out=validation is not None)
-        if self._initial is not None:
-            self.model.load_state_dict(self._initial)
-            self._optimiser = self._fresh_optimiser()
-            self.trust = AnnotatorTrust(self.model.device)
-            self._penalty = self.config.penalty
-            self._forget_noise()
-            self.model.fitted_pairs = self.model.fitted_pairs[:0]
-        for part in learned_from:
-            numbers = pair_numbers(part[part.weight > 0])
-            pairs = np.union1d(self.model.fitted_pairs, numbers)
-            self.model.fitted_pairs = pairs[:MOST_PAIRS]
-        # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
-        device = self.model.device
-        devices = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(devices), threads_for(small=self._small):
-            seed = int(torch.randint(2**31, (), generator=self._order))
-            dropout_stream(device).manual_seed(seed)
-            fit = Fit(
-                self,
-                train=train,
-                validation=validation,
-                epochs=epochs,
-                places=places,
-                asked=asked,
-                soft=soft,
-            )
-            return fit.run(on_epoch, checkpoints)
-
-    def evaluate(
-        self, comparisons: Comparisons, likelihood: Likelihood | None = None
-    ) -> tuple[float, float]:
-        """Loss (mean over members) and accuracy (of the members' mean) on held-out comparisons.
-
-        Under a likelihood, such as `FitReport.likelihood`, the loss is the cross-entropy; without
-        one, it is the loss that training minimises.
-
-        Raises:
-            DataError: no answered comparisons.
-            SpaceError: steps of another shape than the model was built for.
-        """
-        comparisons = _answered("comparisons to evaluate on", comparisons)
-        with threads_for(small=self._small):
-            part = held_out(self.model, comparisons)
-            return self._evaluate(self._logits(*part), part[1], likelihood)
-
-    def validate(self, held_out: Comparisons, likelihood: Likelihood) -> Validation:
-        """Evaluate on held-out answers, of which there may be none, under a fit's likelihood."""
-        decided = int(held_out.decided.sum())
-        if not decided:
-            return Validation(len(held_out), 0)
-        loss, accuracy = self.evaluate(held_out, likelihood)
-        return Validation(len(held_out), decided, accuracy, loss)
-
-    def bootstrap(self, pairs: int) -> FloatArray:
-        """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
-
-        The counts of the first answers do not change when more arrive, so members keep their
-        differences as comparisons grow.
-        """
         members = self.model.members
-        if not self.config.bootstrap or members == 1:
-            return np.ones((members, pairs))
-        rng = np.random.default_rng([self._seed, 0xB007])
-        return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
+        require_validation(self.config, members=members, held_out=validation is not None)
 
-    def _forget_noise(self) -> None:
-        fitted = self.config.noise == "fitted"
-        self.set_noise(UNKNOWN_NOISE if fitted else float(self.config.noise))
+    def _remember_pairs(self, data: FitData) -> None:
+        """Note in the model to which pairs it is fitted, and by which it is chosen."""
+        for part in (data.train[data.given.cpu().numpy()], data.validation):
+            if part is not None:
+                numbers = pair_numbers(part[part.weight > 0])
+                pairs = np.union1d(self.model.fitted_pairs, numbers)
+                self.model.fitted_pairs = pairs[:MOST_PAIRS]
 
-    def set_noise(self, noise: float) -> None:
-        """Take this share of answers to be random from now on."""
-        self.noise = noise
-        self._answer_loss = LOSSES.bound(str(self.config.loss), noise=noise)
-        self._loss_without_noise = LOSSES.bound(str(self.config.loss), noise=0.0)
+    def _prepare(
+        self, train: Comparisons, validation: Comparisons | None, places: IntArray, epochs: int
+    ) -> FitData:
+        """Put the answers of a fit on the device, and draw each member's bootstrap."""
+        pairs = int((places >= 0).sum())
+        soft = train.soft
+        if self.config.implied:
+            train, first = with_implied(train)
+            places = places[first]
+            soft = np.append(soft, np.zeros(len(train) - len(soft), bool))
+        device = self.model.device
+        seed = int(torch.randint(2**31, (), generator=self._order))
+        dropout_stream(device).manual_seed(seed)
+        bootstrap = self.bootstrap(int(places.max()) + 1)[:, places]
+        bootstrap = np.where(places < 0, 1.0, bootstrap)
+        bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # few answers
+        # The steps of other comparisons, such as held-out ones, stay out of input statistics.
+        windows = gather_windows(self.model, train.segments, observe=True)
+        out_of_bag = Answers.of(train, bootstrap == 0, device, soft)
+        self.trust.begin(train.annotator, self.model.members, wanted=self.config.trust)
+        return FitData(
+            train=train,
+            validation=validation,
+            pairs=pairs,
+            epochs=epochs,
+            windows=windows,
+            answers=Answers.of(train, bootstrap, device, soft),
+            given=torch.from_numpy(places >= 0).to(device),
+            soft=soft,
+            out_of_bag=(windows, out_of_bag) if bool(out_of_bag.weight.any()) else None,
+            held_out=None if validation is None else held_out(self.model, validation),
+            seed=seed,
+        )
 
-    def snapshot(self) -> dict[str, Any]:
-        """State that the next fit depends on beside the model, for `restore`."""
-        return {
-            "moments": self._optimiser.state_dict()["state"],
-            "order": self._order.get_state(),
-            "penalty": self._penalty.strength,
-            "trust": self.trust.snapshot(),
-            "noise": self.noise,
-            "fitted_pairs": self.model.fitted_pairs,
+    def _run(
+        self, data: FitData, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None
+    ) -> FitReport:
+        """Train for all epochs, or until there is a reason to stop; then calibrate."""
+        identity = {}  # takes the content of all clips
+        if checkpoints is not None or self.world.size > 1:
+            identity = self._identity(data)
+        self._require_shareable(identity)
+        state = FitState()
+        if checkpoints is not None and self.world.decide(has_run(checkpoints.folder)):
+            state = read_checkpoint(checkpoints.folder, run=identity).state
+            self._resume(state)
+            self.world.decide(True)  # all have read it before the first one writes the next
+        began = time.perf_counter() - state.seconds
+        self.model.train()
+        best_logits = None  # of unseen answers, by the state that remains
+        while not state.over:
+            logits = self._train_epoch(data, state)
+            metrics = state.history[-1]
+            epoch = len(state.history)
+            if on_epoch is not None and self.world.is_first:
+                on_epoch(epoch, metrics)
+            loss = metrics["validation_loss"]
+            if data.unseen is not None:
+                self._penalty = self._penalty.after(metrics["train_loss"], loss)
+            if data.unseen is None or loss < state.best_loss:
+                state.best_loss = loss
+                state.best_epoch = epoch
+                if self._keeps_best(data):
+                    state.best_model = deepcopy(self.model.state_dict())
+                    state.best_trust = self.trust.snapshot()
+                    best_logits = logits
+            state.over = epoch >= data.epochs or self._stops(state)
+            state.seconds = time.perf_counter() - began
+            is_due = checkpoints is not None and checkpoints.is_due(over=state.over)
+            if checkpoints is not None and is_due and self.world.is_first:
+                checkpoints.write(self._checkpoint(state), identity)
+        if state.best_model is not None and state.best_trust is not None:
+            self.model.load_state_dict(state.best_model)
+            self.trust.restore(state.best_trust)
+        else:
+            state.best_epoch = len(state.history)
+        self.model.eval()
+        report = self._report(data, state, best_logits)
+        return replace(report, seconds=time.perf_counter() - began)
+
+    def _stops(self, state: FitState) -> bool:
+        """Whether a fit ends early: by patience, or by its accuracy on what it has learned."""
+        config = self.config
+        waited = len(state.history) - state.best_epoch
+        accuracy = state.history[-1]["train_accuracy"]
+        return (config.patience is not None and waited >= config.patience) or (
+            config.stop_accuracy is not None and accuracy >= config.stop_accuracy
+        )
+
+    def _keeps_best(self, data: FitData) -> bool:
+        """Whether the state of the epoch with the best loss on unseen answers is what remains."""
+        stops_by_bag = data.out_of_bag is not None and self.config.patience is not None
+        return self.config.keep_best and (data.held_out is not None or stops_by_bag)
+
+    def _train_epoch(self, data: FitData, state: FitState) -> Tensor | None:
+        """Make one pass over the answers in random order and add its metrics to the history.
+
+        Returns the logits `[E, P]` of unseen answers after it, without trust in annotators, where
+        they were computed.
+        """
+        order = torch.randperm(len(data.answers), generator=self._order)
+        order = order.to(self.model.device)
+        if self.world.size > 1:  # each draws its own, and goes on so from any epoch
+            words = np.random.SeedSequence([data.seed, len(state.history), self.world.rank])
+            dropout_stream(self.model.device).manual_seed(int(words.generate_state(1)[0]))
+        losses = []
+        parts = []
+        for batch in data.answers[order].split(self.config.batch_size):
+            loss, batch_logits = self._step(batch, data, state)
+            losses.append(loss * len(batch))
+            parts.append(batch_logits)
+        loss = self.world.sum(torch.stack(losses).sum(0))
+        require_converged("the reward model's weights", self.model.parameters())
+        self.trust.normalise()
+        logits = self.world.merge(torch.cat(parts, dim=1))  # those before each step
+        logits = torch.empty_like(logits).index_copy_(1, order, logits)
+        weight = data.answers.weight.sum(1)
+        seen = weight > 0  # with few answers, a member's bootstrap may hold none
+        consensus = preference_probability(logits).mean(0) - 0.5
+        right = preference_accuracy(consensus[data.given], data.answers.preference[data.given])
+        metrics = {
+            "train_loss": float((loss[seen] / weight[seen]).mean()),
+            "train_accuracy": float(right),
         }
+        state.history.append(metrics)
+        return self._validate(data, metrics, logits)
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Restore the state of a trainer of the same settings and the same model."""
-        self._order.set_state(snapshot["order"])  # first, since it alone may fail
-        groups = self._optimiser.state_dict()["param_groups"]
-        self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
-        self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
-        self.trust.restore(snapshot["trust"])
-        self.set_noise(float(snapshot["noise"]))
-        self.model.fitted_pairs = snapshot["fitted_pairs"]
+    def _validate(self, data: FitData, metrics: dict[str, float], logits: Tensor) -> Tensor | None:
+        """Add loss and accuracy on unseen answers to an epoch's metrics; see `_train_epoch`.
+
+        Logits `[E, P]` of the training answers before each step will do for those out of bag where
+        nothing is chosen by them.
+        """
+        unseen = data.unseen
+        metrics["validation_loss"] = metrics["validation_accuracy"] = float("nan")
+        if unseen is None:
+            return None
+        computed = None
+        fits_noise = self.config.noise == "fitted"
+        if data.held_out is not None or self._keeps_best(data) or fits_noise or self.config.crop:
+            computed = self._logits(*unseen, world=self.world)
+            logits = self._with_trust(computed, unseen[1])
+        require_converged("the reward model's rewards", [logits])
+        if fits_noise:
+            self.set_noise(expected_noise(logits, unseen[1], noise=self.noise))
+        loss, accuracy = self._evaluate(logits, unseen[1])
+        metrics["validation_loss"] = loss
+        metrics["validation_accuracy"] = accuracy
+        return computed
+
+    def _step(self, batch: Answers, data: FitData, state: FitState) -> tuple[Tensor, Tensor]:
+        """Make one optimiser step on a batch.
+
+        Returns its loss `[E]` and logits `[E, B]`, 0 beyond the part of this process.
+        """
+        config = self.config
+        if config.schedule is not None:
+            updates = data.epochs * -(-len(data.answers) // config.batch_size)
+            rate = config.learning_rate * config.schedule.at(state.updates, updates)
+            for group in self._optimiser.param_groups:
+                if isinstance(group["lr"], Tensor):  # on a GPU, where a recorded graph reads it
+                    group["lr"].fill_(rate)
+                else:
+                    group["lr"] = rate
+        state.updates += 1
+        if not self._is_recordable(data):
+            return self._learn(batch, data)
+
+        def learn(columns: tuple[Any, ...]) -> dict[str, Tensor]:
+            loss, logits = self._learn(Answers(*columns), data)
+            return {"loss": loss, "logits": logits}
+
+        if len(batch) not in data.graphs:
+            data.graphs[len(batch)] = RecordedUpdate(learn, self.model.device)
+        columns = tuple(getattr(batch, column.name) for column in fields(batch))
+        measured = data.graphs[len(batch)](columns)
+        return measured["loss"].clone(), measured["logits"].clone()
+
+    def _is_recordable(self, data: FitData) -> bool:
+        """Whether a GPU may replay the optimiser step: nothing in it but numbers on the device.
+
+        What changes between steps, but for answers and the learning rate, would stay as it was.
+        """
+        return (
+            self.model.recordable
+            and self.model.device.type == "cuda"
+            and self.world.size == 1
+            and self.config.loss in RECORDABLE_LOSSES
+            and self.config.noise != "fitted"
+            and self.config.penalty.strength == 0
+            and self.config.crop == 0
+            and isinstance(data.windows, Windows)
+            and not self.trust.is_fitted
+        )
+
+    def _learn(self, batch: Answers, data: FitData) -> tuple[Tensor, Tensor]:
+        """Step along the gradients of a batch, at the present learning rate."""
+        self._optimiser.zero_grad(set_to_none=True)
+        total = batch.weight.new_zeros(self.model.members)
+        logits = []
+        for part in batch.split(self.config.minibatch_size or len(batch)):
+            rows = self.world.part(len(part))
+            crop = self._crop(len(part), rows)
+            own = part[rows]
+            part_logits = total.new_zeros(len(total), 0)
+            if len(own):
+                features, mask = data.windows(own.pairs.flatten(), crop)
+                trust = self.trust.of(own.annotator)
+                loss, part_logits = self._loss(
+                    features, mask, own.preference, own.weight, trust, own.soft
+                )
+                share = len(own) / len(batch)
+                (loss.sum() * share).backward()
+                total = total + loss.detach() * share
+            logits.append(F.pad(part_logits.detach(), (rows.start, len(part) - rows.stop)))
+        self.world.sum_gradients(chain(self.model.parameters(), self.trust.parameters))
+        penalty = self._penalty.of(self.model.parameters())
+        if isinstance(penalty, Tensor):
+            # Implied answers weigh less than given ones; the penalty counts as much beside them.
+            (penalty * float(data.train.weight.mean())).backward()
+        self._optimiser.step()
+        self.trust.step()
+        return total, torch.cat(logits, dim=1)
+
+    def _crop(self, pairs: int, rows: slice) -> Crop | None:
+        """Crops of some rows of so many pairs, drawn for all, as other processes do."""
+        if not self.config.crop:
+            return None
+        cut, place = draw_crops(pairs, most=self.config.crop, generator=self._order)
+        return partial(crop_pairs, cut[rows], place[rows])
 
     def _batch_loss(
         self,
@@ -270,69 +590,203 @@ class RewardTrainer:
         Soft labels say themselves how sure they are. Under a noise of 0.5, no model could give one
         of 0.8, since no probability exceeds 0.75.
         """
+        with_noise, without_noise = self._losses
 
-        def without_noise_if_soft(logits: Tensor, target: Tensor) -> Tensor:
-            loss: Tensor = self._answer_loss(logits, target)
+        def loss(logits: Tensor, target: Tensor) -> Tensor:
+            noisy: Tensor = with_noise(logits, target)
             if soft is None:
-                return loss
-            return torch.where(soft, self._loss_without_noise(logits, target), loss)
+                return noisy
+            return torch.where(soft, without_noise(logits, target), noisy)
 
-        return preference_loss(logits, preference, weight, loss=without_noise_if_soft)
+        return preference_loss(logits, preference, weight, loss=loss)
 
     def _evaluate(
         self, logits: Tensor, answers: Answers, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
         """Loss and accuracy of members on answers, each on those that have a weight for it."""
-        given = answers.preference, answers.weight
+        preference = answers.preference
         if likelihood is None:
-            loss = self._mean_loss(logits, *given, answers.soft)
+            loss = self._mean_loss(logits, preference, answers.weight, answers.soft)
         else:
             logits = likelihood.scale * logits
-            loss = preference_loss(logits, *given, noise=likelihood.noise)
+            loss = preference_loss(logits, preference, answers.weight, noise=likelihood.noise)
         total = answers.weight.sum(1) / len(answers)
         votes = answers.weight > 0
         used = (total > 0).expand_as(loss)
         seen = votes.any(0)
         consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
-        accuracy = preference_accuracy(consensus[seen], answers.preference[seen])
+        accuracy = preference_accuracy(consensus[seen], preference[seen])
         return float((loss / total)[used].mean()), float(accuracy)
 
     @torch.no_grad()
-    def _logits(
-        self,
-        windows: AnyWindows,
-        answers: Answers,
-        *,
-        with_trust: bool = True,
-        world: World = ALONE,
-    ) -> Tensor:
-        """`[E, P]` as the model is used: without dropout, and of these annotators.
+    def _logits(self, windows: AnyWindows, answers: Answers, *, world: World = ALONE) -> Tensor:
+        """`[E, P]` as the model is used: without dropout.
 
         Each process of `world` computes whole chunks, and has the logits of all.
         """
         training = self.model.training
         self.model.eval()
         chunks = answers.pairs.flatten().split(2 * max(1, windows.at_once // 2))
-        scores = [answers.weight.new_zeros(self.model.members, len(some)) for some in chunks]
+        scores = [answers.weight.new_zeros(self.model.members, len(chunk)) for chunk in chunks]
         for number in world.own(range(len(chunks))):
             scores[number] = self.model.judge(*windows(chunks[number])).scores
         self.model.train(training)
-        found = world.merge(torch.cat(scores, dim=1))
-        logits = preference_logits(found.unflatten(1, (-1, 2)))
-        trust = self.trust.of(answers.annotator) if with_trust else None
+        merged = world.merge(torch.cat(scores, dim=1))
+        return preference_logits(merged.unflatten(1, (-1, 2)))
+
+    @torch.no_grad()
+    def _with_trust(self, logits: Tensor, answers: Answers) -> Tensor:
+        """Logits `[E, P]` of these annotators' answers."""
+        trust = self.trust.of(answers.annotator)
         return logits if trust is None else logits * trust
 
-    def _fresh_optimiser(self) -> torch.optim.Optimizer:
-        device = self.model.device
-        rate = self.config.learning_rate
-        on_gpu = device.type == "cuda"
-        return torch.optim.AdamW(
-            self.model.parameters(),
-            lr=torch.tensor(rate, device=device) if on_gpu else rate,  # which a recording reads
-            weight_decay=self.config.weight_decay,
-            fused=True,
-            capturable=on_gpu,
+    def _report(self, data: FitData, state: FitState, logits: Tensor | None) -> FitReport:
+        """Report a fit, with the likelihood and trust by answers that no weight was fitted to.
+
+        `logits` are those of the unseen answers by the state that remains, if they are known.
+        """
+        all_soft = bool(data.soft[data.train.decided].all() and data.train.decided.any())
+        likelihood = Likelihood(0.0 if all_soft else min(self.noise, MOST_EXPECTED))
+        trust: tuple[Trust, ...] = ()
+        part = data.calibrating
+        if part is not None and (self.config.calibrate or part[1].annotator is not None):
+            answers = part[1]
+            if logits is None or part is not data.unseen:
+                logits = self._logits(*part, world=self.world)
+            if self.config.calibrate:
+                trusted = self._with_trust(logits, answers)
+                likelihood = fit_likelihood(trusted, answers, noise=likelihood.noise)
+            if answers.annotator is not None:
+                scaled = likelihood.scale * logits
+                votes = answers.weight > 0
+                trust = fit_trust(scaled, answers.preference, votes, answers.annotator)
+        decided_answers = 0
+        validated_on: Literal["validation", "out-of-bag"] | None = None
+        if data.unseen is not None:
+            validated_on = "out-of-bag" if data.validation is None else "validation"
+            answers = data.unseen[1]
+            decided = (answers.preference != 0.5) & (answers.weight > 0).any(0)
+            decided_answers = int(decided.sum())
+        curves: Any = {
+            name: np.array([metrics[name] for metrics in state.history])
+            for name in state.history[0]
+        }
+        return FitReport(
+            pairs=data.pairs,
+            members=self.model.members,
+            epochs=len(state.history),
+            best_epoch=state.best_epoch,
+            decided=decided_answers,
+            penalty=self._penalty.strength,
+            likelihood=likelihood,
+            trust=trust,
+            validated_on=validated_on,
+            seconds=state.seconds,
+            **curves,
         )
+
+    def _identity(self, data: FitData) -> dict[str, Any]:
+        """What has to be the same for a checkpoint to be one of this fit, as JSON."""
+        settings = to_json(self.config) | {"epochs": data.epochs, "seed": self._seed}
+        shapes = {name: list(part.shape) for name, part in self.model.state_dict().items()}
+        return {"fit": settings, "model": shapes, "answers": _digest(data.train, data.validation)}
+
+    def _require_shareable(self, identity: Mapping[str, Any]) -> None:
+        """Refuse processes that would fit different things, or one thing differently."""
+        if self.world.size == 1:
+            return
+        if any(isinstance(part, _BatchNorm) for part in self.model.modules()):
+            raise ConfigError(
+                "batch normalisation: expected none where processes share batches, got some. "
+                "Each would normalise by its own part. Fit in one process, or without it."
+            )
+        model = (t.detach().cpu().numpy().tobytes() for t in self.model.state_dict().values())
+        order = self._order.get_state().numpy().tobytes()
+        fit = json.dumps(identity).encode()
+        self.world.require_same("model, answers and seed of the fit", (fit, order, *model))
+
+    def _checkpoint(self, state: FitState) -> FitState:
+        """The state of a fit with what the model and this trainer hold of it."""
+        return replace(
+            state,
+            model=self.model.state_dict(),
+            trainer=self.snapshot(),
+            dropout=dropout_stream(self.model.device).get_state(),
+        )
+
+    def _resume(self, state: FitState) -> None:
+        """Put back what `_checkpoint` took from the model and this trainer."""
+        self.model.load_state_dict(state.model)
+        self.restore(state.trainer)
+        dropout_stream(self.model.device).set_state(state.dropout)
+
+    def evaluate(
+        self, comparisons: Comparisons, likelihood: Likelihood | None = None
+    ) -> tuple[float, float]:
+        """Loss (mean over members) and accuracy (of the members' mean) on held-out comparisons.
+
+        Under a likelihood, such as `FitReport.likelihood`, the loss is the cross-entropy; without
+        one, it is the loss that training minimises.
+
+        Raises:
+            DataError: no answered comparisons.
+            SpaceError: steps of another shape than the model was built for.
+        """
+        comparisons = _answered("comparisons to evaluate on", comparisons)
+        with threads_for(small=self._is_small()):
+            windows, answers = held_out(self.model, comparisons)
+            logits = self._with_trust(self._logits(windows, answers), answers)
+            return self._evaluate(logits, answers, likelihood)
+
+    def validate(self, held_out: Comparisons, likelihood: Likelihood) -> Validation:
+        """Evaluate on held-out answers, of which there may be none, under a fit's likelihood."""
+        decided = int(held_out.decided.sum())
+        if not decided:
+            return Validation(len(held_out), 0)
+        loss, accuracy = self.evaluate(held_out, likelihood)
+        return Validation(len(held_out), decided, accuracy, loss)
+
+    def bootstrap(self, pairs: int) -> FloatArray:
+        """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
+
+        The counts of the first answers do not change when more arrive, so members keep their
+        differences as comparisons grow.
+        """
+        members = self.model.members
+        if not self.config.bootstrap or members == 1:
+            return np.ones((members, pairs))
+        rng = np.random.default_rng([self._seed, 0xB007])
+        return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
+
+    def set_noise(self, noise: float) -> None:
+        """Take this share of answers to be random from now on."""
+        self.noise = noise
+        name = str(self.config.loss)
+        self._losses = LOSSES.bound(name, noise=noise), LOSSES.bound(name, noise=0.0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """State that the next fit depends on beside the model, for `restore`."""
+        return {
+            "moments": self._optimiser.state_dict()["state"],
+            "order": self._order.get_state(),
+            "penalty": self._penalty.strength,
+            "trust": self.trust.snapshot(),
+            "noise": self.noise,
+            "fitted_pairs": self.model.fitted_pairs,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Restore the state of a trainer of the same settings and the same model."""
+        self._order.set_state(snapshot["order"])  # first, since it alone may fail
+        groups = self._optimiser.state_dict()["param_groups"]
+        self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
+        self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
+        self.trust.restore(snapshot["trust"])
+        self.set_noise(float(snapshot["noise"]))
+        self.model.fitted_pairs = snapshot["fitted_pairs"]
+
+    def _is_small(self) -> bool:
+        return is_small(self.model, context=self.model.context)
 
 
 def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) -> None:
@@ -391,3 +845,26 @@ def _answered(what: str, comparisons: Comparisons) -> Comparisons:
             "label files."
         )
     return comparisons[comparisons.answered].compact()
+
+
+def dropout_stream(device: torch.device) -> torch.Generator:
+    """The global stream from which dropout draws on a device."""
+    if device.type != "cuda":
+        return torch.default_generator
+    torch.cuda.init()
+    index = torch.cuda.current_device() if device.index is None else device.index
+    stream: torch.Generator = torch.cuda.default_generators[index]
+    return stream
+
+
+def _digest(*parts: Comparisons | None) -> str:
+    """A digest of the steps of all clips that were compared, and of the answers."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        if part is None:
+            continue
+        columns = [compared_ids(part), part.preference, part.weight]
+        if part.annotator is not None:
+            columns.append(part.annotator)
+        digest.update(content_id(*columns).encode())
+    return digest.hexdigest()
