@@ -173,9 +173,18 @@ class Requests:
         turned = "A" if value[at] != "A" else "B"
         old = drawn.of(visitor.old[:-1] or visitor.old)[0]
         wrong = [
-            *("", name, f"{name}=", f"{name}={value[:at]}", f"{name}={'A' * 5000}", f"{name}=\xff"),
-            *(f"{name}={value[:at]}{turned}{value[at + 1 :]}", f"other={value}", old, ";;;=;"),
-            *(f"{name}={value.rpartition('.')[0]}.", f"{name}={value.partition('.')[2]}"),
+            "",
+            name,
+            f"{name}=",
+            f"{name}={value[:at]}",
+            f"{name}={'A' * 5000}",
+            f"{name}=\xff",
+            f"{name}={value[:at]}{turned}{value[at + 1 :]}",
+            f"other={value}",
+            old,
+            ";;;=;",
+            f"{name}={value.rpartition('.')[0]}.",
+            f"{name}={value.partition('.')[2]}",
         ]
         chosen = drawn.of(wrong)
         return raw(chosen), chosen == good

@@ -44,7 +44,8 @@ def agent_in(env: FeedbackVecEnv, algorithm: str) -> Any:
     if algorithm == "PPO":
         return PPO("MlpPolicy", env, n_steps=64, batch_size=64, n_epochs=2, seed=1, device="cpu")
     return SAC(
-        *("MlpPolicy", env),
+        "MlpPolicy",
+        env,
         buffer_size=600,
         learning_starts=64,
         batch_size=16,

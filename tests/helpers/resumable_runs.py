@@ -63,7 +63,8 @@ def agent_on(algorithm: str, venv: Any) -> PPO | SAC:
     if algorithm == "PPO":
         return PPO("MlpPolicy", venv, n_steps=32, batch_size=32, n_epochs=2, seed=3, device="cpu")
     return SAC(
-        *("MlpPolicy", venv),
+        "MlpPolicy",
+        venv,
         buffer_size=150,
         learning_starts=40,
         batch_size=16,
