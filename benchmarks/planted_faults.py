@@ -158,6 +158,11 @@ FAULTS: Final = (
                 "            trainer=self.snapshot(),\n",
                 '            trainer=self.snapshot(),\n            best_loss=float("inf"),\n',
             ),
+            Edit(
+                "src/preferl/training/reward_trainer.py",
+                "            self._resume(state)\n",
+                '            self._resume(state)\n            state.best_loss = float("inf")\n',
+            ),
         ),
     ),
     Fault(
@@ -165,6 +170,11 @@ FAULTS: Final = (
         "a batch in parts has a larger gradient than the same batch at once",
         ("tests/training/test_reward_trainer.py", "tests/training"),
         (
+            Edit(
+                "src/preferl/training/reward_trainer.py",
+                "(loss.sum() * share).backward()",
+                "loss.sum().backward()",
+            ),
             Edit(
                 "src/preferl/training/reward_trainer.py",
                 "(loss.sum() * share).backward()",
@@ -194,6 +204,11 @@ FAULTS: Final = (
                 '        self.rng = state["rng"]\n',
                 "",
             ),
+            Edit(
+                "src/preferl/online/loop.py",
+                '        reward = own.pop("reward")\n',
+                '        reward = own.pop("reward")\n        own.pop("rng")\n',
+            ),
         ),
     ),
     Fault(
@@ -215,17 +230,32 @@ FAULTS: Final = (
                 "        write_checkpoint(self.journal.folder.parent, state, "
                 "steps=self.learner.steps, run=run)\n",
             ),
+            Edit(
+                "src/preferl/online/loop.py",
+                "        write_checkpoint(folder, checkpoint, steps=parts.learner.steps, "
+                "run=self.journal.run)\n"
+                "        self.journal.next_iteration(len(state.iterations))\n",
+                "        self.journal.next_iteration(len(state.iterations))\n"
+                "        write_checkpoint(folder, checkpoint, steps=parts.learner.steps, "
+                "run=self.journal.run)\n",
+            ),
         ),
     ),
     Fault(
         "steps of before get the new reward",
         "deferred steps are rewarded by a reward that came after them",
-        ("tests/online/wrappers/test_reward_computer.py", "tests/online/wrappers"),
+        ("tests/online/wrappers/test_rollout_rewards.py", "tests/online/wrappers"),
         (
             Edit(
                 "src/preferl/online/wrappers/reward_computer.py",
                 "        self._catch_up()\n        self.reward = reward\n",
                 "        self.reward = reward\n",
+            ),
+            Edit(
+                "src/preferl/online/wrappers/feedback_core.py",
+                "                self._compute_deferred()\n"
+                "                self._deferred.reward = self.computer.deferrable\n",
+                "                self._deferred.reward = self.computer.deferrable\n",
             ),
         ),
     ),
