@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from preferl.errors import ConfigError, closest, nearest, require_one_of
+from preferl.errors import ConfigError, closest, require_one_of
 from preferl.registry import Registry, config_beside, things_of
 from preferl.trust import resolve
 
@@ -248,12 +248,11 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
     known = inspect.signature(make).parameters
     unknown = sorted(map(str, set(data) - set(known)))
     if unknown:
-        near = " ".join(filter(None, (nearest(key, known) for key in unknown)))
-        expected = f"some of {sorted(known)}"
-        if len(known) > FEW_KEYS:
-            expected = f"those that {name} has"
-            near = near or f"The nearest is {closest(unknown[0], known, cutoff=0.0)}."
-        raise ConfigError.mismatch(keys, expected=expected, got=unknown, fix=near)
+        near = closest(unknown[0], known, cutoff=0.0)
+        fix = "" if near is None else f" The nearest is {near}."
+        few = len(known) <= FEW_KEYS
+        expected = f"some of {sorted(known)}" if few else f"those that {name} has"
+        raise ConfigError(f"{keys}: expected {expected}, got {unknown}.{fix}")
     required = (key for key, one in known.items() if one.default is one.empty)
     if missing := [key for key in required if key not in data]:
         raise ConfigError(f"{keys}: expected {missing}, got {sorted(data)}.")
@@ -369,4 +368,4 @@ def _named_function(name: str, where: str) -> Any:
 
 
 def _wrong(where: str, expected: object, got: object) -> ConfigError:
-    return ConfigError.mismatch(where, expected=expected, got=repr(got))
+    return ConfigError(f"{where}: expected {expected}, got {got!r}.")

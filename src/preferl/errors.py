@@ -163,13 +163,13 @@ def require_in(what: str, value: float, low: float, high: float, *, fix: str = "
         high = LARGEST_WHOLE
     if not low <= value <= high:
         expected = f"at least {low:g}" if high == float("inf") else f"in [{low:g}, {high:g}]"
-        raise ConfigError.mismatch(what, expected=expected, got=value, fix=fix)
+        raise ConfigError(f"{what}: expected {expected}, got {value}. {fix}".rstrip())
 
 
 def require_share(what: str, value: float) -> None:
     """Raise `ConfigError` unless `0 <= value < 1`."""
     if not 0 <= value < 1:
-        raise ConfigError.mismatch(what, expected="in [0, 1)", got=value)
+        raise ConfigError(f"{what}: expected in [0, 1), got {value}.")
 
 
 def require_seed(seed: object) -> None:
@@ -177,8 +177,10 @@ def require_seed(seed: object) -> None:
 
     >>> require_seed(7)
     """
-    fine = isinstance(seed, Integral) and 0 <= int(seed) < SEED_LIMIT
-    ConfigError.check(fine, "seed", f"a whole number from 0 to {SEED_LIMIT - 1}", repr(seed))
+    if not isinstance(seed, Integral) or not 0 <= int(seed) < SEED_LIMIT:
+        raise ConfigError(
+            f"seed: expected a whole number from 0 to {SEED_LIMIT - 1}, got {seed!r}."
+        )
 
 
 def require_one_of(what: str, value: object, choices: Any) -> None:
@@ -188,8 +190,7 @@ def require_one_of(what: str, value: object, choices: Any) -> None:
     """
     allowed = get_args(choices) or tuple(choices)
     if value not in allowed:
+        words = [word for word in allowed if isinstance(word, str)]
+        fix = nearest(value, words) if isinstance(value, str) else ""
         expected = f"one of {', '.join(map(str, allowed))}"
-        fix = ""
-        if isinstance(value, str):
-            fix = nearest(value, [each for each in allowed if isinstance(each, str)])
-        raise ConfigError.mismatch(what, expected=expected, got=repr(value), fix=fix)
+        raise ConfigError(f"{what}: expected {expected}, got {value!r}. {fix}".rstrip())

@@ -37,7 +37,7 @@ asserts of spaces."""
 def reading(
     what: object, *, expected: str, fix: str = "", error: type[PreferlError] = CheckpointError
 ) -> Iterator[None]:
-    """Turn whatever goes wrong in the block into one error about a file, worded by `mismatch`.
+    """Turn whatever goes wrong in the block into one error about a file.
 
     Errors of this kind, raised in the block, stay as they are.
     """
@@ -47,7 +47,7 @@ def reading(
         raise
     except DAMAGED as fault:
         got = in_words(fault).removesuffix(".") or type(fault).__name__
-        raise error.mismatch(f"{what}", expected=expected, got=got, fix=fix) from fault
+        raise error(f"{what}: expected {expected}, got {got}. {fix}".rstrip()) from fault
 
 
 def read_bytes(path: Path, most: int) -> bytes:

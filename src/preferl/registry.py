@@ -180,8 +180,7 @@ class Registry:
     def _unknown(self, what: str, got: str, fix: str = "") -> ConfigError:
         own = "One of your own is known once the module that registers it is imported."
         fix = fix or nearest(got.strip("'"), self._entries) or own
-        expected = f"one of {', '.join(self._entries)}"
-        return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+        return ConfigError(f"{what}: expected one of {', '.join(self._entries)}, got {got}. {fix}")
 
 
 def imported(module: str, *, source: str) -> ModuleType:

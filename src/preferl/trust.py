@@ -181,8 +181,8 @@ def _parts(name: str, what: str = "name") -> tuple[str, str]:
     module, colon, rest = name.partition(":")
     is_path = module.endswith(".py")
     if is_path or not (colon and _is_dotted(module) and rest) or ":" in rest:
-        fix = meant_name(name)
-        raise ConfigError.mismatch(what, expected="module:Name", got=repr(name), fix=fix)
+        message = f"{what}: expected module:Name, got {name!r}. {meant_name(name)}"
+        raise ConfigError(message.rstrip())
     return module, rest
 
 
@@ -191,8 +191,8 @@ def _require_modules(trust: Collection[str]) -> None:
         if not _is_dotted(module) or module.endswith(".py"):
             parts = PurePath(module.removesuffix(".py")).parts
             fix = f"Did you mean {'.'.join(parts)}?" if _is_dotted(".".join(parts)) else ""
-            expected = "the names of modules"
-            raise ConfigError.mismatch("trust", expected=expected, got=repr(module), fix=fix)
+            message = f"trust: expected the names of modules, got {module!r}. {fix}"
+            raise ConfigError(message.rstrip())
 
 
 def _is_dotted(module: str) -> bool:
