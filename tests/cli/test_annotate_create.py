@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from helpers.command_line import run
-from preferl.cli.annotate_create import CreateConfig, annotate_create, episodes_of_run
+from preferl.cli.annotate import CreateConfig, annotate_create, episodes_of_run
 from preferl.data import save_episodes
 from preferl.data.episodes import join
 from preferl.errors import ConfigError, DataError, MissingExtraError

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers.command_line import run
-from preferl.cli.annotate_report import LabelReportConfig, annotate_report, people_table
+from preferl.cli.annotate import LabelReportConfig, annotate_report, people_table
 from preferl.cli.console import print_table
 from preferl.cli.options import StoreConfig
 from preferl.errors import ConfigError

@@ -4,8 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from preferl.cli.data import InspectConfig, data_inspect
-from preferl.cli.data_record import DataRecordConfig, data_record
+from preferl.cli.data import DataRecordConfig, InspectConfig, data_inspect, data_record
 from preferl.cli.main import main
 from preferl.data import load_episodes
 from preferl.data.arrays import load_arrays

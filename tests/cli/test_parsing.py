@@ -12,7 +12,7 @@ import pytest
 from helpers.command_line import run
 from preferl import SB3Config
 from preferl.cli.annotate import InviteConfig
-from preferl.cli.data_record import DataRecordConfig
+from preferl.cli.data import DataRecordConfig
 from preferl.cli.main import COMMANDS, Command
 from preferl.cli.offline import OfflineRunConfig
 from preferl.cli.online import OnlineRunConfig

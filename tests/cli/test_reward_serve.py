@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
-from preferl.cli import reward_serve
+from preferl.cli import reward
 from preferl.online.service.service_config import ServiceConfig
 from preferl.online.service import reward_service
 
@@ -37,10 +37,10 @@ def serve(config, store, project, *, stop, report_to):
     return 3
 
 
-reward_serve.opened = lambda labels: nullcontext((None, SimpleNamespace(id=1, slug="dots")))
+reward.opened = lambda labels: nullcontext((None, SimpleNamespace(id=1, slug="dots")))
 reward_service.serve_reward = serve
 threading.Event = Event
-reward_serve.reward_serve(reward_serve.RewardServeConfig(ServiceConfig(Path("rewards"))))
+reward.reward_serve(reward.RewardServeConfig(ServiceConfig(Path("rewards"))))
 '''
 
 

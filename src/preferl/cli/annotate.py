@@ -1,18 +1,54 @@
-"""`preferl annotate`: serve the page, draw clips, invite people, export and import labels."""
+"""`preferl annotate`: make a project, serve its page, draw clips, report, export and import."""
 
+import inspect
 import logging
 import os
+import shlex
+from collections.abc import Collection
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from preferl.cli.console import echo, note
-from preferl.cli.options import FOLDER, Crossing, Labels, StoreConfig, Trust, opened, require_store
+import numpy as np
+
+from preferl import data, store
+from preferl.cli.console import echo, note, print_table
+from preferl.cli.options import (
+    FOLDER,
+    NAME,
+    Crossing,
+    Labels,
+    StoreConfig,
+    Trust,
+    import_trusted,
+    opened,
+    require_store,
+)
 from preferl.cli.parsing import POSITIONAL
+from preferl.configs import plain, without_password
 from preferl.data import sources
-from preferl.errors import ConfigError, DataError
+from preferl.errors import (
+    ConfigError,
+    DataError,
+    PreferlError,
+    require_in,
+    require_one_of,
+    require_seed,
+)
+from preferl.feedback.ranked_lists import sample_lists
+from preferl.feedback.sampling import probability_variance, segments_wanted
+from preferl.files import write_json
+from preferl.reading import read_object, reading
+from preferl.registry import SAMPLERS
+from preferl.shapes import IntArray
 from preferl.trust import trust_options, typed
+
+if TYPE_CHECKING:
+    from preferl.store import Store
+    from preferl.store.schema import Project
+
 
 PORT = 8765
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")  # another machine for everybody else
@@ -316,3 +352,438 @@ def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
         f"writes, got {', '.join(columns)[:200]}. For clips by their place, name columns "
         "chosen_episode, chosen_start, rejected_episode and rejected_start."
     )
+
+
+annotate_create_start = import_trusted
+
+
+@dataclass(frozen=True)
+class CreateConfig:
+    """Begin a project: cut clips from recorded episodes and put pairs of them into a queue.
+
+    For example
+      preferl annotate create --demonstrations door-v0_demos.pickle --env AdroitHandDoor-v1
+      preferl annotate create --dataset D4RL/door/human-v2 --env AdroitHandDoor-v1 --known 10
+
+    Attributes:
+        demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
+            `.npz` files, or a folder of episodes written by preferl.
+        dataset: or the id of a Minari data set on this machine.
+        run: or the folder of an offline run or reward fit, whose episodes are taken; or of an
+            online run with --keep-experience; or a folder that holds some.
+        task: row of the table of tasks, for a D4RL file that needs one.
+        store: folder for the labels, or the URL of a database.
+        files: folder of clips and videos beside a PostgreSQL database, or its URL
+            (s3://bucket/labels).
+        project: short name: small letters, digits and hyphens.
+        title: what people see as its name.
+        question: shown with every pair; one sentence about the outcome that matters.
+        instructions: a text file with what counts as better, and what breaks ties.
+        queries: how many pairs to ask about.
+        length: steps per clip; 50 at 30 frames per second are short enough to compare at a glance.
+        sampler: "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on which
+            the members of `reward` disagree.
+        lists: sort clips into so many ranked lists, say one for each 100 queries, in place of
+            asking about pairs that a sampler draws; `preferl reward fit --implied True` learns from
+            what they imply.
+        reward: folder of the run that fitted a reward, for informative pairs.
+        known: pairs with a known answer, drawn where the recorded rewards differ most; they show
+            who understood the question.
+        qualification: known pairs that everybody new has to answer first, four in five correctly.
+        strength: let people say "clearly" or "slightly" better.
+        quorum: people who answer each query; two or more show how far people agree.
+        budget: answers after which nothing more is asked.
+        fps: frames per second at which clips play.
+        env: id of the environment that draws the clips.
+        pixels: or the name of the observation that holds pictures.
+        colours: channels of a frame in these pictures: 1 for grey, 3 for RGB, 4 for RGB with
+            opacity or depth, which is not shown; found in the pictures by default.
+        elsewhere: make the project although its clips cannot be drawn on this machine.
+        seed: of all draws.
+        trust: module of yours that registers the model of `reward`; may be given several times.
+    """
+
+    demonstrations: Path | None = None
+    dataset: str | None = None
+    run: Path | None = None
+    task: str | None = None
+    store: str = FOLDER
+    files: str | None = None
+    project: str = NAME
+    title: str = ""
+    question: str = "Which clip is better?"
+    instructions: Path | None = None
+    queries: int = 200
+    length: int = 50
+    sampler: Annotated[str, SAMPLERS] = "uniform"
+    lists: int | None = None
+    reward: Path | None = None
+    known: int = 0
+    qualification: int = 0
+    strength: bool = False
+    quorum: int = 1
+    budget: int | None = None
+    fps: int = 30
+    env: str | None = None
+    pixels: str | None = None
+    colours: Literal[1, 3, 4] | None = None
+    elsewhere: bool = False
+    seed: int = 0
+    trust: Trust = ()
+
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
+
+
+def annotate_create(config: CreateConfig) -> None:
+    """Draw the queries, store them, and print the next command."""
+    from preferl.store.queries import known_pairs
+
+    require_one_of("sampler", config.sampler, SAMPLERS.names())
+    takes = inspect.signature(SAMPLERS.load(config.sampler)).parameters
+    scorer = takes.get("scorer")
+    needed = scorer is not None and scorer.default is scorer.empty
+    needs_reward = needed or config.sampler == "informative"
+    if (config.reward is None and needs_reward) or (config.reward and scorer is None):
+        expected = f"a fitted one with {config.sampler!r} pairs" if needs_reward else "none"
+        fix = "Give --reward FOLDER." if needs_reward else "Give --sampler informative with it."
+        raise ConfigError(f"reward: expected {expected}, got {config.reward}. {fix}")
+    require_in("queries", config.queries, 1, float("inf"))
+    require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
+    episodes = _episodes(config)
+    instructions = ""
+    if config.instructions is not None:
+        with reading(config.instructions, expected="a text file", error=DataError):
+            instructions = config.instructions.read_text(encoding="utf-8")
+    taken = ("title", "question", "fps", "quorum", "qualification", "strength", "budget")
+    given = {name: getattr(config, name) for name in taken}
+    if config.lists is not None and config.budget is None:  # queries come up as answers do
+        given["budget"] = config.queries * config.quorum
+    settings = store.ProjectSettings(
+        **given,
+        instructions=instructions,
+        frames=_frames(config, episodes),
+    )
+    drawn = _draw_lists if config.lists is not None else _draw_pairs
+    segments, pairs = drawn(config, episodes)
+    rng = np.random.default_rng([config.seed, 1])
+    known = known_pairs(episodes, config.known, config.length, rng) if config.known else None
+    trust = typed(config.env)
+    _require_drawable(config, settings.frames or {}, segments, trust)
+    with store.Store.open(config.store, config.files) as labels:
+        project = labels.projects.create(config.project, settings)
+        if known is not None:
+            checks, both, right = known
+            labels.queries.ask(project.id, checks, both, purpose="known", known=right)
+        if config.lists is None:
+            labels.queries.ask(project.id, segments, pairs)
+        else:
+            labels.ranked.create(project.id, segments, pairs, config.queries)
+        several = len(labels.projects.all()) > 1
+    words = StoreConfig(config.store, config.files).options()
+    words = words if config.store != FOLDER else words[2:]
+    words += ("--project", config.project) if several else ()
+    shown = [without_password(word) for word in (*words, *trust_options(trust))]
+    place = without_password(f"{config.store}")
+    and_known = f", and {config.known} with a known answer" if config.known else ""
+    echo(
+        f"{config.queries:,} pairs of {config.length} steps from {len(episodes):,} episodes wait "
+        f"in {place}{and_known}.\n"
+        f"Answer them: {shlex.join(('preferl', 'annotate', 'serve', *shown))}"
+    )
+
+
+def _episodes(config: CreateConfig) -> "data.Episodes":
+    """The episodes that a config names in one of three ways."""
+    names = ("demonstrations", "dataset", "run")
+    given = [f"--{name}" for name in names if getattr(config, name) is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            f"episodes: expected one of --demonstrations, --dataset, --run, got {given or 'none'}."
+        )
+    if config.run is not None:
+        return episodes_of_run(config.run)
+    if config.dataset is not None:
+        return sources.load_source(_minari(config.dataset))
+    return sources.load_source(config.demonstrations or "", task=config.task)
+
+
+def episodes_of_run(folder: Path) -> "data.Episodes":
+    """Read the episodes that a folder holds, or that the run in it was made from."""
+    for place in (folder, folder / "episodes", folder / "experience"):
+        if (place / "about.json").is_file():
+            return data.load_episodes(place)
+    expected = "a run from recorded episodes, or a folder that holds some"
+    fix = (
+        "An online run keeps its experience with --keep-experience. Other episodes are saved by "
+        "preferl.data.save_episodes: name their folder."
+    )
+    with reading(folder, expected=expected, fix=fix, error=DataError):
+        settings = read_object(folder / "config.json")["config"]
+        settings |= settings.get("run") or settings.get("config") or {}
+        source = settings["demonstrations"] or _minari(settings["dataset"])
+    return sources.load_source(source, task=settings.get("task"))
+
+
+def _minari(dataset: str) -> str:
+    return f"minari:{dataset.removeprefix('minari:')}"
+
+
+def _draw_pairs(
+    config: CreateConfig, episodes: "data.Episodes"
+) -> "tuple[data.Segments, IntArray]":
+    """Candidate windows and the pairs of them to ask about."""
+    parts: dict[str, Any] = {"acquisition": probability_variance, "oversampling": 10}
+    if config.reward is not None:
+        from preferl.training import load_reward
+
+        reward = load_reward(config.reward / "reward")
+        parts |= {"scorer": reward.scores, "likelihood": reward.likelihood}
+    rng = np.random.default_rng(config.seed)
+    sampler = SAMPLERS.build(config.sampler, **parts)
+    wanted = segments_wanted(sampler, config.queries)
+    drawn = data.sample_segments(episodes, wanted, config.length, rng)
+    segments = store.distinct_clips(drawn)
+    return segments, sampler(segments, config.queries, rng)
+
+
+def _draw_lists(
+    config: CreateConfig, episodes: "data.Episodes"
+) -> "tuple[data.Segments, IntArray]":
+    """Candidate windows, and the rows of each list."""
+    if config.sampler != CreateConfig.sampler:
+        raise ConfigError(
+            f"lists: expected {CreateConfig.sampler} pairs, got {config.sampler}. Lists decide "
+            "themselves what to ask. Leave --sampler or --lists out."
+        )
+    rng = np.random.default_rng(config.seed)
+    lists = config.lists or 0
+    drawn, _ = sample_lists(episodes, config.queries, config.length, rng, lists=lists)
+    segments = store.distinct_clips(drawn)
+    each = len(segments) // lists
+    if not each >= 2:
+        raise DataError(
+            f"clips of lists: expected at least two different ones for each of {lists}, got "
+            f"{len(segments)} in all. Make fewer lists, or record more steps."
+        )
+    return segments, np.arange(lists * each).reshape(lists, each)
+
+
+def _frames(config: CreateConfig, episodes: "data.Episodes") -> dict[str, Any]:
+    from preferl.store.rendering.frames import spec_for
+    from preferl.store.stages import holds_pictures
+
+    colours = {} if config.colours is None else {"colours": config.colours}
+    if config.pixels is not None:
+        return {"kind": "pixels", "key": config.pixels, **colours}
+    try:
+        pictures = holds_pictures(episodes.states)
+        frames = spec_for(episodes.observations, config.env, recorded=pictures)
+        if colours and frames["kind"] != "pixels":
+            raise ConfigError(
+                f"colours: expected observations that hold pictures, got {frames['kind']!r} as the "
+                "source of pictures. Leave --colours out."
+            )
+        return frames | colours
+    except ConfigError as error:
+        fix = "Give --env ID, such as --env AdroitHandDoor-v1, or --pixels KEY."
+        raise ConfigError(f"{error} {fix}") from error
+
+
+def _require_drawable(
+    config: CreateConfig, frames: dict[str, Any], segments: "data.Segments", trust: Collection[str]
+) -> None:
+    """Draw one picture, so that errors appear now and not when people wait."""
+    from preferl.store.rendering.frames import frame_source
+
+    if config.elsewhere:
+        return
+    try:
+        with closing(frame_source(frames, trust=trust)) as source:
+            next(iter(source(segments, 0)))
+    except PreferlError as error:
+        raise DataError(
+            f"clips cannot be drawn here, so nothing was made: {error} Where another machine "
+            "draws them, add --elsewhere, and run `preferl annotate render` there."
+        ) from error
+
+
+@dataclass(frozen=True)
+class LabelReportConfig:
+    """Show the progress of labels, how people agree, and whose answers to check.
+
+    For example
+      preferl annotate report
+      preferl annotate report --out report.html
+
+    Attributes:
+        labels: where labels are.
+        out: also write an HTML page or a JSON file, by the end of its name.
+        seed: of the resamples behind intervals.
+    """
+
+    labels: Labels = field(default_factory=StoreConfig)
+    out: Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
+
+
+Grid = tuple[str, tuple[tuple[str, ...], ...], tuple[str, ...]]
+"""Title, rows and heads of a table; without heads, its rows are names and values."""
+
+
+def annotate_report(config: LabelReportConfig) -> None:
+    """Print tables, and write a file where one is wanted."""
+    ending = None if config.out is None else config.out.suffix.lower()
+    if ending not in (None, ".html", ".json"):
+        raise ConfigError(f"out: expected a name ending in .html or .json, got {ending}.")
+    with opened(config.labels) as (store, project):
+        numbers = _numbers(store, project, config.seed)
+    echo(f"{numbers['project']['title']}: {numbers['project']['question']}")
+    grids = (_progress(numbers), _agreement(numbers), people_table(numbers))
+    for grid in grids:
+        print_table(*grid)
+    for line in _remarks(numbers):
+        echo(line)
+    if config.out is None:
+        return
+    if ending == ".json":
+        write_json(config.out, numbers)
+    else:
+        _write_page(config.out, numbers, grids)
+    echo(f"Written: {config.out}")
+
+
+def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
+    """All that the report shows, as plain numbers."""
+    from preferl.store.quality.agreement import agreement_report
+    from preferl.store.quality.annotators import annotator_report
+
+    votes = store.queries.votes(project.id)
+    kinds = {"first": 1.0, "second": 0.0, "equal": 0.5}
+    asked = votes[np.isnan(votes.known) & (votes.repeat_of < 0)]
+    answers = {name: int((asked.preference == value).sum()) for name, value in kinds.items()}
+    shown = ("version", "accuracy", "low", "high", "answers")
+    rewards = store.reports.rewards(project.id)
+    trust = (rewards[-1].metrics.trust if rewards else None) or {}
+    people = annotator_report(votes).rows()
+    return plain(
+        {
+            "project": {name: getattr(project, name) for name in ("slug", "title", "question")},
+            "progress": store.progress(project.id),
+            "answers": answers | {"cannot tell": int(np.isnan(asked.preference).sum())},
+            "checks": len(votes) - len(asked),
+            "known_pairs": store.queries.count_known(project.id),
+            "agreement": agreement_report(votes, np.random.default_rng(seed)),
+            "people": [person | {"trust": trust.get(str(person["name"]))} for person in people],
+            "rewards": [{name: getattr(reward, name) for name in shown} for reward in rewards],
+        }
+    )
+
+
+def _progress(numbers: dict[str, Any]) -> Grid:
+    progress = numbers["progress"]
+    answers = numbers["answers"]
+    checks = "known pairs and repeats" if numbers["known_pairs"] else "repeats"
+    rows = (
+        ("answers", f"{progress['answered']:,} of {progress['wanted']:,} wanted"),
+        # Which clip is the first has nothing to do with the side it was on.
+        ("of these, for the first clip", f"{answers['first']:,}"),
+        ("for the second", f"{answers['second']:,}"),
+        ("equal", f"{answers['equal']:,}"),
+        ("cannot tell", f"{answers['cannot tell']:,}"),
+        (f"besides, about {checks}", f"{numbers['checks']:,}"),
+        ("pairs that need answers", f"{progress['open']:,}"),
+        ("pairs to be drawn", f"{progress['pairs_undrawn']:,}"),
+        ("clips that cannot be drawn", f"{progress['clips_failed']:,}"),
+        ("people active", f"{progress['people_active']:,}"),
+    )
+    return "Progress", rows, ()
+
+
+def _agreement(numbers: dict[str, Any]) -> Grid:
+    agreement = numbers["agreement"]
+    low = agreement["low"]
+    high = agreement["high"]
+    rows = (
+        ("pairs with two or more answers", f"{agreement['queries']:,}"),
+        ("their answers agree", _percent(agreement["raw"])),
+        ("by chance they would", _percent(agreement["chance"])),
+        ("Krippendorff's alpha", agreement["note"] or f"{agreement['alpha']:.2f}"),
+        ("95 % interval", "–" if low is None else f"{low:.2f} to {high:.2f}"),
+    )
+    return "How people agree", rows, ()
+
+
+def people_table(numbers: dict[str, Any]) -> Grid:
+    """How everybody answers; the last columns are there where they say something of somebody."""
+    shares = ("equal", "left", "others", "known", "repeats")
+    heads = ("name", "answers", "seconds", *shares, "trust", "check")
+    rows = [
+        (
+            str(person["name"]),
+            f"{person['answers']:,}",
+            "–" if person["median_ms"] is None else f"{person['median_ms'] / 1000:.1f}",
+            _percent(person["tie_rate"]),
+            _percent(person["left_rate"]),
+            _percent(person["agreement"], person["overlap"]),
+            _percent(person["known_accuracy"], person["known"]),
+            _percent(person["consistency"], person["repeats"]),
+            _with_interval(person.get("trust")),
+            ", ".join(person["reasons"]),
+        )
+        for person in numbers["people"]
+    ]
+    empty = {"trust": "–", "check": ""}
+    kept = [
+        column
+        for column, head in enumerate(heads)
+        if head not in empty or any(row[column] != empty[head] for row in rows)
+    ]
+    shown, *cells = (tuple(row[column] for column in kept) for row in (heads, *rows))
+    return "People", tuple(cells), shown
+
+
+def _with_interval(trust: dict[str, float] | None) -> str:
+    """A number and how far its 95 % interval reaches to either side."""
+    return "–" if trust is None else f"{trust['value']:.2f} ± {trust['high'] - trust['value']:.2f}"
+
+
+def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:
+    flagged = ", ".join(str(person["name"]) for person in numbers["people"] if person["flagged"])
+    look = (
+        f"Check the answers of {flagged}: all of them still count. A flag is a reason to talk to "
+        "somebody, and of 100 careful people one or two are flagged."
+    )
+    draw = "Run `preferl annotate render --once` to see why clips cannot be drawn."
+    return ((look,) if flagged else ()) + ((draw,) if numbers["progress"]["clips_failed"] else ())
+
+
+def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) -> None:
+    from preferl.evaluation.report import Fact, Report, ReportTable, Section, write_report
+
+    progress = numbers["progress"]
+    agreement = numbers["agreement"]
+    raw = _percent(agreement["raw"])
+    chance = f"{_percent(agreement['chance'])} by chance"
+    facts = (
+        Fact("Answers", f"{progress['answered']:,}", f"of {progress['wanted']:,} wanted"),
+        Fact("People", f"{len(numbers['people']):,}"),
+        Fact("Agreement", raw, "no pair has two answers" if agreement["raw"] is None else chance),
+    )
+    sections = [
+        Section(title, tables=(ReportTable(title, heads or ("", ""), rows),))
+        for title, rows, heads in grids
+    ]
+    if remarks := _remarks(numbers):
+        sections.append(Section("What to do", text=remarks))
+    title = numbers["project"]["title"]
+    lead = numbers["project"]["question"]
+    write_report(path, Report(title, lead=lead, facts=facts, sections=tuple(sections)))
+
+
+def _percent(share: float | None, count: int | None = None) -> str:
+    text = "–" if share is None else f"{share:.0%}"
+    return text if share is None or count is None else f"{text} of {count:,}"

@@ -54,14 +54,6 @@ those of the dataclass with which its argument `config` is annotated. The module
 TOGETHER: Final = ("reward fit",)
 """Commands whose work processes of torchrun share."""
 
-HOMES: Final = {
-    "reward serve": "reward_serve",
-    "data record": "data_record",
-    "annotate create": "annotate_create",
-    "annotate report": "annotate_report",
-}
-"""Modules of commands that are not in that of their group."""
-
 COMMON: Final = {
     "--allow-large": "read files that grow a hundredfold in memory",
     "--quiet": "print results and errors alone",
@@ -173,8 +165,7 @@ class Command(NamedTuple):
     def of(cls, command: str) -> "Command":
         """The command of a name; imports its module."""
         function = command.replace(" ", "_")
-        home = HOMES.get(command, command.partition(" ")[0])
-        module = import_module(f"preferl.cli.{home}")
+        module = import_module(f"preferl.cli.{command.partition(' ')[0]}")
         run = getattr(module, function)
         starts = (getattr(module, name, None) for name in (f"{function}_start", "starting_point"))
         start = next(filter(None, starts), lambda _: None)

@@ -1,5 +1,8 @@
-"""`preferl reward`: fit rewards to answers, and evaluate them."""
+"""`preferl reward`: fit rewards to answers once or as they arrive, and evaluate them."""
 
+import logging
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -10,7 +13,9 @@ from preferl import data, models, training
 from preferl.cli.console import ProgressLine, echo, interrupt, print_table
 from preferl.cli.options import (
     AnswersConfig,
+    Labels,
     ReportTo,
+    StoreConfig,
     Trust,
     import_trusted,
     opened,
@@ -21,6 +26,8 @@ from preferl.configs import to_json
 from preferl.data import sources
 from preferl.errors import ConfigError
 from preferl.files import write_json
+from preferl.online.service.service_config import ServiceConfig
+from preferl.printing import get_logger
 from preferl.reading import read_object
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from preferl.evaluation import RewardReport
+
 
 starting_point = import_trusted
 
@@ -430,3 +438,46 @@ def _print_reports(headline: str, reports: "dict[str, RewardReport]") -> None:
 
 def _cell(value: Any, form: str) -> str:
     return "–" if value is None else format(value, form)
+
+
+@dataclass(frozen=True)
+class RewardServeConfig:
+    """Fit a reward to people's answers as they arrive, and publish each version, until Ctrl-C.
+
+    You may kill and restart it at any time; it continues where it was.
+
+    For example
+      preferl reward serve --out runs/rewards
+      preferl reward serve --store runs/labels --project door --out runs/rewards --model pt
+
+    Attributes:
+        service: what to fit, when, and where to publish.
+        labels: where labels are.
+        report_to: where metrics of each version go, inside `out`: jsonl, tensorboard, wandb;
+            nowhere by default.
+        trust: module of yours that registers a reward model for `service.reward.model`.
+    """
+
+    service: Annotated[ServiceConfig, Mark(flat="all")]
+    labels: Labels = field(default_factory=StoreConfig)
+    report_to: ReportTo = ()
+    trust: Trust = ()
+
+
+def reward_serve(config: RewardServeConfig) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    from preferl.online.service.reward_service import serve_reward
+
+    logger = get_logger(__name__)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    stop = threading.Event()
+    # A handler runs between two steps of this thread, which may hold the event's lock.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: threading.Thread(target=stop.set).start())
+    with opened(config.labels) as (store, project):
+        logger.info("Waits for answers to %s; rewards go to %s.", project.slug, config.service.out)
+        version = serve_reward(
+            config.service, store, project.id, stop=stop, report_to=config.report_to
+        )
+    logger.info("Stopped. The latest reward is version %d.", version)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from preferl.cli.console import ProgressLine, complain, echo, interrupt, note, print_table
-from preferl.cli.data_record import DataRecordConfig
+from preferl.cli.data import DataRecordConfig
 from preferl.cli.main import command_parsed, main
 from preferl.cli.offline import OfflineRunConfig
 from preferl.cli.online import OnlineRunConfig, read_settings
