@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.panel import Panel
 
 from preferl.cli.console import note
-from preferl.cli.people import people_in_a_browser, prepared_for_people
+from preferl.cli.people import people_in_a_browser
 from preferl.configs import from_json
 from preferl.errors import ConfigError
 from preferl.presets import load_preset
@@ -84,22 +84,19 @@ def demo(config: DemoConfig) -> None:
         evaluation = replace(evaluation, episodes=4, queries=40, clip_steps=40)
     if config.comparisons is not None:
         run = replace(run, comparisons=config.comparisons)
-    require_openable(config.out, resume=config.resume)  # before people are asked
-    people: AbstractContextManager[Any] = nullcontext((None, None))
+    require_openable(config.out, resume=config.resume)
+    people: AbstractContextManager[Any] = nullcontext((run, None, None))
     if config.people:
-        run, frames = prepared_for_people(run)
-        require_openable(config.out, resume=config.resume, config=run)
         people = people_in_a_browser(
             run,
             config.out,
-            frames=frames,
             title="Pendulum",
             question=QUESTION,
             instructions=INSTRUCTIONS,
             browser=config.browser,
             resume=config.resume,
         )
-    with people as (feedback, on_iteration):
+    with people as (run, feedback, on_iteration):
         run_with_progress(
             run,
             evaluation,

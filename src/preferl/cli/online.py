@@ -21,7 +21,6 @@ from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset, preset_names
 from preferl.reading import MOST_SETTINGS, parse_yaml, read_bytes, reading
 from preferl.reporting import PLACES_BY_DEFAULT
-from preferl.runs import require_openable
 from preferl.statistics import share_in_words
 from preferl.trust import admitted, typed
 
@@ -148,25 +147,21 @@ def online_run(config: OnlineRunConfig) -> None:
             raise ConfigError(f"{option}: expected --people beside it, got none. Add --people.")
     run = config.run
     true_reward = None if config.true_reward is None else true_reward_of(config.true_reward)
-    people: AbstractContextManager[Any] = nullcontext((None, None))
+    people: AbstractContextManager[Any] = nullcontext((run, None, None))
     if config.people:
         note("Starting the page ...")  # what follows takes seconds
-        from preferl.cli.people import people_in_a_browser, prepared_for_people
+        from preferl.cli.people import people_in_a_browser
 
-        require_openable(config.out, resume=config.resume)  # before people are asked
-        run, frames = prepared_for_people(run, draw=config.draw)
-        require_openable(config.out, resume=config.resume, config=run)
         people = people_in_a_browser(
             run,
             config.out,
-            frames=frames,
             question=config.question,
             browser=config.browser,
             resume=config.resume,
             draw=config.draw,
             trust=modules,
         )
-    with people as (feedback, on_iteration):
+    with people as (run, feedback, on_iteration):
         run_with_progress(
             run,
             config.evaluation,

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from preferl.cli.console import echo, note
 from preferl.errors import ConfigError, StorageError
+from preferl.runs import require_openable
 from preferl.runs.folder import RunFolder, place_aside
 
 if TYPE_CHECKING:
@@ -124,7 +125,6 @@ def people_in_a_browser(
     run: "OnlineConfig",
     out: Path,
     *,
-    frames: dict[str, Any] | None,
     title: str | None = None,
     question: str | None = None,
     instructions: str = INSTRUCTIONS,
@@ -132,17 +132,18 @@ def people_in_a_browser(
     resume: bool = False,
     draw: str | None = None,
     trust: Collection[str] = (),
-) -> "Iterator[tuple[StoredFeedback, OnIteration]]":
+) -> "Iterator[tuple[OnlineConfig, StoredFeedback, OnIteration]]":
     """Serve the page while a block runs, and give the feedback of whoever answers on it.
 
+    With it come the run, which records what clips are drawn from, and a function that shows people
+    where the agent is after each iteration.
+
     The labels are in a folder beside the run, where those of earlier runs stay; each run has a
-    project of its own. The function that comes with the feedback shows people where the agent is
-    after each iteration.
+    project of its own.
 
     Args:
         run: whose `comparisons` are asked.
         out: its folder.
-        frames: how clips are drawn, as `prepared_for_people` returns it.
         title: of the project; the environment by default.
         question: that every pair is shown with; the store's usual one by default.
         instructions: what counts as better.
@@ -165,6 +166,9 @@ def people_in_a_browser(
     from preferl.store.status import AGENT, PAGE
     from preferl.trust import trust_options
 
+    require_openable(out, resume=resume)  # before people are asked
+    run, frames = prepared_for_people(run, draw=draw)
+    require_openable(out, resume=resume, config=run)
     folder = labels_folder(out)
     with Store.open(folder) as labels:
         if resume:
@@ -209,7 +213,7 @@ def people_in_a_browser(
                 f"Answer on the page; your answers are kept in {folder}. Stop with Ctrl-C: the "
                 "same command with --resume goes on."
             )
-            yield feedback, partial(_show_agent, labels, project.id, beats)
+            yield run, feedback, partial(_show_agent, labels, project.id, beats)
         echo("The run is finished, and its page is closed. To see the run, answers or page again:")
         for command in commands_after(out, folder, project.slug):
             echo(f"  {command}")

@@ -150,15 +150,21 @@ def reward_fit(config: FitConfig) -> None:
     if not world.is_first:
         fit_reward(config, episodes, comparisons, checkpoints=checkpoints, world=world)
         return
-    may_differ = ("out", "resume", "publish", "checkpoint_seconds", "report_to", "trust")
-    options: dict[str, Any] = {"resume": config.resume, "may_differ": may_differ}
-    options["resolved"] = _parts(_preset(config, comparisons))
-    options["summary"] = summary = _summary(config)
-    with open_run(config.out, config=config, seed=config.seed, **options) as folder:
+    summary = _summary(config)
+    with open_run(
+        config.out,
+        config=config,
+        seed=config.seed,
+        resume=config.resume,
+        may_differ=("out", "resume", "publish", "checkpoint_seconds", "report_to", "trust"),
+        resolved=_parts(_preset(config, comparisons)),
+        summary=summary,
+    ) as folder:
         _echo_labels(labels)
         with closing(open_sinks(config.report_to, folder.folder)) as sink:
-            how: dict[str, Any] = {"checkpoints": checkpoints, "world": world}
-            reward, report = _fit_with_progress(config, episodes, comparisons, sink, **how)
+            reward, report = _fit_with_progress(
+                config, episodes, comparisons, sink=sink, checkpoints=checkpoints, world=world
+            )
             sink.log(report.metrics(), report.best_epoch)
         training.save_reward(folder.path("reward"), reward)
         _write_report(folder.path("report.html"), config, episodes, reward, report, labels)
@@ -234,10 +240,12 @@ def _fit_with_progress(
     config: FitConfig,
     episodes: "data.Episodes",
     comparisons: "data.Comparisons",
+    *,
     sink: MetricSink,
-    **how: Any,
+    checkpoints: "training.FitCheckpoints",
+    world: World,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
-    """Fit beside a bar, with options of `fit_reward`; Ctrl-C prints how to continue."""
+    """Fit beside a bar; Ctrl-C prints how to continue."""
     doing = f"fitting {len(comparisons)} answers"
     preset = _preset(config, comparisons)
     line = ProgressLine(doing)
@@ -251,7 +259,14 @@ def _fit_with_progress(
 
     try:
         with line.running():
-            return fit_reward(config, episodes, comparisons, on_epoch=on_epoch, **how)
+            return fit_reward(
+                config,
+                episodes,
+                comparisons,
+                on_epoch=on_epoch,
+                checkpoints=checkpoints,
+                world=world,
+            )
     except KeyboardInterrupt:
         interrupt(
             f"Stopped while fitting. The same command with --resume continues in {config.out} "
@@ -286,14 +301,20 @@ def fit_reward(
     episodes: "data.Episodes",
     comparisons: "data.Comparisons",
     *,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    checkpoints: "training.FitCheckpoints | None" = None,
     world: World = ALONE,
-    **options: Any,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
-    """Fit the reward of a config, scaled over all episodes; options are of `RewardPreset.fit`."""
-    spaces = models.infer_spaces(episodes.observations, episodes.actions)
-    preset = _preset(config, comparisons)
-    options |= {"seed": config.seed, "device": config.device, "world": world}
-    model, report = preset.fit(comparisons, *spaces, **options)
+    """Fit the reward of a config, scaled over all episodes; arguments as of `RewardPreset.fit`."""
+    model, report = _preset(config, comparisons).fit(
+        comparisons,
+        *models.infer_spaces(episodes.observations, episodes.actions),
+        seed=config.seed,
+        device=config.device,
+        on_epoch=on_epoch,
+        checkpoints=checkpoints,
+        world=world,
+    )
     return training.agent_reward(model, report.likelihood, episodes, world=world), report
 
 
