@@ -112,11 +112,8 @@ def changed(
 
     Args:
         cls: the dataclass that was written.
-        values: what was written of it, also under former names.
+        values: what was written of it.
         usual: what is usual in place of the defaults.
-
-    Raises:
-        ConfigError: a setting under both of its names.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -127,44 +124,53 @@ def changed(
     {'epochs': 3}
     """
     hints = get_type_hints(cls)
-    found = dict[str, Any]()
+    differing: dict[str, Any] = {}
     usual = _defaults(cls, hints) if usual is None else usual
     for name, value in values.items():
         default = usual.get(name, inspect.Parameter.empty)
         if value == default:
             continue
-        inner = _section(hints.get(name), value) if isinstance(value, Mapping) else None
+        inner = None
+        if isinstance(value, Mapping):
+            inner = _kind_of_section(hints.get(name), value.get("kind"))
         if inner is None:
-            found[name] = value
+            differing[name] = value
             continue
         same = isinstance(default, Mapping) and default.get("kind") == value.get("kind")
         parts = changed(inner, value, default if same else None)
-        found |= {f"{name}.{part}": setting for part, setting in parts.items()}
-    return found
+        differing |= {f"{name}.{part}": setting for part, setting in parts.items()}
+    return differing
 
 
 def _defaults(cls: type[Any], hints: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass that have defaults, as JSON."""
-    made = {one.name: one.default for one in fields(cls) if one.default is not MISSING}
-    made |= {
-        one.name: one.default_factory() for one in fields(cls) if one.default_factory is not MISSING
-    }
-    return {name: _encode(value, hints[name], str) for name, value in made.items()}
+    defaults: dict[str, Any] = {}
+    for field in fields(cls):
+        if field.default is not MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not MISSING:
+            defaults[field.name] = field.default_factory()
+    return {name: _encode(value, hints[name], str) for name, value in defaults.items()}
 
 
-def _section(hint: Any, value: Mapping[str, Any]) -> type[Any] | None:
+def _kinds_of(hint: Any) -> list[type[Any]]:
+    """The dataclasses that a type names."""
+    hints = (hint, *get_args(hint))
+    return [kind for kind in hints if is_dataclass(kind) and isinstance(kind, type)]
+
+
+def _kind_of_section(hint: Any, name: object) -> type[Any] | None:
     """The dataclass of a section among those that a field takes; None if nothing here has it."""
-    known = [one for one in (hint, *get_args(hint)) if is_dataclass(one) and isinstance(one, type)]
+    kinds = _kinds_of(hint)
     things = things_of(hint)
-    kind = value.get("kind")
     with suppress(ConfigError):
         if things is not None:
-            made = things.config(str(kind or things.names()[0]))
-            return made if is_dataclass(made) else None
-        named = {one.__name__: one for one in known}
-        if kind is None:
-            return known[0] if len(known) == 1 else None
-        return named.get(str(kind)) or config_beside(str(kind), known)
+            kind = things.config(str(name or things.names()[0]))
+            return kind if is_dataclass(kind) else None
+        if name is None:
+            return kinds[0] if len(kinds) == 1 else None
+        named = {kind.__name__: kind for kind in kinds}
+        return named.get(str(name)) or config_beside(str(name), kinds)
     return None
 
 
@@ -281,7 +287,7 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
     if hint is Any or hint is object:
         return data
     if origin in (Union, types.UnionType):
-        return _decode_union(arguments, data, where)
+        return _decode_union(hint, data, where)
     if is_dataclass(hint):
         return _decode_call(cast("type[Any]", hint), data, where)
     if (things := things_of(hint)) is not None:
@@ -297,18 +303,16 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
     return _decode_leaf(hint, data, where)
 
 
-def _decode_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
+def _decode_union(hint: Any, data: Any, where: str) -> Any:
+    arguments = get_args(hint)
     if data is None and type(None) in arguments:
         return None
-    tagged = {a.__name__: a for a in arguments if is_dataclass(a) and isinstance(a, type)}
-    if len(tagged) > 1 and isinstance(data, Mapping):
-        kind = data.get("kind")
-        try:
-            cls = tagged.get(str(kind)) or config_beside(str(kind), tagged.values())
-        except ConfigError:
-            cls = None
+    kinds = _kinds_of(hint)
+    if len(kinds) > 1 and isinstance(data, Mapping):
+        cls = _kind_of_section(hint, data.get("kind"))
         if cls is None:
-            raise _wrong(f"{where}.kind", f"one of {sorted(tagged)}", kind)
+            names = sorted(kind.__name__ for kind in kinds)
+            raise _wrong(f"{where}.kind", f"one of {names}", data.get("kind"))
         rest = {key: value for key, value in data.items() if key != "kind"}
         return _decode_call(cls, rest, where)
     *others, last = (a for a in arguments if a is not type(None))

@@ -3,14 +3,10 @@
 import json
 from importlib import import_module
 
-import numpy as np
 import pytest
 
 from helpers.command_line import run
 from preferl.data import load_comparisons
-from preferl.data.episodes import Episodes
-from preferl.errors import DataError
-from preferl.store.queries import known_pairs
 from preferl.store.store import Store
 
 
@@ -29,6 +25,7 @@ def answer_all(where, names=("Ann", "Bob")):
                     store.queue.answer(person, question.token, key, kind, response_ms=900.0)
 
 
+@pytest.mark.slow
 def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
     answer_all(labels)
     assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
@@ -67,6 +64,7 @@ def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
     assert back.read_bytes() == (tmp_path / "a.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_informative_pairs_come_from_a_reward(labels, recorded, tmp_path, capsys):
     answer_all(labels)
     fitted = ("--out", tmp_path / "reward", "--epochs", 1, "--hidden", 8)
@@ -207,15 +205,6 @@ def test_a_project_asks_about_the_experience_of_an_online_run(recorded, tmp_path
     assert "known pairs" not in capsys.readouterr().out
 
 
-def test_reward_fit_needs_one_source(capsys):
-    assert run("reward", "fit") == 1
-    assert "answers: expected --store, or --labels" in capsys.readouterr().err
-    assert run("reward", "fit", "--labels", "x") == 1
-    assert "--demonstrations" in capsys.readouterr().err
-    assert run("reward", "fit", "--comparisons", "x", "--publish") == 1
-    assert "publish: expected a reward of people's answers" in capsys.readouterr().err
-
-
 def test_serving_draws_beside_it(labels, monkeypatch, capsys):
     serving = import_module("preferl.annotate.serve")
     served = {}
@@ -230,18 +219,3 @@ def test_serving_draws_beside_it(labels, monkeypatch, capsys):
     assert served["render"][:4] == ("annotate", "render", "--store", str(labels[1]))
     assert run("annotate", "serve", *labels, "--no-render") == 0
     assert served["render"] == ()
-
-
-def test_known_pairs_differ_clearly(episodes):
-    segments, pairs, known = known_pairs(episodes, 5, 10, np.random.default_rng(0))
-    returns = segments.returns(pairs)
-    better = np.where(known == 1, returns[:, 0], returns[:, 1])
-    worse = np.where(known == 1, returns[:, 1], returns[:, 0])
-    assert better.min() > np.median(segments.returns()) > worse.max()
-    assert len(np.unique(pairs)) == 10
-    flat = Episodes(
-        episodes.observations, episodes.actions, np.zeros(120), episodes.terminated,
-        episodes.final_observations, episodes.lengths,
-    )  # fmt: skip
-    with pytest.raises(DataError, match="clearly different"):
-        known_pairs(flat, 5, 10, np.random.default_rng(0))

@@ -1,13 +1,8 @@
 """`preferl annotate create` asks only what people can answer, and makes nothing if it fails."""
 
 import json
-import shlex
-import subprocess
-import sys
 
-import numpy as np
 import pytest
-from gymnasium import spaces
 
 from helpers.command_line import run
 from preferl.cli.annotate import CreateConfig, annotate_create, episodes_of_run
@@ -16,7 +11,6 @@ from preferl.data.episodes import join
 from preferl.errors import ConfigError, DataError, MissingExtraError
 from preferl.registry import SAMPLERS
 from preferl.store.store import Store
-from preferl.testing import make_episodes
 
 
 def test_episodes_that_repeat_themselves_are_not_compared_with_themselves(episodes, tmp_path):
@@ -53,25 +47,6 @@ def test_episodes_of_an_offline_run(recorded, tmp_path):
     (tmp_path / "offline/config.json").write_text(json.dumps(about))
     with pytest.raises((DataError, MissingExtraError), match=r"such|minari"):
         episodes_of_run(tmp_path / "offline")
-
-
-def test_help_loads_no_torch():
-    code = (
-        "import sys\nfrom preferl.cli.main import main\n"
-        "try:\n    main(['annotate', 'create', '--help'])\n"
-        "except SystemExit:\n    assert 'torch' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
-def test_colours_of_recorded_pictures_can_be_chosen(rng, tmp_path):
-    views = spaces.Box(0, 255, (12, 12, 4), np.uint8)
-    save_episodes(tmp_path / "seen", make_episodes(rng, [8, 8], views, spaces.Discrete(2)))
-    where = tmp_path / "labels"
-    more = ("--length", 3, "--queries", 2, "--store", where)
-    assert run("annotate", "create", "--run", tmp_path / "seen", *more, "--colours", 4) == 0
-    with Store.open(where) as store:
-        assert store.projects.only().frames == {"kind": "pixels", "colours": 4}
 
 
 @pytest.mark.parametrize(
@@ -128,17 +103,6 @@ def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
     assert run("annotate", "create", "--run", recorded, *where, *more) == 1, "the name is taken"
 
 
-def test_the_command_that_follows_can_be_typed_as_it_is(recorded, tmp_path, capsys):
-    where = ("--store", tmp_path / "my labels", "--queries", 4, "--length", 10)
-    more = ("--env", "Pendulum-v1", "--elsewhere")
-    assert run("annotate", "create", "--run", recorded, *where, *more) == 0
-    command = capsys.readouterr().out.splitlines()[-1].partition(": ")[2]
-    assert shlex.split(command) == [
-        *("preferl", "annotate", "serve", "--store"),
-        str(tmp_path / "my labels"),
-    ]
-
-
 def test_the_seed_decides_the_pairs(recorded, tmp_path):
     asked = []
     for number, seed in enumerate((0, 0, 1)):
@@ -148,11 +112,6 @@ def test_the_seed_decides_the_pairs(recorded, tmp_path):
         with Store.open(tmp_path / str(number)) as store:
             asked.append(store.queries.asked(store.projects.only().id))
     assert asked[0] == asked[1] != asked[2]
-
-
-def test_episodes_of_a_run_lie_in_it_or_are_it(recorded):
-    assert episodes_of_run(recorded).lengths.tolist() == [40, 50, 30]
-    assert episodes_of_run(recorded / "episodes").lengths.tolist() == [40, 50, 30]
 
 
 def test_lists_begin_with_a_query_each(recorded, tmp_path, capsys):

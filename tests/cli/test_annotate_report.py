@@ -2,13 +2,8 @@
 
 import json
 
-import pytest
-
 from helpers.command_line import run
-from preferl.cli.annotate import LabelReportConfig, annotate_report, people_table
-from preferl.cli.console import print_table
-from preferl.cli.options import StoreConfig
-from preferl.errors import ConfigError
+from preferl.cli.annotate import people_table
 from preferl.store.status import FitMetrics, to_json
 from preferl.store.store import Store
 
@@ -21,34 +16,6 @@ def test_an_html_report(labels, tmp_path, capsys):
     assert "no pair has two answers" in page
     assert run("annotate", "report", *labels, "--out", tmp_path / "r.pdf") == 1
     assert ".html or .json" in capsys.readouterr().err
-
-
-def test_a_person_to_look_at_fits_into_eighty_columns(monkeypatch, capsys):
-    person = {
-        "name": "Somebody with a long name", "answers": 1234, "median_ms": 3400.0,
-        "tie_rate": 0.05, "left_rate": 0.9, "agreement": 0.8, "overlap": 120,
-        "known_accuracy": 0.5, "known": 10, "consistency": 0.7, "repeats": 12,
-        "reasons": ["known pairs", "one side"],
-    }  # fmt: skip
-    monkeypatch.setenv("COLUMNS", "80")
-    print_table(*people_table({"people": [person]}))
-    shown = capsys.readouterr().out
-    assert shown.splitlines()[2].split()[-4:] == ["others", "known", "repeats", "check"]
-    assert {"Somebody", "pairs,", "120", "12"} <= set(shown.split())
-    assert max(map(len, shown.splitlines())) <= 80
-
-
-def test_somebody_who_answered_nothing_has_no_shares():
-    person = {
-        "name": "Ann", "answers": 0, "median_ms": None, "tie_rate": None, "left_rate": None,
-        "agreement": None, "overlap": 0, "known_accuracy": None, "known": 0, "consistency": None,
-        "repeats": 0, "reasons": [],
-    }  # fmt: skip
-    title, rows, heads = people_table({"people": [person]})
-    assert title == "People"
-    assert rows == (("Ann", "0", *["–"] * 6),)
-    assert len(heads) == 8
-    assert "check" not in heads, "nobody has to be checked"
 
 
 def test_shares_are_shown_with_what_they_are_of():
@@ -108,9 +75,3 @@ def test_numbers_of_a_file_are_those_of_the_answers(labels, tmp_path):
     assert (name, rate) == ("Ann", 1.0)
     assert report["agreement"]["raw"] is None, "nobody else answered"
     assert report["rewards"] == []
-
-
-def test_a_wrong_ending_is_refused_before_a_store_is_looked_for(tmp_path):
-    config = LabelReportConfig(StoreConfig(str(tmp_path / "none")), out=tmp_path / "r.pdf")
-    with pytest.raises(ConfigError, match=r"out: expected a name ending in .html or .json"):
-        annotate_report(config)

@@ -43,17 +43,6 @@ def test_numbers_stand_on_the_right_and_words_on_the_left(capsys):
     ]
 
 
-def test_names_and_values_have_no_heads(capsys):
-    print_table("Title", [("steps", "12"), ("return", "-3.5")])
-    printed = [line.split() for line in cells(capsys.readouterr().out) if line]
-    assert printed == [["Title"], ["steps", "12"], ["return", "-3.5"]]
-
-
-def test_a_table_without_rows_shows_its_heads(capsys):
-    print_table("Nobody yet", [], ("name", "answers"))
-    assert cells(capsys.readouterr().out)[2].split() == ["name", "answers"]
-
-
 def test_ctrl_c_ends_a_command_as_shells_expect(capsys):
     with pytest.raises(SystemExit) as stopped:
         interrupt("Stopped.")
@@ -135,10 +124,6 @@ def test_a_line_of_progress_fits_and_keeps_its_numbers(doing, width):
     assert " 45 % 0:01:15, left 0:01:31" in line
     assert line.startswith(doing[:8])
     assert ("━" in line) == (width == 200)
-
-
-def test_a_stage_of_unknown_length_has_no_share():
-    assert progress_in_words("filming", 0, 0, seconds=61, width=80) == "filming 0:01:01"
 
 
 def lines_on_screen(output):

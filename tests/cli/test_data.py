@@ -2,9 +2,6 @@
 
 import pickle
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +12,10 @@ from preferl.data import (
     Comparisons,
     Episodes,
     load_comparisons,
-    load_episodes,
     sample_segments,
     save_comparisons,
     save_episodes,
 )
-from preferl.data.arrays import save_arrays
 from preferl.data.sources import load_labels
 from preferl.errors import ConfigError, DataError, StorageError
 
@@ -110,52 +105,6 @@ def test_comparisons(tmp_path, capsys, rng):
     assert "declined" not in capsys.readouterr().out, "collected answers hold none, whatever was"
 
 
-def test_empty_episodes(tmp_path):
-    save_episodes(tmp_path / "it", _episodes()[:0])
-    with pytest.raises(DataError, match="expected at least one episode, got none"):
-        data_inspect(InspectConfig(str(tmp_path / "it")))
-    assert len(load_episodes(tmp_path / "it")) == 0
-
-
-def test_minari_ids(tmp_path, monkeypatch):
-    pytest.importorskip("minari", reason="the extra preferl[minari] is not installed")
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    with pytest.raises(DataError, match="Minari data set 'D4RL/absent/human-v2'"):
-        data_inspect(InspectConfig("D4RL/absent/human-v2"))
-
-
-def test_errors_rise(tmp_path, rng):
-    with pytest.raises(DataError, match="a file, a folder, or the id"):
-        data_inspect(InspectConfig(str(tmp_path / "absent")))
-    save_arrays(tmp_path / "other", {}, {"kind": "clips"})
-    with pytest.raises(DataError, match="expected episodes, got clips"):
-        data_inspect(InspectConfig(str(tmp_path / "other")))
-    segments = sample_segments(_episodes(), 2, 5, rng)
-    one = Comparisons.of(segments, np.array([[0, 1]]), np.ones(1))
-    save_comparisons(tmp_path / "it", one)
-    with pytest.raises(ConfigError, match="expected episodes, got comparisons"):
-        data_inspect(InspectConfig(str(tmp_path / "it"), tmp_path))
-
-
-def test_d4rl_files_and_their_tasks(tmp_path, capsys):
-    h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
-    with h5py.File(tmp_path / "data.hdf5", "w") as file:
-        file["observations"] = file["actions"] = np.zeros((250, 1))
-        file["rewards"] = np.ones(250)
-        file["terminals"] = np.zeros(250, bool)
-    with pytest.raises(DataError, match="timeouts"):
-        data_inspect(InspectConfig(str(tmp_path / "data.hdf5")))
-    data_inspect(InspectConfig(str(tmp_path / "data.hdf5"), task="pen-human-v1"))
-    rows = _rows(capsys.readouterr().out)
-    assert rows["length, min / median / max"] == "49 / 99 / 99"
-
-
-def test_importing_is_light():
-    code = "import sys, preferl.cli.data; print({'numpy', 'rich', 'torch'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
-
-
 def _label(folder, **settings):
     save_episodes(folder / "it", _episodes())
     config = LabelConfig(f"{folder / 'it'}", folder / "answers", length=4, **settings)
@@ -170,12 +119,6 @@ def test_a_scripted_teacher_answers_about_episodes(tmp_path, capsys):
     out = capsys.readouterr().out
     assert (_rows(out)["pairs"], _rows(out)["segments"][-10:]) == ("30", "of 4 steps")
     assert f"preferl reward fit --comparisons {tmp_path / 'answers'}" in "".join(out.splitlines())
-
-
-def test_the_command_that_follows_can_be_typed_as_it_is(tmp_path, capsys):
-    answers = _label(tmp_path / "my data", queries=4)
-    command = capsys.readouterr().out.partition("Fit a reward to them: ")[2]
-    assert shlex.split(command)[-1] == str(answers)
 
 
 def test_answers_follow_the_seed_and_the_teacher(tmp_path):

@@ -4,8 +4,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from helpers.command_line import run
 from preferl.cli.data import DataRecordConfig, InspectConfig, data_inspect, data_record
-from preferl.cli.main import main
 from preferl.data import load_episodes
 from preferl.data.arrays import load_arrays
 from preferl.online import DatasetConfig, PPOConfig, make_environments, save_policy
@@ -20,9 +20,7 @@ def wide_terminal(monkeypatch):
 
 def test_the_table_and_the_folder(tmp_path, capsys):
     out = tmp_path / "data"
-    with pytest.raises(SystemExit) as end:
-        main(["data", "record", "--env", "Pendulum-v1", "--mix", "random:2", "--out", str(out)])
-    assert end.value.code == 0
+    assert run("data", "record", "--env", "Pendulum-v1", "--mix", "random:2", "--out", out) == 0
     printed = capsys.readouterr().out
     assert "recording random ..." in printed
     assert f"Episodes: {out / 'episodes'}" in printed
@@ -44,6 +42,7 @@ def test_a_saved_policy_acts(tmp_path):
     assert episodes.actions == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_decision_transformer_acts(tmp_path):
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
@@ -77,19 +76,16 @@ def test_an_interrupted_recording_says_how_to_go_on(tmp_path, monkeypatch, capsy
     assert "with --resume continues" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_presets_and_seeds(tmp_path, capsys):
     options = ("--preset", "halfcheetah", "--env", "Pendulum-v1", "--train-steps", "600")
     small = ("--checkpoint-every", "300", "--eval-episodes", "1", "--algorithm.batch-size", "8")
     out = tmp_path / "data"
-    with pytest.raises(SystemExit) as end:
-        main(["data", "record", *options, *small, "--seeds", "0,1", "--out", str(out)])
-    assert end.value.code == 0
+    assert run("data", "record", *options, *small, "--seeds", "0,1", "--out", out) == 0
     printed = capsys.readouterr().out
     assert "replay, seed 1" in printed
     about = load_arrays(out / "episodes")[1]["about"]
     assert f"Whoever has the id {about['id']} has the same data" in " ".join(printed.split())
     assert load_episodes(out / "episodes").steps == 1_200
-    with pytest.raises(SystemExit) as end:
-        main(["data", "record", "--preset", "halfchetah"])
-    assert end.value.code == 2
+    assert run("data", "record", "--preset", "halfchetah") == 2
     assert "halfcheetah" in capsys.readouterr().err

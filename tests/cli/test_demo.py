@@ -20,28 +20,6 @@ def test_one_way_of_asking(tmp_path):
 
 
 @pytest.mark.slow
-def test_people_teach_the_pendulum_in_their_browser(tmp_path):
-    labels = tmp_path / "run-labels"
-    config = DemoConfig(people=True, browser=False, smoke=True, comparisons=8, out=tmp_path / "run")
-    with Somebody(labels, rests_after=2) as person:
-        demo(config)
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["comparisons"] == 8
-    assert not result["interrupted"]
-    videos = list((labels / "videos").rglob("*.mp4"))
-    assert len(videos) == 16, "people saw what they judged"
-    assert person.open_after_reward[0] > 0, "there is something to answer while the agent learns"
-    with Store.open(labels) as store:
-        (project,) = store.projects.all()
-        rewards = store.reports.rewards(project.id)
-        (agent,) = [s for s in store.reports.services(project.id) if s.name == "agent"]
-    assert [reward.version for reward in rewards] == list(range(1, len(rewards) + 1))
-    assert agent.status.steps == result["env_steps"]
-    assert agent.status.reward_version == len(rewards)
-    assert agent.status.mean_return < 0
-
-
-@pytest.mark.slow
 def test_an_interrupted_demo_goes_on_with_its_labels(tmp_path):
     labels = tmp_path / "run-labels"
     out = tmp_path / "run"

@@ -12,9 +12,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from helpers.command_line import run
 from helpers.waiting import SECONDS, wait_until
 from preferl.cli import online
-from preferl.cli.main import main
 from preferl.data import save_episodes
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
@@ -88,12 +88,7 @@ def with_project(folder):
     return folder
 
 
-def run(*words):
-    with pytest.raises(SystemExit) as stopped:
-        main([str(word) for word in words])
-    return stopped.value.code
-
-
+@pytest.mark.slow
 def test_what_draws_clips_imports_no_module_that_only_a_database_names(with_project):
     command = ("annotate", "render", "--once", "--store", "labels")
     done = with_project.preferl(*command)
@@ -122,10 +117,8 @@ def test_a_function_that_is_typed_draws(with_project, capsys):
     assert with_project.ran() == ["drawings"]
 
 
-TRUSTED = pytest.param(("--trust", "evilmod"), id="trusted", marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("trust", [pytest.param((), id="untrusted"), TRUSTED])
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", [(), ("--trust", "evilmod")])
 def test_the_page_and_what_it_starts(with_project, trust):
     words = ("annotate", "serve", "--store", "labels", "--port", "0", "--no-browser", *trust)
     with subprocess.Popen(
@@ -146,29 +139,6 @@ def test_the_page_and_what_it_starts(with_project, trust):
             out, err = page.communicate(timeout=SECONDS)
     assert "Answer here: http" in out, err
     assert page.returncode == 0, err
-
-
-def test_the_launcher_hands_on_what_is_trusted(with_project, monkeypatch, tmp_path):
-    started = []
-
-    class Looks:
-        def __init__(self, programs, *_, **__):
-            started.extend(one.command for one in programs)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-    monkeypatch.setattr(supervise, "Supervisor", Looks)
-    with supervise.launch("labels", "door", tmp_path / "rewards", trust=["evilmod"]):
-        pass
-    reward, page = started
-    for command in started:
-        assert command[:4] == (sys.executable, "-P", "-m", "preferl")
-    assert page[page.index("--trust") + 1] == "evilmod"
-    assert "--trust" not in reward, "it draws nothing"
 
 
 @pytest.mark.slow
@@ -209,14 +179,6 @@ def test_a_file_of_settings_chooses_no_module(folder, more, capsys):
     assert folder.ran() == []
     assert sorted(path.name for path in folder.path.iterdir()) == before
     assert not begun.finished
-
-
-def test_a_run_to_resume_chooses_no_module(folder, capsys):
-    with open_run("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0):
-        pass
-    assert run("online", "run", "--resume", "--out", "begun", *SMALL) == 1
-    assert "which begun/config.json names" in capsys.readouterr().err
-    assert folder.ran() == []
 
 
 def test_a_module_that_is_typed_or_trusted_is_used(folder, monkeypatch):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from preferl.cli.main import main
+from helpers.command_line import run
 from preferl.online import OnlineConfig
 from preferl.runs import open_run
 from preferl.runs.folder import LOCK
@@ -33,9 +33,7 @@ def test_a_second_run_is_refused(tmp_path, capsys, command, resume):
     before = {path: path.read_bytes() for path in out.iterdir()}
     words = (*command.split(), *COMMANDS[command], "--out", str(out))
     try:
-        with pytest.raises(SystemExit) as ended:
-            main([*words, *resume])
-        assert ended.value.code == 1
+        assert run(*words, *resume) == 1
         error = " ".join(capsys.readouterr().err.split())
         assert f"one at work already, process {os.getpid()} " in error
         assert {path: path.read_bytes() for path in out.iterdir()} == before

@@ -51,24 +51,12 @@ def test_to_resume_nothing_is_a_usage_error_and_makes_nothing(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command, capsys):
-    assert run(*command.split(), "--help") == 0
-    out = capsys.readouterr().out
-    assert "usage: preferl" in out
-    assert "{None" not in out, "what may be left out is shown by what it takes"
-
-
 def test_errors_are_worded_without_a_traceback(capsys, tmp_path):
     code = run("data", "inspect", str(tmp_path / "missing.pickle"))
     error = capsys.readouterr().err
     assert code == 1
     assert error.startswith("preferl data inspect: ")
     assert "Traceback" not in error
-
-
-def test_unknown_option_is_a_usage_error(capsys):
-    assert run("demo", "--nonsense") == 2
 
 
 def test_common_options_stand_anywhere(tmp_path, capsys):
@@ -132,14 +120,6 @@ def test_help_names_the_options_of_every_command(capsys):
         assert [option for option in COMMON if option not in out] == []
 
 
-@pytest.mark.parametrize("command", ["", "online run", "annotate invite"])
-def test_whoever_reads_help_may_stop_early(command):
-    line = f"{sys.executable} -m preferl {command} --help | head -n 1; exit ${{PIPESTATUS[1]}}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
-
-
 def test_output_that_nobody_reads_ends_the_command(monkeypatch):
     """As for `head`, but for certain: the other end of the pipe is closed before anything comes."""
     reading, writing = os.pipe()
@@ -151,13 +131,6 @@ def test_output_that_nobody_reads_ends_the_command(monkeypatch):
     os.close(writing)
     assert done.returncode == 1
     assert done.stderr == ""
-
-
-def test_module_runs():
-    done = subprocess.run(
-        [sys.executable, "-m", "preferl", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("preferl ")
 
 
 def test_unwritable_out_is_an_error(tmp_path, capsys):
@@ -181,32 +154,6 @@ def test_demo_answered_at_the_terminal(tmp_path):
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert (result["comparisons"], result["declined"]) == (15, 5)
     assert "(5 more were declined)" in (tmp_path / "run/report.html").read_text()
-
-
-def test_reward_fit_and_evaluate_on_peoples_labels(shared, tmp_path, capsys):
-    door = shared / "data" / "adroit-door-human"
-    data = ["--demonstrations", str(door / "door-v0_demos.pickle"), "--labels"]
-    people, script = (str(door / f"door-human-v1_{kind}_labels") for kind in ("human", "fake"))
-    out = tmp_path / "run"
-    fit = ["--out", str(out), "--epochs", "2", "--hidden", "16"]
-    assert run("reward", "fit", *data, people, *fit) == 0
-    assert "<svg" in (out / "report.html").read_text()
-    numbers = tmp_path / "numbers.json"
-    assert run("reward", "evaluate", str(out), *data, script, "--json", str(numbers)) == 0
-    report = json.loads(numbers.read_text())
-    assert {"accuracy", "decided", "interval", "log_loss", "spearman"} <= set(report)
-    assert report["accuracy"] > 0.7
-    assert report["decided"] == 172  # the other 1,428 pairs are some that people answered, too
-    assert len(report["left_out"]) == 1_428
-    assert "522 of them" in capsys.readouterr().out
-
-
-def test_reward_evaluate_without_a_run(shared, tmp_path, capsys):
-    door = shared / "data" / "adroit-door-human"
-    data = ["--demonstrations", str(door / "door-v0_demos.pickle")]
-    labels = ["--labels", str(door / "door-human-v1_human_labels")]
-    assert run("reward", "evaluate", str(tmp_path / "none"), *data, *labels) == 1
-    assert "config.json" in capsys.readouterr().err
 
 
 def test_pendulum_is_drawn_where_it_is():

@@ -4,15 +4,12 @@ import json
 
 import pytest
 
+from helpers import command_line
 from preferl.cli.console import ProgressLine
-from preferl.cli.main import main
-from preferl.errors import ConfigError
 
 
 def run(*words):
-    with pytest.raises(SystemExit) as stopped:
-        main(("offline", "run", *words))
-    return stopped.value.code
+    return command_line.run("offline", "run", *words)
 
 
 @pytest.fixture
@@ -31,6 +28,7 @@ def small(door, tmp_path):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_from_options(small, tmp_path, capsys):
     kind = ("--iql.hidden", "8", "--iql.batch-size", "16")
     assert run(*small, *kind) == 0
@@ -57,6 +55,7 @@ def test_a_run_from_options(small, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_a_run_on_the_recorded_rewards(door, tmp_path, capsys):
     words = (*door[:2], "--reward", "true", "--task", "door-human-v1", "--seeds", "3")
     quick = ("--steps", "2", "--episodes", "0", "--report-to", "jsonl")
@@ -64,23 +63,6 @@ def test_a_run_on_the_recorded_rewards(door, tmp_path, capsys):
     assert "No answers were used" in capsys.readouterr().out
     names = sorted(path.name for path in (tmp_path / "run/policies").iterdir())
     assert names == ["cloning-3", "negated-3", "random-3", "true-3", "zero-3"]
-
-
-def test_the_pixel_encoder_has_an_old_name(capsys, monkeypatch):
-    def refuse(config, *_, **__):
-        raise ConfigError(f"with {config.dt.pixel_encoder.filters} filters")
-
-    monkeypatch.setattr("preferl.offline.run_offline", refuse)
-    usual = ("--demonstrations", "a", "--policy", "bc", "--env", "E")
-    assert run(*usual, "--dt.pixel_encoder.filters", "3") == 1
-    assert run(*usual, "--dt.pixel-encoder.filters=3") == 1
-    assert capsys.readouterr().err.count("with 3 filters") == 2
-
-
-def test_a_quiet_run_prints_results_alone(small, capsys):
-    seen = [run(*small, "--eval-every", "1", "--quiet", "--iql.hidden", "8")]
-    assert seen == [0]
-    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Policies"]
 
 
 def test_ctrl_c_says_how_to_go_on(small, capsys, monkeypatch):
@@ -102,30 +84,3 @@ def test_policies_are_judged_and_compared(door, tmp_path, capsys):
     assert "score" in out
     assert "cloning" in out
     assert json.loads((tmp_path / "run/result.json").read_text())["comparison"]["text"][:40] in out
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ((), "neither"),
-        (("--demonstrations", "a", "--env", "Pendulum-v1"), "neither labels nor reward"),
-        (("--demonstrations", "a", "--labels", "b", "--env", "Pendulum-v"), "Pendulum-v1"),
-        (("--demonstrations", "a", "--labels", "b", "--env", "Pendulum-v1"), "a: expected"),
-        (
-            ("--policy", "bc", "--demonstrations", "a", "--episodes", "0", "--report-to", "x"),
-            "wandb",
-        ),
-    ],
-)
-def test_errors_are_one_line(words, text, tmp_path, capsys):
-    assert run(*words, "--out", str(tmp_path / "run")) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("preferl offline run: ")
-    assert text in error
-    assert not (tmp_path / "run").exists()
-
-
-def test_words_that_are_no_seeds_are_wrong_usage(capsys):
-    data = ("--demonstrations", "a", "--labels", "b", "--episodes", "0")
-    assert run(*data, "--seeds", "one,two") == 2
-    assert "seeds" in capsys.readouterr().err

@@ -76,6 +76,7 @@ def test_a_true_reward_that_is_none_is_refused_before_a_run_begins(tmp_path, cap
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_what_a_run_keeps_is_read_by_other_commands(tmp_path, capsys):
     ppo = ["--algorithm", "ppo", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]
     assert run(*small(tmp_path / "run", "--keep-experience", *ppo)) == 0
@@ -100,6 +101,7 @@ def hinge(logits, preference):
 """
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_answers_that_are_there_and_fits_by_a_loss_of_ones_own(
     tmp_path, monkeypatch
 ):
@@ -123,34 +125,12 @@ def test_a_run_begins_with_answers_that_are_there_and_fits_by_a_loss_of_ones_own
     assert "reward/held_out_answers" in read_jsonl(tmp_path / "second/metrics.jsonl")
 
 
-def test_online_run_from_a_file_with_options_on_top(tmp_path):
-    settings = {"env": "Pendulum-v1", "algorithm": {"kind": "PPOConfig", "n_steps": 64}}
-    file = tmp_path / "settings.yaml"
-    file.write_text(json.dumps(settings))
-    assert run(*small(tmp_path / "run", "--config", str(file))) == 0
-    config = json.loads((tmp_path / "run/config.json").read_text())["config"]
-    assert config["algorithm"]["n_steps"] == 64
-    assert config["comparisons"] == 6
-
-
+@pytest.mark.slow
 def test_online_run_from_a_preset(tmp_path):
     longer = ["--steps", "2000", "--sampler", "uniform"]
     assert run(*small(tmp_path / "run", "--preset", "pendulum", *longer)) == 0
     config = json.loads((tmp_path / "run/config.json").read_text())["config"]
     assert config["algorithm"]["gamma"] == 0.98
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--config", "missing.yaml"], "missing.yaml"),
-        (["--preset", "pendulum", "--config", "x.yaml"], "both"),
-    ],
-)
-def test_online_run_with_bad_settings(words, text, tmp_path, capsys):
-    assert run("online", "run", "--out", str(tmp_path / "run"), *words) == 1
-    assert text in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
 
 
 def test_the_last_preset_counts(capsys):
@@ -167,10 +147,6 @@ def test_algorithms_of_stable_baselines3_are_led_to_the_option_that_takes_them(n
     assert run("online", "run", "--algorithm", name) == 2
     fix = f"Write --algorithm sb3 --algorithm.algorithm stable_baselines3:{place}."
     assert fix in capsys.readouterr().err
-
-
-def test_nothing_given_starts_from_the_defaults():
-    assert starting_point([]) == OnlineRunConfig(run=OnlineConfig())
 
 
 def test_a_teacher_takes_the_place_of_a_files(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import socket
@@ -17,7 +16,6 @@ from helpers.somebody import Somebody
 from preferl.cli.online import starting_point
 from preferl.cli.people import (
     awaited_answers,
-    commands_after,
     frames_per_second,
     labels_folder,
     older_run_in_words,
@@ -141,22 +139,6 @@ def test_what_a_run_waits_for_names_counts_and_link(tmp_path):
         secret = store.people.owner(project.id).secret
         link = f"http://127.0.0.1:40000/join/{secret}"
         assert awaited_answers(feedback, 30) == f"waiting for your answers: 0 of 30, {link}"
-
-
-def test_the_commands_after_a_run_work_as_they_are_printed(tmp_path, capsys):
-    with open_run(tmp_path / "my run", config=OnlineConfig(), seed=0):
-        pass
-    labels = tmp_path / "my run-labels"
-    with Store.open(labels) as store:
-        for name in ("crane-1", "crane-2"):
-            store.projects.create(name)
-    commands = commands_after(tmp_path / "my run", labels, "crane-2")
-    for command in commands[:2]:
-        assert run(*shlex.split(command)[1:]) == 0
-    assert "crane-2" in capsys.readouterr().out
-    assert shlex.split(commands[2])[1:] == [
-        *("annotate", "serve", "--store", str(labels), "--project", "crane-2")
-    ]
 
 
 def test_people_are_asked_little_unless_something_else_is_chosen(tmp_path):

@@ -5,11 +5,9 @@ import json
 import pytest
 
 from helpers.command_line import run
-from helpers.offline_runs import LENGTH, recorded, write_labels
-from preferl.cli.options import AnswersConfig
-from preferl.data import concatenate, load_comparisons, save_comparisons, save_episodes
-from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward
-from preferl.testing import make_comparisons
+from helpers.offline_runs import LENGTH
+from preferl.data import concatenate, load_comparisons, save_comparisons
+from preferl.models import MLPReward
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import RewardFunction, save_reward
 
@@ -20,14 +18,10 @@ def reward(observations, actions, following):
 
 
 @pytest.fixture
-def fitted(rng, tmp_path):
+def fitted(answered, tmp_path):
     """A reward that learned nothing, and data to evaluate it on."""
-    episodes = recorded(rng, episodes=20)
-    save_episodes(tmp_path / "episodes", episodes)
-    write_labels(tmp_path / "labels", episodes, rng, count=60)
     save_reward(tmp_path / "run/reward", RewardFunction(MLPReward(POINT_SPACE, PUSH_SPACE, seed=0)))
-    data = ("--demonstrations", tmp_path / "episodes", "--labels", tmp_path / "labels")
-    return (tmp_path / "run", *data)
+    return (tmp_path / "run", *answered)
 
 
 def evaluate(*words):
@@ -72,14 +66,7 @@ def test_epic_distance_from_a_reward_of_ones_own(fitted, tmp_path, monkeypatch, 
     assert f"{numbers['epic']:.3f}" in capsys.readouterr().out
 
 
-def test_a_reward_with_a_history_has_no_epic_distance(fitted, tmp_path, capsys):
-    model = LSTMReward(POINT_SPACE, PUSH_SPACE, LSTMRewardConfig(width=8, context=LENGTH), seed=0)
-    save_reward(tmp_path / "history/reward", RewardFunction(model))
-    true = ("--true-reward", "preferl.testing.worlds:linear_reward")
-    assert evaluate(tmp_path / "history", *fitted[1:], *true) == 0
-    assert f"this reward looks at {LENGTH} steps" in capsys.readouterr().out
-
-
+@pytest.mark.slow
 def test_data_of_the_fit_are_named(fitted, tmp_path, capsys):
     data = fitted[1:]
     episodes = data[:2]
@@ -94,29 +81,6 @@ def test_data_of_the_fit_are_named(fitted, tmp_path, capsys):
             assert evaluate(tmp_path / "fit", *asked) == 0
             out = capsys.readouterr().out
             assert [text for text in (seen, drawn) if text in out] == [expected] * bool(expected)
-
-
-def test_drawn_pairs_are_others_than_those_of_the_fit(fitted, tmp_path, monkeypatch):
-    read = AnswersConfig.read
-    pairs = []
-
-    def remember(self, *draws):
-        found = read(self, *draws)
-        pairs.append({tuple(row) for row in found[1].segments.origin[found[1].pairs].tolist()[0]})
-        return found
-
-    monkeypatch.setattr(AnswersConfig, "read", remember)
-    script = (*fitted[1:3], "--teacher", "oracle", "--queries", 30, "--length", LENGTH)
-    quick = ("--epochs", 1, "--hidden", 4, "--report-to", "jsonl")
-    assert fit(*script, *quick, "--out", tmp_path / "fit") == 0
-    assert evaluate(tmp_path / "fit", *script) == 0
-    assert pairs[0] != pairs[1]
-
-
-def test_comparisons_of_a_run_are_answers(rng, fitted, tmp_path, capsys):
-    save_comparisons(tmp_path / "online/comparisons", make_comparisons(rng, pairs=12))
-    assert evaluate(fitted[0], "--comparisons", tmp_path / "online", "--queries", 9) == 0
-    assert "9 labelled pairs of 5 steps" in capsys.readouterr().out
 
 
 def labelled(seed, name, tmp_path):

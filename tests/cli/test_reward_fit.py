@@ -1,16 +1,15 @@
 """`preferl reward fit`: answers of each source, settings by name, tracking, and its report."""
 
 import json
-import pickle
 
 import numpy as np
 import pytest
 
 from helpers.command_line import run
-from helpers.offline_runs import LENGTH, recorded, write_labels
+from helpers.offline_runs import LENGTH
 from preferl.cli.options import AnswersConfig
 from preferl.cli.reward import FitConfig, reward_fit_start
-from preferl.data import save_comparisons, save_episodes
+from preferl.data import save_comparisons
 from preferl.reporting import read_jsonl
 from preferl.runs import read_run
 from preferl.testing import make_comparisons
@@ -20,11 +19,8 @@ QUICK = ("--epochs", 2, "--hidden", 8, "--report-to", "jsonl")
 
 
 @pytest.fixture
-def data(rng, tmp_path):
-    episodes = recorded(rng, episodes=20)
-    save_episodes(tmp_path / "episodes", episodes)
-    write_labels(tmp_path / "labels", episodes, rng, count=60)
-    return ("--demonstrations", tmp_path / "episodes")
+def data(answered):
+    return answered[:2]
 
 
 def fit(*words):
@@ -165,42 +161,7 @@ def test_metrics_of_each_epoch_are_tracked(data, tmp_path):
     assert list((tmp_path / "run/tensorboard").glob("events*"))
 
 
-def test_help_names_each_source(capsys):
-    assert fit("--help") == 0
-    out = capsys.readouterr().out
-    for option in (
-        "--labels",
-        "--store",
-        "--comparisons",
-        "--teacher",
-        "--queries",
-        "--model.hidden",
-    ):
-        assert option in out
-    assert "a run of `preferl online run`" in " ".join(out.replace("│", " ").split())
-
-
 def test_defaults_are_those_of_the_preset():
     assert reward_fit_start([]).reward == FitConfig().reward
     assert reward_fit_start(["--model", "pt"]).trainer.epochs == 10_000
     assert reward_fit_start(["--model=pt"]).held_out == 0.1
-
-
-def test_a_preset_that_holds_answers_out_names_its_metrics_after_them(data, tmp_path):
-    words = (*data, "--labels", tmp_path / "labels", "--model", "mr", *QUICK)
-    assert fit(*words, "--out", tmp_path / "run") == 0
-    metrics = read_jsonl(tmp_path / "run/metrics.jsonl")
-    assert "reward/validation_loss" in metrics
-    assert not [name for name in metrics if "out_of_bag" in name]
-
-
-def test_accuracies_are_those_of_the_epoch_whose_state_remains(data, tmp_path, rng, capsys):
-    (file,) = (tmp_path / "labels").glob("human_label_*")
-    file.write_bytes(pickle.dumps(rng.integers(2, size=60)))  # which can only be learned by heart
-    words = ("--labels", tmp_path / "labels", "--held-out", 0.5, "--epochs", 80, "--hidden", 64)
-    assert fit(*data, *words, "--report-to", "jsonl", "--out", tmp_path / "run") == 0
-    found = result(tmp_path / "run")["fit"]
-    best = found["train_accuracy"][found["best_epoch"] - 1]
-    assert f"{best:.0%}" != f"{found['train_accuracy'][-1]:.0%}"
-    assert f"{best:.0%} of those trained on" in " ".join(capsys.readouterr().out.split())
-    assert f"predicts {best:.0%} of the answers" in (tmp_path / "run/report.html").read_text()

@@ -1,7 +1,6 @@
 """`preferl reward fit --resume`: on with what was stopped, and never over what is finished."""
 
 import json
-import pickle
 import sys
 from pathlib import Path
 
@@ -10,38 +9,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from helpers.command_line import run
 from preferl.cli.console import ProgressLine
-from preferl.cli.main import main
 from preferl.cli.reward import FitConfig
-from preferl.data import save_episodes
 from preferl.registry import REWARD_MODELS
 from preferl.runs import open_run
-from preferl.testing import make_episodes
 from preferl.training import load_reward
 
 EPOCHS = 6
 
 
 @pytest.fixture
-def data(rng, tmp_path) -> list[str]:
-    save_episodes(tmp_path / "episodes", make_episodes(rng, [60, 60]))
-    labels = {
-        "label_human": rng.integers(0, 2, 30).tolist(),
-        "indices_num30_q5": rng.integers(0, 50, 30),
-        "indices_2_num30_q5": rng.integers(60, 110, 30),
-    }
-    (tmp_path / "labels").mkdir()
-    for name, content in labels.items():
-        (tmp_path / "labels" / name).write_bytes(pickle.dumps(content))
+def data(answered) -> list[str]:
     options = ["--epochs", str(EPOCHS), "--hidden", "8", "--checkpoint-seconds", "0"]
-    sources = ["--demonstrations", str(tmp_path / "episodes"), "--labels", str(tmp_path / "labels")]
-    return ["reward", "fit", *options, *sources, "--crossing", "keep"]
-
-
-def run(*words: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return int(ended.value.code or 0)
+    return ["reward", "fit", *options, *answered]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -112,14 +93,6 @@ def test_a_typo_leaves_the_finished_fit_at_its_name(data, tmp_path, wrong):
     before = files(tmp_path)
     assert run(*data, "--out", tmp_path / "it", *wrong) != 0
     assert files(tmp_path) == before
-
-
-def test_other_settings_are_refused_by_name(data, tmp_path, monkeypatch, capsys):
-    with monkeypatch.context() as patch:
-        stop_after(patch, 2)
-        assert run(*data, "--out", tmp_path / "it") == 130
-    assert run(*data, "--out", tmp_path / "it", "--resume", "--noise", "0.3") != 0
-    assert "noise" in capsys.readouterr().err
 
 
 def test_a_model_of_ones_own_is_fitted_where_its_module_is_trusted(

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from helpers.waiting import SECONDS
 
 SERVES = '''
@@ -44,6 +46,7 @@ reward.reward_serve(reward.RewardServeConfig(ServiceConfig(Path("rewards"))))
 '''
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_middle_of_a_wait_ends_the_service(tmp_path):
     command = [sys.executable, "-c", SERVES]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)

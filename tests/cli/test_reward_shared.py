@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from helpers.command_line import run
-from helpers.offline_runs import recorded, write_labels
+from helpers.offline_runs import recorded
 from helpers.waiting import SECONDS, wait_until
-from preferl.data import save_episodes
 from preferl.reporting import read_jsonl
 from preferl.training import load_reward, relabel
 
@@ -24,14 +23,10 @@ HOSTILE = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\
 
 
 @pytest.fixture
-def words(rng, tmp_path) -> list[str]:
-    episodes = recorded(rng, episodes=20)
-    save_episodes(tmp_path / "episodes", episodes)
-    write_labels(tmp_path / "labels", episodes, rng, count=60)
-    sources = ["--demonstrations", tmp_path / "episodes", "--labels", tmp_path / "labels"]
+def words(answered) -> list[str]:
     quick = ["--epochs", 40, "--trainer.patience", None, "--hidden", 8, "--report-to", "jsonl"]
     options = ["--checkpoint-seconds", 0, *quick]
-    return [str(word) for word in ("reward", "fit", *sources, *options)]
+    return [str(word) for word in ("reward", "fit", *answered, *options)]
 
 
 def losses(folder: Path) -> dict[int, float]:

@@ -48,6 +48,7 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_every_kind_of_run_is_listed(runs, capsys):
     assert run("runs", "list", runs) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -58,6 +59,7 @@ def test_every_kind_of_run_is_listed(runs, capsys):
     assert rows["recorded"][1] == "data"
 
 
+@pytest.mark.slow
 def test_the_list_as_json_agrees_with_the_results(runs, capsys):
     assert run("runs", "list", runs, "--json") == 0
     found = {one["kind"]: one for one in json.loads(capsys.readouterr().out)}
@@ -71,9 +73,10 @@ def test_the_list_as_json_agrees_with_the_results(runs, capsys):
     assert found["reward"]["accuracy"]["mean"] == pytest.approx(best, abs=1e-6)
 
 
-def test_a_narrow_terminal_leaves_columns_out(runs, capsys, monkeypatch):
+def test_a_narrow_terminal_leaves_columns_out(tmp_path, capsys, monkeypatch):
+    written_runs.online(tmp_path / "online")
     monkeypatch.setenv("COLUMNS", "80")
-    assert run("runs", "list", runs) == 0
+    assert run("runs", "list", tmp_path) == 0
     out = capsys.readouterr().out
     assert "A wider terminal shows more columns" in out
     assert max(map(len, out.splitlines())) <= 80
@@ -81,6 +84,7 @@ def test_a_narrow_terminal_leaves_columns_out(runs, capsys, monkeypatch):
     assert "took" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -102,7 +106,7 @@ def with_findings(path, findings):
     return path
 
 
-def test_what_is_wrong_with_a_run_is_shown(runs, tmp_path, capsys):
+def test_what_is_wrong_with_a_run_is_shown(tmp_path, capsys):
     found = [{"name": "stuck", "text": "It stays.", "tries": ["explore more", "go on"]}]
     path = with_findings(written_runs.online(tmp_path / "run"), found)
     assert run("runs", "show", path, "--json") == 0
@@ -111,7 +115,7 @@ def test_what_is_wrong_with_a_run_is_shown(runs, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "What to look at" in out
     assert all(words in out for words in ("stuck", "It stays.", "- explore more", "- go on"))
-    assert run("runs", "show", runs / "online") == 0
+    assert run("runs", "show", written_runs.online(tmp_path / "before")) == 0
     assert "What to look at" not in capsys.readouterr().out
 
 
@@ -124,6 +128,7 @@ def test_findings_that_are_damaged_are_one_error(tmp_path, capsys, findings):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_only_changed_settings_are_shown(runs, capsys):
     assert run("runs", "show", runs / "online", "--json") == 0
     changed = json.loads(capsys.readouterr().out)["changed"]
@@ -134,6 +139,7 @@ def test_only_changed_settings_are_shown(runs, capsys):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_runs_are_compared(runs, tmp_path, capsys):
     other = written_runs.online(tmp_path / "other", -150.0)
     page = tmp_path / "comparison.html"
@@ -149,11 +155,11 @@ def test_runs_are_compared(runs, tmp_path, capsys):
     assert found["differing"]["comparisons"]["online"] == "6"
 
 
-def test_a_page_does_not_go_into_a_run(runs, tmp_path, capsys):
-    other = written_runs.online(tmp_path / "other")
+def test_a_page_does_not_go_into_a_run(tmp_path, capsys):
+    one, other = (written_runs.online(tmp_path / name) for name in ("one", "other"))
     before = (other / "result.json").read_bytes()
     for out in (other / "report.html", other / "deep/page.html", tmp_path / "page.json"):
-        assert run("runs", "compare", runs / "online", other, "--out", out) == 1
+        assert run("runs", "compare", one, other, "--out", out) == 1
         assert "--out" in capsys.readouterr().err
         assert not out.exists()
     assert (other / "result.json").read_bytes() == before
@@ -176,6 +182,7 @@ def test_no_runs_and_no_folder(tmp_path, capsys):
     assert run("runs", "list", tmp_path / "none") == 1
 
 
+@pytest.mark.slow
 def test_torch_is_not_loaded(runs, tmp_path):
     words = [
         ["list", str(runs)],

@@ -37,6 +37,7 @@ def rows(folder):
         return {row["run"]: row for row in csv.DictReader(table)}
 
 
+@pytest.mark.slow
 def test_each_run_is_done_once_and_laid_beside_the_others(file, tmp_path, capsys):
     assert run("sweep", file, "--processes", "2") == 0
     out = tmp_path / "runs/small"
@@ -57,6 +58,7 @@ def test_each_run_is_done_once_and_laid_beside_the_others(file, tmp_path, capsys
     assert len(found["runs"]) == 3
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_named_and_the_others_go_on(file, tmp_path, capsys):
     change(file, grid={}, runs=[{"seed": 0}, {"env_kwargs": {"g": 1}}])
     assert run("sweep", file, "--processes", "2") == 1
@@ -116,12 +118,6 @@ def test_a_module_in_a_file_needs_trust_however_it_is_written(file, tmp_path, ca
     assert run("sweep", file, "--dry-run") == 1
     assert "small.json names: expected a module that may be imported" in capsys.readouterr().err
     assert not (tmp_path / "imported").exists()
-
-
-def test_wrappers_of_trusted_modules_are_admitted(file, tmp_path, capsys):
-    change(file, options={**SMALL, "wrappers": " somebodys:Shift"}, grid={})
-    (tmp_path / "somebodys.py").write_text("")
-    assert run("sweep", file, "--dry-run", "--trust", "somebodys") == 0
 
 
 def test_no_file_of_a_sweep_holds_a_password(tmp_path, monkeypatch, capsys):

@@ -9,8 +9,8 @@ from shutil import copyfile
 import pytest
 import torch
 
+from helpers.command_line import run
 from preferl import registry
-from preferl.cli.main import main
 from preferl.data import save_episodes
 from preferl.models import infer_spaces
 from preferl.registry import REWARD_MODELS
@@ -19,12 +19,6 @@ from preferl.training import RewardFunction, load_reward, save_reward
 
 MODULE = "custom_reward_model"
 TRUST = ("--trust", MODULE)
-
-
-def run(*words):
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return ended.value.code
 
 
 def forget():
@@ -73,6 +67,7 @@ def test_informative_pairs(fitted, tmp_path, capsys):
     assert "4 pairs of 5 steps" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_offline_run_on_a_fitted_reward(fitted, tmp_path, capsys):
     words = ("offline", "run", "--demonstrations", tmp_path / "episodes", "--reward", fitted)
     words += ("--seeds", 0, "--steps", 2, "--episodes", 0, "--no-controls", "--report-to", "jsonl")
@@ -83,6 +78,7 @@ def test_an_offline_run_on_a_fitted_reward(fitted, tmp_path, capsys):
     assert load_reward(tmp_path / "run/reward").members == 2
 
 
+@pytest.mark.slow
 def test_an_online_run_with_a_model_in_its_settings(fitted, tmp_path, capsys):
     settings = {"env": "Pendulum-v1", "model": {"kind": "quadratic", "members": 2}}
     file = tmp_path / "settings.json"
@@ -115,6 +111,7 @@ def below(fitted, tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_trust_in_a_package_covers_its_modules(below, tmp_path, capsys):
     data = ("--demonstrations", tmp_path / "episodes")
     evaluated = ("reward", "evaluate", below, *data, "--teacher", "oracle", "--queries", 20)
@@ -126,9 +123,3 @@ def test_trust_in_a_package_covers_its_modules(below, tmp_path, capsys):
         assert run(*words, "--trust", "package_of_tests") == 0
         forget()
         sys.modules.pop("package_of_tests.models")
-
-
-def test_a_module_that_is_not_there(tmp_path, capsys):
-    words = ("offline", "run", "--demonstrations", "a", "--labels", "b", "--episodes", 0)
-    assert run(*words, "--trust", "no_such_module", "--out", tmp_path / "run") == 1
-    assert "no_such_module" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from shutil import copytree
 import pytest
 
 from helpers.command_line import run
+from preferl.data import save_episodes
 from preferl.online.configs import OnlineConfig
 from preferl.registry import TEACHERS
 from preferl.runs import open_run
@@ -32,32 +33,18 @@ CLIPS = "--run recorded --length 5"
 LABELS = "--demonstrations a --labels b"
 
 OPTIONS = {
-    "online run --stepz 100": r"--stepz: .* nearest is --steps\.",
     "online run --n-steps 256": r"--n-steps: .* nearest is .*n-steps, with --algorithm ppo\.",
-    "online run --algorithm ppo --algorithm.n-stepz 256": r"nearest is --algorithm\.n-steps\.",
-    "online run --algorithm.tau 0.1": r"nearest is --algorithm\.tau, with --algorithm sac\.",
-    "online run --steps many": "--steps: expected INT, got 'many'",
-    "online run --steps": "--steps: expected INT, got none",
     "online run --algorithm pop": "--algorithm: expected one of ppo, sac, sb3, got 'pop'",
-    "online run --model ttransformer": r"nearest is transformer\.",
-    "online run --teacher orakle": r"nearest is oracle\.",
-    "online run --sampler unniform": r"nearest is uniform\.",
     "online run --resume --out empty": "there is no run here",
-    "online run --resume --out nowhere": "there is no run here",
     "online run --resume --out finished": "this run is finished",
     "data record --mix random:1": "--env: expected a value, got none",
     "reward serve --out rewards --model pt --labels x": "--labels: .* `preferl reward serve`",
     "online run --preset pendulm": r"--preset: expected one of .* nearest is pendulum\.",
     "reward fit --model nonsense": r"--model: expected one of mlp, .* --trust MODULE\.",
-    "reward fit --model ttransformer": r"nearest is transformer\.",
     "reward fit --teacher orakle --demonstrations recorded/episodes": r"nearest is oracle\.",
-    "reward fit --epochs few": "--epochs: expected INT, got 'few'",
-    "offline run --policy iqll": r"nearest is iql\.",
     f"offline run {LABELS} --env E --seeds 0,one": "--seeds: expected N,N,..., got '0,one'",
     "annotate invite Ann --role boss": "--role: expected one of annotator, admin, spectator",
-    "annotate invite": "NAME: expected a value",
     "data inspect a b": "'b': expected an option",
-    "demo --comparisons 1e3": "--comparisons: expected INT, got '1e3'",
     "completion tcsh": "expected one of bash, zsh, fish, got 'tcsh'",
     "onlin run": r"no such command: onlin run. The nearest is online run\.",
 }
@@ -65,78 +52,53 @@ OPTIONS = {
 
 SETTINGS = {
     "online run --steps -5": "steps: expected at least .*, got -5",
-    "online run --trainer.epochs -1": r"--trainer\.epochs: expected at least 1, got -1",
-    "online run --model.members 0": r"--model\.members: expected at least 1, got 0",
     "online run --algorithm sac --algorithm.gamma nan": r"\.gamma: expected in \[0, 1\], got nan",
     "online run --device tpu": "device 'tpu': expected one that torch has",
     "online run --env Pendulun-v1": "Pendulun-v1",
     "online run --env plain_module:X-v0": "X-v0",
     "online run --trust broken_module": "'broken_module', .* got RuntimeError: no simulator here",
     "data record --env Pendulum-v1 --mix expert:1 --device tpu": "device 'tpu': expected one that",
-    "online run --env no_such_module:X-v0": "no_such_module",
     "online run --config wrong.yaml": r"\['stepz'\]. The nearest is steps\.",
     "online run --config nested.yaml": r"algorithm: .*\['n_stepz'\]. The nearest is n_steps\.",
     "online run --config notes.txt": "notes.txt: expected settings by name",
-    "online run --config nowhere.yaml": "nowhere.yaml",
-    "online run --preset pendulum --config wrong.yaml": "expected --preset or --config",
-    "online run --trust no_such_module": "no_such_module",
     "online run --out foreign": "expected a new or empty folder",
     "online run --out notes.txt": "expected a new or empty folder",
     "online run --out live": "one at work already",
-    "online run --resume --out live": "one at work already",
     "online run --resume --out stopped --steps 9000": r"settings of the run in stopped.*steps=",
     "demo --ask --people": "Choose one of --ask",
     "data record --env Pendulum-v1 --mix expert:2 --policy nowhere": "nowhere",
     "data record --env Pendulum-v1 --mix random": "mix: expected TIER:AMOUNT",
     "data inspect nowhere.pickle": "nowhere.pickle",
     "data inspect recorded/episodes --labels nowhere": "nowhere",
-    "reward fit --demonstrations nowhere.pickle --labels nowhere": "nowhere.pickle",
-    "reward fit --demonstrations recorded/episodes --labels nowhere": "nowhere",
-    "reward fit --store nowhere": "store nowhere: expected a folder of labels",
-    "reward fit": "answers: expected --store, or --labels and --demonstrations, .* got none",
-    "reward fit --comparisons nowhere": "nowhere",
-    "reward evaluate nowhere --demonstrations recorded/episodes --labels nowhere": "nowhere",
     "reward serve --store nowhere --out rewards": "store nowhere: expected a folder of labels",
-    "offline run --demonstrations nowhere.pickle --labels nowhere --env Pendulum-v1": "nowhere",
-    "offline run --demonstrations recorded/episodes --reward nowhere --env Pendulum-v1": "nowhere",
     f"offline run {LABELS} --env E --seeds 1,1": "seeds: expected different",
     f"offline run {LABELS} --env E --policy dt --target-return abc": "a quantile such as q0.95",
     f"offline run {LABELS} --env E --seeds=-1": "seeds: expected different whole numbers of at",
     "online run --seed -1": "seed: expected a whole number from 0 to 4294967295, got -1",
-    "online run --seed 4294967296": "seed: expected a whole number from 0 to 4294967295",
-    "demo --seed -1": "seed: expected a whole number from 0",
     "data record --env Pendulum-v1 --seed -1": "seed: expected a whole number from 0",
     "reward fit --demonstrations recorded/episodes --seed -1": "--seed: expected a whole number",
-    "reward evaluate recorded --seed -1": "--seed: expected a whole number from 0",
     "reward serve --out rewards --store labels --seed -1": "--seed: expected a whole number from",
     "reward serve --out rewards --store labels --initial_epochs 0": "--initial-epochs: .* got 0",
     f"annotate create {CLIPS} --store new --env E --seed -1": "--seed: expected a whole number",
-    "annotate report --store labels --seed -1": "--seed: expected a whole number from 0",
     f"annotate create {CLIPS} --store notes.txt --env Pendulum-v1": "notes.txt",
     f"annotate create {CLIPS} --store new --env Pendulun-v1": "Pendulun-v1",
-    f"annotate create {CLIPS} --store new --env Pendulum-v1 --queries 0": "queries: expected",
     f"annotate create {CLIPS} --store labels --env Pendulum-v1 --project door": "door",
     "annotate create --run recorded --store new --env Pendulum-v1": "at least 2 different windows",
-    "annotate serve --store nowhere": "store nowhere: expected a folder of labels",
     "annotate serve --store labels --port taken --no-browser": "address and port that are free",
     "annotate serve --store labels --host 0.0.0.0 --no-browser": "PREFERL_SECRET",
     "annotate invite Ann --store locked": "database is locked",
     "annotate report --store labels --project windows": "door",
-    "annotate report --store labels --out report.pdf": "expected a name ending in .html or .json",
     "annotate export answers.xls --store labels": "expected one of jsonl, csv, parquet .* 'xls'",
     "annotate import nowhere.jsonl --store labels": "nowhere.jsonl",
-    "annotate render --store nowhere": "store nowhere: expected a folder of labels",
 }
 """Settings, files and folders: errors of what a command was given."""
 
 
-@pytest.fixture
-def here(tmp_path, empty_store, recorded, monkeypatch) -> Iterator[Path]:
-    """The current folder: runs in all states, labels, modules and files of several kinds."""
-    place = tmp_path / "here"
-    place.mkdir()
-    recorded.rename(place / "recorded")
-    copytree(empty_store, place / "labels")
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, episodes) -> Path:
+    """A folder of runs in all states, labels, modules and files of several kinds."""
+    place = tmp_path_factory.mktemp("here")
+    save_episodes(place / "recorded/episodes", episodes)
     with Store.open(place / "labels") as store:
         store.projects.create("door", frames={"kind": "env", "env_id": "Pendulum-v1"})
     copytree(place / "labels", place / "locked")
@@ -156,6 +118,12 @@ def here(tmp_path, empty_store, recorded, monkeypatch) -> Iterator[Path]:
         with open_run(place / name, config=OnlineConfig(steps=5_000), seed=0) as folder:
             if name == "finished":
                 folder.result({"interrupted": False})
+    return place
+
+
+@pytest.fixture
+def here(place, monkeypatch) -> Iterator[Path]:
+    """The same as the current folder; no test may change it."""
     monkeypatch.chdir(place)
     monkeypatch.delenv("PREFERL_SECRET", raising=False)
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.1)

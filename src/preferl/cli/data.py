@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
+
 from preferl import data, evaluation, online
 from preferl.cli.console import ProgressLine, echo, print_table, require_done
 from preferl.cli.options import (
@@ -100,8 +102,6 @@ class LabelConfig:
 
 def data_label(config: LabelConfig) -> None:
     """Draw queries, have them answered, write them and print counts."""
-    from numpy.random import default_rng
-
     from preferl.feedback.instant import sample_comparisons
     from preferl.feedback.ranked_lists import sample_ranked
 
@@ -110,7 +110,7 @@ def data_label(config: LabelConfig) -> None:
     teacher = named_teacher(config.teacher)
     episodes = sources.load_source(config.path, task=config.task)
     require_rewards(episodes.rewards)
-    drawn = config.queries, config.length, teacher, default_rng([config.seed, 0x1ABE1])
+    drawn = config.queries, config.length, teacher, np.random.default_rng([config.seed, 0x1ABE1])
     if config.lists is None:
         found = sample_comparisons(episodes, *drawn)
     else:
@@ -215,9 +215,9 @@ def _share(count: int, total: int) -> str:
 
 
 def _spread(values: "Array") -> str:
-    from numpy import median
-
-    return " / ".join(f"{number:,.6g}" for number in (values.min(), median(values), values.max()))
+    return " / ".join(
+        f"{number:,.6g}" for number in (values.min(), np.median(values), values.max())
+    )
 
 
 @dataclass(frozen=True)

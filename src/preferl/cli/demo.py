@@ -13,7 +13,6 @@ from rich.live import Live
 from rich.panel import Panel
 
 from preferl.cli.console import note
-from preferl.cli.people import people_in_a_browser
 from preferl.configs import from_json
 from preferl.errors import ConfigError
 from preferl.presets import load_preset
@@ -87,6 +86,8 @@ def demo(config: DemoConfig) -> None:
     require_openable(config.out, resume=config.resume)
     people: AbstractContextManager[Any] = nullcontext((run, None, None))
     if config.people:
+        from preferl.cli.people import people_in_a_browser
+
         people = people_in_a_browser(
             run,
             config.out,

@@ -8,9 +8,11 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
+import numpy as np
+
 from preferl import data
 from preferl.cli.parsing import FLAT, OF_YOUR_OWN, Mark, options_of, require_name, settings_in
-from preferl.configs import without_password
+from preferl.configs import decoded, without_password
 from preferl.data import sources
 from preferl.errors import ConfigError, DataError, StorageError, require_in, require_seed
 from preferl.reading import reading
@@ -18,8 +20,6 @@ from preferl.registry import TEACHERS, imported
 from preferl.trust import resolve, typed
 
 if TYPE_CHECKING:
-    from numpy.random import Generator
-
     from preferl.feedback import Teacher
     from preferl.shapes import FloatArray
     from preferl.store import Store
@@ -121,7 +121,6 @@ def named_teacher(text: str) -> "Teacher":
         UsageError: no such teacher.
         ConfigError: settings that it does not take.
     """
-    from preferl.configs import decoded
     from preferl.feedback.protocols import Teacher
 
     if not text.lstrip().startswith("{") and ":" not in text:  # neither settings nor `module:Name`
@@ -202,11 +201,9 @@ class AnswersConfig(StoreConfig):
             FeedbackError: the teacher declines every pair.
             StorageError: no such store.
         """
-        from numpy.random import default_rng
-
         _require_one_source(self)
         teacher = None if self.teacher is None else named_teacher(self.teacher)
-        rng = default_rng([self.seed, draws])
+        rng = np.random.default_rng([self.seed, draws])
         episodes = None
         if self.demonstrations is not None:
             episodes = sources.load_source(self.demonstrations, task=self.task)
@@ -262,7 +259,7 @@ def _drawn(
     config: AnswersConfig,
     episodes: "data.Episodes",
     teacher: "Teacher",
-    rng: "Generator",
+    rng: np.random.Generator,
 ) -> "data.Comparisons":
     """Pairs of segments of the episodes, answered by a teacher."""
     from preferl.feedback.instant import sample_comparisons
@@ -277,11 +274,9 @@ def _chosen(
     config: AnswersConfig,
     given: "data.Comparisons",
     teacher: "Teacher | None",
-    rng: "Generator",
+    rng: np.random.Generator,
 ) -> "data.Comparisons":
     """So many of the given answers, and those of a teacher in their place."""
-    import numpy as np
-
     from preferl.feedback.instant import ask
 
     if config.queries is not None:
@@ -300,9 +295,7 @@ def _chosen(
 
 def require_rewards(rewards: "FloatArray") -> None:
     """Raise `DataError` where a teacher would call all pairs equal."""
-    from numpy import ptp
-
-    if ptp(rewards) == 0:
+    if np.ptp(rewards) == 0:
         raise DataError(
             "recorded rewards: expected some that differ, for a teacher to answer by, got the "
             "same at each step. Data without the environment's rewards need people's answers."

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from preferl.configs import decoded
 from preferl.errors import ConfigError, UsageError, closest, in_words, nearest
 from preferl.online.methods.algorithm_configs import SB3_CLASSES
 from preferl.reading import parse_yaml
@@ -257,8 +258,6 @@ def _choose(slot: Slot, words: Sequence[str], beside: Sequence[Slot]) -> None:
     texts = options_of(words, f"--{slot.path}")
     if things is None or not texts or name_of(things, slot.value) == texts[-1]:
         return
-    from preferl.configs import decoded  # here, since it loads numpy
-
     text = texts[-1]
     has_settings = text.lstrip().startswith("{")
     if things is ALGORITHMS and text not in things and text.lower() in SB3_CLASSES:
@@ -492,8 +491,6 @@ def _value(slot: Slot, words: Any) -> Any:
 
 def _read(hint: Any, text: str) -> Any:
     """The value of a type that a word stands for: None, what it is as YAML, or the word."""
-    from preferl.configs import decoded
-
     if text == "None" and NoneType in get_args(hint):
         return None
     settings = parse_yaml(text) if text.strip() else text

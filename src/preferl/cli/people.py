@@ -12,23 +12,40 @@ from dataclasses import replace
 from functools import partial
 from math import inf, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+import gymnasium
+
 from preferl.cli.console import echo, note
+from preferl.envs.checks import require_usable
+from preferl.envs.factory import draws, env_factory, playing_rate
+from preferl.envs.simulators import Environment, is_mujoco
 from preferl.errors import ConfigError, StorageError
+from preferl.online import OnlineConfig
+from preferl.online.loop import OnIteration
+from preferl.online.reports import IterationReport
+from preferl.online.service.heartbeat import Heartbeat
+from preferl.online.service.supervisor import (
+    Program,
+    RunningProgram,
+    SuperviseConfig,
+    Supervisor,
+    write_to_terminal,
+)
+from preferl.online.supervise import page_program
+from preferl.online.wrappers.feedback_env import RecordsStates
+from preferl.online.wrappers.recording import zeros_of
 from preferl.runs import require_openable
 from preferl.runs.folder import RunFolder, place_aside
-
-if TYPE_CHECKING:
-    from preferl.envs.simulators import Environment
-    from preferl.online import OnlineConfig
-    from preferl.online.loop import OnIteration
-    from preferl.online.reports import IterationReport
-    from preferl.online.service.heartbeat import Heartbeat
-    from preferl.online.service.supervisor import Program
-    from preferl.store import Store, StoredFeedback
-    from preferl.store.schema import Project
+from preferl.store import Store, StoredFeedback
+from preferl.store.projects import ProjectSettings
+from preferl.store.rendering.frames import POSES, function_frames, holds_pixels
+from preferl.store.schema import Project
+from preferl.store.stages import holds_pictures
+from preferl.store.status import AGENT, PAGE
+from preferl.training.configs import usable_device
+from preferl.trust import ALLOWED, preferl_program, trust_options
 
 AHEAD: Final = 6  # pairs that are open while the agent learns: 20 s of work for most people
 MOST_FPS: Final = 15  # of simulators' own environments, whose clips would be over too soon
@@ -37,8 +54,8 @@ INSTRUCTIONS: Final = "The agent learns while you answer, so clips get better."
 
 
 def prepared_for_people(
-    run: "OnlineConfig", *, draw: str | None = None
-) -> tuple["OnlineConfig", dict[str, Any] | None]:
+    run: OnlineConfig, *, draw: str | None = None
+) -> tuple[OnlineConfig, dict[str, Any] | None]:
     """Have a run record what its clips are drawn from.
 
     Args:
@@ -51,15 +68,6 @@ def prepared_for_people(
     Raises:
         ConfigError: an environment or device that cannot be used, or clips that nothing can draw.
     """
-    from preferl.envs.checks import require_usable
-    from preferl.envs.factory import draws, env_factory
-    from preferl.envs.simulators import is_mujoco
-    from preferl.online.wrappers.feedback_env import RecordsStates
-    from preferl.online.wrappers.recording import zeros_of
-    from preferl.store.rendering.frames import POSES, function_frames, holds_pixels
-    from preferl.store.stages import holds_pictures
-    from preferl.training.configs import usable_device
-
     usable_device(run.device)
     make = env_factory(run)
     require_usable(make, f"environment {run.env_name}")
@@ -84,10 +92,8 @@ def prepared_for_people(
     return replace(run, states=True), {"kind": "env", "env_id": run.env_name}
 
 
-def _no_pictures(env: "Environment", name: str, *, is_missing: bool = False) -> ConfigError:
+def _no_pictures(env: Environment, name: str, *, is_missing: bool = False) -> ConfigError:
     """The error where people would have nothing to look at, as where `render` is missing."""
-    import gymnasium
-
     modes = list(env.metadata.get("render_modes") or ())
     renders = type(env.unwrapped).render is not gymnasium.Env.render
     if "rgb_array" in modes and (is_missing or not renders):
@@ -105,15 +111,12 @@ def _no_pictures(env: "Environment", name: str, *, is_missing: bool = False) -> 
     )
 
 
-def frames_per_second(run: "OnlineConfig") -> int:
+def frames_per_second(run: OnlineConfig) -> int:
     """Frames per second at which clips play for people, unless they choose another speed.
 
     Those of your own environment play at its `render_fps`, and those of gymnasium's and its like
     at no more than `MOST_FPS`.
     """
-    from preferl.envs.factory import env_factory, playing_rate
-    from preferl.trust import ALLOWED
-
     with closing(env_factory(run)()) as env:
         rate = playing_rate(env.metadata, MOST_FPS)
         package = type(env.unwrapped).__module__.partition(".")[0]
@@ -122,7 +125,7 @@ def frames_per_second(run: "OnlineConfig") -> int:
 
 @contextmanager
 def people_in_a_browser(
-    run: "OnlineConfig",
+    run: OnlineConfig,
     out: Path,
     *,
     title: str | None = None,
@@ -132,7 +135,7 @@ def people_in_a_browser(
     resume: bool = False,
     draw: str | None = None,
     trust: Collection[str] = (),
-) -> "Iterator[tuple[OnlineConfig, StoredFeedback, OnIteration]]":
+) -> Iterator[tuple[OnlineConfig, StoredFeedback, OnIteration]]:
     """Serve the page while a block runs, and give the feedback of whoever answers on it.
 
     With it come the run, which records what clips are drawn from, and a function that shows people
@@ -152,20 +155,6 @@ def people_in_a_browser(
         draw: a function `module:function` that draws the clips.
         trust: modules that may be imported to draw them.
     """
-    from preferl.online.service.heartbeat import Heartbeat
-    from preferl.online.service.supervisor import (
-        Program,
-        RunningProgram,
-        SuperviseConfig,
-        Supervisor,
-        write_to_terminal,
-    )
-    from preferl.online.supervise import page_program
-    from preferl.store import Store, StoredFeedback
-    from preferl.store.projects import ProjectSettings
-    from preferl.store.status import AGENT, PAGE
-    from preferl.trust import trust_options
-
     require_openable(out, resume=resume)  # before people are asked
     run, frames = prepared_for_people(run, draw=draw)
     require_openable(out, resume=resume, config=run)
@@ -268,7 +257,7 @@ def older_run_in_words(out: Path) -> str:
     )
 
 
-def awaited_answers(feedback: "StoredFeedback", comparisons: int) -> str:
+def awaited_answers(feedback: StoredFeedback, comparisons: int) -> str:
     """How many answers a run that waits for people has, of how many, and where to answer."""
     store = feedback.store
     answered = store.reports.totals(feedback.project.id).given
@@ -289,7 +278,7 @@ def commands_after(out: Path, labels: Path, project: str) -> list[str]:
     ]
 
 
-def page_port(labels: "Store", *, resume: bool) -> int:
+def page_port(labels: Store, *, resume: bool) -> int:
     """Port of a run's page: any that is free, and that of before where a run is resumed.
 
     A tab that is still open then goes on by itself, with what was answered meanwhile.
@@ -317,16 +306,13 @@ def _free_port(port: int) -> int:
         return number
 
 
-def _drawing_program(folder: Path, draw: str, trust: Collection[str]) -> "Program":
+def _drawing_program(folder: Path, draw: str, trust: Collection[str]) -> Program:
     """The program that draws clips of a store by a function."""
-    from preferl.online.service.supervisor import Program
-    from preferl.trust import preferl_program, trust_options
-
     words = ("--store", str(folder), "--function", draw, "--parent", str(os.getpid()))
     return Program("drawing", preferl_program("annotate", "render", *words, *trust_options(trust)))
 
 
-def project_of_run(labels: "Store", run: Path) -> "Project":
+def project_of_run(labels: Store, run: Path) -> Project:
     """The newest project from before the run began: later ones are of runs that never began.
 
     Raises:
@@ -342,9 +328,7 @@ def project_of_run(labels: "Store", run: Path) -> "Project":
     return earlier[-1]
 
 
-def _show_agent(
-    labels: "Store", project: int, beats: "Heartbeat", report: "IterationReport"
-) -> None:
+def _show_agent(labels: Store, project: int, beats: Heartbeat, report: IterationReport) -> None:
     """Show on the page the reward of an iteration, and how far the agent is."""
     published = labels.reports.rewards(project)
     version = published[-1].version if published else 0

@@ -32,14 +32,12 @@ from preferl.reading import read_object
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import open_run, require_openable, versions
 from preferl.runs.summary import MetricCurve, RunSummary
+from preferl.shapes import BoolArray
 from preferl.training.configs import RewardTrainerConfig, usable_device
 from preferl.training.distributed import ALONE, World
 from preferl.training.reward_presets import RewardPreset, RewardSettings, model_names, reward_preset
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from preferl.evaluation import RewardReport
 
 
@@ -379,7 +377,7 @@ def reward_evaluate(config: EvaluateConfig) -> None:
         echo(f"Report: {config.report}")
 
 
-def _about_seen(config: EvaluateConfig, fitted: int, seen: "NDArray[np.bool_]") -> tuple[str, str]:
+def _about_seen(config: EvaluateConfig, fitted: int, seen: BoolArray) -> tuple[str, str]:
     """What the evaluated answers are, in a headline, and a sentence on those that were fitted to.
 
     The sentence is empty where there is nothing to say.

@@ -19,7 +19,7 @@ from preferl.runs.folder import flat_settings
 from preferl.runs.records import CONTENTS, NOT_SETTINGS
 
 if TYPE_CHECKING:
-    from preferl.runs.summary import Estimate, Finding, RunSummary
+    from preferl.runs.summary import Estimate, Finding
 
 CONFIGS: Final = {
     "OnlineConfig": "preferl.online.configs",
@@ -86,7 +86,8 @@ def runs_list(config: RunsListConfig) -> None:
     elif not records:
         echo(f"There are no runs in {config.folder}. `preferl demo` makes one.")
     else:
-        rows = [dict(zip(LIST_COLUMNS, _row(run, config.folder), strict=True)) for run in records]
+        names = [one_line(str(run.path.relative_to(config.folder))) for run in records]
+        rows = [_row(name, run) for name, run in zip(names, records, strict=True)]
         heads = columns_that_fit(rows, LIST_COLUMNS)
         print_table(f"Runs in {config.folder}", [[row[h] for h in heads] for row in rows], heads)
         if len(heads) < len(LIST_COLUMNS):
@@ -131,9 +132,9 @@ def runs_compare(config: RunsCompareConfig) -> None:
         about = {"cautions": run_comparison.cautions(runs), "page": str(config.out)}
         _print_json({"runs": found, "differing": differs, **about})
         return
+    rows = [_row(name, run) for name, run in runs.items()]
     heads = ("run", "state", "steps", "answers", "score", "95 % interval", "accuracy")
-    rows = [(name, run.state, *_numbers(run.summary)) for name, run in runs.items()]
-    print_table(f"{len(runs)} runs", rows, heads)
+    print_table(f"{len(runs)} runs", [[row[head] for head in heads] for row in rows], heads)
     if settings:
         cells = [(name, *row) for name, row in settings.items()]
         print_table("Settings that differ", cells, ("setting", *runs))
@@ -172,30 +173,22 @@ def changed_settings(record: RunRecord) -> dict[str, Any]:
     return {name.removeprefix("config."): value for name, value in found.items()}
 
 
-def _row(run: RunRecord, folder: Path) -> tuple[str, ...]:
-    """The cells of `LIST_COLUMNS`."""
+def _row(name: str, run: RunRecord) -> dict[str, str]:
+    """The cells of a run in a table, by their heads."""
     summary = run.summary
-    began = datetime.fromtimestamp(run.began).astimezone().strftime("%Y-%m-%d %H:%M")
-    return (
-        one_line(str(run.path.relative_to(folder))),
-        summary.kind,
-        run.state,
-        summary.subject,
-        began,
-        _duration(summary.seconds),
-        *_numbers(summary),
-    )
-
-
-def _numbers(summary: "RunSummary") -> tuple[str, ...]:
-    """Steps, answers, score, its interval, and accuracy, as cells."""
-    return (
-        _count(summary.steps),
-        _count(summary.answers),
-        _number(summary.score),
-        _interval(summary.score),
-        _accuracy(summary.accuracy),
-    )
+    return {
+        "run": name,
+        "kind": summary.kind,
+        "state": run.state,
+        "environment or data": summary.subject,
+        "began": datetime.fromtimestamp(run.began).astimezone().strftime("%Y-%m-%d %H:%M"),
+        "took": _duration(summary.seconds),
+        "steps": _count(summary.steps),
+        "answers": _count(summary.answers),
+        "score": _number(summary.score),
+        "95 % interval": _interval(summary.score),
+        "accuracy": _accuracy(summary.accuracy),
+    }
 
 
 def _facts(run: RunRecord) -> list[tuple[str, str]]:
