@@ -98,9 +98,3 @@ def test_a_lost_game_goes_on_unseen():
     infos = [env.step(env.action_space.sample())[-1] for _ in range(400)]
     assert any(info["game_over"] for info in infos)
     env.close()
-
-
-@needs_atari
-def test_an_unknown_game_is_named():
-    with pytest.raises(ConfigError, match="'Chess'"):
-        make_atari("Chess", hide=())

@@ -93,11 +93,6 @@ def test_settings_out_of_range_are_refused(change, message):
         OnlineConfig(**change)
 
 
-def test_the_environment_is_the_first_setting():
-    for config in (EnvConfig, OnlineConfig, DatasetConfig):
-        assert config("CartPole-v1", {"sutton_barto_reward": True}).env == "CartPole-v1"
-
-
 def test_wrappers_are_named_with_or_without_arguments():
     assert wrapper_parts("a.b:C") == ("a.b:C", {})
     assert wrapper_parts("a:B: {c: 1.5, d: [2]}") == ("a:B", {"c": 1.5, "d": [2]})
@@ -105,12 +100,3 @@ def test_wrappers_are_named_with_or_without_arguments():
     assert wrapper_parts(Shift) == (Shift, {})
     named = EnvConfig("x:Y-v0", wrappers=("a:B", {"c:D": {"e": 1}}, Shift))
     assert named.modules == ("x:Y-v0", "a:B", "c:D")
-
-
-def test_settings_need_no_gymnasium():
-    from subprocess import run
-    from sys import executable
-
-    code = "import sys, preferl.envs.config\n"
-    code += "assert not {'torch', 'gymnasium'} & set(sys.modules)"
-    assert run([executable, "-c", code]).returncode == 0

@@ -35,10 +35,6 @@ def chosen(name: str, count: int, **parts: object) -> set[frozenset[int]]:
     return {frozenset(pair) for pair in pairs.tolist()}
 
 
-def test_they_are_the_six_of_b_pref():
-    assert set(B_PREF) <= set(SAMPLERS.names())
-
-
 @pytest.mark.parametrize("name", SAMPLERS.names()[:1] + B_PREF[1:])
 def test_they_keep_the_contract_with_a_reward_and_before_there_is_one(name):
     check_sampler(sampler(name, scores=None))
@@ -73,10 +69,6 @@ def test_disagreement_is_about_preferences_rather_than_scores():
 def test_k_center_goes_far_from_what_was_asked_within_the_better_half(name, asked, expected):
     known = Comparisons.of(at(*asked), np.array([[0, 1]]), np.array([1.0]))
     assert chosen(name, 1, asked=lambda: known) == {frozenset(expected)}
-
-
-def test_without_any_answer_there_is_nothing_to_keep_away_from():
-    assert len(chosen("k_center", 3, asked=lambda: None)) == 3
 
 
 @pytest.mark.parametrize(("oversampling", "wanted"), [(10, 60), (2, 12), (1, 6)])

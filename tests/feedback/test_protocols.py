@@ -1,20 +1,12 @@
 """Protocols of asking and answering: who meets them, and the two ways to stop half-way."""
 
 import numpy as np
-import pytest
 
-from preferl.errors import FeedbackError
 from preferl.feedback import (
-    CoveringPairs,
-    FeedbackInterrupted,
-    InformativePairs,
-    InputEndedError,
     InstantFeedback,
-    PromptTeacher,
     ScriptedTeacher,
-    UniformPairs,
 )
-from preferl.feedback.protocols import LastingFeedback, SingleAnswers, Teacher, WantsSegments
+from preferl.feedback.protocols import LastingFeedback
 from preferl.store import Store
 from preferl.store.feedback import StoredFeedback
 from preferl.testing import check_sampler, check_teacher, example_segments
@@ -38,19 +30,6 @@ def test_plain_functions_are_teachers_and_samplers():
     assert feedback.comparisons().preference.tolist() == [1, 1, 1]
 
 
-def test_people_alone_answer_one_by_one():
-    assert isinstance(PromptTeacher(), SingleAnswers)
-    assert not isinstance(ScriptedTeacher(), SingleAnswers)
-    assert isinstance(ScriptedTeacher(), Teacher)
-    assert not isinstance("oracle", Teacher)
-
-
-def test_our_samplers_want_a_number_of_segments_and_functions_do_not():
-    for kind in (UniformPairs, InformativePairs, CoveringPairs):
-        assert isinstance(kind, WantsSegments), kind
-    assert not isinstance(neighbours, WantsSegments)
-
-
 def test_answers_in_a_store_last_and_those_in_memory_do_not(tmp_path):
     assert not isinstance(InstantFeedback(ScriptedTeacher(), 0), LastingFeedback)
     with Store.open(tmp_path) as store:
@@ -65,18 +44,3 @@ def test_answers_in_a_store_last_and_those_in_memory_do_not(tmp_path):
         assert since == 1
         feedback.ask_rest(segments, pairs, since=0)
         assert feedback.pending == 2
-
-
-def test_a_person_who_stops_ends_the_program_unless_that_is_expected():
-    answers = np.array([1.0, 0.5])
-    stopped = FeedbackInterrupted(answers)
-    assert isinstance(stopped, KeyboardInterrupt)
-    assert not isinstance(stopped, Exception)  # nobody's `except Exception` swallows it
-    assert stopped.answers is answers
-    assert str(stopped) == "stopped by the person who answers, after 2 answers"
-
-
-def test_the_end_of_input_is_an_error_of_feedback():
-    with pytest.raises(FeedbackError, match=r"^closed$") as caught:
-        raise InputEndedError("closed", np.array([0.0]))
-    assert caught.value.answers.tolist() == [0.0]

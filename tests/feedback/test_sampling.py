@@ -16,7 +16,7 @@ from preferl.feedback import (
     logit_variance,
     probability_variance,
 )
-from preferl.feedback.sampling import distinct_windows, oversampled, segments_wanted
+from preferl.feedback.sampling import distinct_windows, segments_wanted
 from preferl.shapes import FloatArray, IntArray
 from preferl.testing.feedback_contracts import check_sampler
 
@@ -68,16 +68,6 @@ def test_the_same_window_drawn_twice_is_not_paired_with_itself(rng: np.random.Ge
 def test_one_window_is_too_few() -> None:
     with pytest.raises(FeedbackError, match=r"at least 2 different windows, got 1"):
         UniformPairs()(windows(3, start=[2, 2, 2]), 1, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("sampler", [UniformPairs(), InformativePairs()])
-def test_no_pairs_are_drawn_from_no_windows(sampler: UniformPairs | InformativePairs) -> None:
-    assert sampler(windows(0, start=[]), 0, np.random.default_rng(0)).shape == (0, 2)
-
-
-def test_a_negative_count_is_refused(rng: np.random.Generator) -> None:
-    with pytest.raises(ConfigError, match="count"):
-        UniformPairs()(windows(4), -1, rng)
 
 
 def disagreeing_about(row: int, calls: list[int] | None = None) -> object:
@@ -166,16 +156,6 @@ def test_a_sampler_has_to_want_two_segments_at_least(wanted: object) -> None:
         check_sampler(Wants())
 
 
-def test_ties_keep_the_order_of_the_draw() -> None:
-    def score(segments: Segments) -> FloatArray:
-        return np.zeros((2, len(segments)))
-
-    pairs = InformativePairs(score, oversampling=3)(windows(20), 5, np.random.default_rng(3))
-    np.testing.assert_array_equal(
-        pairs, UniformPairs()(windows(20), 15, np.random.default_rng(3))[:5]
-    )
-
-
 def test_without_a_reward_model_yet_pairs_are_uniform() -> None:
     expected = UniformPairs()(windows(20), 5, np.random.default_rng(3))
     for sampler in (InformativePairs(), InformativePairs(lambda segments: None)):
@@ -208,12 +188,6 @@ def test_acquisitions_that_cannot_be_used_are_refused(
     sampler = InformativePairs(disagreeing_about(0), lambda logits: value)
     with pytest.raises(FeedbackError, match="acquisition"):
         sampler(windows(6), 2, rng)
-
-
-def test_candidates_are_not_drawn_twice_to_make_up_numbers() -> None:
-    assert oversampled(windows(100), 5, 10) == 50
-    assert oversampled(windows(5), 5, 10) == 10
-    assert oversampled(windows(5), 30, 10) == 30
 
 
 @pytest.mark.parametrize("oversampling", [0.5, float("nan"), float("inf")])

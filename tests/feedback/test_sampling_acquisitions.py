@@ -46,10 +46,6 @@ def test_entropy_averages_entropies_not_predictions() -> None:
     assert entropy(np.array([[40.0], [-40.0]]))[0] < 1e-12
 
 
-def test_entropy_accepts_one_member() -> None:
-    np.testing.assert_allclose(entropy(np.array([[0.0]])), [math.log(2)])
-
-
 @pytest.mark.parametrize("function", [*VARIANCES, entropy])
 def test_huge_logits_stay_finite(function: Acquisition) -> None:
     value = function(np.array([[1e8, -1e8, 1e8], [1e8, 1e8, -1e8]]))

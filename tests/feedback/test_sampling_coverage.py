@@ -8,15 +8,13 @@ import pytest
 
 from preferl.data import Comparisons, Segments
 from preferl.data.arrays import load_segments, save_segments
-from preferl.errors import ConfigError, FeedbackError
+from preferl.errors import FeedbackError
 from preferl.feedback import (
     CoveringPairs,
-    InformativePairs,
     InstantFeedback,
     ScriptedTeacher,
-    UniformPairs,
 )
-from preferl.feedback.sampling import farthest_first, mean_observation, squared_distances
+from preferl.feedback.sampling import farthest_first, mean_observation
 from preferl.shapes import FloatArray, IntArray
 from preferl.testing.feedback_contracts import check_sampler
 
@@ -88,14 +86,6 @@ def test_greedy_picks_match_a_search_over_all_distances(rng: np.random.Generator
     assert farthest_first(points, 10, np.full(30, np.inf)).tolist() == expected
 
 
-def test_distances_are_those_of_the_nearer_way_round(rng: np.random.Generator) -> None:
-    points = rng.normal(size=(5, 2, 3))
-    centres = rng.normal(size=(4, 2, 3))
-    there = ((points[:, None] - centres) ** 2).sum((-1, -2))
-    turned = ((points[:, None] - centres[:, ::-1]) ** 2).sum((-1, -2))
-    np.testing.assert_allclose(squared_distances(points, centres), np.minimum(there, turned))
-
-
 def test_a_pair_the_other_way_round_is_no_news() -> None:
     segments = at(0, 10, 0, 10, 5, 6)
     sampler = CoveringPairs(offering([[0, 1], [3, 2], [4, 5]]))
@@ -117,13 +107,6 @@ def test_units_of_features_do_not_matter(rng: np.random.Generator) -> None:
     )
 
 
-def test_it_covers_better_than_chance(rng: np.random.Generator) -> None:
-    places = np.concatenate([rng.normal(size=195) * 0.01, np.arange(1, 6) * 10.0])
-    covering = CoveringPairs(oversampling=20)(at(*places), 20, np.random.default_rng(0))
-    uniform = UniformPairs()(at(*places), 20, np.random.default_rng(0))
-    assert (covering >= 195).any(axis=1).sum() > 2 * (uniform >= 195).any(axis=1).sum()
-
-
 def test_what_was_asked_already_is_kept_away_from() -> None:
     asked = Comparisons.of(at(10, 10), np.array([[0, 1]]), np.array([1.0]))
     segments = at(10, 10, 0, 0, 9, 9)
@@ -143,17 +126,6 @@ def test_a_feedback_without_answers_has_nothing_to_keep_away_from(
     assert {*map(frozenset, again.tolist())}.isdisjoint(map(frozenset, first.tolist()))
 
 
-def test_candidates_may_be_filtered_by_disagreement_first(rng: np.random.Generator) -> None:
-    def score(segments: Segments) -> FloatArray:
-        scores = np.zeros((2, len(segments)))
-        scores[:, :4] = [[-3.0], [3.0]]
-        return scores
-
-    hybrid = CoveringPairs(InformativePairs(score, oversampling=2), oversampling=5)
-    pairs = hybrid(at(*rng.normal(size=100)), 3, rng)
-    assert ((pairs < 4).sum(axis=1) == 1).any()
-
-
 @pytest.mark.parametrize("features", [np.zeros((3, 1)), np.zeros(4), np.full((4, 1), np.inf)])
 def test_features_that_cannot_be_used_are_refused(features: FloatArray) -> None:
     with pytest.raises(FeedbackError, match=r"features.*\[4, F\]"):
@@ -165,11 +137,6 @@ def test_features_that_cannot_be_used_are_refused(features: FloatArray) -> None:
 def test_too_few_candidates_are_refused(rng: np.random.Generator) -> None:
     with pytest.raises(FeedbackError, match="at least 2, got 1"):
         CoveringPairs(offering([[0, 1]]))(at(0, 1, 2), 2, rng)
-
-
-def test_oversampling_below_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match="oversampling"):
-        CoveringPairs(oversampling=0)
 
 
 def test_it_keeps_the_contract() -> None:

@@ -118,16 +118,6 @@ def test_final_queries_are_those_of_the_schedule_at_the_end() -> None:
     assert [one.queries for one in planned] == [3, 7]
 
 
-def test_candidates_are_two_segments_for_each_pair_drawn() -> None:
-    planned = plan(steps=30, queries=5, iterations=1, oversampling=2.5)
-    assert planned == [PlannedIteration(0, 5, 25), PlannedIteration(30, 0, 0)]
-
-
-def test_a_single_iteration_asks_everything_first() -> None:
-    planned = plan(steps=50, queries=7, iterations=1, initial_fraction=0.1, initial_steps=20)
-    assert planned == [PlannedIteration(20, 7, 14), PlannedIteration(30, 0, 0)]
-
-
 def test_a_schedule_without_weight_asks_everything_first() -> None:
     planned = plan(steps=30, queries=7, iterations=2, schedule=lambda t: 0.0)
     assert [one.queries for one in planned] == [7, 0, 0]

@@ -53,20 +53,6 @@ def test_deviation_is_the_root_mean_square_of_the_differences_shown() -> None:
     assert list(map(logit, chance)) == pytest.approx([1.4, -0.2])
 
 
-def test_by_default_a_temperature_means_the_same_at_any_size_of_reward(
-    rng: np.random.Generator,
-) -> None:
-    first, second = rng.normal(size=(2, 500))
-    teacher = ScriptedTeacher(temperature=1)
-    small = teacher.probabilities(of_returns(first, second))
-    large = teacher.probabilities(of_returns(1000 * first + 5e4, 1000 * second + 5e4))
-    np.testing.assert_allclose(small, large, rtol=1e-6)
-    wrong = np.where(first > second, 1 - large, large).mean()
-    assert 0.2 < wrong < 0.35
-    unscaled = replace(teacher, scale=None).probabilities(of_returns(1e3 * first, 1e3 * second))
-    assert np.where(first > second, 1 - unscaled, unscaled).mean() < 0.01
-
-
 def test_length_compares_mean_rewards() -> None:
     shown = clips([[[3, 1, 2, 2], [0, 1, 1, 0]]])  # (8 - 2) / 4 steps
     chance = ScriptedTeacher(scale="length").probabilities(shown)
@@ -85,10 +71,6 @@ def test_rounding_is_not_mistaken_for_a_difference() -> None:
     assert ScriptedTeacher().probabilities(shown)[0] == pytest.approx(0.5, abs=1e-6)
 
 
-def test_no_pairs_are_no_answers() -> None:
-    assert ScriptedTeacher()(of_returns([], []), np.random.default_rng(0)).shape == (0,)
-
-
 def test_discount_counts_from_the_first_step_and_recency_from_the_last() -> None:
     shown = clips([[[4, 0, 0], [0, 0, 3]]])
     unscaled = ScriptedTeacher(scale=None, sample=False)
@@ -98,12 +80,6 @@ def test_discount_counts_from_the_first_step_and_recency_from_the_last() -> None
     assert logit(myopic.probabilities(shown)[0]) == pytest.approx(-2)
     assert answers(ScriptedTeacher.oracle(), shown) == [1.0]
     assert answers(ScriptedTeacher.myopic(0.5), shown) == [0.0]
-
-
-def test_discount_of_nothing_looks_at_one_step() -> None:
-    shown = clips([[[1, 0, 9], [2, 0, 0]]])
-    assert answers(ScriptedTeacher(temperature=0, discount=0), shown) == [0.0]
-    assert answers(ScriptedTeacher(temperature=0, recency=0), shown) == [1.0]
 
 
 def test_padded_steps_do_not_count() -> None:
@@ -136,12 +112,6 @@ def test_skip_and_equal_work_where_returns_are_negative() -> None:
     assert answers(equal, shown) == [0.0, 0.5, 0.0]
     with pytest.raises(ConfigError, match=r"typical.*worst"):
         ScriptedTeacher.skip(typical=-50.0)
-
-
-def test_margins_are_used_once() -> None:
-    # The original multiplied by the margin twice from its second session on.
-    assert ScriptedTeacher.skip(typical=50.0).skip_below == pytest.approx(5.0)
-    assert ScriptedTeacher.equal(typical=50.0).equal_within == pytest.approx(5.0)
 
 
 def test_thresholds_follow_the_policy() -> None:
@@ -234,12 +204,6 @@ def test_sampled_answers_come_as_often_as_their_probability(
     expected = teacher.probabilities(shown)[:3]
     deviation = np.sqrt(expected * (1 - expected) / repeats)
     assert (np.abs(given.mean(0) - expected) <= 4.5 * deviation + 1e-12).all()
-
-
-def test_a_teacher_without_sampling_returns_probabilities() -> None:
-    shown = of_returns([1.0, 5.0], [0.0, 1.0])
-    teacher = ScriptedTeacher(sample=False)
-    assert answers(teacher, shown) == teacher.probabilities(shown).tolist()
 
 
 def test_swapping_the_clips_mirrors_the_probability(rng: np.random.Generator) -> None:

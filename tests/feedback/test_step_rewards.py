@@ -10,6 +10,7 @@ from gymnasium import spaces
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 
+from helpers.wrapped_pendulums import pendulum
 from preferl.data import Comparisons, Segments, sample_segments
 from preferl.errors import ConfigError, ModelError
 from preferl.evaluation import (
@@ -72,10 +73,6 @@ def test_epic_takes_functions_of_two_and_three_arguments(episodes) -> None:
         assert 0 < epic_distance(learned, one, episodes, rng=rng(0)) < 1
     with pytest.raises(ConfigError, match="recorded reward"):
         epic_distance(true_reward, oracle(), episodes, rng=rng(0))
-
-
-def pendulum() -> gymnasium.Env[Any, Any]:
-    return gymnasium.make("Pendulum-v1", max_episode_steps=20)
 
 
 def torque(observations: Any, actions: Any) -> Any:

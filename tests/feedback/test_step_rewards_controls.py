@@ -36,12 +36,6 @@ def test_scores_are_sums_over_real_steps(reward: Reward, segments: Segments) -> 
     np.testing.assert_allclose(reward.scores(segments), expected[None], atol=1e-12)
 
 
-def test_only_the_last_step_of_a_window_counts() -> None:
-    window = np.array([[[5.0], [7.0]]])
-    reward = oracle(first_feature)
-    assert reward(window, np.zeros((1, 2, 1)), np.ones((1, 2), bool)).tolist() == [7.0]
-
-
 def test_random_is_a_function_and_depends_on_its_seed(rng: np.random.Generator) -> None:
     observations = rng.normal(size=(500, 1, 3))
     actions = rng.normal(size=(500, 1, 2))

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from helpers.serving_rewards import QUICK, Serving, quick_service, serve_once, state
 from helpers.waiting import wait_until
 from preferl.data.validation import TRAIN, validation_split
-from preferl.errors import ConfigError, FeedbackError
+from preferl.errors import ConfigError
 from preferl.online.service.ongoing_fit import OngoingFit
 from preferl.online.service.reward_service import serve_reward
 from preferl.reporting import read_jsonl
@@ -105,6 +105,20 @@ def test_it_waits_for_enough_answers_and_then_for_enough_new_ones(world, config)
         world.answer(1)
         wait_until(lambda: service.versions == [1, 2])
     assert service.error is None
+
+
+def test_it_reports_when_it_learns_next(world, config):
+    world.ask(40)
+    with Serving(config, world):
+        wait_until(lambda: state(world).first_at == 10)
+        world.answer(12)
+        wait_until(lambda: state(world).version == 1)
+        wait_until(lambda: state(world).next_at == state(world).looked_at + 5)
+        newest = state(world).looked_at
+        assert newest <= 12, "it may have looked before the tenth, and learned from it"
+        world.answer(newest + 5 - world.store.reports.revision(world.project.id))
+        wait_until(lambda: state(world).version == 2)
+        wait_until(lambda: state(world).next_at == newest + 10)
 
 
 def test_an_answer_that_comes_while_it_looks_waits_for_the_next_look(world, config, monkeypatch):
@@ -264,16 +278,6 @@ def test_spaces_that_are_written_later_make_another_version_without_another_answ
     write_spaces(config.out, *others)
     ((number, metrics),) = serve_once(config, world)
     assert (number, metrics["answers"]) == (3, 12), "also where it was told while it was away"
-
-
-def test_settings_that_do_not_go_together_are_refused_at_once(config, world):
-    for wrong in ({"validation": 1.0}, {"keep": 0}, {"reward_deviation": 0.0}, {"cancel_after": 0}):
-        with pytest.raises(ConfigError, match=next(iter(wrong))):
-            replace(config, **wrong)
-    with pytest.raises(ConfigError, match="hidden"):
-        replace(config, reward=RewardSettings(model="nmr", hidden=(8,)))
-    with pytest.raises((ConfigError, FeedbackError)):
-        serve_reward(config, world.store, "nobody")
 
 
 def test_metrics_are_json(world, config):

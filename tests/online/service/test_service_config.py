@@ -37,11 +37,6 @@ def test_a_number_out_of_its_range_is_named(name, wrong) -> None:
         ServiceConfig(Path("rewards"), **{name: wrong})
 
 
-def test_least_numbers_are_allowed() -> None:
-    config = ServiceConfig(Path("rewards"), validation=0.0, max_wait=0.0, keep=1, min_answers=1)
-    assert (config.validation, config.max_wait, config.keep, config.min_answers) == (0, 0, 1, 1)
-
-
 def test_a_file_keeps_all_settings() -> None:
     reward = RewardSettings("nmr", members=3)
     config = ServiceConfig(Path("a/b"), reward, context=7, cancel_after=2, combine="majority")
@@ -55,9 +50,3 @@ def test_settings_of_a_reward_that_do_not_go_together_are_refused_at_once() -> N
         ServiceConfig(Path("rewards"), RewardSettings("nmr", hidden=(8,)))
     with pytest.raises(ConfigError, match=r"reward\.choose: expected one way to fit"):
         ServiceConfig(Path("rewards"), RewardSettings(choose=True))
-
-
-def test_threads_of_small_models() -> None:
-    for model in ("mlp", "mr"):
-        assert ServiceConfig(Path("rewards"), RewardSettings(model)).fit_threads == 1
-        assert ServiceConfig(Path("rewards"), RewardSettings(model), threads=3).fit_threads == 3

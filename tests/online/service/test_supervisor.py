@@ -252,136 +252,131 @@ def test_settings_out_of_range_are_refused():
             SuperviseConfig(**wrong)
 
 
-def shift_heartbeat(store, about, seconds):
-    """Move the last heartbeat of a service by so much."""
-    with store.database.write() as session:
-        session.get_one(Service, about).beat_at += seconds
+def shift_heartbeat(world, seconds):
+    """Move the last heartbeat of the reward service by so much."""
+    with world.store.database.write() as session:
+        session.get_one(Service, (world.project.id, "reward")).beat_at += seconds
 
 
 LONG = 1e6
 """Seconds, by far more than the age of any heartbeat here."""
 
 
-def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
-    with Store.open(tmp_path / "store") as store:
-        world = Answering(store)
-        now = [0.0]
-        about = (world.project.id, "reward")
-        signs = RewardServiceProbe(store, world.project.id, 50, 600.0, lambda: now[0])
-        assert not signs.is_up(None, LONG)
-        assert signs.lost(LONG) is None, "who never gave a sign is not expected to"
-        store.reports.beat(*about, Status("failed", problem="full"), every=200.0)
-        assert signs.is_up(None, LONG)
-        assert signs.lost(LONG) is None
-        assert "full" in signs.failing()
-        shift_heartbeat(store, about, -800)
-        assert signs.lost(LONG) is None, "the store may have taken none"
-        now[0] += 301.0
-        assert "no heartbeat" in signs.lost(LONG)
-        assert signs.lost(0.2) is None, "the sign is that of an earlier process"
-        assert signs.failing() is None
-        store.reports.beat(*about, Status("stuck"), every=200.0)
-        assert "stuck" in signs.lost(LONG)
+@pytest.fixture
+def now():
+    """The seconds that a probe's clock shows."""
+    return [0.0]
 
 
-def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
+def probe(world, now, answers=50, seconds=600.0):
+    return RewardServiceProbe(world.store, world.project.id, answers, seconds, lambda: now[0])
+
+
+def beat(world, status, **more):
+    world.store.reports.beat(world.project.id, "reward", status, **more)
+
+
+def test_signs_of_life_tell_lost_programs_from_new_ones(world, now):
+    signs = probe(world, now)
+    assert not signs.is_up(None, LONG)
+    assert signs.lost(LONG) is None, "who never gave a sign is not expected to"
+    beat(world, Status("failed", problem="full"), every=200.0)
+    assert signs.is_up(None, LONG)
+    assert signs.lost(LONG) is None
+    assert "full" in signs.failing()
+    shift_heartbeat(world, -800)
+    assert signs.lost(LONG) is None, "the store may have taken none"
+    now[0] += 301.0
+    assert "no heartbeat" in signs.lost(LONG)
+    assert signs.lost(0.2) is None, "the sign is that of an earlier process"
+    assert signs.failing() is None
+    beat(world, Status("stuck"), every=200.0)
+    assert "stuck" in signs.lost(LONG)
+
+
+def test_nobody_is_lost_because_the_store_takes_no_signs(world, now, monkeypatch):
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.05)
-    with Store.open(tmp_path / "store") as store:
-        world = Answering(store)
-        now = [0.0]
-        about = (world.project.id, "reward")
-        signs = RewardServiceProbe(store, world.project.id, 50, 600.0, lambda: now[0])
+    signs = probe(world, now)
 
-        store.reports.beat(*about, Status("waiting"), every=0.2)
-        shift_heartbeat(store, about, -60)
-        held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
-        held.execute("BEGIN EXCLUSIVE")
-        for now[0] in (0.5, 1.0, 1.5):
-            assert signs.lost(LONG) is None
-        held.execute("ROLLBACK")
-        assert signs.lost(LONG) is None, "it has not had the time to say so"
-        store.reports.beat(*about, Status("waiting"), every=0.2)
+    beat(world, Status("waiting"), every=0.2)
+    shift_heartbeat(world, -60)
+    held = sqlite3.connect(world.store.files / "labels.db", isolation_level=None)
+    held.execute("BEGIN EXCLUSIVE")
+    for now[0] in (0.5, 1.0, 1.5):
         assert signs.lost(LONG) is None
-        shift_heartbeat(store, about, -60)
-        assert signs.lost(LONG) is None
-        now[0] += 1.0
-        assert "no heartbeat" in signs.lost(LONG)
-        held.close()
+    held.execute("ROLLBACK")
+    assert signs.lost(LONG) is None, "it has not had the time to say so"
+    beat(world, Status("waiting"), every=0.2)
+    assert signs.lost(LONG) is None
+    shift_heartbeat(world, -60)
+    assert signs.lost(LONG) is None
+    now[0] += 1.0
+    assert "no heartbeat" in signs.lost(LONG)
+    held.close()
 
 
-def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tmp_path):
-    with Store.open(tmp_path / "store") as store:
-        world = Answering(store)
-        now = [0.0]
-        about = (world.project.id, "reward")
-        signs = RewardServiceProbe(store, world.project.id, 50, 600.0, lambda: now[0])
-        store.reports.beat(*about, Status("waiting"), every=200.0)
-        shift_heartbeat(store, about, 3600)
-        assert not signs.is_up(None, LONG), "a new process has not given it"
-        assert signs.lost(LONG) is None, "who is_running has not had the time for another one"
-        now[0] += 301.0
-        assert "since the clock was set back" in signs.lost(LONG)
-        store.reports.beat(*about, Status("waiting"), every=200.0)
-        assert signs.lost(LONG) is None
-        assert signs.is_up(None, LONG)
+def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(world, now):
+    signs = probe(world, now)
+    beat(world, Status("waiting"), every=200.0)
+    shift_heartbeat(world, 3600)
+    assert not signs.is_up(None, LONG), "a new process has not given it"
+    assert signs.lost(LONG) is None, "who is_running has not had the time for another one"
+    now[0] += 301.0
+    assert "since the clock was set back" in signs.lost(LONG)
+    beat(world, Status("waiting"), every=200.0)
+    assert signs.lost(LONG) is None
+    assert signs.is_up(None, LONG)
 
 
-def test_a_stale_reward_is_reported_by_answers_or_by_time(tmp_path):
-    with Store.open(tmp_path / "store") as store:
-        world = Answering(store)
-        world.ask(12)
-        now = [0.0]
-        by_answers = RewardServiceProbe(store, world.project.id, 5, 1e9, lambda: now[0]).stale
-        by_time = RewardServiceProbe(store, world.project.id, 10**9, 0.2, lambda: now[0]).stale
-        world.answer(6)
-        assert by_answers() is None, "before the first version nothing is stale"
-        store.reports.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
-        assert by_answers() is None
-        world.answer(1)
-        assert by_answers() is None
-        assert by_time() is None
-        now[0] = 0.3
-        assert "since version 1" in by_time()
-        world.answer(4)
-        assert by_answers() is None, "it may not have looked yet"
-        now[0] = 11.0
-        assert "since version 1" in by_answers()
-        store.reports.beat(world.project.id, "reward", Status("waiting", looked_at=11))
-        assert by_answers() is None, "it has looked, and there was nothing to learn"
-        assert by_time() is None
+def test_a_stale_reward_is_reported_by_answers_or_by_time(world, now):
+    world.ask(12)
+    by_answers = probe(world, now, 5, 1e9).stale
+    by_time = probe(world, now, 10**9, 0.2).stale
+    world.answer(6)
+    assert by_answers() is None, "before the first version nothing is stale"
+    world.store.reports.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
+    assert by_answers() is None
+    world.answer(1)
+    assert by_answers() is None
+    assert by_time() is None
+    now[0] = 0.3
+    assert "since version 1" in by_time()
+    world.answer(4)
+    assert by_answers() is None, "it may not have looked yet"
+    now[0] = 11.0
+    assert "since version 1" in by_answers()
+    beat(world, Status("waiting", looked_at=11))
+    assert by_answers() is None, "it has looked, and there was nothing to learn"
+    assert by_time() is None
 
 
-def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(tmp_path):
-    with Store.open(tmp_path / "store") as store:
-        world = Answering(store)
-        now = [0.0]
-        stale = RewardServiceProbe(store, world.project.id, 5, 1e9, lambda: now[0]).stale
-        world.ask_and_answer(30)
+def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(world, now):
+    stale = probe(world, now, 5, 1e9).stale
+    world.ask_and_answer(30)
 
-        def publish(version, revision, seconds):
-            detail = {"revision": revision, "seconds": seconds}
-            store.reports.publish_reward(world.project.id, version, answers=revision, detail=detail)
+    def publish(version, revision, seconds):
+        detail = {"revision": revision, "seconds": seconds}
+        world.store.reports.publish_reward(
+            world.project.id, version, answers=revision, detail=detail
+        )
 
-        def beat(state, **more):
-            store.reports.beat(world.project.id, "reward", Status(state), **more)
-
-        publish(1, 10, seconds=20.0)
-        beat("fitting", every=3600.0)
-        for now[0] in (0.0, 30.0, 69.0):
-            assert stale() is None, "the last fit took 20 s"
-        now[0] = 71.0
-        assert "since version 1" in stale()
-        publish(2, 20, seconds=20.0)
-        assert stale() is None, "this one has only just begun to be old"
-        now[0] = 80.0
-        beat("waiting")
-        assert stale() is None
-        now[0] = 82.0
-        assert "since version 2" in stale(), "nothing is learned from ten answers"
-        beat("fitting", every=1e-9)
-        assert "since version 2" in stale(), "the service that says so is lost"
-        publish(3, 30, seconds=20.0)
-        assert stale() is None
+    publish(1, 10, seconds=20.0)
+    beat(world, Status("fitting"), every=3600.0)
+    for now[0] in (0.0, 30.0, 69.0):
+        assert stale() is None, "the last fit took 20 s"
+    now[0] = 71.0
+    assert "since version 1" in stale()
+    publish(2, 20, seconds=20.0)
+    assert stale() is None, "this one has only just begun to be old"
+    now[0] = 80.0
+    beat(world, Status("waiting"))
+    assert stale() is None
+    now[0] = 82.0
+    assert "since version 2" in stale(), "nothing is learned from ten answers"
+    beat(world, Status("fitting"), every=1e-9)
+    assert "since version 2" in stale(), "the service that says so is lost"
+    publish(3, 30, seconds=20.0)
+    assert stale() is None
 
 
 @pytest.mark.slow

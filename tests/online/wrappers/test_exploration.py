@@ -60,14 +60,6 @@ def test_episode_starts_draw_again_when_nothing_else_does(rng: np.random.Generat
     assert (after[:32] != kept[0, :32]).any()
 
 
-def test_environments_are_counted_along_the_leading_axis_of_dictionaries(
-    rng: np.random.Generator,
-) -> None:
-    policy = ExplorationPolicy(Agent(), BOX, rng)
-    actions, _ = policy.predict({"a": np.zeros((3, 2)), "b": np.zeros((3, 1))})
-    assert actions.shape == (3, 1)
-
-
 def test_the_policy_gets_what_it_needs(rng: np.random.Generator) -> None:
     agent = Agent()
     policy = ExplorationPolicy(agent, BOX, rng)

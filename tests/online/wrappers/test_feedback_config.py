@@ -6,11 +6,9 @@ from math import inf, nan
 
 import pytest
 
-from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError, DataError
 from preferl.online import FeedbackConfig, OnlineConfig
 from preferl.online.wrappers.feedback_config import (
-    BeforeFirstReward,
     LengthGuard,
     QueryConfig,
     RepetitionGuard,
@@ -18,11 +16,6 @@ from preferl.online.wrappers.feedback_config import (
     settings_of,
 )
 from preferl.testing import make_episodes
-
-
-def test_words_are_checked() -> None:
-    with pytest.raises(ConfigError, match="variable_length"):
-        FeedbackConfig(variable_length="perhaps")  # type: ignore[arg-type]
 
 
 def test_guards_say_the_same_everywhere() -> None:
@@ -76,26 +69,12 @@ def test_what_the_loop_and_wrappers_share_has_one_default() -> None:
         ("segment_length", 0), ("buffer_steps", 0), ("oversampling", 0.5), ("oversampling", nan),
         ("acquisition", "any"), ("short", "cut"), ("max_pending", 0), ("buffer_megabytes", 0.0),
         ("longest_piece", 49), ("max_queries", 0), ("ask_every", 0), ("refresh_every", 0),
-        ("episode_every", -1.0), ("before", "learned"),
+        ("episode_every", -1.0), ("before", "learned"), ("variable_length", "perhaps"),
     ],
 )  # fmt: skip
 def test_a_setting_out_of_its_range_is_named(name, wrong) -> None:
     with pytest.raises(ConfigError, match=f"{name}: expected"):
         FeedbackConfig(**{name: wrong})
-
-
-def test_limits_that_mean_something() -> None:
-    config = FeedbackConfig(segment_length=9, longest_piece=9, episode_every=0, max_queries=None)
-    assert (config.longest_piece, config.episode_every, config.max_queries) == (9, 0, None)
-
-
-def test_a_file_keeps_all_settings() -> None:
-    config = FeedbackConfig(
-        before=BeforeFirstReward.ENTROPY, segment_length=7, ask_every=3, episode_every=None
-    )
-    assert from_json(FeedbackConfig, to_json(config)) == config
-    query = QueryConfig(sampler="informative", acquisition="entropy", short="pad")
-    assert from_json(QueryConfig, to_json(query)) == query
 
 
 def test_keywords_change_a_config_or_the_defaults() -> None:
@@ -121,14 +100,3 @@ def test_a_guard_of_nothing_and_one_without_ended_episodes_are_silent() -> None:
     LengthGuard(None).check(30, 90)  # warnings are errors here
     LengthGuard("allow").check(None, 90)
     LengthGuard("refuse").check(90, 90, "more")
-
-
-def test_a_refusal_ends_with_what_the_caller_adds() -> None:
-    with pytest.raises(DataError, match=r"an early end\. Seen in two environments\. Pass"):
-        LengthGuard("refuse").check(1, 2, " Seen in two environments.")
-
-
-def test_shorter_episodes_are_counted_where_they_are_clips_themselves(caplog, rng) -> None:
-    guard = RepetitionGuard(QueryConfig(segment_length=500, short="pad"))
-    guard.check(make_episodes(rng, [80, 80]), 4, asked=4, steps=2400)
-    assert "2 different ones of 500 steps (2 of 2 episodes are shorter)" in caplog.text

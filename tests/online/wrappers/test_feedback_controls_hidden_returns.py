@@ -10,33 +10,19 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordAll
 from stable_baselines3.common.env_util import make_vec_env
 
-from preferl.models import MLPRewardConfig, build_reward_model
+from helpers.wrapped_pendulums import STEPS, pendulum, reward_of
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
-from preferl.training import RewardFunction
-
-STEPS = 20
-
-
-def pendulum(steps: int = STEPS) -> gymnasium.Env[Any, Any]:
-    return gymnasium.make("Pendulum-v1", max_episode_steps=steps)
 
 
 def watched(steps: int = STEPS) -> gymnasium.Env[Any, Any]:
     return RecordEpisodeStatistics(pendulum(steps))
 
 
-def reward() -> RewardFunction:
-    env = pendulum()
-    config = MLPRewardConfig(hidden=(8,))
-    model = build_reward_model(config, env.observation_space, env.action_space, seed=0)
-    return RewardFunction(model)
-
-
 def test_in_environments_of_stable_baselines3() -> None:
-    shown = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), rewards=reward())
+    shown = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), rewards=reward_of())
     hidden = FeedbackVecEnv(
-        make_vec_env(pendulum, 2, seed=0), rewards=reward(), hide_true_reward=True
+        make_vec_env(pendulum, 2, seed=0), rewards=reward_of(), hide_true_reward=True
     )
     for env in (shown, hidden):
         env.reset()
@@ -52,7 +38,7 @@ def test_in_environments_of_stable_baselines3() -> None:
 @pytest.mark.parametrize("hide", [False, True])
 def test_in_a_single_environment(tmp_path, hide: bool) -> None:
     env = HumanPreferencesEnvWrapper(
-        watched(), log_dir=tmp_path, collect_prefs=False, rewards=reward(), hide_true_reward=hide
+        watched(), log_dir=tmp_path, collect_prefs=False, rewards=reward_of(), hide_true_reward=hide
     )
     env.reset(seed=0)
     for _ in range(STEPS):
@@ -71,7 +57,7 @@ def test_in_vector_environments(mode: AutoresetMode, outside: bool, hide: bool) 
     make = pendulum if outside else watched
     made: Any = SyncVectorEnv([lambda: make(STEPS), lambda: make(30)], autoreset_mode=mode)
     env = FeedbackVectorEnv(
-        RecordAll(made) if outside else made, rewards=reward(), hide_true_reward=hide
+        RecordAll(made) if outside else made, rewards=reward_of(), hide_true_reward=hide
     )
     env.reset(seed=0)
     for _ in range(STEPS):

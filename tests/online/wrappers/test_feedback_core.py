@@ -1,8 +1,5 @@
 """What a wrapped environment records and rewards, driven step by step without any library."""
 
-import builtins
-import sqlite3
-import threading
 from typing import Any
 
 import numpy as np
@@ -232,23 +229,6 @@ def test_the_environments_reward_is_given_only_on_request() -> None:
     np.testing.assert_allclose(rewards[1::2], expected[1::2], atol=1e-5)
 
 
-def test_nothing_is_collected_while_paused() -> None:
-    core = make_core()
-    driver = Driver(core)
-    for _ in range(3):
-        driver.step(0.0)
-    controls = FeedbackControls()
-    controls.core = core
-    controls.pause_collecting()
-    for _ in range(5):
-        driver.step(0.2)
-    controls.resume_collecting()
-    for _ in range(2):
-        driver.step(0.0)
-    core.hand_over()
-    assert core.sink.episodes.lengths.tolist() == [3] * 3 + [2] * 3  # type: ignore[attr-defined]
-
-
 def test_long_episodes_come_in_pieces() -> None:
     core = make_core(segment_length=5, longest_piece=100)
     driver = Driver(core)
@@ -312,11 +292,6 @@ def test_a_transform_that_does_not_keep_its_word_is_refused() -> None:
         FeedbackCore(SEEN, DONE, 1, transform=lambda o: o, transformed_space=DONE)
 
 
-def test_a_reward_for_others_is_refused() -> None:
-    with pytest.raises(SpaceError, match="observations of the environment"):
-        FeedbackCore(DONE, DONE, 1, rewards=reward_of("mlp"))
-
-
 @pytest.mark.parametrize(
     ("feedback", "fix"),
     [
@@ -336,27 +311,6 @@ def test_something_else_in_place_of_the_feedback_is_refused(feedback: Any, fix: 
 def test_something_else_in_place_of_the_config_is_refused(config: Any) -> None:
     with pytest.raises(ConfigError, match=r"config: expected a FeedbackConfig.*as keywords"):
         FeedbackCore(SEEN, DONE, 1, config=config)
-
-
-def test_a_step_touches_neither_disk_nor_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source()
-    core = make_core(source, refresh_every=10)
-    driver = Driver(core)
-    source.next = reward_of("nmr")
-    here = threading.current_thread()
-
-    def refuse(what: Any) -> Any:
-        def refused(*args: Any, **kwargs: Any) -> Any:
-            assert threading.current_thread() is not here, f"a step opens {args[0]}"
-            return what(*args, **kwargs)
-
-        return refused
-
-    monkeypatch.setattr(builtins, "open", refuse(builtins.open))
-    monkeypatch.setattr(sqlite3, "connect", refuse(sqlite3.connect))
-    for _ in range(60):
-        driver.step()
-    assert core.computer.version == 1
 
 
 def test_a_step_before_the_first_reset_is_refused() -> None:

@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from hypothesis import given, settings, strategies as st
-from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, DataError, SpaceError
+from preferl.errors import DataError, SpaceError
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.online.wrappers.recording import Recording, zeros_of
 
@@ -165,24 +164,6 @@ def test_any_course_of_events_is_recorded_as_by_hand(script: tuple[np.ndarray, l
     assert recorder.steps == deeds.count("step") * recorder.num_envs
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
-@pytest.mark.parametrize("environments", [1, 3])
-def test_known_environments_are_recorded_as_by_hand(name: str, environments: int) -> None:
-    recorder = EpisodeRecorder(make_vec_env(name, environments, seed=0))
-    recorder.action_space.seed(0)
-    by_hand = ByHand(environments)
-    by_hand.reset(recorder.reset())
-    for _ in range(230):
-        actions = np.stack([recorder.action_space.sample() for _ in range(environments)])
-        by_hand.step(actions, *recorder.step(actions))
-    episodes = recorder.take()
-    assert_same(episodes, by_hand.take())
-    assert episodes is not None
-    terminates = name == "CartPole-v1"
-    assert episodes.terminated.any() == terminates
-    assert episodes.truncated.any() != terminates
-
-
 class DictEnv(gym.Env[dict[str, Any], Any]):
     observation_space = spaces.Dict(
         {"where": spaces.Box(-1, 1, (2,), np.float32), "room": spaces.Discrete(9)}
@@ -218,39 +199,6 @@ def test_dictionaries_and_discrete_spaces() -> None:
     assert episodes.rewards.dtype == np.float32
 
 
-class StatefulEnv(gym.Env[Any, Any]):
-    observation_space = spaces.Box(-99, 99, (1,), np.float32)
-    action_space = spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.time = 0
-        return self._look()
-
-    def step(self, action: Any) -> Any:
-        self.time += 1
-        observation, info = self._look()
-        return observation, 0.0, self.time == 3, False, info
-
-    def _look(self) -> Any:
-        return np.float32([self.time]), {"state": np.array([self.time, -self.time], np.float64)}
-
-
-def test_states_are_those_before_acting() -> None:
-    recorder = small_recorder(DummyVecEnv([StatefulEnv] * 2), states=True)
-    recorder.reset()
-    for _ in range(4):
-        recorder.step(np.zeros(2, int))
-    recorder.take()
-    recorder.reset()
-    for _ in range(2):
-        recorder.step(np.zeros(2, int))
-    episodes = recorder.take(unfinished="cut")
-    assert episodes is not None
-    assert episodes.states is not None
-    time = np.asarray(episodes.observations, np.float64)
-    np.testing.assert_array_equal(episodes.states, np.hstack([time, -time]))
-
-
 def test_states_that_are_not_reported_are_missed() -> None:
     recorder = EpisodeRecorder(DummyVecEnv([DictEnv]), states=True)
     with pytest.raises(DataError, match="the key state"):
@@ -268,11 +216,6 @@ def test_what_was_taken_is_not_overwritten() -> None:
         recorder.step(np.ones((1, 1)))
     np.testing.assert_array_equal(first.rewards, kept[0])
     np.testing.assert_array_equal(first.final_observations, kept[1])
-
-
-def test_a_step_before_the_first_reset_is_refused() -> None:
-    with pytest.raises(ConfigError, match="reset"):
-        EpisodeRecorder(ScriptedVecEnv(np.zeros((1, 1)))).step(np.zeros((1, 1)))
 
 
 def test_an_end_without_its_final_observation_is_refused() -> None:

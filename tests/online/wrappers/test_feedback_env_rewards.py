@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecTransposeIm
 
 from helpers.waiting import SECONDS, wait_until
 from preferl.data.windows import window_indices
-from preferl.errors import ConfigError, DataError, SpaceError
+from preferl.errors import DataError, SpaceError
 from preferl.models import MLPReward
 from preferl.online import FeedbackVecEnv
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
@@ -134,40 +134,6 @@ def test_true_rewards_are_recorded_and_reported_while_others_are_given() -> None
     )
 
 
-def test_sums_begin_at_zero_after_a_reset() -> None:
-    env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
-    env.set_reward(Constant(env))
-    env.reset()
-    for _ in range(7):
-        env.step(np.zeros((1, 1), np.float32))
-    env.reset()
-    infos = [env.step(np.zeros((1, 1), np.float32))[3][0] for _ in range(400)]
-    returns = [info["learned_return"] for info in infos if "learned_return" in info]
-    assert returns == [200.0, 200.0]
-
-
-def test_zeros_until_a_reward_is_given() -> None:
-    env = FeedbackVecEnv(strolls(2))
-    env.reset()
-    assert env.step(np.zeros(2, int))[1].tolist() == [0.0, 0.0]
-    env.set_reward(Constant(env, 2.0))
-    rewards = env.step(np.zeros(2, int))[1]
-    assert rewards.tolist() == [2.0, 2.0]
-    assert rewards.dtype == np.float32
-
-
-def test_a_new_reward_of_the_same_context_keeps_the_history() -> None:
-    env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
-    env.set_reward(Curious(env, 3))
-    env.reset()
-    for _ in range(2):
-        env.step(np.zeros((1, 1), np.float32))
-    later = Curious(env, 3)
-    env.set_reward(later)
-    env.step(np.zeros((1, 1), np.float32))
-    assert (np.abs(later.saw).sum(-1) > 0).tolist() == [[True, True, True]]
-
-
 def test_rewards_may_be_changed_by_whoever_gets_them() -> None:
     env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
     env.set_reward(Constant(env))
@@ -219,11 +185,6 @@ def test_rewards_other_than_finite_numbers_are_refused(value: Any) -> None:
     env.reset()
     with pytest.raises(DataError, match="expected 2 finite numbers"):
         env.step(np.zeros((2, 1), np.float32))
-
-
-def test_a_step_before_the_first_reset_is_refused() -> None:
-    with pytest.raises(ConfigError, match="reset"):
-        FeedbackVecEnv(strolls(1)).step(np.zeros(1, int))
 
 
 def test_slow_storage_holds_no_step_up(bucket, tmp_path, monkeypatch):

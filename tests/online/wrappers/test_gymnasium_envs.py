@@ -178,15 +178,6 @@ def test_true_rewards_are_not_rounded() -> None:
         env.close()
 
 
-@pytest.mark.parametrize(("given", "expected"), [(0.5, 1), (500, 240), (24, 24), (0, 30)])
-def test_clips_play_at_the_nearest_rate_to_the_environments(tmp_path, given, expected) -> None:
-    env = Garden()
-    env.metadata = {"render_modes": ["rgb_array"], "render_fps": given}
-    HumanPreferencesEnvWrapper(env, log_dir=tmp_path).close()
-    with Store.open(tmp_path) as store:
-        assert store.projects.get("drlhp").fps == expected
-
-
 class Gives(Garden):
     """Gives something of its own in one place of what `step` returns; episodes have 20 steps."""
 

@@ -269,17 +269,6 @@ def test_nothing_is_taken_in_or_asked_while_paused(feedback: StoredFeedback) -> 
     worker.close()
 
 
-def test_short_episodes_are_no_questions(feedback: StoredFeedback) -> None:
-    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, short="drop", ask_every=1))
-    worker.put(episodes(20, 24))
-    assert worker.flush()
-    assert worker.counts.asked == 0
-    worker.put(episodes(26, seed=1))
-    worker.flush()
-    assert worker.counts.asked > 0
-    worker.close()
-
-
 def test_episodes_that_are_always_too_short_are_logged_once(
     feedback: StoredFeedback, caplog
 ) -> None:
@@ -352,14 +341,6 @@ def test_disagreement_of_the_reward_in_use_chooses(feedback: StoredFeedback) -> 
     with feedback.store.database.read() as session:
         versions = session.connection().exec_driver_sql("SELECT model_version FROM query")
         assert [row[0] for row in versions] == [3, 3]
-
-
-def test_k_center_keeps_away_from_what_people_answered(feedback: StoredFeedback) -> None:
-    config = FeedbackConfig(segment_length=5, ask_every=10, sampler="k_center")
-    worker = handed(feedback, config, teacher=ScriptedTeacher.oracle())
-    worker.close()
-    asked = worker._queries._sampler.asked()  # type: ignore[attr-defined]
-    assert len(asked) == worker.counts.answered == 6
 
 
 def test_the_latest_episode_is_kept_whole(feedback: StoredFeedback) -> None:

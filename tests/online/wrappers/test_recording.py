@@ -81,24 +81,6 @@ def test_no_step_has_the_success_of_one_that_was_there_before() -> None:
     assert np.flatnonzero(found).tolist() == [3]
 
 
-def test_nothing_is_recorded_while_paused() -> None:
-    recording = Recording(SPACE, ACTIONS, 1)
-    recording.begin(column(0))
-    recording.act(np.array([1]))
-    recording.advance(column(1), np.zeros(1))
-    recording.pause()
-    recording.act(np.array([7]))
-    recording.advance(column(5), np.zeros(1))
-    recording.resume()
-    recording.act(np.array([2]))
-    recording.advance(column(6), np.zeros(1))
-    assert recording.steps == 2
-    episodes = recording.take(unfinished="cut")
-    assert episodes is not None
-    assert episodes.observations[:, 0].tolist() == [0, 5]
-    assert episodes.final_observations[:, 0].tolist() == [1, 6]
-
-
 def test_recent_steps_stop_where_the_episode_began() -> None:
     recording = Recording(SPACE, ACTIONS, 2)
     recording.begin(column(0, 10))
@@ -198,11 +180,6 @@ def test_observations_of_another_shape_or_keys_are_refused(observations) -> None
 def test_actions_that_are_no_arrays_are_refused(actions) -> None:
     with pytest.raises(SpaceError, match="expected Box, Discrete, MultiDiscrete"):
         Recording(SPACE, actions, 1)
-
-
-def test_spaces_of_text_are_refused() -> None:
-    with pytest.raises(SpaceError, match="Turn it into one of these"):
-        Recording(spaces.Text(5), ACTIONS, 1)
 
 
 def test_numbers_that_are_not_finite_are_refused_where_steps_are_collected() -> None:

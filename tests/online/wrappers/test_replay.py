@@ -168,7 +168,10 @@ def test_images_are_given_back_as_the_environment_made_them(in_dict: bool) -> No
 
 
 def test_nothing_happens_to_an_empty_buffer() -> None:
-    relabel_replay(ReplayBuffer(4, FLAT, PRESS, "cpu"), Curious(FLAT, PRESS, 2))
+    buffer = ReplayBuffer(4, FLAT, PRESS, "cpu")
+    relabel_replay(buffer, Curious(FLAT, PRESS, 2))
+    with pytest.raises(ConfigError, match="chunk"):
+        relabel_replay(buffer, Curious(FLAT, PRESS, 1), chunk=0)
 
 
 def test_buffers_that_keep_too_little_are_refused() -> None:
@@ -194,8 +197,3 @@ def test_a_reward_for_other_spaces_is_refused(
     fill(buffer, random_steps(FLAT, PRESS, 3, 1))
     with pytest.raises(SpaceError, match=f"{what} in the replay buffer: expected"):
         relabel_replay(buffer, Curious(observations, actions, 1))
-
-
-def test_chunks_hold_at_least_one_window() -> None:
-    with pytest.raises(ConfigError, match="chunk"):
-        relabel_replay(ReplayBuffer(4, FLAT, PRESS, "cpu"), Curious(FLAT, PRESS, 1), chunk=0)

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, SpaceError
-from preferl.online import HumanPreferencesEnvWrapper
+from preferl.errors import SpaceError
 from preferl.online.wrappers.reward_computer import space_after
 
 PICTURES = spaces.Box(0, 255, (8, 6, 3), np.uint8)
@@ -42,16 +40,3 @@ def test_what_fixes_axes_is_refused(transform: Any, space: spaces.Box) -> None:
 )
 def test_what_works_on_the_last_axes_is_taken(transform: Any, space: spaces.Box) -> None:
     assert space_after(PICTURES, transform, space) is space
-
-
-def test_a_wrapper_refuses_it_too(tmp_path) -> None:
-    with pytest.raises(SpaceError, match=r"ValueError: .*Let it work on the last axes"):
-        HumanPreferencesEnvWrapper(
-            gymnasium.make("Pendulum-v1"),
-            log_dir=tmp_path,
-            collect_prefs=False,
-            obs_transform_func=lambda o: o.reshape(1, 3),
-            transformed_space=spaces.Box(-9, 9, (3,)),
-        )
-    with pytest.raises(ConfigError, match="both or neither"):
-        space_after(PICTURES, None, PICTURES)

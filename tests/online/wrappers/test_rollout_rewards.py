@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from stable_baselines3 import A2C, PPO, SAC
@@ -11,13 +10,8 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor, VecNormalize
 
+from helpers.wrapped_pendulums import MODELS, pendulum, reward_of
 from preferl.errors import ConfigError, DataError
-from preferl.models import (
-    LSTMRewardConfig,
-    MLPRewardConfig,
-    PreferenceTransformerConfig,
-    build_reward_model,
-)
 from preferl.online.callbacks import FeedbackCallback
 from preferl.online.learner import SB3Learner
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
@@ -25,30 +19,12 @@ from preferl.online.wrappers.rollout_rewards import add_rewards, rewards_reach
 from preferl.training import RewardFunction
 from preferl.training.publish import PublishedReward, publish
 
-LIMIT = 20  # an episode ends within a rollout, or goes on into it
 ENVIRONMENTS = 3
 ROLLOUT = 16
-MODELS = {
-    "mlp": MLPRewardConfig(hidden=(8,), members=2),
-    "nmr": LSTMRewardConfig(width=32, context=7),
-    "pt": PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=7),
-    "pt, longer than a rollout": PreferenceTransformerConfig(
-        width=16, heads=2, preference_width=8, context=30
-    ),
-}
 
 
 def pendulums() -> VecEnv:
-    def make() -> gymnasium.Env[Any, Any]:
-        return gymnasium.make("Pendulum-v1", max_episode_steps=LIMIT)
-
-    return make_vec_env(make, ENVIRONMENTS, seed=3)
-
-
-def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
-    env = gymnasium.make("Pendulum-v1")
-    model = build_reward_model(MODELS[kind], env.observation_space, env.action_space, seed=seed)
-    return RewardFunction(model)
+    return make_vec_env(pendulum, ENVIRONMENTS, seed=3)  # episodes end within rollouts
 
 
 class Recorder(BaseCallback):
@@ -261,7 +237,7 @@ def test_after_an_error_a_reset_ends_deferring() -> None:
 
 
 def test_each_step_has_its_reward_where_a_wrapper_looks_at_it() -> None:
-    plain = DummyVecEnv([lambda: gymnasium.make("Pendulum-v1", max_episode_steps=LIMIT)])
+    plain = DummyVecEnv([pendulum])
     env = FeedbackVecEnv(plain, rewards=reward_of())
     assert rewards_reach(env)
     assert rewards_reach(VecNormalize(env, norm_reward=False))
@@ -306,8 +282,3 @@ def test_a_reward_that_is_nan_raises() -> None:
         parameter.data.fill_(np.nan)
     with pytest.raises(DataError, match="NaN"):
         trained("rollout", RewardFunction(model))
-
-
-def test_another_word_is_refused() -> None:
-    with pytest.raises(ConfigError, match="rollout, step"):
-        FeedbackCallback(compute_rewards="later")  # type: ignore[arg-type]
