@@ -23,7 +23,7 @@ NOW += "terminated, truncated, info): change it, or wrap it with shimmy's compat
 
 
 def callable_as(kind: type, found: Any, module: str) -> Callable[..., Any] | None:
-    """What a text names in a module, if it may be called for an environment or wrapper.
+    """Return what a text names in a module, if it may be called for an environment or wrapper.
 
     In the packages that any text may name (`preferl.trust.ALLOWED`), only classes of the `kind`
     may; in other modules, which a person has typed or trusts, also functions.
@@ -60,7 +60,7 @@ def made_by(
 
 
 def refused_kwargs(what: str, taken: Collection[str], error: Exception) -> ConfigError:
-    """The error where an environment or wrapper does not take its arguments."""
+    """Word the error of an environment or wrapper that does not take its arguments."""
     expected = f"arguments that it takes ({', '.join(taken)})" if taken else "arguments it takes"
     refused = str(error).removeprefix("got ")
     return ConfigError(
@@ -174,7 +174,7 @@ def _is_acted(space: spaces.Space[Any]) -> bool:
 
 
 def one_number(what: str, value: Any) -> float:
-    """A number, or the one number of an array; raise `ConfigError` for anything else.
+    """Return a number, or the one number of an array; raise `ConfigError` for anything else.
 
     >>> one_number("reward of `step`", np.array([0.5]))
     0.5
@@ -192,7 +192,7 @@ def require_info(what: str, info: Any) -> None:
 
 
 def _called(method: Callable[..., Any], what: str, *given: Any, **named: Any) -> Any:
-    """What it returns; wrappers that unpack as many values as gymnasium has raise in it."""
+    """Call a method; word the errors that interfaces other than gymnasium's raise in it."""
     try:
         return method(*given, **named)
     except (TypeError, ValueError) as error:
@@ -220,7 +220,7 @@ def _require_shape(space: spaces.Space[Any], observation: Any, what: str) -> Non
 
 
 def _require_type(dtype: Any, observation: Array, what: str) -> None:
-    """Refuse numbers that would become others in arrays of their space, or warn that some may."""
+    """Refuse numbers that arrays of their space cannot hold, or warn that some may not fit."""
     if not keeps_values(observation, dtype):
         raise ConfigError(
             f"{what}: expected observations of dtype {dtype}, as its space, got {observation.dtype}"

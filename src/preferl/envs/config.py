@@ -100,7 +100,7 @@ class EnvConfig:
 
 
 def name_of(source: EnvSource) -> str:
-    """An id as it is, and `module:Name` of a class or function.
+    """Return an id as it is, and `module:Name` of a class or function.
 
     >>> name_of("Pendulum-v1"), name_of(EnvConfig)
     ('Pendulum-v1', 'preferl.envs.config:EnvConfig')
@@ -111,7 +111,7 @@ def name_of(source: EnvSource) -> str:
 
 
 def wrapper_parts(wrapper: WrapperSource) -> tuple[EnvSource, Mapping[str, Any]]:
-    """What wraps an environment, and its arguments by name.
+    """Return what wraps an environment, and its arguments by name.
 
     Raises:
         ConfigError: neither `module:Name` nor a class or function.
@@ -134,7 +134,7 @@ def wrapper_parts(wrapper: WrapperSource) -> tuple[EnvSource, Mapping[str, Any]]
 
 
 def _parts_of(config: EnvConfig) -> dict[str, Any]:
-    """What a config says instead of the environment that it was given; nothing for other sources.
+    """Return the fields that describe an environment that was made; none for other sources.
 
     An environment that `gymnasium.make` made knows its id, its arguments and those of wrappers.
     """
@@ -164,7 +164,7 @@ def _parts_of(config: EnvConfig) -> dict[str, Any]:
 
 
 def _spec_of(env: Any) -> Any:
-    """What gymnasium knows of how an environment was made; `ConfigError` if that makes no copy."""
+    """Return gymnasium's record of how an environment was made; refuse one that makes no copy."""
     problem = (
         "env: expected an id, or a class or function that makes an environment, since copies are "
         f"needed, got an instance of {type(env).__name__}"

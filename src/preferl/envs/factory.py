@@ -24,7 +24,7 @@ Inside = Callable[[Environment], Environment] | None
 
 
 def env_factory(config: EnvConfig, inside: Inside = None) -> EnvFactory:
-    """A function that makes copies of a config's environment, here or in another process.
+    """Return a function that makes copies of a config's environment, here or in another process.
 
     `inside` wraps each copy before the config's own wrappers do.
     """
@@ -63,7 +63,7 @@ def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) ->
 
 
 def make_env(env: EnvSource, **options: Any) -> Environment:
-    """The environment of an id, or what a class or function makes of `options`."""
+    """Make the environment of an id, or what a class or function makes of `options`."""
     if isinstance(env, partial):  # by `env_factory`, or a partial function of the caller's own
         made: Environment = env(**options)
         return made
@@ -71,7 +71,7 @@ def make_env(env: EnvSource, **options: Any) -> Environment:
 
 
 def draws(env: EnvSource) -> bool:
-    """Whether it can draw pictures: its metadata say so, and it takes `render_mode`."""
+    """Whether an environment can draw: its metadata say so, and it takes `render_mode`."""
     with closing(make_env(env)) as stage:
         if "rgb_array" not in (stage.metadata.get("render_modes") or ()):
             return False
@@ -80,7 +80,7 @@ def draws(env: EnvSource) -> bool:
 
 
 def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
-    """The whole number of frames per second, in `RATES`, nearest to the metadata's `render_fps`.
+    """Return the whole frames per second, in `RATES`, nearest to the metadata's `render_fps`.
 
     A step may take two seconds, or two milliseconds; a clip plays all the same.
 
@@ -95,7 +95,7 @@ def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
 
 
 def _wrapper(source: EnvSource) -> Callable[..., Any]:
-    """A class or function; texts were typed, passed in Python or trusted, see `preferl.trust`."""
+    """Return what wraps; texts were typed or trusted, see `preferl.trust`."""
     if not isinstance(source, str):
         return source
     module = source.partition(":")[0]

@@ -112,7 +112,7 @@ def make_by(
 
 
 def _unknown(env_id: str, error: Exception) -> ConfigError:
-    """The error for an id that nothing has, with what looks alike."""
+    """Word the error for an id that nothing has, with what looks alike."""
     if isinstance(error, ModuleNotFoundError):
         missing = getattr(error.__cause__, "name", None) or env_id.partition(":")[0]
         fix = _meant_class(env_id) or _nearest_module(env_id, missing)
@@ -139,7 +139,7 @@ def _unknown(env_id: str, error: Exception) -> ConfigError:
 
 
 def _meant_class(env_id: str) -> str:
-    """What to do about a path in place of `module:Name`, with the class in the file; or ""."""
+    """Say what to do about a path in place of `module:Name`, with the class in the file; or ""."""
     fix = meant_name(env_id)
     file = Path(env_id)
     if not fix.endswith(":Name.") or not file.is_file():
@@ -150,7 +150,7 @@ def _meant_class(env_id: str) -> str:
 
 
 def _nearest_module(env_id: str, missing: str) -> str:
-    """Which module of the current folder was meant by one that is missing: a sentence, or ""."""
+    """Say which module of the current folder was meant by one that is missing; or ""."""
     module, _, name_in_it = env_id.partition(":")
     if not f"{module}.".startswith(f"{missing}."):  # it is another one, which this module imports
         return f"Install {missing}, or begin in its folder."
@@ -216,7 +216,7 @@ def draw_plainly(env: Environment) -> None:
 
 
 def followed_body(env: Environment) -> int | None:
-    """The body that a MuJoCo environment's own camera is to follow; None for none or the world."""
+    """Return the body that a MuJoCo environment's camera follows; None for none or the world."""
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     config = getattr(renderer, "default_cam_config", None) or {}
     body = int(config.get("trackbodyid", -1))  # gymnasium's Pusher has -1, its Reacher 0

@@ -96,11 +96,11 @@ class RankedLists:
         self._low[lists] = np.where(better > 0, middle + 1, self._low[lists])
         self._high[lists] = np.where(better < 0, middle, self._high[lists])
         self.place[lists, self._new[lists]] = np.where(better == 0, middle, -1)
-        found = lists[(self._low == self._high)[lists]]  # a place of its own, between two others
-        low = self._low[found, None]
-        self.place[found] += self.place[found] >= low
-        self.place[found, self._new[found]] = low[:, 0]
-        self._places[found] += 1
+        placed = lists[(self._low == self._high)[lists]]  # between two other clips
+        low = self._low[placed, None]
+        self.place[placed] += self.place[placed] >= low
+        self.place[placed, self._new[placed]] = low[:, 0]
+        self._places[placed] += 1
         over = lists[~(np.abs(better) > 0) | (self._low == self._high)[lists]]
         self._new[over] += 1
         self._high[over] = self._places[over]
@@ -172,5 +172,6 @@ def sample_ranked(
         answers.append(check_answers(teacher(segments[pairs], rng), len(pairs)))
         state.add(answers[-1])
         asked.append(pairs)
-    given, declined = np.concatenate(asked), np.isnan(preference := np.concatenate(answers))
-    return Comparisons.of(segments, given[~declined], preference[~declined])
+    preference = np.concatenate(answers)
+    answered = ~np.isnan(preference)
+    return Comparisons.of(segments, np.concatenate(asked)[answered], preference[answered])

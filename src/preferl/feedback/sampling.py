@@ -85,7 +85,7 @@ def sigmoid(logits: FloatArray) -> FloatArray:
 
 def _members(logits: FloatArray) -> FloatArray:
     logits = np.asarray(logits, np.float64)
-    if not (logits.ndim == 2 and len(logits) >= 2):
+    if logits.ndim != 2 or len(logits) < 2:
         raise FeedbackError(
             "members of the reward model: expected at least 2, since one has no variance, got "
             f"logits of shape {logits.shape}. Train an ensemble, choose `entropy`, or ask with "
@@ -121,7 +121,7 @@ class UniformPairs:
         if count == 0:
             return np.empty((0, 2), np.int64)
         windows = rng.permutation(distinct_windows(segments))
-        if not len(windows) >= 2:
+        if len(windows) < 2:
             raise FeedbackError(
                 f"segments to pair: expected at least 2 different windows, got {len(windows)}. "
                 "Record more steps or shorten the segments."
@@ -174,11 +174,10 @@ class InformativePairs:
         logits = scores[:, pairs[:, 0]] - scores[:, pairs[:, 1]]  # [E, candidates]
         likelihood = self.likelihood() if callable(self.likelihood) else self.likelihood
         value = np.asarray(self.acquisition(likelihood.log_odds(logits)), np.float64)
-        fits = value.shape == (len(pairs),)
-        got = "NaN" if fits else f"shape {value.shape}"
-        if not (fits and (not np.isnan(value).any())):
+        if value.shape != (len(pairs),) or np.isnan(value).any():
             raise FeedbackError(
-                f"acquisition: expected one number per pair, shape ({len(pairs)},), got {got}."
+                f"acquisition: expected one number per pair, shape ({len(pairs)},), got shape "
+                f"{value.shape} with {np.isnan(value).sum()} NaN."
             )
         return pairs[np.argsort(-value, kind="stable")[:count]]
 
@@ -239,7 +238,7 @@ class CoveringPairs:
                 different windows.
         """
         pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
-        if not len(pairs) >= count:
+        if len(pairs) < count:
             raise FeedbackError(f"candidate pairs: expected at least {count}, got {len(pairs)}.")
         if count == 0:
             return pairs[:0]
@@ -262,8 +261,7 @@ class CoveringPairs:
         return segments_wanted(self.candidates, ceil(self.oversampling * queries))
 
     def _features(self, segments: Segments) -> FloatArray:
-        found = self.features(segments)
-        return finite_table("features of segments", found, len(segments), None)
+        return finite_table("features of segments", self.features(segments), len(segments), None)
 
 
 def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
@@ -303,8 +301,7 @@ def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: 
     if not isinstance(asked, WantsSegments):
         return ceil(2 * queries * oversampling)
     wanted: Any = asked.segments_for(queries)
-    enough = isinstance(wanted, int | np.integer) and wanted >= (2 if queries else 0)
-    if not enough:
+    if not isinstance(wanted, int | np.integer) or wanted < (2 if queries else 0):
         raise FeedbackError(
             f"segments_for({queries}) of {type(sampler).__name__}: expected a whole number of at "
             f"least 2, since a query shows two, got {wanted}."
@@ -347,11 +344,10 @@ def finite_table(
     """`[rows, columns]` finite numbers as floats, or `FeedbackError`; None is any length."""
     values = np.asarray(values, np.float64)
     fits = values.ndim == 2 and rows in (None, len(values)) and columns in (None, values.shape[1])
-    finite = np.isfinite(values).all()
-    got = f"shape {values.shape}" + ("" if finite else " with NaN or infinity")
-    if not (fits and finite):
+    wrong = np.count_nonzero(~np.isfinite(values))
+    if wrong or not fits:
         raise FeedbackError(
             f"{what}: expected finite numbers of shape [{rows or 'members'}, {columns or 'F'}], "
-            f"got {got}."
+            f"got shape {values.shape} with {wrong} NaN or infinite ones."
         )
     return values

@@ -152,7 +152,7 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
         raise ConfigError(f"weights: expected numbers of at least 0, got {numbers}.")
     exact = [Fraction(number) for number in numbers]
     whole = sum(exact, Fraction(0))
-    if not (whole > 0 or (exact and not total)):
+    if not whole and (total or not exact):
         raise ConfigError(f"weights: expected at least one above 0, got {numbers}.")
     shares = [total * weight / (whole or 1) for weight in exact]
     counts = np.array([int(share) for share in shares], np.int64)

@@ -5,7 +5,7 @@ Christiano et al., "Deep RL from human preferences" (2017), section 2.2.3.
 """
 
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 from typing import Literal, Self, final
 
 import numpy as np
@@ -91,14 +91,13 @@ class ScriptedTeacher:
         for name in ("skip_margin", "equal_margin"):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), 0, 1)
-        scale = self.scale if self.scale not in (None, "deviation", "length") else 1.0
-        valid = scale is not None and not isinstance(scale, str) and 0 < scale < inf
-        if not valid:
+        scale = self.scale
+        positive = isinstance(scale, int | float | np.floating) and 0 < scale < inf
+        if not positive and scale not in (None, "deviation", "length"):
             raise ConfigError(
-                'scale: expected "deviation", "length", a positive number or None, got '
-                f"{self.scale!r}."
+                f'scale: expected "deviation", "length", a positive number or None, got {scale!r}.'
             )
-        if not (self.skip_below is None or self.skip_below == self.skip_below):
+        if self.skip_below is not None and isnan(self.skip_below):
             raise ConfigError("skip_below: expected a return or None, got NaN.")
         bound = self.largest_logit
         if not 0 < bound < inf:
@@ -215,21 +214,21 @@ class ScriptedTeacher:
 
     def _thresholds(self) -> tuple[float | None, float]:
         """`skip_below` and `equal_within`, or what the margins come to for the policy."""
-        skip = self.skip_margin
-        equal = self.equal_margin
-        if skip is None and equal is None:
+        if self.skip_margin is None and self.equal_margin is None:
             return self.skip_below, self.equal_within
         if self.typical is None:
             raise FeedbackError(
                 "typical: expected a number, as thresholds follow the policy, got None. Name it, "
                 "the mean return of a segment, or take `adapted(typical)`."
             )
-        way = max((self.typical or 0.0) - self.worst, 0.0)
-        below = None if skip is None or way == 0 else self.worst + skip * way
-        return (
-            self.skip_below if skip is None else below,
-            self.equal_within if equal is None else equal * way,
-        )
+        way = max(self.typical - self.worst, 0.0)
+        skip_below = self.skip_below
+        equal_within = self.equal_within
+        if self.skip_margin is not None:
+            skip_below = self.worst + self.skip_margin * way if way else None
+        if self.equal_margin is not None:
+            equal_within = self.equal_margin * way
+        return skip_below, equal_within
 
     def _weights(self, mask: BoolArray) -> FloatArray:
         """`[..., L]` how much each step counts; 0 where padded."""
@@ -262,8 +261,7 @@ def _margin(typical: float, margin: float, worst: float) -> float:
 
 def _rewards(shown: Clips) -> FloatArray:
     rewards = np.asarray(shown.rewards, np.float64)
-    pairs = rewards.ndim == 3 and rewards.shape[1] == 2 and shown.mask.shape == rewards.shape
-    if not pairs:
+    if rewards.ndim != 3 or rewards.shape[1] != 2 or shown.mask.shape != rewards.shape:
         raise FeedbackError(
             "clips shown to a scripted teacher: expected rewards and mask of shape [P, 2, L], "
             f"got shapes {rewards.shape} and {shown.mask.shape}. Show segments[pairs], with pairs "

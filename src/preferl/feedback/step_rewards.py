@@ -173,7 +173,7 @@ def require_step_function(function: Any) -> None:
 def one_per_step(given: Any, steps: int) -> FloatArray:
     """What a reward function gives for so many steps; `ModelError` unless `[steps]` numbers."""
     rewards = np.asarray(given)
-    if not (rewards.shape == (steps,) and rewards.dtype.kind in "biuf"):
+    if rewards.shape != (steps,) or rewards.dtype.kind not in "biuf":
         raise ModelError(
             f"what the reward function gives: expected one number for each of {steps} steps, got "
             f"{rewards.dtype} of shape {rewards.shape}. Let it work on the last axes, as in `(o * "

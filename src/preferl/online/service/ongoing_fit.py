@@ -19,6 +19,7 @@ from preferl.printing import get_logger
 from preferl.shapes import IntArray
 from preferl.store.feedback import Answered
 from preferl.store.status import FitMetrics
+from preferl.training.fit_report import FitReport, Validation
 from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction, agent_reward
 from preferl.training.reward_presets import RewardPreset
@@ -87,30 +88,12 @@ class OngoingFit:
             self._trainer = None
             raise
         held_out = trainer.validate(comparisons[split == VALIDATION], report.likelihood)
-        low, high = held_out.interval or (None, None)
-        found = {
-            "answers": len(comparisons),
-            "trained_on": len(train),
-            "left_out": (split == UNUSED).sum(),
-            "train_accuracy": report.train_accuracy[-1],
-            "train_loss": report.train_loss[-1],
-            "epochs": report.epochs,
-            "seconds": round(report.seconds, 3),
-            **vars(report.likelihood),
-            "held_out": held_out.answers,
-            "decided": held_out.decided,
-            "accuracy": held_out.accuracy,
-            "low": low,
-            "high": high,
-            "loss": held_out.loss,
-            "trust": trust_by_name(report.trust, answered.names),
-        }
-        return reward, FitMetrics(**plain(found))
+        return reward, _metrics(answered, split, report, held_out)
 
     def _trainer_for(
         self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
     ) -> tuple[RewardTrainer, bool]:
-        """A trainer for these clips, and whether it has learned nothing yet."""
+        """Return a trainer for these clips, and whether it has learned nothing yet."""
         self._trainer = self._trainer or self._resumed(preset)
         if self._trainer is not None:
             if _suits(self._trainer, comparisons, agent):
@@ -123,10 +106,11 @@ class OngoingFit:
         return self._trainer, True
 
     def _resumed(self, preset: RewardPreset) -> RewardTrainer | None:
-        """The trainer that was saved beside a reward, where the settings still are those of it."""
+        """Load the trainer that was saved beside a reward; None where the settings have changed."""
         if self.saved is None:
             return None
-        (reward, folder), self.saved = self.saved, None
+        reward, folder = self.saved
+        self.saved = None
         if config_of(reward.model) != preset.model:
             LOGGER.warning("The settings have changed; a new model learns from all answers.")
             return None
@@ -145,7 +129,7 @@ class OngoingFit:
 
 
 def spaces_of(learned: RewardFunction | RewardModel) -> Spaces:
-    """Of observations and of actions."""
+    """Return the spaces of observations and of actions."""
     return learned.observation_space, learned.action_space
 
 
@@ -160,3 +144,28 @@ def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | Non
         check_spaces(*own, segments.observations, segments.actions)
         return not 1 < model.context < segments.length
     return False
+
+
+def _metrics(
+    answered: Answered, split: IntArray, report: FitReport, held_out: Validation
+) -> FitMetrics:
+    """Gather the numbers of a fit that are published with its reward."""
+    low, high = held_out.interval or (None, None)
+    numbers = {
+        "answers": len(answered.comparisons),
+        "trained_on": (split == TRAIN).sum(),
+        "left_out": (split == UNUSED).sum(),
+        "train_accuracy": report.train_accuracy[-1],
+        "train_loss": report.train_loss[-1],
+        "epochs": report.epochs,
+        "seconds": round(report.seconds, 3),
+        **vars(report.likelihood),
+        "held_out": held_out.answers,
+        "decided": held_out.decided,
+        "accuracy": held_out.accuracy,
+        "low": low,
+        "high": high,
+        "loss": held_out.loss,
+        "trust": trust_by_name(report.trust, answered.names),
+    }
+    return FitMetrics(**plain(numbers))

@@ -138,7 +138,7 @@ class _Service:
             self.stop.wait(wait)
 
     def _look(self) -> None:
-        """Do what there is to do, the oldest first."""
+        """Publish or announce what is not out yet, and fit where there are enough new answers."""
         if self._unpublished is not None:
             self._publish(*self._unpublished)
         elif self.version and not self._announced:
@@ -180,7 +180,7 @@ class _Service:
         )
 
     def _fitted(self, revision: int, agent: Spaces | None, *, again: bool) -> Fitted | None:
-        """A reward of all answers; None of too few, and of the last fit's unless `again`."""
+        """Fit to all answers; None for too few, and for those of the last fit unless `again`."""
         try:
             answered = self.feedback.answered()
         except FeedbackError:
@@ -206,16 +206,16 @@ class _Service:
         """Publish under a number that neither the folder nor the store has seen, and announce."""
         announced = (row.version for row in self._live.rewards(self._project))
         there = versions(self.publisher.synced)
-        known = max(self._there, self.version)
+        latest = max(self._there, self.version)
         newest = max(there, default=0)
-        if not newest <= known:
+        if newest > latest:
             raise StorageError(
-                f"{self.publisher.synced}: expected none after {known}, the last one of this "
+                f"{self.publisher.synced}: expected none after {latest}, the last one of this "
                 f"service, got version {newest} of another service. Stop one of the two."
             )
         number = max([*announced, *there], default=0) + 1
-        found = to_json(metrics)
-        self.publisher.publish(reward, version=number, metrics=found, beside=self._fit.save)
+        published = to_json(metrics)
+        self.publisher.publish(reward, version=number, metrics=published, beside=self._fit.save)
         self.version = number
         self._metrics = metrics
         self._spaces = spaces_of(reward)
@@ -228,7 +228,7 @@ class _Service:
             held_out = f"accuracy {words}"
         LOGGER.info("Version %d from %d answers: %s.", number, metrics.answers, held_out)
         if self.on_version:
-            self.on_version(self.version, found)
+            self.on_version(self.version, published)
         self._announce()
         try:
             self.sink.log(_numbers(metrics) | {"reward/version": number}, metrics.answers)
@@ -267,7 +267,7 @@ class _Service:
 
 
 def _numbers(metrics: FitMetrics) -> dict[str, float]:
-    """Those of a fit, for a metric sink, as far as they are known."""
+    """Return the numbers of a fit for a metric sink, as far as they are known."""
     named = {
         "train_loss": metrics.train_loss,
         "train_accuracy": metrics.train_accuracy,
@@ -282,7 +282,7 @@ def _numbers(metrics: FitMetrics) -> dict[str, float]:
 
 
 def _digest(answered: Answered) -> str:
-    """Words that differ between two sets of answers, in whatever order each is."""
+    """Return a digest of answers, whatever their order."""
     order = np.argsort(answered.queries)
     columns = (answered.queries, answered.comparisons.preference, answered.comparisons.weight)
     content = b"".join(np.ascontiguousarray(column[order]).tobytes() for column in columns)

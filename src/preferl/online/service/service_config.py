@@ -15,7 +15,7 @@ from preferl.training.reward_presets import RewardSettings
 @final
 @dataclass(frozen=True)
 class ServiceConfig:
-    """When the reward service fits, what, and what it publishes.
+    """Settings of when the reward service fits, what it fits, and what it publishes.
 
     Attributes:
         out: folder of published rewards, or the URL of one in object storage, such as

@@ -33,7 +33,7 @@ OnMessage = Callable[[str], None]
 @final
 @dataclass(frozen=True)
 class SuperviseConfig:
-    """How programs are looked after.
+    """Settings of how programs are looked after.
 
     Attributes:
         start_seconds: until a program has to be up, on a crowded machine too.
@@ -64,7 +64,7 @@ class SuperviseConfig:
 @final
 @dataclass(frozen=True)
 class Program:
-    """What to run, and how to find out whether it is up or lost.
+    """A command to run, and functions that tell whether it is up or lost.
 
     `is_up` gets the status that the program has written into the file that `PREFERL_STATUS_FILE`
     names, if any, and the seconds since its start. `lost` gets these seconds; it returns why a
@@ -102,7 +102,7 @@ class RunningProgram:
 
     @property
     def exit_code(self) -> int | None:
-        """Negative for a signal; None while it runs."""
+        """The status with which it ended, negative for a signal; None while it runs."""
         return self.process.poll() if self.process else None
 
     @property
@@ -186,7 +186,7 @@ class RunningProgram:
 
 
 def identity(pid: int) -> str | None:
-    """Words that no earlier or later process has; None of none, and where there is no `/proc`."""
+    """Return words of a process that no other one ever has; None if it ended or without `/proc`."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -214,7 +214,7 @@ def write_to_terminal(line: str) -> None:
 
 @final
 class Supervisor:
-    """Programs that run while its block does; each that dies or hangs is started again.
+    """Runs programs while its block runs, and starts each again that dies or hangs.
 
     What is wrong is reported once, within seconds, and stays in `problems` until it is over, so
     that a training script may stop where it would otherwise learn from nothing. The folder is that

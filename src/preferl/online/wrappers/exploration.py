@@ -102,7 +102,7 @@ class ExplorationPolicy:
         episode_start: Array | None = None,
         deterministic: bool = False,
     ) -> tuple[Array, tuple[Array, ...] | None]:
-        """Actions `[V, *act]` and the policy's next hidden state, by the convention of SB3.
+        """Return actions `[V, *act]` and the policy's next hidden state, by the convention of SB3.
 
         `V` is read from the leading axis of the observations `[V, *obs]`. `episode_start [V]` is
         true where an episode begins, which draws again there.
@@ -123,7 +123,7 @@ class ExplorationPolicy:
         self._random = snapshot["random"]
 
     def _draw(self, environments: int, episode_start: Array | None) -> BoolArray:
-        """`[V]` where the random policy acts at this step."""
+        """Draw where the random policy acts at this step, `[V]`."""
         draws = self.rng.random((2, environments))
         choice: BoolArray = draws[0] < self.random_probability
         if self._random is None or len(self._random) != environments:
@@ -157,6 +157,6 @@ def explore(
 
 
 def require_reset(agent: BaseAlgorithm) -> None:
-    """Let an algorithm begin with a reset, and no window of its replay buffer reach across it."""
+    """Let an algorithm begin with a reset, across which no window of its replay buffer reaches."""
     agent._last_obs = None
     end_replay(agent)

@@ -37,7 +37,7 @@ class BeforeFirstReward(StrEnum):
 
 @dataclass(frozen=True)
 class QueryConfig:
-    """What is asked about: the settings that the loop and wrapped environments share.
+    """Settings of what is asked about, which the loop and wrapped environments share.
 
     Attributes:
         segment_length: steps of a clip. 50 are one or two seconds of most tasks; the DRLHP paper
@@ -95,7 +95,7 @@ class QueryConfig:
 
 @dataclass(frozen=True)
 class FeedbackConfig(QueryConfig):
-    """How wrapped environments collect and ask, and the reward of steps before the first.
+    """Settings of how wrapped environments collect and ask, and of rewards before the first fit.
 
     Attributes:
         before: reward of steps until the first learned reward is there.
@@ -141,7 +141,7 @@ class FeedbackConfig(QueryConfig):
 
 
 def settings_of(config: FeedbackConfig | None, more: Mapping[str, Any]) -> FeedbackConfig:
-    """The config with the fields in `more` replaced; keywords that are no fields are refused."""
+    """Replace the fields in `more` of a config; refuse keywords that are no fields."""
     if not isinstance(config, FeedbackConfig | None):
         raise ConfigError(
             f"config: expected a FeedbackConfig or None, got a {type(config).__name__}. Pass "
@@ -159,7 +159,7 @@ class VariableLengthWarning(UserWarning):
 
 @final
 class LengthGuard:
-    """Warns once, or refuses, where an episode ended sooner than another one went on.
+    """Checks that all episodes have the same length; warns once, or refuses, where they have not.
 
     The end of an episode then tells the agent what no answer did: where learned rewards are
     positive, staying alive gains, and where they are negative, ending early does. Kreutzer et al.
@@ -196,14 +196,14 @@ class LengthGuard:
 
 @final
 class RepetitionGuard:
-    """Logs a warning, once, where experience is too short for so many different clips."""
+    """Checks that experience is long enough for so many different clips; warns once where not."""
 
     def __init__(self, config: QueryConfig) -> None:
         self._config = config
         self.warned = False
 
     def check(self, episodes: Episodes, queries: int, *, asked: int, steps: int) -> None:
-        """Look at the next queries, and at all that are asked with them.
+        """Check the next queries, and all that are asked with them.
 
         Args:
             episodes: that the next queries are about.

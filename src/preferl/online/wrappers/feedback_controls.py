@@ -32,19 +32,19 @@ WRAPPED: Final = {
 
 
 class FeedbackControls:
-    """Collecting, saving, and which reward steps get; the part that all wrappers share."""
+    """The part that all wrappers share: collecting, saving, and the choice of the reward."""
 
     core: FeedbackCore
     _states_missed = False
 
     @property
     def queries(self) -> QueryWorker | None:
-        """Asks in the background; None where nothing is asked."""
+        """The worker that asks in the background; None where nothing is asked."""
         return self.core.queries
 
     @property
     def reward_version(self) -> int:
-        """Of the learned reward in use; 0 before the first."""
+        """The version of the learned reward in use; 0 before the first."""
         return self.core.computer.version
 
     @property
@@ -68,7 +68,7 @@ class FeedbackControls:
         return self.core.recording.steps
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
-        """The episodes that ended since the last call, where this records; see `Recording.take`."""
+        """Return the episodes that ended since the last call; see `Recording.take`."""
         return self.core.recording.take(unfinished=unfinished)
 
     def refresh(self, *, wait: bool = False) -> bool:
@@ -88,7 +88,7 @@ class FeedbackControls:
         self.core.computer.forced = False
 
     def pause_collecting(self) -> None:
-        """Record and ask nothing; what was recorded so far is still there to ask about."""
+        """Stop recording and asking; what was recorded so far is still there to ask about."""
         if self.core.recording.collecting:
             self.core.hand_over()
             self.core.recording.pause()
@@ -96,7 +96,7 @@ class FeedbackControls:
             self.queries.paused = True
 
     def resume_collecting(self) -> None:
-        """Record and ask again, from the current observations."""
+        """Go on recording and asking, from the current observations."""
         if self.queries is not None:
             self.queries.paused = False
         if self.core.collects and not self.core.recording.collecting:
@@ -111,7 +111,7 @@ class FeedbackControls:
         return self.queries is None or self.queries.flush(seconds)
 
     def snapshot(self) -> dict[str, Any]:
-        """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
+        """Return the progress of collecting and rewards, for `restore`; `save_run` calls it."""
         return self.core.snapshot()
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -153,7 +153,7 @@ class FeedbackControls:
         self.core.reset(observations, which, states=self._states(infos))
 
     def _states(self, infos: Sequence[dict[str, Any]]) -> Array | None:
-        """`[V, *state]` of infos, or None where states are not recorded."""
+        """Return the states in infos, `[V, *state]`, or None where states are not recorded."""
         return stack_states(infos) if self.core.config.states else None
 
     def _complete_infos(
@@ -196,7 +196,7 @@ def hide_return(info: dict[str, Any], learned: Any) -> None:
 
 
 def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
-    """`[V, *state]` of the environments from their infos, or a `DataError` for one without it."""
+    """Stack the states in infos, `[V, *state]`, or raise `DataError` for one without."""
     if any("state" not in info for info in infos):
         raise DataError(
             "info of a step or reset: expected the key state, since states are to be recorded, "
@@ -207,7 +207,7 @@ def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
 
 
 def with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:
-    """A copy of `observations [V, *obs]` with `values [K, *obs]` in these rows."""
+    """Copy `observations [V, *obs]`, with `values [K, *obs]` in these rows."""
     copied = map_observations(np.copy, observations)
     map_observations(lambda array, new: setitem(array, rows, new), copied, values)
     return copied

@@ -228,7 +228,7 @@ class FeedbackCore:
             self._hand_over(1)
 
     def _hand_over(self, at_least: int) -> None:
-        """Give what has ended to whoever asks about it, if that is so many steps."""
+        """Hand over the episodes that have ended, if they have so many steps; cut long ones."""
         longest = self.config.longest_piece
         if self.recording.lengths.longest >= longest:
             self.recording.cut(self.recording.pending >= longest)
@@ -254,14 +254,14 @@ class FeedbackCore:
         self._deferred = DeferredRewards(time, np.zeros(len(self.returns), int), time)
 
     def settle(self) -> FloatArray:
-        """`[T, V]` learned rewards of the steps since `defer`; give them at once from now on."""
+        """Return the learned rewards of the steps since `defer`, `[T, V]`, and defer no more."""
         rewards = self._deferred_rewards()
         self.returns[:] = self._returns(rewards)
         self._deferred = None
         return rewards
 
     def _deferred_rewards(self) -> FloatArray:
-        """`[T, V]` rewards that `settle` would give now, zeros where steps got theirs at once."""
+        """Compute the rewards that `settle` would return now, `[T, V]`."""
         none = np.zeros((0, len(self.returns)), np.float32)
         if self._deferred is None:
             return none
@@ -286,7 +286,7 @@ class FeedbackCore:
         deferred.next = self.recording.time
 
     def _returns(self, deferred_rewards: FloatArray) -> FloatArray:
-        """`[V]` learned returns of the running episodes, with what is deferred of them."""
+        """Return the learned returns of the running episodes, `[V]`, deferred rewards included."""
         if self._deferred is None:
             return self.returns
         steps = np.arange(len(deferred_rewards))[:, None]
@@ -299,7 +299,7 @@ class FeedbackCore:
         return np.zeros(len(self.returns), int) if self._deferred is None else self._deferred.begins
 
     def snapshot(self) -> dict[str, Any]:
-        """Recording, rewards and queries between two steps, for `restore`."""
+        """Return the state of recording, rewards and queries between two steps, for `restore`."""
         return {
             "recording": self.recording.snapshot(),
             "collecting": self.recording.collecting,
@@ -348,7 +348,7 @@ class FeedbackCore:
 
 
 def _lookback(reward: WindowReward | None) -> int:
-    """Steps before the present one that a reward of windows looks back on."""
+    """Return how many steps before the present one a reward looks back on."""
     return 0 if reward is None or reward.context == 1 else reward.context
 
 

@@ -156,7 +156,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.core.defer()
 
     def settle_rewards(self) -> FloatArray:
-        """The rewards of the `T` steps since `defer_rewards`, `[T, V]` float32.
+        """Return the rewards of the `T` steps since `defer_rewards`, `[T, V]` float32.
 
         From now on they come at once. Returns in infos since then are completed.
 
@@ -178,7 +178,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.relabelled = (None, 0)  # even if it is switched back before the rollout is over
 
     def snapshot(self) -> dict[str, Any]:
-        """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
+        """Return the progress of collecting and rewards, for `restore`; `save_run` calls it."""
         return super().snapshot() | {"explored_steps": self.explored_steps}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -193,7 +193,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
 
 
 def EpisodeRecorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:  # noqa: N802  # it was a class
-    """Environments with their own rewards whose episodes `take` gives.
+    """Wrap environments that keep their own rewards, and whose episodes `take` returns.
 
     With `states`, `info["state"]` of steps and resets is recorded, see `RecordsStates`.
     """
@@ -231,7 +231,7 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info | {"state": self._read()}
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """One step; the state after it is in the info."""
+        """Make a step; the state after it is in the info."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, reward, terminated, truncated, info | {"state": self._read()}
 
@@ -239,19 +239,19 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
 def present_infos(
     venv: VecEnv, dones: BoolArray, infos: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """`[V]` infos that belong to the observations after a step: of resets where episodes ended."""
+    """Return the infos of the observations after a step, `[V]`: of resets where episodes ended."""
     return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
 
 
 def successes(infos: Sequence[Mapping[str, Any]]) -> BoolArray | None:
-    """`[V]` whether infos report success; None where they have no such key."""
+    """Return whether infos report success, `[V]`; None where they have no such key."""
     if not any("success" in info for info in infos):
         return None
     return np.array([bool(np.any(info.get("success", False))) for info in infos])
 
 
 def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
-    """`[K]` terminated and the final observations of episodes, from the infos of last steps."""
+    """Read which episodes terminated, `[K]`, and final observations from infos of last steps."""
     if any("terminal_observation" not in info for info in infos):
         raise DataError(
             "info of an episode's last step: expected the key terminal_observation, as vector "
@@ -263,5 +263,5 @@ def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
 
 
 def _shallow_copy(observations: VecEnvObs) -> VecEnvObs:
-    """The same arrays in a dictionary of their own, since SB3 replaces entries of those it gets."""
+    """Copy a dictionary, not its arrays, since SB3 replaces entries of those it gets."""
     return dict(observations) if isinstance(observations, dict) else observations

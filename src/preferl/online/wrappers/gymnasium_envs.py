@@ -123,8 +123,24 @@ class HumanPreferencesEnvWrapper(
         sampler: PairSampler | str | None = None,
         **settings: Any,
     ) -> None:
-        given = {n: v for n, v in locals().items() if n not in ("self", "env", "settings")}
-        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **given, **settings)
+        RecordConstructorArgs.__init__(
+            self,
+            _disable_deepcopy=True,
+            log_dir=log_dir,
+            project=project,
+            feedback=feedback,
+            rewards=rewards,
+            collect_prefs=collect_prefs,
+            pretrained_reward_predictor_dir=pretrained_reward_predictor_dir,
+            synthetic_preferences=synthetic_preferences,
+            synthetic_prefs=synthetic_prefs,
+            obs_transform_func=obs_transform_func,
+            transformed_space=transformed_space,
+            max_pref_interface_segs=max_pref_interface_segs,
+            config=config,
+            sampler=sampler,
+            **settings,
+        )
         require_kind(env, self)
         gymnasium.Wrapper.__init__(self, env)
         for name in settings.keys() & GONE.keys():
@@ -231,7 +247,7 @@ def _project(
     space: spaces.Space[Any],
     config: FeedbackConfig,
 ) -> str:
-    """The project's name; a new one gets the `frames` that draw observations of `space`."""
+    """Create a project unless it is there, with `frames` that draw observations of `space`."""
     if name not in {project.slug for project in store.projects.all()}:
         try:
             spec = env.unwrapped.spec
@@ -336,7 +352,7 @@ class FeedbackVectorEnv(
         self.core.close(seconds, partial(super().close, **kwargs))
 
     def _one_each(self, what: str, values: Any) -> Array:
-        """`[V]` numbers of `step`, of which some libraries give `[V, 1]`."""
+        """Check that `step` gave one number for each environment; return them as `[V]`."""
         array = np.asarray(values)
         if array.size != self.num_envs or array.dtype.kind not in "biuf":
             raise ConfigError(
@@ -366,5 +382,5 @@ class FeedbackVectorEnv(
 
 
 def _with_states(infos: dict[str, Any]) -> list[dict[str, Any]]:
-    """The states in infos of all environments as infos of each."""
+    """Split infos of all environments into infos of each, with their states alone."""
     return [{"state": one} for one in infos["state"]] if "state" in infos else [infos]

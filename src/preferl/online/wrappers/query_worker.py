@@ -69,7 +69,7 @@ class ExperienceBuffer:
         self.steps = self.steps_in = self.dropped_episodes = self.dropped_segments = 0
 
     def put(self, episodes: Episodes) -> None:
-        """Take these in; the oldest make room."""
+        """Take in episodes; the oldest make room."""
         megabytes = _megabytes(episodes)
         with self._lock:
             self._arrivals.append(episodes)
@@ -89,14 +89,14 @@ class ExperienceBuffer:
                     self.dropped_segments += int((oldest.lengths // self._length).sum())
 
     def look(self) -> Episodes | None:
-        """All that is there, which stays, and from now on counts as drawn from; None if nothing."""
+        """Return all experience that is held, and count it as drawn from; None if there is none."""
         with self._lock:
             arrivals = list(self._arrivals)
             self._fresh = 0
         return join(arrivals) if arrivals else None
 
     def snapshot(self) -> dict[str, Any]:
-        """What the buffer holds, and the counts, for `restore`."""
+        """Return what the buffer holds, and the counts, for `restore`."""
         with self._lock:
             drawn = len(self._arrivals) - self._fresh
             return {
@@ -156,6 +156,8 @@ class ProjectQueries:
         buffer: of the experience that clips are cut from.
         script: answers in people's place; None where people do.
         asked: queries by this run, those before it went on included.
+        feedback: where queries go.
+        in_use: gives the reward that steps have now, and its version.
     """
 
     def __init__(
@@ -172,9 +174,9 @@ class ProjectQueries:
         )
         self.script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
         self.asked = 0
-        self._feedback = feedback
+        self.feedback = feedback
+        self.in_use = in_use
         self._config = config
-        self._in_use = in_use
         self._sampler = sampler or build_sampler(config, lambda: in_use()[0], feedback.comparisons)
         self._rng = asking
         self._repetitions = RepetitionGuard(config)
@@ -208,15 +210,15 @@ class ProjectQueries:
         segments = distinct_clips(drawn)  # an agent that stands still does the same again
         count = min(wanted, len(segments) * (len(segments) - 1) // 2)  # no pair twice
         if count:
-            self._feedback.model_version = self._in_use()[1]
+            self.feedback.model_version = self.in_use()[1]
             pairs = self._sampler(segments, count, self._rng)[:count]  # never more than is left
-            newly_asked = self._feedback.ask_within(config.max_queries, segments, pairs)
+            newly_asked = self.feedback.ask_within(config.max_queries, segments, pairs)
             self.asked += newly_asked
             LOGGER.info("Asked %d queries, %d by now.", newly_asked, self.asked)
         return None
 
     def snapshot(self) -> dict[str, Any]:
-        """Counts and generators between two rounds; queries and answers are in the store."""
+        """Return counts and generators between two rounds; queries and answers are in the store."""
         script = self.script
         return {
             "asked": self.asked,
@@ -241,7 +243,7 @@ class ProjectQueries:
         """Count, once, the project's queries; those since a snapshot are this run's."""
         if self._counted:
             return
-        in_all = self._feedback.count_asked()
+        in_all = self.feedback.count_asked()
         if self._restored and self._asked_by_others is not None:
             self.asked = max(self.asked, in_all - self._asked_by_others)
         self._asked_by_others = in_all - self.asked
@@ -253,8 +255,8 @@ class ProjectQueries:
         affordable = self.buffer.steps_in // (config.ask_every or 2 * config.segment_length)
         wanted = affordable - self.asked
         if wanted > 0 and config.max_queries is not None:  # other programs may have asked since
-            wanted = min(wanted, config.max_queries - self._feedback.count_asked(all_agents=True))
-        return wanted if wanted <= 0 else min(wanted, config.max_pending - self._feedback.pending)
+            wanted = min(wanted, config.max_queries - self.feedback.count_asked(all_agents=True))
+        return wanted if wanted <= 0 else min(wanted, config.max_pending - self.feedback.pending)
 
 
 @final
@@ -299,7 +301,7 @@ class EpisodeDisplay:
 
 @final
 class QueryWorker:
-    """A bounded buffer and one thread, between an agent that acts and people who answer.
+    """A thread between an agent that acts and people who answer, with a bounded buffer.
 
     Whenever fewer queries are pending than wanted, the thread samples segments from the buffer,
     pairs them and asks. A full buffer drops the oldest experience and counts it. While the store is
@@ -320,8 +322,6 @@ class QueryWorker:
     ) -> None:
         config = config or FeedbackConfig()
         self.paused = False
-        self._feedback = feedback
-        self._in_use = in_use
         self._queries = ProjectQueries(feedback, config, sampler, teacher, in_use)
         self._display = EpisodeDisplay(feedback, config.episode_every)
         self._problem: str | None = None
@@ -330,7 +330,10 @@ class QueryWorker:
         self._rounds = 0
         self._hurry = 0  # rounds to make without a pause
         self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
-        self._latest_round = LatestRound(self._queries.snapshot())
+        # Of the latest round that went well: its end, the steps until then, why it asked nothing.
+        self._after_round = self._queries.snapshot()
+        self._steps_seen = 0
+        self._lack: str | None = None
 
     @property
     def counts(self) -> QueryCounts:
@@ -363,12 +366,12 @@ class QueryWorker:
             self._display.showing = True
 
     def snapshot(self) -> dict[str, Any]:
-        """The buffer and the draws after the latest round; queries and answers are in the store."""
+        """Return the buffer, and counts and generators after the latest round, for `restore`."""
         with self._wake:
             return {
                 "buffer": self._queries.buffer.snapshot(),
                 "paused": self.paused,
-                **self._latest_round.queries,
+                **self._after_round,
             }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -380,7 +383,7 @@ class QueryWorker:
         self._queries.buffer.restore(snapshot["buffer"])
         self._queries.restore(snapshot)
         self.paused = bool(snapshot["paused"])
-        self._latest_round = LatestRound(self._queries.snapshot())
+        self._after_round = self._queries.snapshot()
 
     def flush(self, seconds: float = 10.0) -> bool:
         """Ask now what there is to ask; returns whether all of that was on disk in time.
@@ -393,9 +396,8 @@ class QueryWorker:
             self._wake.notify_all()
             if not self._wake.wait_for(lambda: self._rounds >= wanted or self._stopping, seconds):
                 return False
-            latest = self._latest_round
-            done = self._rounds >= wanted or latest.steps == self._queries.buffer.steps_in
-        return done and self._problem in (None, latest.lack)
+            done = self._rounds >= wanted or self._steps_seen == self._queries.buffer.steps_in
+        return done and self._problem in (None, self._lack)
 
     def close(self, seconds: float = 10.0) -> bool:
         """Stop asking, within so many seconds; returns whether the thread has ended by then."""
@@ -411,10 +413,10 @@ class QueryWorker:
             self._thread.start()
 
     def _run(self) -> None:
-        store = self._feedback.store
-        project = self._feedback.project.id
+        feedback = self._queries.feedback
+        program = agent_program(feedback.agent)
         pause = LOOK_SECONDS
-        with Heartbeat(store, project, agent_program(self._feedback.agent)) as beats:
+        with Heartbeat(feedback.store, feedback.project.id, program) as beats:
             while not self._stopping:
                 pause = LOOK_SECONDS if self._try_round() else min(2 * pause, LONGEST_PAUSE)
                 state = "healthy"
@@ -423,7 +425,7 @@ class QueryWorker:
                 elif self.paused:
                     state = "paused"
                 steps = self._queries.buffer.steps_in
-                version = self._in_use()[1]
+                version = self._queries.in_use()[1]
                 beats.report(state, **asdict(self.counts), steps=steps, reward_version=version)
                 with self._wake:
                     self._rounds += 1
@@ -438,7 +440,7 @@ class QueryWorker:
         try:
             self._queries.count()
             if not self.paused:
-                self._display.show(steps=steps, version=self._in_use()[1])
+                self._display.show(steps=steps, version=self._queries.in_use()[1])
                 lack = self._queries.ask()
             if self._queries.script is not None:
                 self._queries.script.answer()
@@ -448,7 +450,9 @@ class QueryWorker:
             return False
         self._log(lack)
         with self._wake:
-            self._latest_round = LatestRound(self._queries.snapshot(), steps, lack)
+            self._after_round = self._queries.snapshot()
+            self._steps_seen = steps
+            self._lack = lack
         return True
 
     def _log(self, problem: str | None, *, exc_info: bool = False) -> None:
@@ -460,28 +464,12 @@ class QueryWorker:
         self._problem = problem
 
 
-@final
-@dataclass(frozen=True)
-class LatestRound:
-    """What the thread knew after its latest round that went well.
-
-    Attributes:
-        queries: snapshot of the project's queries.
-        steps: that had come in when the round began.
-        lack: why nothing could be asked though all went well; None where it could.
-    """
-
-    queries: dict[str, Any]
-    steps: int = 0
-    lack: str | None = None
-
-
 def build_sampler(
     config: QueryConfig,
     in_use: Callable[[], Any],
     asked: Callable[[], Comparisons | None] | None = None,
 ) -> PairSampler:
-    """The sampler that a config names, with `scores` and `likelihood` of the reward in use.
+    """Build the sampler that a config names, with `scores` and `likelihood` of the reward in use.
 
     `asked` gives the comparisons that a sampler may keep away from.
     """

@@ -22,7 +22,7 @@ from preferl.shapes import (
 
 
 def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
-    """`[*axes, *space]` zeros, per key; other spaces than of arrays of one shape are refused."""
+    """Return zeros `[*axes, *space]`, per key; refuse spaces of anything but arrays."""
     if isinstance(space, spaces.Dict):
         arrays = {key: zeros_of(part, axes) for key, part in space.spaces.items()}
         if any(isinstance(array, dict) for array in arrays.values()):
@@ -84,7 +84,7 @@ class _Closed(NamedTuple):
 
 
 def _fitting(what: str, values: Any, recorded: Any) -> Any:
-    """`values [V, ...]` in the shape of a row of `recorded [rows, V, ...]`, per key.
+    """Return `values [V, ...]` in the shape of a row of `recorded [rows, V, ...]`, per key.
 
     Raises:
         SpaceError: other keys, another shape but for axes of length 1, or numbers that the type of
@@ -130,6 +130,14 @@ def _require_finite(what: str, values: Any) -> None:
             f"{what} of environment {first}: expected finite numbers, got NaN or infinity. "
             "Check what its `reset` and `step` return."
         )
+
+
+def _kinds(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shapes of a row and the types of the arrays that every recording has."""
+    return {
+        name: map_observations(lambda array: (array.shape[1:], array.dtype), arrays[name])
+        for name in STEPS[:3]
+    }
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -295,7 +303,7 @@ class Recording:
         self._open[:] = self.time
 
     def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
-        """The last `length` steps of running episodes up to the latest actions, as far as kept.
+        """Return the last `length` steps of running episodes, as far as they are kept.
 
         These are windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
         """
@@ -310,7 +318,7 @@ class Recording:
         return take(self._arrays["observations"], where), self._arrays["actions"][where], mask
 
     def since(self, time: int, lookback: int = 0) -> tuple[Episodes | None, BoolArray]:
-        """All steps from a vector step on, and up to `lookback` before them.
+        """Return all steps from a vector step on, and up to `lookback` before them.
 
         These are pieces of episodes, one environment after another, None without any; and where
         their steps belong, `[V, t]`. The last columns are the steps from `time` on.
@@ -375,7 +383,7 @@ class Recording:
         return Episodes(**steps, terminated=terminated, final_observations=final, lengths=lengths)
 
     def snapshot(self) -> dict[str, Any]:
-        """All steps that can still be taken or looked back on, for `restore`."""
+        """Return all steps that can still be taken or looked back on, for `restore`."""
         self._drop(at_least=0.0)
         rows = slice(self._row + 1)
         arrays = self._arrays
@@ -407,13 +415,11 @@ class Recording:
         # Of steps before now, only those of the running episodes are looked back on.
         time = np.arange(self._row + 1)[:, None]
         steps = {name: snapshot[name] for name in STEPS if snapshot.get(name) is not None}
-        kinds = [
-            {n: map_observations(lambda a: (a.shape[1:], a.dtype), of[n]) for n in steps if n in of}
-            for of in (self._arrays, steps)
-        ]
-        if not all(kinds[1][name] == kind for name, kind in kinds[0].items()):
+        expected = _kinds(self._arrays)
+        kinds = _kinds(steps)
+        if kinds != expected:
             raise CheckpointError(
-                f"recording: expected {kinds[0]}, got {kinds[1]}. Build the environments as they "
+                f"recording: expected {expected}, got {kinds}. Build the environments as they "
                 "were built when the run began."
             )
         self._arrays = {
@@ -438,7 +444,7 @@ class Recording:
             write(self._column("states", states), states)
 
     def _column(self, name: str, values: Array) -> Array:
-        """The array of a name, made with room for such values `[V, ...]` if it is not there."""
+        """Return the array of a name; make it, with room for such values `[V, ...]`, if need be."""
         if name not in self._arrays:
             shape = *self._arrays["rewards"].shape, *values.shape[1:]
             self._arrays[name] = np.zeros(shape, values.dtype)
@@ -447,7 +453,7 @@ class Recording:
 
     @property
     def _row(self) -> int:
-        """Where the present is."""
+        """The row of the present."""
         return self.time - self._first
 
     def _double(self) -> None:

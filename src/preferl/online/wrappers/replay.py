@@ -20,7 +20,7 @@ COLUMNS: Final = ("observations", "next_observations", "actions", "rewards", "do
 
 
 def replay_of(algorithm: BaseAlgorithm) -> ReplayBuffer | None:
-    """The replay buffer of an off-policy algorithm; None of others."""
+    """Return the replay buffer of an off-policy algorithm; None of others."""
     return algorithm.replay_buffer if isinstance(algorithm, OffPolicyAlgorithm) else None
 
 
@@ -35,7 +35,7 @@ def end_replay(algorithm: BaseAlgorithm) -> None:
 
 
 def replay_state(algorithm: BaseAlgorithm) -> dict[str, Any] | None:
-    """The filled part of an algorithm's replay buffer; one that cannot be relabelled is refused."""
+    """Return the filled part of a replay buffer; refuse one that cannot be relabelled."""
     buffer = replay_of(algorithm)
     if buffer is None:
         return None
@@ -147,7 +147,7 @@ def relabel_replay(
 
 
 def _starts(dones: Array) -> IntArray:
-    """Where each step's episode begins, with environments laid end to end: `[t, V]` to `[V*t]`."""
+    """Find where each step's episode begins, environments laid end to end: `[t, V]` to `[V*t]`."""
     size, environments = dones.shape
     begins = np.concatenate([np.ones((1, environments), bool), dones[:-1]])
     start = np.maximum.accumulate(np.where(begins, np.arange(size)[:, None], 0), axis=0)
@@ -157,7 +157,7 @@ def _starts(dones: Array) -> IntArray:
 def _observations(
     buffer: ReplayBuffer, space: spaces.Space[Any], where: tuple[IntArray, IntArray]
 ) -> Observations:
-    """Observations `[B, H, *obs]` as the reward's space has them."""
+    """Return observations `[B, H, *obs]` as the reward's space has them."""
 
     def restored(values: Array, part: spaces.Space[Any], held: spaces.Space[Any]) -> Array:
         if part == held:
@@ -170,7 +170,7 @@ def _observations(
 
 
 def _actions(actions: Array, space: spaces.Space[Any]) -> Array:
-    """Actions `[B, H, *act]` as the environment got them."""
+    """Return actions `[B, H, *act]` as the environment got them."""
     actions = actions.reshape(*actions.shape[:2], *(space.shape or ()))
     if not isinstance(space, spaces.Box):
         return actions

@@ -36,11 +36,11 @@ class WindowReward(Protocol):
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
-        """Of the observations it understands."""
+        """The space of the observations that it reads."""
 
     @property
     def action_space(self) -> spaces.Space[Any]:
-        """Of the actions it understands."""
+        """The space of the actions that it reads."""
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
         """Windows `[B, H, ...]`, false in `mask [B, H]` where padded, to rewards `[B]`."""
@@ -81,7 +81,7 @@ class RewardInSpaces:
 def for_spaces(
     reward: WindowReward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
 ) -> WindowReward:
-    """A reward for these spaces: one that reads them, a control, or a plain function of steps.
+    """Return a reward for these spaces: one that reads them, a control, or a function of steps.
 
     Raises:
         ModelError: a reward model, or a function of something else than observations and actions.
@@ -110,7 +110,7 @@ def for_spaces(
 def space_after(
     space: spaces.Space[Any], transform: Transform | None, given: spaces.Space[Any] | None
 ) -> spaces.Space[Any]:
-    """The space after a transform, as `given` by whoever wrote it and checked on examples."""
+    """Return the space after a transform, as `given` by its author and checked on examples."""
     if transform is None and given is None:
         return space
     if transform is None or given is None:
@@ -194,7 +194,7 @@ class RewardComputer:
 
     @property
     def active_version(self) -> int:
-        """Of the reward that steps have now; 0 where that is not a learned one."""
+        """The version of the reward that steps have now; 0 where that is not a learned one."""
         return self.version if self.source == "learned" else 0
 
     @property
@@ -234,7 +234,7 @@ class RewardComputer:
         return computed
 
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
-        """Use a reward from the next step on, which stays, see `FeedbackVecEnv.set_reward`."""
+        """Use a reward that stays from the next step on; see `FeedbackVecEnv.set_reward`."""
         self._use(reward, self.version + 1 if version is None else version)
         self.reader = None
 
@@ -265,7 +265,7 @@ class RewardComputer:
         return True
 
     def snapshot(self) -> dict[str, Any]:
-        """Which reward is in use, and the states that the bonus remembers, for `restore`."""
+        """Return which reward is in use, and the states that the bonus remembers, for `restore`."""
         return {
             "source": None if self.reader is None else self.reader.snapshot(),
             "bonus": self._bonus.snapshot(),

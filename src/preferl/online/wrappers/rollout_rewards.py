@@ -70,7 +70,7 @@ def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
     rollout's is a `ConfigError`.
     """
     buffer = algorithm.rollout_buffer
-    if not (buffer.full and buffer.rewards.shape == more.shape):
+    if not buffer.full or buffer.rewards.shape != more.shape:
         raise ConfigError(
             f"rollout: expected {more.shape} steps of environments, as were acted, got "
             f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}. Steps of other "

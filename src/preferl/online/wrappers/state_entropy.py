@@ -70,7 +70,7 @@ class StateEntropyBonus:
         return bonus
 
     def snapshot(self) -> dict[str, Any]:
-        """The remembered states and the mean distance, for `restore`."""
+        """Return the remembered states and the mean distance, for `restore`."""
         ring = None if self._ring is None else self._ring[: min(self._next, self._remembered)]
         return {"ring": ring, "next": self._next, "total": self._total, "count": self._count}
 

@@ -47,7 +47,7 @@ class TensorRewards:
         self.reward = reward
 
     def __call__(self, observations: Any, actions: Tensor, begins: Tensor | None = None) -> Tensor:
-        """The rewards of taking `actions` where environments are now.
+        """Compute the rewards of taking `actions` where environments are now.
 
         Args:
             observations: `[V, *obs]` before the step, or a dictionary of such.
@@ -76,7 +76,7 @@ class TensorRewards:
 
     @torch.inference_mode()
     def _windows(self, observations: Any, actions: Tensor, begins: Tensor | None) -> Any:
-        """The last steps of each episode, the present one among them, and which are real."""
+        """Return the last steps of each episode up to the present one, and which are real."""
         if begins is not None:
             self._mask &= ~begins[:, None]
         self._observations = map_observations(_appended, self._observations, observations)
@@ -91,11 +91,10 @@ class TensorRewards:
         context = self.reward.context
         spaces = self.reward.observation_space, self.reward.action_space
         check_spaces(*spaces, observations, cast("Any", actions), what="environments")
-        got = actions.device
-        if got != self.reward.device:
+        if actions.device != self.reward.device:
             raise DataError(
-                f"steps: expected tensors on {self.reward.device}, as the reward, got {got}. Move "
-                "one to the other."
+                f"steps: expected tensors on {self.reward.device}, as the reward, got "
+                f"{actions.device}. Move one to the other."
             )
 
         def room(steps: Tensor) -> Tensor:
@@ -107,7 +106,7 @@ class TensorRewards:
 
 
 def _appended(kept: Tensor, step: Tensor) -> Tensor:
-    """The last steps `[V, H, ...]` without the first, and the present one `[V, ...]` at the end."""
+    """Drop the first of the last steps `[V, H, ...]`, and append the present one `[V, ...]`."""
     return torch.cat([kept[:, 1:], step[:, None].to(kept.dtype)], dim=1)
 
 
