@@ -19,6 +19,7 @@ from preferl.models import (
 )
 from preferl.models.build import config_of
 from preferl.testing import check_reward_model
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))
 ACTIONS = spaces.Discrete(2)
@@ -140,3 +141,15 @@ def test_configs_and_models_without_a_kind_are_refused():
         build_reward_model("mlp", OBSERVATIONS, ACTIONS, seed=0)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="got Squares"):
         config_of(Squares())
+
+
+def test_members_leave_out_windows_that_nobody_asks_them_about():
+    config = MLPRewardConfig((8,), members=3, bounded=True, pooling="mean")
+    model = Ensemble([MLPReward(POINT_SPACE, PUSH_SPACE, config, seed=0)])
+    features = torch.randn(200, 10, model.encoder.size)
+    mask = torch.arange(10) >= torch.randint(5, (200, 1))
+    asked = torch.rand(3, 200) < 0.4
+    expected = model.judge(features, mask).scores
+    scores = model.scores(features, mask, asked)
+    assert torch.equal(scores[asked], expected[asked])
+    assert (scores[~asked] == 0).all()

@@ -80,6 +80,14 @@ class RewardModel(nn.Module, ABC):
                 the mask is false must not matter.
         """
 
+    def scores(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:  # noqa: ARG002 (contract)
+        """Scores `[E, B]`, as `judge` makes them, of the windows that each member is asked about.
+
+        Where `asked`, `[E, B]`, is false, a score may be any number. Override it where members can
+        leave such windows out.
+        """
+        return self.judge(features, mask).scores
+
     @abstractmethod
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
         """Scores `[E, B]` from step rewards `[E, B, L]` alone, as `judge` makes them.

@@ -77,12 +77,19 @@ class Perceptrons(nn.Module):
 
     def through(self, features: Tensor, layers: Sequence[Tensor]) -> Tensor:
         """`[R, in]` to `[E, R, out]` by `layers` that were taken before."""
-        members = len(layers[0])
-        if members > 1 and features.is_cpu and len(features) >= MANY_ROWS:
-            each = zip(*(layer.unbind() for layer in layers), strict=True)
-            return torch.stack([self._through(features, torch.addmm, *own) for own in each])
-        shared = features.expand(members, *features.shape)  # [E, R, in]
+        if self.computes_in_turn(features):
+            members = zip(*(layer.unbind() for layer in layers), strict=True)
+            return torch.stack([self._through(features, torch.addmm, *own) for own in members])
+        shared = features.expand(len(layers[0]), *features.shape)  # [E, R, in]
         return self._through(shared, torch.baddbmm, *layers)
+
+    def computes_in_turn(self, features: Tensor) -> bool:
+        """Whether members are faster one after another on these rows `[R, in]`."""
+        return features.is_cpu and len(features) >= MANY_ROWS and len(self.weights[0]) > 1
+
+    def of_member(self, member: int, features: Tensor) -> Tensor:
+        """`[R, in]` to `[R, out]` of one member."""
+        return self._through(features, torch.addmm, *(layer[member] for layer in self.layers()))
 
     def _through(
         self, hidden: Tensor, affine: Callable[[Tensor, Tensor, Tensor], Tensor], *layers: Tensor

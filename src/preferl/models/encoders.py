@@ -88,11 +88,12 @@ class VectorEncoder(nn.Module):
             return
 
         def parts() -> Iterator[Tensor]:
-            for part in torch.arange(rows, device=actions.device).split(65_536):
+            for first in range(0, rows, 65_536):
+                part = slice(first, first + 65_536)  # a view, which copies nothing
                 yield self._raw(take(observations, part), actions[part])
 
         mean = torch.as_tensor(sum(part.sum(0, dtype=torch.float64) for part in parts())) / rows
-        precise = next(parts()).dtype == torch.float64
+        precise = self._raw(take(observations, [0]), actions[:1]).dtype == torch.float64
         squares = torch.as_tensor(sum((part - mean).square().sum(0) for part in parts()))
         deviation = (squares / rows).sqrt()
         # A feature that never moved, but for rounding, has no scale: keep it about its mean.

@@ -40,6 +40,19 @@ class MLPReward(ConfiguredReward):
             rewards = torch.tanh(rewards)
         return RewardOutput(rewards, self.pool(rewards, mask))
 
+    def scores(self, features: Tensor, mask: Tensor, asked: Tensor) -> Tensor:
+        """Scores `[E, B]` of the windows that each member is asked about, and else 0."""
+        if asked.all() or not self.networks.computes_in_turn(features.flatten(0, -2)):
+            return self.judge(features, mask).scores
+        scores = torch.zeros(asked.shape)
+        for member, rows in enumerate(asked):
+            rewards = self.networks.of_member(member, features[rows].flatten(0, -2))
+            rewards = rewards.view(1, -1, mask.shape[1])
+            if self.config.bounded:
+                rewards = torch.tanh(rewards)
+            scores[member, rows] = self.pool(rewards, mask[rows])[0]
+        return scores
+
     def last_rewards(self) -> LastRewards:
         """Compute rewards of last steps alone: enough for a few environments at each step."""
         return partial(_last, self.networks, self.networks.layers(), self.config.bounded)

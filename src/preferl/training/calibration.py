@@ -37,6 +37,8 @@ def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelih
     logits, target, weight, votes = _decided(logits, answers)
     if not len(target):
         return Likelihood(noise)
+    log_votes = torch.log(votes)
+    log_count = torch.log(votes.sum(0))
     begin = torch.tensor(noise or UNKNOWN_NOISE, dtype=torch.float64)
     place = torch.stack([torch.logit(begin), torch.zeros_like(begin)]).requires_grad_()
     search = torch.optim.LBFGS(
@@ -48,8 +50,8 @@ def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelih
         certain = F.logsigmoid(-place[0])
         random = F.logsigmoid(place[0])
         floor = random - torch.log(torch.tensor(2.0, dtype=logits.dtype))
-        each = torch.logaddexp(floor, certain + F.logsigmoid(torch.exp(place[1]) * logits))
-        return torch.logsumexp(each + torch.log(votes), 0) - torch.log(votes.sum(0))
+        member = torch.logaddexp(floor, certain + F.logsigmoid(torch.exp(place[1]) * logits))
+        return torch.logsumexp(member + log_votes, 0) - log_count
 
     def loss() -> Tensor:
         search.zero_grad()

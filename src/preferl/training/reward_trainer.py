@@ -620,16 +620,19 @@ class RewardTrainer:
 
     @torch.no_grad()
     def _logits(self, windows: AnyWindows, answers: Answers, *, world: World = ALONE) -> Tensor:
-        """`[E, P]` as the model is used: without dropout.
+        """`[E, P]` as the model is used: without dropout. Only those that have a weight count.
 
         Each process of `world` computes whole chunks, and has the logits of all.
         """
         training = self.model.training
         self.model.eval()
-        chunks = answers.pairs.flatten().split(2 * max(1, windows.at_once // 2))
+        size = 2 * max(1, windows.at_once // 2)
+        chunks = answers.pairs.flatten().split(size)
+        asked = (answers.weight > 0).expand(self.model.members, -1).repeat_interleave(2, 1)
+        parts = asked.split(size, 1)
         scores = [answers.weight.new_zeros(self.model.members, len(chunk)) for chunk in chunks]
         for number in world.own(range(len(chunks))):
-            scores[number] = self.model.judge(*windows(chunks[number])).scores
+            scores[number] = self.model.scores(*windows(chunks[number]), parts[number])
         self.model.train(training)
         merged = world.merge(torch.cat(scores, dim=1))
         return preference_logits(merged.unflatten(1, (-1, 2)))
