@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Path as PathOf, Que
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
+from preferl.annotate.admin import LARGEST_NUMBER
 from preferl.annotate.limits import limited
 from preferl.annotate.overviews import in_turn
 from preferl.annotate.pages import page
@@ -20,8 +21,6 @@ from preferl.store.schema import Annotator, Query as StoredQuery
 from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin/answers")
-LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
-
 SHOWN: Final[dict[Show, tuple[str, str]]] = {
     "all": ("All", "The latest answer of each person to each pair, the newest first."),
     "differing": ("Disagreement", "Answers to pairs that people answered differently."),

@@ -113,11 +113,11 @@ class AnnotateSettings:
         length = len(self.secret or "")
         if length < SHORTEST and (self.secret is not None or not self.only_here):
             reach = "" if self.only_here else f", as {self.host} is open to other machines"
-            expected = f"at least {SHORTEST} characters in the environment"
-            make = "python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
-            fix = f"Make one: export PREFERL_SECRET=$({make})"
-            what = f"PREFERL_SECRET{reach}"
-            raise ConfigError.mismatch(what, expected=expected, got=length, fix=fix)
+            raise ConfigError(
+                f"PREFERL_SECRET{reach}: expected at least {SHORTEST} characters in the "
+                f"environment, got {length}. Make one: export PREFERL_SECRET=$(python3 -c "
+                "'import secrets; print(secrets.token_urlsafe(32))')"
+            )
 
     @property
     def only_here(self) -> bool:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from preferl.data.columns import check
 from preferl.data.episodes import Episodes
+from preferl.errors import DataError
 from preferl.evaluation import plots
 from preferl.evaluation.curve import Evaluation, in_step
 from preferl.evaluation.policy import PolicyReport
@@ -64,7 +64,8 @@ def run_report(
     Raises:
         DataError: `taught` is not one of the policies.
     """
-    check(taught in policies, "taught policy", f"one of {list(policies)}", taught)
+    if taught not in policies:
+        raise DataError(f"taught policy: expected one of {list(policies)}, got {taught}.")
     others = {name: report.mean for name, report in policies.items() if name != taught}
     knows_success = any(one.success is not None for one in policies.values())
     sections = [*findings_sections(findings)]

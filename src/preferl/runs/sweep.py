@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from math import prod
 from pathlib import Path
 from typing import Any, Final, final
@@ -76,30 +76,35 @@ class Sweep:
         with reading(source, expected="settings that JSON can hold", error=ConfigError):
             settings = json.loads(json.dumps(settings))
         for key in settings:
-            expected = f"one of {', '.join(KEYS)}"
-            ConfigError.check(key in KEYS, f"keys of {source}", expected, repr(key), _near(key))
+            if key not in KEYS:
+                near = nearest(f"{key}", KEYS) or "Options of the command go below `options`."
+                raise ConfigError(
+                    f"keys of {source}: expected one of {', '.join(KEYS)}, got {key!r}. {near}"
+                )
         command = settings.get("command")
-        expected = f"one of {', '.join(COMMANDS)}"
-        fix = nearest(f"{command}", COMMANDS)
-        ConfigError.check(command in COMMANDS, f"command of {source}", expected, command, fix)
-        options, grid = (_mapping(settings, name, source) for name in ("options", "grid"))
+        if command not in COMMANDS:
+            raise ConfigError(
+                f"command of {source}: expected one of {', '.join(COMMANDS)}, got {command}. "
+                f"{nearest(f'{command}', COMMANDS)}".rstrip()
+            )
+        options = _mapping(settings, "options", source)
+        grid = _mapping(settings, "grid", source)
         listed = settings.get("runs", [{}])
-        is_list = isinstance(listed, list) and listed and all(isinstance(r, dict) for r in listed)
-        if not is_list:
+        if (
+            not listed
+            or not isinstance(listed, list)
+            or not all(isinstance(r, dict) for r in listed)
+        ):
             raise ConfigError(
                 f"runs of {source}: expected a list of options by name, got {listed!r}."
             )
         for name, values in grid.items():
-            if not (isinstance(values, list) and values):
+            if not values or not isinstance(values, list):
                 raise ConfigError(
                     f"grid: {name} of {source}: expected a list of values to try, got {values!r}."
                 )
-        for name in (*options, *grid, *(name for run in listed for name in run)):
-            if not (
-                isinstance(name, str)
-                and OPTION.fullmatch(name)
-                and (name.replace("_", "-") not in OF_THE_SWEEP)
-            ):
+        for name in (*options, *grid, *chain.from_iterable(listed)):
+            if not OPTION.fullmatch(name) or name.replace("_", "-") in OF_THE_SWEEP:
                 fix = "Set it on the command line of the sweep." if name == "trust" else "Drop it."
                 raise ConfigError(
                     f"options of {source}: expected names of options but for "
@@ -107,8 +112,7 @@ class Sweep:
                 )
         _require_few(options, grid, listed, source)
         combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-        runs = tuple({**one, **values} for one in listed for values in combined)
-        return cls(str(command), options, runs)
+        return cls(command, options, tuple({**run, **more} for run in listed for more in combined))
 
     def by_name(self) -> dict[str, dict[str, Any]]:
         """All options of each run, by a name of what it varies, which folders can have.
@@ -227,10 +231,6 @@ def _results(record: RunRecord) -> tuple[object, ...]:
         None if summary.accuracy is None else summary.accuracy.mean,
         summary.seconds,
     )
-
-
-def _near(key: object) -> str:
-    return nearest(f"{key}", KEYS) or "Options of the command go below `options`."
 
 
 def _mapping(settings: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
