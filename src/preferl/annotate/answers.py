@@ -75,12 +75,12 @@ def _page(
 ) -> HTMLResponse:
     store = store_of(request)
     project_id = person.project_id
-    found = store.answers.page(project_id, show=show, annotator_id=annotator, **beside)
-    chosen = next(iter(found.answers), None) if at is None else store.answers.get(project_id, at)
+    listed = store.answers.page(project_id, show=show, annotator_id=annotator, **beside)
+    chosen = next(iter(listed.answers), None) if at is None else store.answers.get(project_id, at)
     if at is not None and chosen is None:
         raise HTTPException(404, "There is no answer of this number here.")
     people = store.people.all(project_id)
-    numbers = [row.answer.id for row in found.answers]
+    numbers = [row.answer.id for row in listed.answers]
     row = numbers.index(chosen.answer.id) if chosen and chosen.answer.id in numbers else None
     query = {"show": show, "who": annotator or ""}
     context = {
@@ -91,10 +91,10 @@ def _page(
         "show": show,
         "who": annotator,
         "people": people,
-        "rows": [_view(row) for row in found.answers],
-        "total": _counted(found.total),
-        "page_before": numbers[0] if numbers and found.has_before else None,
-        "page_after": numbers[-1] if numbers and found.has_after else None,
+        "rows": [_view(row) for row in listed.answers],
+        "total": _counted(listed.total),
+        "page_before": numbers[0] if numbers and listed.has_before else None,
+        "page_after": numbers[-1] if numbers and listed.has_after else None,
         "chosen": None if chosen is None else _details(store, project_id, chosen, people),
         "before": None if not row else numbers[row - 1],
         # One that has left the list, as a withdrawn one does, is followed by the list.
@@ -122,15 +122,15 @@ def change(
         raise HTTPException(404, "There is no answer of this number here.")
     try:
         if act == "withdraw":
-            made = store.answers.withdraw(project_id, number, by=person.id, key=f"{key}-{act}")
+            newest = store.answers.withdraw(project_id, number, by=person.id, key=f"{key}-{act}")
         else:
-            made = store.answers.correct(
+            newest = store.answers.correct(
                 project_id, number, by=person.id, key=f"{key}-{act}", kind=act
             )
     except FeedbackError as error:
         words = "This answer has changed since, or cannot be changed. Look at it again."
         raise HTTPException(409, words) from error
-    return RedirectResponse(f"/admin/answers?{back}&at={made}", 303)
+    return RedirectResponse(f"/admin/answers?{back}&at={newest}", 303)
 
 
 def _view(row: GivenAnswer) -> dict[str, Any]:

@@ -347,8 +347,12 @@ def _counted(value: float, _position: float | None = None) -> str:
 def _legend(axes: Axes) -> None:
     """Names above the axes, in as many columns, of at most four, as the figure has room for."""
     for columns in (4, 3, 2, 1):
-        how: dict[str, Any] = {"bbox_to_anchor": (0, 1.03), "ncols": columns, "labelcolor": INK}
-        legend = axes.legend(loc="lower left", **how)
+        placement: dict[str, Any] = {
+            "bbox_to_anchor": (0, 1.03),
+            "ncols": columns,
+            "labelcolor": INK,
+        }
+        legend = axes.legend(loc="lower left", **placement)
         if legend.get_window_extent().x1 <= axes.figure.bbox.x1:
             return
 

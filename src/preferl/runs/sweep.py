@@ -120,14 +120,14 @@ class Sweep:
         Raises:
             ConfigError: two runs with the same options.
         """
-        found: dict[str, dict[str, Any]] = {}
+        named: dict[str, dict[str, Any]] = {}
         for run in self.runs:
             name = _name(run)
-            name = f"{name}-{_digest(run)}" if name in found else name
-            if name in found:
+            name = f"{name}-{_digest(run)}" if name in named else name
+            if name in named:
                 raise ConfigError(f"runs: expected different ones, got {name} twice.")
-            found[name] = {**self.options, **run}
-        return found
+            named[name] = {**self.options, **run}
+        return named
 
 
 def words_of(options: Mapping[str, Any]) -> list[str]:
@@ -146,9 +146,9 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
             words.append("--" + ".".join([*parents, last if value else f"no-{last}"]))
         else:
             values = [*map(_word, value if isinstance(value, list) else [value])]
-            for one in values:  # which would be read as an option, such as --trust
-                if one[:2] == "--":
-                    raise ConfigError(f"{name}: expected values, got {one!r}, an option.")
+            for word in values:  # which would be read as an option, such as --trust
+                if word[:2] == "--":
+                    raise ConfigError(f"{name}: expected values, got {word!r}, an option.")
             words += [f"--{option}", *values]
     return words
 
@@ -168,14 +168,14 @@ def write_results(path: Path, sweep: Sweep, records: Mapping[str, RunRecord | No
 
 def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[str, list[float]]:
     """Scores of runs that differ in the seed alone, by what else they vary; none of one seed."""
-    found: dict[str, tuple[dict[str, Any], list[float]]] = {}
+    alike: dict[str, tuple[dict[str, Any], list[float]]] = {}
     for name, run in zip(sweep.by_name(), sweep.runs, strict=True):
         record = records.get(name)
         if record is not None and record.summary.score is not None:
             others = {option: value for option, value in run.items() if option != "seed"}
-            found.setdefault(_digest(others), (others, []))[1].append(record.summary.score.mean)
+            alike.setdefault(_digest(others), (others, []))[1].append(record.summary.score.mean)
     groups: dict[str, list[float]] = {}
-    for others, scores in found.values():
+    for others, scores in alike.values():
         if len(scores) > 1:
             name = _name(others)
             groups[f"{name}-{_digest(others)}" if name in groups else name] = scores
@@ -234,10 +234,10 @@ def _results(record: RunRecord) -> tuple[object, ...]:
 
 
 def _mapping(settings: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
-    found = settings.get(name) or {}
-    if not isinstance(found, dict):
-        raise ConfigError(f"{name} of {source}: expected options by name, got {found!r}.")
-    return dict(found)
+    options = settings.get(name) or {}
+    if not isinstance(options, dict):
+        raise ConfigError(f"{name} of {source}: expected options by name, got {options!r}.")
+    return dict(options)
 
 
 def _word(value: Any) -> str:
