@@ -142,7 +142,9 @@ lock: $(DEV) ## write requirements.lock anew; make lock UPGRADE=--upgrade takes 
 	printf '%s\n' $(OF_TORCH) | $(BIN)/uv pip compile -q pyproject.toml - --all-extras --universal \
 	  --override $(VENV)/without-torch.txt --generate-hashes --no-annotate --no-header $(UPGRADE) -o $(LOCK)
 
-check: lint types imports test slow browser ## what CI runs
+check: $(DEV) ## what CI runs
+	$(MAKE) --jobs=3 --output-sync lint types imports
+	$(MAKE) test slow browser
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache docs/_build docs/notebooks
