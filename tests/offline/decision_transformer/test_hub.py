@@ -22,7 +22,6 @@ from preferl.offline import (
     DTConfig,
     load_decision_transformer,
 )
-from preferl.offline.learner_configs import DTRConfig
 from preferl.testing import PointWorld, make_episodes
 
 transformers = pytest.importorskip("transformers")
@@ -115,13 +114,6 @@ def test_training_pushes_a_policy_that_can_be_used(hub: LocalHub, tmp_path) -> N
     np.testing.assert_array_equal(actions_of(again), actions_of(agent.policy()))
 
 
-def test_training_is_pushed_at_its_end_alone(hub: LocalHub, tmp_path) -> None:
-    options = {"push_to_hub": True, "hub_strategy": "end", "hub_private_repo": True}
-    learned(4, folder=tmp_path / "walker", checkpoint_every=2, options=options)
-    assert [commit["summary"] for commit in hub.commits] == ["Training done"]
-    assert hub.private == {"me/walker": True}  # named by its folder, as transformers does
-
-
 def test_a_hub_that_is_away_ends_no_training(hub: LocalHub, tmp_path, caplog) -> None:
     hub.failing = True
     agent = DecisionTransformer(*SPACES, CONFIG, seed=0, steps=4)
@@ -163,25 +155,6 @@ def test_the_card_names_what_is_known_and_what_is_not(hub: LocalHub, policy) -> 
     assert result["metrics"][0]["value"] == f"{report.mean:.2f} +/- {report.std:.2f}"
     assert f"mean return {report.mean:.2f}" in card
     assert "30 episodes" in card
-
-
-def test_the_cards_statistics_can_be_run(policy) -> None:
-    from preferl.offline.decision_transformer.hub import model_card
-
-    card = model_card(policy.learned, "me/dt", target=1.0, spending="paid")
-    blocks = [block.split("```")[0] for block in card.split("```python\n")[1:]]
-    found: dict[str, Any] = {"np": np}
-    exec(blocks[1], found)
-    np.testing.assert_allclose(found["mean"], policy.statistics.mean, rtol=1e-6)
-    np.testing.assert_allclose(found["deviation"], policy.statistics.deviation, rtol=1e-6)
-    assert (found["scale"], found["horizon"]) == (policy.statistics.scale, 20)
-
-
-def test_the_card_names_what_transformers_leaves_out(hub: LocalHub) -> None:
-    config = DTConfig(context=4, width=8, layers=1, batch_size=8, regulariser=DTRConfig())
-    learned(config=config).policy(1.0).push_to_hub("me/dtr")
-    assert "its critics" in hub.repositories["me/dtr"]["README.md"].decode()
-    assert DecisionTransformerPolicy.load("hub:me/dtr").learner == "DTR"
 
 
 @pytest.mark.parametrize("name", ["hub:me/absent", "hub:me/dt@none", "hub:not a name"])
