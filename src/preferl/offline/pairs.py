@@ -96,13 +96,9 @@ class PairBatches:
         ]
         if implied:
             answers = [with_implied(given)[0] for given in answers]
-
-        def padded(columns: list[Array]) -> Tensor:
-            return pad_sequence([to_tensor(c, device) for c in columns], batch_first=True)
-
-        self._pairs = padded([given.pairs for given in answers])  # [S, P, 2]
-        self._preference = padded([given.preference for given in answers])  # [S, P]
-        self._weight = padded([_relative(given.weight) for given in answers])
+        self._pairs = _padded([given.pairs for given in answers], device)  # [S, P, 2]
+        self._preference = _padded([given.preference for given in answers], device)  # [S, P]
+        self._weight = _padded([_relative(given.weight) for given in answers], device)
         self._counts = [len(given) for given in answers]
         self._seeds = seeds
         self._size = size
@@ -136,6 +132,11 @@ class PairBatches:
             for seed, count in zip(self._seeds, self._counts, strict=True)
         )
         return torch.cat(list(drawn))
+
+
+def _padded(columns: list[Array], device: torch.device) -> Tensor:
+    """`[S, P, ...]` columns of several agents, which may have other numbers of answers."""
+    return pad_sequence([to_tensor(column, device) for column in columns], batch_first=True)
 
 
 def _relative(weight: FloatArray) -> FloatArray:

@@ -141,7 +141,7 @@ class ActionScale:
 
     @classmethod
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
-        """That of an action space."""
+        """The scale of an action space."""
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             raise SpaceError(
                 f"actions of offline learning: expected a Box of floats, got {space}. Choose a "

@@ -22,8 +22,8 @@ from preferl.errors import (
 )
 from preferl.evaluation import evaluate_policy, make_task_env, task_env
 from preferl.offline import OfflinePolicy
-from preferl.offline.experiment.agents import FIRST_CURVE_EPISODE, Agents, OpenRun
-from preferl.offline.experiment.inputs import load_inputs
+from preferl.offline.experiment.inputs import FIRST_CURVE_EPISODE, OpenRun, load_inputs
+from preferl.offline.experiment.pipeline import Agents
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import Sinks, read_jsonl
 from preferl.runs import open_run, read_run

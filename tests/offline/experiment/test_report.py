@@ -9,9 +9,8 @@ import pytest
 from helpers.offline_runs import config_of, recorded, run
 from preferl.data import Episodes
 from preferl.offline import OfflineConfig
-from preferl.offline.experiment.agents import OpenRun
 from preferl.offline.experiment.conditions import ConditionScore, target_sweep
-from preferl.offline.experiment.inputs import Inputs
+from preferl.offline.experiment.inputs import Inputs, OpenRun
 from preferl.offline.experiment.report import shown_episode, write_page
 from preferl.reporting import Sinks
 from preferl.runs import RunFolder
