@@ -68,11 +68,9 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
     >>> rates(10.0)["request"], rates(10.0)["export"]
     (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
     """
-    per_second = {what: share * requests_per_second for what, (share, _) in KINDS.items()}
+    each = {what: share * requests_per_second for what, (share, _) in KINDS.items()}
     least = {"request": 0.0}
-    return {
-        w: Rate(rate, max(least.get(w, FEWEST), rate * BURST)) for w, rate in per_second.items()
-    }
+    return {w: Rate(rate, max(least.get(w, FEWEST), rate * BURST)) for w, rate in each.items()}
 
 
 @final
@@ -155,7 +153,7 @@ class SharedLimits:
     async def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted.
 
-        Where the database cannot be reached, the request is allowed: it then fails for that reason.
+        It is where the database cannot be reached, which says so better.
         """
         if not await self._own.allows(what, who):
             return False
@@ -206,9 +204,9 @@ def whose(address: str) -> str:
     ('192.0.2.1', '2001:db8::')
     """
     try:
-        parsed = ip_address(address.partition("%")[0])
+        found = ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
-        return str(IPv6Address(int(parsed) >> 64 << 64))
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return str(IPv6Address(int(found) >> 64 << 64))
     return address

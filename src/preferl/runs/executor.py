@@ -181,28 +181,27 @@ def run_here(unit: Unit) -> int:
 
 
 def _require_distinct(units: Sequence[Unit]) -> None:
-    names = [unit.name for unit in units]
-    folders = [str(unit.folder.resolve()) for unit in units]
-    for title, values in (("names", names), ("folders", folders)):
-        twice = sorted({value for value in values if values.count(value) > 1})
+    for what, found in {
+        "names": [unit.name for unit in units],
+        "folders": [str(unit.folder.resolve()) for unit in units],
+    }.items():
+        twice = sorted({one for one in found if found.count(one) > 1})
         if twice:
-            raise ConfigError(
-                f"{title} of units: expected one for each, got {twice} several times."
-            )
+            raise ConfigError(f"{what} of units: expected one for each, got {twice} several times.")
 
 
 def _begin(unit: Unit) -> None:
     """Make a unit's folder, or check that it is the one of this unit."""
-    work_and_settings = plain({"work": unit.work, "settings": unit.settings})
+    about = plain({"work": unit.work, "settings": unit.settings})
     file = unit.folder / UNIT
     if not file.is_file():
-        write_json(file, work_and_settings)
+        write_json(file, about)
     with reading(file, expected="the work and settings of a unit", error=StorageError):
         begun = read_object(file)
-    if begun != work_and_settings:
+    if begun != about:
         raise ConfigError(
             f"settings of {unit.name} in {unit.folder}: expected those it was begun with, "
-            f"{begun}, got {work_and_settings}. Choose another folder, or remove it."
+            f"{begun}, got {about}. Choose another folder, or remove it."
         )
 
 

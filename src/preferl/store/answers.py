@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, select, tuple_
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ColumnElement, Select, and_, func, select, tuple_
+from sqlalchemy.orm import Session
 
 from preferl.errors import FeedbackError, require_one_of
 from preferl.store import statements
@@ -52,8 +52,7 @@ class GivenAnswer:
     @property
     def sides(self) -> tuple[str, str]:
         """Names of the clips on the left and on the right, as the person saw them."""
-        clips = self.query.first_clip, self.query.second_clip
-        return (clips[1], clips[0]) if self.answer.swapped else clips
+        return self.query.sides(self.answer.swapped)
 
     @property
     def counts(self) -> bool:
@@ -110,7 +109,7 @@ class GivenAnswers:
             ConfigError: an unknown `show`.
         """
         require_one_of("show", show, Show)
-        chosen = _chosen(project_id, show).where(LATEST)
+        chosen = _chosen(project_id, show)
         if annotator_id is not None:
             chosen = chosen.where(Answer.annotator_id == annotator_id)
         counted = chosen.with_only_columns(Answer.id).limit(MOST_COUNTED + 1)
@@ -119,12 +118,12 @@ class GivenAnswers:
         anchor = _rows(project_id).with_only_columns(*keys).where(Answer.id == beside)
         with self._database.read() as session:
             total = int(session.scalar(select(func.count()).select_from(counted.subquery())) or 0)
-            known = None if beside is None else session.execute(anchor).first()
-            begins = known is not None and None not in known
+            begin = None if beside is None else session.execute(anchor).first()
+            begins = begin is not None and None not in begin
             backwards = begins and after is None
-            if known is not None and begins:
+            if begin is not None and begins:
                 place = tuple_(*keys)
-                chosen = chosen.where(place > tuple(known) if backwards else place < tuple(known))
+                chosen = chosen.where(place > tuple(begin) if backwards else place < tuple(begin))
             order = (key.asc() if backwards else key.desc() for key in keys)
             rows = session.execute(chosen.order_by(*order).limit(size + 1)).all()
         answers = tuple(_given(*row) for row in rows[:size])
@@ -135,15 +134,13 @@ class GivenAnswers:
 
     def get(self, project_id: int, answer_id: int) -> GivenAnswer | None:
         """One answer of a project by its number, whether or not it counts; None without it."""
-        with self._database.read() as session:
-            found = session.execute(_rows(project_id).where(Answer.id == answer_id)).first()
-        return None if found is None else _given(*found)
+        rows = self._database.rows(_rows(project_id).where(Answer.id == answer_id))
+        return _given(*rows[0]) if rows else None
 
     def history(self, project_id: int, query_id: int) -> Sequence[GivenAnswer]:
         """All that anybody ever answered to a query, oldest first, withdrawn answers included."""
         given = _rows(project_id).where(Answer.query_id == query_id).order_by(Answer.id)
-        with self._database.read() as session:
-            return [_given(*row) for row in session.execute(given)]
+        return [_given(*row) for row in self._database.rows(given)]
 
     def withdraw(self, project_id: int, answer_id: int, *, by: int, key: str) -> int:
         """Let an answer no longer count; a query that now has too few waits for one again.
@@ -211,7 +208,7 @@ class GivenAnswers:
                     raise FeedbackError(
                         "answer: expected one that counts, got one that was withdrawn."
                     )
-                made = _retract(session, query, answer, by, key)
+                recorded = _retract(session, query, answer, by, key)
             else:
                 if query.for_annotator not in (None, by):
                     raise FeedbackError(
@@ -222,8 +219,10 @@ class GivenAnswers:
                     earlier = (row.detail or {}).get("corrects") == corrected
                     if row.kind in COUNTED and (row is answer or row.annotator_id == by or earlier):
                         _retract(session, query, row, by, f"{key}-{count}")
-                made = record_answer(
-                    *(session, query, answer),
+                recorded = record_answer(
+                    session,
+                    query,
+                    answer,
                     annotator_id=by,
                     granted_at=None,
                     key=key,
@@ -241,7 +240,7 @@ class GivenAnswers:
                 detail={"name": name, "query": query.id, "answer": answer_id},
             )
             session.add(event)
-            return made.id
+            return recorded.id
 
 
 def _rows(project_id: int) -> Select[*tuple[Any, ...]]:
@@ -263,29 +262,25 @@ def _rows(project_id: int) -> Select[*tuple[Any, ...]]:
 
 
 def _chosen(project_id: int, show: Show) -> Select[*tuple[Any, ...]]:
-    rows = _rows(project_id).where(Answer.kind != "skip")
+    rows = _rows(project_id).where(Answer.kind != "skip", LATEST)
     if show == "differing":
         return rows.where(Answer.kind.in_(COUNTED), Answer.query_id.in_(_differing(project_id)))
     if show == "surprising":
         return rows.where((Answer.preference - 0.5) * (Prediction.preference - 0.5) < 0)
-    return rows.where(Answer.kind == "retract") if show == "withdrawn" else rows
+    if show == "withdrawn":
+        return rows.where(Answer.kind == "retract")
+    return rows
 
 
 def _differing(project_id: int) -> Select[int]:
     """Queries whose answers that count are not all alike; one that cannot tell is another kind."""
-    one = aliased(Answer)
-    later = aliased(Answer)
-    is_later = exists().where(
-        later.query_id == one.query_id,
-        later.annotator_id == one.annotator_id,
-        later.id > one.id,
-    )
-    given = func.coalesce(one.preference, -1.0)
+    given = func.coalesce(Answer.preference, -1.0)
     return (
-        select(one.query_id)
-        .where(one.project_id == project_id, one.kind.in_(COUNTED), ~is_later)
-        .group_by(one.query_id)
+        select(Answer.query_id)
+        .where(Answer.project_id == project_id, Answer.kind.in_(COUNTED), LATEST)
+        .group_by(Answer.query_id)
         .having(func.min(given) != func.max(given))
+        .correlate(None)
     )
 
 
@@ -307,10 +302,12 @@ def _given(answer: Answer, query: Query, name: str, first: float | None) -> Give
 
 def _by_key(session: Session, project_id: int, key: str) -> int | None:
     """The row that a change with this key has made before."""
-    found = session.scalar(statements.BY_KEY, {"key": key})
-    if not (found is None or found.project_id == project_id):
+    answer = session.scalar(statements.BY_KEY, {"key": key})
+    if answer is None:
+        return None
+    if answer.project_id != project_id:
         raise FeedbackError("key: expected one of this project, got another's.")
-    return None if found is None else found.id
+    return answer.id
 
 
 def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[Answer, Query]:
@@ -330,11 +327,19 @@ def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[
 
 def _counted_before(answer: Answer, given: Sequence[Answer]) -> Answer:
     """The answer itself, or the one that it withdrew; `given` is all that was answered."""
-    own = [row for row in given if row.annotator_id == answer.annotator_id and row.kind in COUNTED]
-    return own[-1] if own else answer
+    counted = [
+        row for row in given if row.annotator_id == answer.annotator_id and row.kind in COUNTED
+    ]
+    return counted[-1] if counted else answer
 
 
 def _retract(session: Session, query: Query, answer: Answer, by: int, key: str) -> Answer:
-    detail = {"withdraws": answer.key, "by": by}
-    about = {"key": key, "kind": "retract", "answered_at": clock(session), "detail": detail}
-    return record_answer(session, query, answer, **about)
+    return record_answer(
+        session,
+        query,
+        answer,
+        key=key,
+        kind="retract",
+        answered_at=clock(session),
+        detail={"withdraws": answer.key, "by": by},
+    )

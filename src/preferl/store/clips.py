@@ -28,7 +28,6 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from preferl.data.arrays import content_id, load_segments, save_segments
-from preferl.data.columns import check
 from preferl.data.content import segment_ids
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError, StorageError
@@ -100,14 +99,22 @@ class ClipStore:
             if self._files.url is not None or not self._has(project_id, shard):
                 with self._files.writing(_shard(project_id, shard)) as draft:
                     save_segments(draft, segments.select(rows), durable=False)
-            alike = {"project_id": project_id, "kind": kind, "shard": shard, "detail": detail}
             steps = segments.real[rows].tolist()
             with self._database.write() as session:
                 locked_project(session, project_id)
                 at = clock(session)
                 known = known_clips(session, project_id, fresh)
                 session.add_all(
-                    Clip(id=name, row=row, steps=steps[row], created_at=at, **alike)
+                    Clip(
+                        project_id=project_id,
+                        id=name,
+                        kind=kind,
+                        shard=shard,
+                        row=row,
+                        steps=steps[row],
+                        detail=detail,
+                        created_at=at,
+                    )
                     for row, name in enumerate(fresh)
                     if name not in known
                 )
@@ -127,9 +134,9 @@ class ClipStore:
             for name, shard, row in rows_among(session, statement, Clip.id, sorted(set(ids))):
                 shards.setdefault(shard, {})[name] = row
         place = {name: n for n, name in enumerate(chain.from_iterable(shards.values()))}
-        missing = [name for name in ids if name not in place]
-        if missing:
-            raise DataError(f"clip: expected one of this project, got {missing[0]}.")
+        for name in ids:
+            if name not in place:
+                raise DataError(f"clip: expected one of this project, got {name}.")
         folders = self._files.fetch_all([_shard(project_id, shard) for shard in shards])
         parts = [
             load_segments(folder).select(np.array([*rows.values()]))
@@ -334,7 +341,8 @@ def _shard(project_id: int, shard: str) -> str:
 
 def _video(project_id: int, clip_id: str) -> str:
     """The name of a clip's video among the files of a store."""
-    check(CLIP_ID.fullmatch(clip_id), "clip", "32 digits of a digest", repr(clip_id))
+    if not CLIP_ID.fullmatch(clip_id):
+        raise DataError(f"clip: expected 32 digits of a digest, got {clip_id!r}.")
     return f"videos/{project_id}/{clip_id}.mp4"
 
 

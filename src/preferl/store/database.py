@@ -60,7 +60,7 @@ RESTORE: Final = (
 
 LOGGER = get_logger(__name__)
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 Columns = TypeVarTuple("Columns")
 
 
@@ -139,20 +139,20 @@ class Database:
                     session.execute(_NOT_DURABLE)
                 yield session
 
-    def all(self, statement: Select[Found], **about: Any) -> list[Found]:
-        """The first column of every row as of now; `about` holds the parameters."""
+    def all(self, statement: Select[Value], **parameters: Any) -> list[Value]:
+        """Return the first column of every row as of now, by the statement's parameters."""
         with self.read() as session:
-            return list(session.scalars(statement, about))
+            return list(session.scalars(statement, parameters))
 
-    def rows(self, statement: Select[*Columns], **about: Any) -> Sequence[Row[*Columns]]:
-        """Every row, as `all`."""
+    def rows(self, statement: Select[*Columns], **parameters: Any) -> Sequence[Row[*Columns]]:
+        """Return every row, as `all`."""
         with self.read() as session:
-            return session.execute(statement, about).all()
+            return session.execute(statement, parameters).all()
 
-    def first(self, statement: Select[Found], **about: Any) -> Found | None:
-        """The first column of the first row or None, as `all`."""
+    def first(self, statement: Select[Value], **parameters: Any) -> Value | None:
+        """Return the first column of the first row or None, as `all`."""
         with self.read() as session:
-            return session.scalar(statement, about)
+            return session.scalar(statement, parameters)
 
     def close(self) -> None:
         """Close all connections; a SQLite file is then whole without its log."""
@@ -271,21 +271,21 @@ def require_whole(file: Path, clips: Path) -> None:
     """
     size = file.stat().st_size if file.is_file() else 0
     tables = 0
-    found = "ok"
+    damage = "ok"
     try:
         if size:
             uri = f"{file.resolve().as_uri()}?mode=rw"
             with closing(sqlite3.connect(uri, uri=True)) as database:
                 tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
                 if size <= MOST_CHECKED:
-                    found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+                    damage = database.execute("PRAGMA quick_check(1)").fetchone()[0]
                 else:
                     LOGGER.info("%s is too large to be checked as it is opened.", file)
     except sqlite3.Error as error:
         _refuse_damage(f"{file}", error)
         return  # locked or out of reach, which opening it finds as well
-    if found != "ok":
-        _refuse_damage(f"{file}", found)
+    if damage != "ok":
+        _refuse_damage(f"{file}", damage)
     if not tables and clips.is_dir() and any(clips.iterdir()):
         raise StorageError(
             f"{file}: expected the labels of the clips in {clips}, got "
@@ -294,10 +294,10 @@ def require_whole(file: Path, clips: Path) -> None:
         )
 
 
-def _refuse_damage(name: str, found: object) -> None:
+def _refuse_damage(name: str, damage: object) -> None:
     """Raise `StorageError`, unless this is an error of a file that is busy or out of reach."""
-    primary = getattr(found, "sqlite_errorcode", 0) & 0xFF
-    if isinstance(found, str) or primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    primary = getattr(damage, "sqlite_errorcode", 0) & 0xFF
+    if isinstance(damage, str) or primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         raise StorageError(
-            f"{name}: expected a whole database, got a damaged one: {found}. {RESTORE}"
+            f"{name}: expected a whole database, got a damaged one: {damage}. {RESTORE}"
         )

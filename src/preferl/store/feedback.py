@@ -17,7 +17,7 @@ from preferl.shapes import IntArray
 from preferl.store.people import LONGEST_NAME, is_name
 from preferl.store.progress import Totals
 from preferl.store.quality.aggregation import CombineMethod, combine_answers
-from preferl.store.queries import QueryDetails, named_pairs
+from preferl.store.queries import named_pairs
 from preferl.store.store import Store
 
 LOGGER = get_logger(__name__)
@@ -161,9 +161,16 @@ class StoredFeedback:
         version = self.model_version
         # Newer rewards first, unless others ask: an agent would wait for ever behind newer ones.
         priority = float(version or 0) if self.agent is None else 0.0
-        about: QueryDetails = {"priority": priority, "model_version": version}
-        about |= {"most": most, "agent": self.agent}
-        return len(self.store.queries.ask(self.project.id, segments, pairs[differ], **about))
+        asked = self.store.queries.ask(
+            self.project.id,
+            segments,
+            pairs[differ],
+            priority=priority,
+            model_version=version,
+            most=most,
+            agent=self.agent,
+        )
+        return len(asked)
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
         """Ask those queries that are missing since a query; wait for all as `ask` does.
@@ -174,8 +181,8 @@ class StoredFeedback:
         """
         pairs = check_pairs(pairs, len(segments))
         asked = [(first, second) for number, first, second in self.asked() if number > since]
-        if known := set(asked):
-            fresh = [pair not in known for pair in named_pairs(segments, pairs)]
+        if asked:
+            fresh = [pair not in asked for pair in named_pairs(segments, pairs)]
             pairs = pairs[np.array(fresh, bool)][: max(0, len(pairs) - len(asked))]
         put = self._put(None, segments, pairs)
         if (put or asked) and self.patience:
@@ -256,8 +263,8 @@ class StoredFeedback:
         weight = weight[decided]
         if not len(queries):
             raise FeedbackError(
-                f"There are no answers yet: {len(np.unique(votes.query))} queries were declined "
-                f"and {self.pending} wait for people. Open the page with `preferl annotate serve`."
+                f"There are no answers yet: {self.declined} queries were declined and "
+                f"{self.pending} wait for people. Open the page with `preferl annotate serve`."
             )
         # Oldest first: by the first answer that counts.
         asked, first = np.unique(votes.query, return_index=True)

@@ -56,14 +56,14 @@ def is_name(name: str) -> bool:
 
 def require_name(name: str) -> str:
     """Return a name that an import may use; raise `DataError` for none, or one like the owner's."""
-    expected = f"1 to {LONGEST_NAME} letters"
-    fix = ""
-    if is_name(name):
-        if not looks_like_owner(name):
-            return name
-        expected = "a name that is not the owner's"
-        fix = "The owner of this store gave none of them: name who did with --name."
-    raise DataError.mismatch("annotator", expected=expected, got=repr(name)[:100], fix=fix)
+    if not is_name(name):
+        raise DataError(f"annotator: expected 1 to {LONGEST_NAME} letters, got {repr(name)[:100]}.")
+    if looks_like_owner(name):
+        raise DataError(
+            f"annotator: expected a name that is not the owner's, got {name!r}. The owner of this "
+            "store gave none of them: name who did with --name."
+        )
+    return name
 
 
 def refuse_owner(name: str) -> None:
@@ -210,8 +210,11 @@ class People:
                 return None
             if annotator.link_uses is not None:
                 annotator.link_uses -= 1
-            about = {"annotator_id": annotator.id, "token_hash": _digest(token)}
-            session.add(SignIn(**about, began_at=clock(session)))
+            session.add(
+                SignIn(
+                    annotator_id=annotator.id, token_hash=_digest(token), began_at=clock(session)
+                )
+            )
             if instead_of is not None:
                 _end(session, SignIn.token_hash == _digest(instead_of))
             session.flush()
@@ -223,9 +226,10 @@ class People:
 
     def by_token(self, token: str) -> Annotator | None:
         """Whose session this is; None where it has ended, or they may no longer answer."""
-        own = SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None)
-        people = select(Annotator).where(Annotator.disabled_at.is_(None))
-        return self._database.first(people.join(SignIn).where(*own))
+        people = select(Annotator).join(SignIn).where(Annotator.disabled_at.is_(None))
+        return self._database.first(
+            people.where(SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None))
+        )
 
     def sign_out(self, token: str) -> None:
         """Sign out of one browser."""
@@ -327,10 +331,10 @@ def _named(project_id: int, name: str) -> Select[Annotator]:
 
 
 def _existing(session: Session, annotator_id: int) -> Annotator:
-    found = session.get(Annotator, annotator_id)
-    if found is None:
+    annotator = session.get(Annotator, annotator_id)
+    if annotator is None:
         raise ConfigError(f"annotator: expected one that exists, got {annotator_id}.")
-    return found
+    return annotator
 
 
 def _change_link(session: Session, annotator: Annotator, secret: str) -> None:

@@ -1,11 +1,11 @@
 """What people see besides clips: progress, heartbeats, reward versions, and what else happened."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, NamedTuple, final
 
-from sqlalchemy import Select, delete, insert, select
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from preferl.errors import require_in
@@ -44,6 +44,15 @@ class Totals(NamedTuple):
     open: int
 
 
+_COUNTS: Final = select(
+    statements.IMPORTED.scalar_subquery(),
+    statements.UNDRAWN.scalar_subquery(),
+    statements.FAILED.scalar_subquery(),
+    select(func.count()).select_from(statements.ACTIVE_PEOPLE.subquery()).scalar_subquery(),
+    statements.REVISION.scalar_subquery(),
+)
+
+
 @final
 class Reports:
     """Progress, heartbeats, reward versions, episodes and events; services write, pages read."""
@@ -55,23 +64,19 @@ class Reports:
         """How far a project is, and this person in it."""
         with self._database.read() as session:
             about = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
-
-            def count(statement: Select[Any]) -> int:
-                return int(session.scalar(statement, about) or 0)
-
             given, asked, unanswered = session.execute(statements.TOTALS, about).one()
+            imported, undrawn, failed, active, revision = session.execute(_COUNTS, about).one()
             budget = session.get_one(Project, project_id).budget
-            imported = count(statements.IMPORTED)  # beyond what people are asked for here
-            everybody = Progress(
-                answered=int(given) + imported,
-                wanted=(budget or int(asked)) + imported,
-                open=int(unanswered),
-                pairs_undrawn=count(statements.UNDRAWN),
-                clips_failed=count(statements.FAILED),
-                people_active=len(session.scalars(statements.ACTIVE_PEOPLE, about).all()),
-                revision=count(statements.REVISION),
-            )
-        return everybody if annotator_id is None else replace(everybody, **self.own(annotator_id))
+        return Progress(
+            answered=int(given) + imported,  # beyond what people are asked for here
+            wanted=(budget or int(asked)) + imported,
+            open=int(unanswered),
+            pairs_undrawn=undrawn,
+            clips_failed=failed,
+            people_active=active,
+            revision=revision,
+            **({} if annotator_id is None else self.own(annotator_id)),
+        )
 
     def active_people(self, project_id: int) -> set[int]:
         """Numbers of the people who looked at a pair within a minute."""
@@ -138,19 +143,28 @@ class Reports:
         preferred.
         """
         require_in("version", version, 1, inf)
-        about = [
+        predictions = [
             {"query_id": int(query), "version": version, "preference": float(share)}
             for query, share in (predicted or {}).items()
         ]
         asked = select(Query.id).where(Query.project_id == project_id)
-        row = RewardVersion(project_id=project_id, version=version, answers=answers, detail=detail)
-        row.accuracy, (row.low, row.high) = accuracy, interval or (None, None)
+        low, high = interval or (None, None)
         with self._database.write() as session:
-            row.published_at = clock(session)
-            if about:
+            if predictions:
                 session.execute(delete(Prediction).where(Prediction.query_id.in_(asked)))
-                session.execute(insert(Prediction), about)
-            return session.merge(row)
+                session.execute(insert(Prediction), predictions)
+            return session.merge(
+                RewardVersion(
+                    project_id=project_id,
+                    version=version,
+                    answers=answers,
+                    accuracy=accuracy,
+                    low=low,
+                    high=high,
+                    detail=detail,
+                    published_at=clock(session),
+                )
+            )
 
     def rewards(self, project_id: int) -> list[RewardVersion]:
         """Every published version, oldest first."""
@@ -208,15 +222,16 @@ class Reports:
         detail: dict[str, Any] | None = None,
     ) -> None:
         """Remember something that happened now."""
-        about = {"project_id": project_id, "annotator_id": annotator_id, "kind": kind}
+        event = Event(project_id=project_id, annotator_id=annotator_id, kind=kind, detail=detail)
         with self._database.write() as session:
-            session.add(Event(**about, at=clock(session), detail=detail))
+            event.at = clock(session)
+            session.add(event)
 
     def last_event(self, kind: str) -> dict[str, Any] | None:
         """The detail of the newest event of this kind that concerns the whole store."""
         events = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
-        found = self._database.first(events.order_by(Event.id.desc()).limit(1))
-        return None if found is None else found.detail or {}
+        newest = self._database.first(events.order_by(Event.id.desc()).limit(1))
+        return None if newest is None else newest.detail or {}
 
     def latest_events(self, project_id: int, limit: int = 50) -> list[Event]:
         """What people and services did besides answering, the newest first."""

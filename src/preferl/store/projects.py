@@ -122,7 +122,7 @@ class Projects:
                 "create`."
             )
         if len(found) > 1:
-            raise self._unknown("none named", f"Name it, as in --project {found[-1].slug}.")
+            raise self._unknown("none named", f" Name it, as in --project {found[-1].slug}.")
         return found[0]
 
     def update(self, project_id: int, **changes: Any) -> Project:
@@ -148,4 +148,4 @@ class Projects:
 
     def _unknown(self, got: str, fix: str = "") -> ConfigError:
         slugs = ", ".join(project.slug for project in self.all())
-        return ConfigError.mismatch("project", expected=f"one of {slugs}", got=got, fix=fix)
+        return ConfigError(f"project: expected one of {slugs}, got {got}.{fix}")

@@ -5,7 +5,7 @@ from math import inf, nan
 from typing import Any, Final, TypedDict, Unpack, final
 
 import numpy as np
-from sqlalchemy import Select, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from preferl.data.episodes import Episodes
@@ -62,13 +62,18 @@ class Queries:
         _check(named, **details)
         if named:
             self._clips.put(project_id, segments.select(np.unique(pairs)))
-        return self.ask_stored(project_id, named, **details)
+        return self._ask(project_id, named, **details)
 
     def ask_stored(
         self, project_id: int, pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]
     ) -> list[int]:
         """The same about clips that are stored already, by their names."""
         _check(pairs, **details)
+        return self._ask(project_id, pairs, **details)
+
+    def _ask(
+        self, project_id: int, pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]
+    ) -> list[int]:
         if not pairs:
             return []
         with self._database.write() as session:
@@ -101,26 +106,21 @@ class Queries:
         clips = select(Query.id, Query.first_clip, Query.second_clip)
         with self._database.read() as session:
             rows = rows_among(session, clips.where(Query.project_id == project_id), Query.id, ids)
-            found = {number: (first, second) for number, first, second in rows}
-        return [found[number] for number in ids]
+            pairs = {number: (first, second) for number, first, second in rows}
+        return [pairs[number] for number in ids]
 
     def asked(self, project_id: int, agent: str | None = None) -> list[tuple[int, str, str]]:
         """Number, first and second clip of all asked to learn from, oldest first.
 
         With an `agent`, of what that one has asked.
         """
-        asked = select(Query.id, Query.first_clip, Query.second_clip).order_by(Query.id)
-        asked = asked.where(Query.project_id == project_id, Query.purpose == "ask")
-        if agent is not None:
-            asked = asked.where(Query.agent == agent)
+        columns = select(Query.id, Query.first_clip, Query.second_clip)
+        asked = columns.where(*_asked(project_id, agent)).order_by(Query.id)
         return [(number, first, second) for number, first, second in self._database.rows(asked)]
 
     def count(self, project_id: int, agent: str | None = None) -> int:
         """How many queries `asked` returns."""
-        asked = select(func.count(Query.id))
-        asked = asked.where(Query.project_id == project_id, Query.purpose == "ask")
-        if agent is not None:
-            asked = asked.where(Query.agent == agent)
+        asked = select(func.count(Query.id)).where(*_asked(project_id, agent))
         return int(self._database.first(asked) or 0)
 
     def count_known(self, project_id: int) -> int:
@@ -138,21 +138,21 @@ class Queries:
         with self._database.read() as session:
             rows = session.execute(_counted(project_id, purposes)).all()
             # Afterwards, so that whoever answered is among them.
-            names = {row.id: row.name for row in session.execute(people.order_by(Annotator.id))}
+            names = dict(session.execute(people.order_by(Annotator.id)).all())
             fps = session.get_one(Project, project_id).fps
-        place = {number: row for row, number in enumerate(names)}
-        columns = list(zip(*rows, strict=True)) if rows else [()] * 9
-        return Votes(
-            query=np.array(columns[0], np.int64),
-            annotator=np.array([place[number] for number in columns[1]], np.int64),
-            preference=np.array(columns[2], np.float64),
-            swapped=np.array(columns[3], bool),
-            response_ms=np.array(columns[4], np.float64),
-            answered_at=np.array(columns[5], np.float64),
-            known=np.array(columns[6], np.float64),
-            repeat_of=np.array([-1 if of is None else of for of in columns[7]], np.int64),
-            least_ms=1000 * (np.array(columns[8], np.float64) - 1) / (fps * GREATEST_SPEED),
-            names=tuple(names.values()),
+        columns = np.array([*map(tuple, rows)], np.float64).reshape(-1, 9).T  # None is NaN
+        query, annotator, preference, swapped, response, answered, known, repeat_of, steps = columns
+        return Votes.of(
+            query,
+            np.searchsorted([*names], annotator),
+            preference,
+            names=[*names.values()],
+            swapped=swapped,
+            response_ms=response,
+            answered_at=answered,
+            known=known,
+            repeat_of=np.nan_to_num(repeat_of, nan=-1),
+            least_ms=1000 * (steps - 1) / (fps * GREATEST_SPEED),
         )
 
 
@@ -187,6 +187,12 @@ def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...
         .where(Query.purpose.in_(list(purposes)), LATEST)
         .order_by(Answer.id)
     )
+
+
+def _asked(project_id: int, agent: str | None) -> list[ColumnElement[bool]]:
+    """That a query is to learn from, and by this program where it is named."""
+    asked = [Query.project_id == project_id, Query.purpose == "ask"]
+    return asked if agent is None else [*asked, Query.agent == agent]
 
 
 @final
@@ -227,10 +233,13 @@ class RankedQueries:
         with self._database.write() as session:
             project = locked_project(session, project_id)
             answers: dict[tuple[str, str], float | None] = {}
-            for first, second, open_, mean in session.execute(_settled(project_id)):
-                answer = None if open_ else nan if mean is None else float(mean)
-                answers[first, second] = answer
-                answers[second, first] = None if answer is None else 1 - answer
+            for first, second, is_open, mean in session.execute(_settled(project_id)):
+                if is_open:
+                    answers[first, second] = answers[second, first] = None
+                else:
+                    answer = nan if mean is None else float(mean)
+                    answers[first, second] = answer
+                    answers[second, first] = 1 - answer
             lists = RankedLists(rows, shares)
             new = list[tuple[str, str]]()
             while len(pairs := lists.pairs()):
@@ -245,16 +254,16 @@ class RankedQueries:
         """Names of a project's listed clips, `[M, K]` places among these, and queries `[M]`."""
         if project_id not in self._lists:  # they are fixed from the beginning on
             listed = select(Clip.id, Clip.detail, Clip.row).where(Clip.project_id == project_id)
-            found = [
+            clips = sorted(
                 (about["list"], row, name, about["queries"])
                 for name, about, row in self._database.rows(listed)
                 if about and "list" in about
-            ]
-            names = [name for _, _, name, _ in sorted(found)]
-            number = np.array([number for number, *_ in sorted(found)], np.int64)
-            share = np.array([share for *_, share in sorted(found)], np.int64)
+            )
+            names = [name for _, _, name, _ in clips]
+            number = np.array([number for number, *_ in clips], np.int64)
+            share = np.array([share for *_, share in clips], np.int64)
             _, first, sizes = np.unique(number, return_index=True, return_counts=True)
-            rows = first[:, None] + np.arange(sizes.min(initial=len(found)))
+            rows = first[:, None] + np.arange(sizes.min(initial=len(clips)))
             self._lists[project_id] = names, rows, share[first]
         return self._lists[project_id]
 
@@ -283,8 +292,7 @@ def _add(
     known = details.get("known")
     about = details.get("details")
     if (most := details.get("most")) is not None:  # other programs may be asking, too
-        learned = (Query.project_id == project.id, Query.purpose == "ask")
-        asked = session.scalar(select(func.count()).select_from(Query).where(*learned))
+        asked = session.scalar(select(func.count(Query.id)).where(*_asked(project.id, None)))
         pairs = pairs[: max(most - (asked or 0), 0)]
     quorum = project.quorum if purpose == "ask" else 0
     at = session.scalar(select(now()))
@@ -337,27 +345,31 @@ def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
 
 
 def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) -> None:
+    """Raise `FeedbackError` for details that do not go together, or with these pairs."""
     purpose = details.get("purpose", "ask")
     known = details.get("known")
-
-    def require(what: str, good: object, expected: str, got: object, fix: str = "") -> None:
-        if not good:
-            raise FeedbackError.mismatch(what, expected=expected, got=got, fix=fix)
-
-    kinds = "ask, known or example; repeats are planned by the queue"
-    require("purpose", purpose in ("ask", "known", "example"), kinds, repr(purpose))
-    when = "for purposes known and example, and only then"
-    given = f"{'none' if known is None else 'some'} for {purpose}"
-    require("known answers", (known is None) == (purpose == "ask"), when, given)
+    if purpose not in ("ask", "known", "example"):
+        raise FeedbackError(
+            "purpose: expected ask, known or example; repeats are planned by the queue, got "
+            f"{purpose!r}."
+        )
+    if (known is None) != (purpose == "ask"):
+        raise FeedbackError(
+            "known answers: expected for purposes known and example, and only then, got "
+            f"{'none' if known is None else 'some'} for {purpose}."
+        )
     for name in ("known", "scores", "details"):
         column: Any = details.get(name)
-        size = len(pairs) if column is None else len(column)
-        require(name, size == len(pairs), f"{len(pairs)}, one per pair", size)
-    right = known is None or np.isin(known, (0.0, 0.5, 1.0)).all()
-    require("known answers", right, "0, 0.5 or 1", known)
-    fix = "Windows with the same steps are one clip: pair those of `distinct_clips`."
-    same = next((first for first, second in pairs if first == second), None)
-    require("pairs", same is None, "two clips each", f"clip {same} with itself", fix)
+        if column is not None and len(column) != len(pairs):
+            raise FeedbackError(f"{name}: expected {len(pairs)}, one per pair, got {len(column)}.")
+    if known is not None and not np.isin(known, (0.0, 0.5, 1.0)).all():
+        raise FeedbackError(f"known answers: expected 0, 0.5 or 1, got {known}.")
+    for first, second in pairs:
+        if first == second:
+            raise FeedbackError(
+                f"pairs: expected two clips each, got clip {first} with itself. Windows with the "
+                "same steps are one clip: pair those of `distinct_clips`."
+            )
 
 
 def known_pairs(

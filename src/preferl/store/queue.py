@@ -20,10 +20,19 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from preferl.errors import FeedbackError
-from preferl.store import schema, statements
+from preferl.store import statements
 from preferl.store.database import SLACK_SECONDS, Database, clock
 from preferl.store.queries import RankedQueries
-from preferl.store.schema import Annotator, Answer, Lease, Project, Query
+from preferl.store.schema import (
+    ANSWERS,
+    STRENGTHS,
+    Annotator,
+    Answer,
+    Lease,
+    Project,
+    Query,
+    preference_of,
+)
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
@@ -120,19 +129,12 @@ class Queue:
             FeedbackError: a token that is not this person's or was answered, or an unknown kind;
                 nothing is written then.
         """
-        kinds = schema.ANSWERS
-        strengths = schema.STRENGTHS
-        for what, good, expected, got in (
-            ("answer", kind in kinds, f"one of {kinds}", repr(kind)),
-            ("strength", strength in (None, *strengths), f"one of {strengths}", strength),
-            ("response_ms", 0 <= (response_ms or 0) < 1e9, "milliseconds", response_ms),
-        ):
-            if not good:
-                raise FeedbackError(f"{what}: expected {expected}, got {got}.")
+        _check_answer(kind, strength, response_ms)
         with self._recording(annotator_id, key) as (session, known):
             if (answer := known) is None:
-                whose = {"token": token, "annotator_id": annotator_id}
-                lease = session.scalar(statements.BY_TOKEN, whose)
+                lease = session.scalar(
+                    statements.BY_TOKEN, {"token": token, "annotator_id": annotator_id}
+                )
                 if lease is None:
                     raise FeedbackError(
                         "query: expected one that is with you, got one that you have answered "
@@ -140,11 +142,18 @@ class Queue:
                     )
                 query = session.get_one(Query, lease.query_id, with_for_update=True)
                 session.delete(lease)
-                given = {"kind": kind, "strength": strength, "response_ms": response_ms}
-                preference = schema.preference_of(kind, lease.swapped)
-                at = clock(session)
-                about = {"key": key, "preference": preference, "answered_at": at, "detail": detail}
-                answer = record_answer(session, query, lease, **given, **about)
+                answer = record_answer(
+                    session,
+                    query,
+                    lease,
+                    key=key,
+                    kind=kind,
+                    preference=preference_of(kind, lease.swapped),
+                    strength=strength,
+                    response_ms=response_ms,
+                    answered_at=clock(session),
+                    detail=detail,
+                )
         self._ranked.extend(answer.project_id)  # again if sent again: the first may have died here
         return RecordedAnswer(answer.id, known is None)
 
@@ -334,7 +343,7 @@ class _Choice:
         """At times a pair whose answer is known, or an earlier query of theirs."""
         known = self.project.known_share
         repeats = self.project.repeat_share
-        if not known + repeats:
+        if not known and not repeats:
             return None
         mark = (self.project.slug, self.annotator.id, self._count(statements.SEEN))
         drawn = draw(*mark, "why")
@@ -384,9 +393,9 @@ class _Choice:
         return lease, query
 
 
-def draw(*what: object) -> float:
-    """A number in [0, 1) that depends on nothing but `what`: sides stay where they were."""
-    digest = blake2b(repr(what).encode(), digest_size=7).digest()
+def draw(*seed: object) -> float:
+    """Return a number in [0, 1) that depends on the seed alone: sides stay where they were."""
+    digest = blake2b(repr(seed).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "big") / 2**56
 
 
@@ -395,27 +404,42 @@ def active_at(lease: Lease, at: float) -> bool:
     return lease.expires_at > at and lease.renewed_at < at + SLACK_SECONDS
 
 
+def _check_answer(kind: str, strength: str | None, response_ms: float | None) -> None:
+    """Raise `FeedbackError` for an answer that means nothing."""
+    if kind not in ANSWERS:
+        raise FeedbackError(f"answer: expected one of {ANSWERS}, got {kind!r}.")
+    if strength not in (None, *STRENGTHS):
+        raise FeedbackError(f"strength: expected one of {STRENGTHS}, got {strength}.")
+    if not 0 <= (response_ms or 0) < 1e9:
+        raise FeedbackError(f"response_ms: expected milliseconds, got {response_ms}.")
+
+
 def _may_not_answer(got: str) -> FeedbackError:
-    return FeedbackError.mismatch("annotator", expected="somebody who may answer here", got=got)
+    return FeedbackError(f"annotator: expected somebody who may answer here, got {got}.")
 
 
 def _leased_query(lease: Lease, query: Query) -> LeasedQuery:
-    left, right = (query.first_clip, query.second_clip)[:: -1 if lease.swapped else 1]
+    left, right = query.sides(lease.swapped)
     return LeasedQuery(lease.token, query.id, left, right, lease.swapped, lease.expires_at)
 
 
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
-    found = session.scalar(statements.BY_KEY, {"key": key})
-    if found is not None and found.annotator_id != annotator_id:
+    answer = session.scalar(statements.BY_KEY, {"key": key})
+    if answer is not None and answer.annotator_id != annotator_id:
         raise FeedbackError("key: expected one of your own, got somebody else's.")
-    return found
+    return answer
 
 
 def record_answer(session: Session, query: Query, shown: Lease | Answer, **columns: Any) -> Answer:
     """Add an answer to a query as it was shown, and count how many answers it still needs."""
-    whose = {"annotator_id": shown.annotator_id, "granted_at": shown.granted_at}
-    known = {"project_id": query.project_id, "query_id": query.id, "swapped": shown.swapped}
-    answer = Answer(**known | whose | columns)
+    shared = {
+        "project_id": query.project_id,
+        "query_id": query.id,
+        "annotator_id": shown.annotator_id,
+        "swapped": shown.swapped,
+        "granted_at": shown.granted_at,
+    }
+    answer = Answer(**shared | columns)
     session.add(answer)
     session.flush()
     if query.purpose == "ask":

@@ -62,7 +62,10 @@ def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
     left = " AND cancelled_at IS NULL"
     return Index(
         name,
-        *("project_id", text("priority DESC"), "turn", "id"),
+        "project_id",
+        text("priority DESC"),
+        "turn",
+        "id",
         sqlite_where=text(sqlite + left),
         postgresql_where=text(postgresql + left),
     )
@@ -207,6 +210,12 @@ class Query(Base):
         Index(None, "project_id", "first_clip"),
         Index(None, "project_id", "second_clip"),
     )
+
+    def sides(self, swapped: bool) -> tuple[str, str]:
+        """Names of the clips on the left and on the right."""
+        if swapped:
+            return self.second_clip, self.first_clip
+        return self.first_clip, self.second_clip
 
 
 class Lease(Base):

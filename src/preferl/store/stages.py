@@ -276,27 +276,26 @@ def placed(env: Environment) -> list[tuple[str, IntArray]]:
             seen.append({name: getattr(stage.model, name).copy() for name in PLACES})
     # Where one coordinate of a thing differs, all of them belong to it.
     differ = {name: (seen[0][name] != seen[1][name]) for name in PLACES}  # [things, 3 or 4]
-    whole = {name: each | each.any(axis=1, keepdims=True) for name, each in differ.items()}
-    return [(name, np.flatnonzero(each)) for name, each in whole.items() if each.any()]
+    whole = {name: rows | rows.any(axis=1, keepdims=True) for name, rows in differ.items()}
+    return [(name, np.flatnonzero(rows)) for name, rows in whole.items() if rows.any()]
 
 
 def no_graphics(error: Exception) -> ConfigError:
     """The error where MuJoCo cannot draw."""
-    apt = "apt-get install -y libegl1 libgl1-mesa-dri"
-    fix = f"Run: {apt}. Set MUJOCO_GL=egl if this program imported mujoco before."
-    expected = "a library that draws without a display"
-    got = f"{type(error).__name__}: {error}"
-    return ConfigError.mismatch("drawing with MuJoCo", expected=expected, got=got, fix=fix)
+    return ConfigError(
+        "drawing with MuJoCo: expected a library that draws without a display, got "
+        f"{type(error).__name__}: {error}. Run: apt-get install -y libegl1 libgl1-mesa-dri. Set "
+        "MUJOCO_GL=egl if this program imported mujoco before."
+    )
 
 
 def _state(stage: Any) -> Any:
     """The state that classic control has once an episode has begun."""
     state = getattr(stage, "state", None)
     if state is None:
-        expected = "one of MuJoCo, one that draws pictures, or one with `state` as classic "
-        expected += "control has it after reset"
         raise ConfigError(
-            f"environment: expected {expected}, got {type(stage).__name__}. Make it with "
+            "environment: expected one of MuJoCo, one that draws pictures, or one with `state` as "
+            f"classic control has it after reset, got {type(stage).__name__}. Make it with "
             'render_mode="rgb_array", or record pixels.'
         )
     return state

@@ -140,13 +140,11 @@ class Store:
         if secret is None and self.synced.url is None:
             return stored_key(self.files / KEY)
         if secret is None or len(secret) < SHORTEST:
-            expected = f"at least {SHORTEST} letters"
-            got = str(len(secret or ""))
-            fix = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
-            if secret is None:
-                expected = "the secret that all programs of this store share"
-                got = "none"
-            raise ConfigError(f"PREFERL_SECRET: expected {expected}, got {got}. {fix}")
+            raise ConfigError(
+                f"PREFERL_SECRET: expected at least {SHORTEST} letters, the secret that all "
+                f"programs of this store share, got {'none' if secret is None else len(secret)}. "
+                "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
+            )
         return secret.encode()
 
 
@@ -162,18 +160,20 @@ def stored_key(file: Path) -> bytes:
         with file.open("rb") as opened:
             mode = stat.S_IMODE(os.fstat(opened.fileno()).st_mode)
             key = opened.read()
-    count = len(key.strip(b"\0 \t\r\n"))  # a loss of power leaves nothing, or zeros
     fix = "Delete it to get a new one; everybody is signed out then, and the owner's link changes."
     if os.name != "nt" and mode & 0o077:  # Windows has no such modes
-        expected = "a file that nobody but its owner may read"
-        got = f"mode {mode:o}"
-        fix = f"If nobody else has read it: chmod 600 {file}. Otherwise: {fix}"
-    elif count < SHORTEST:
-        expected = f"at least {SHORTEST} bytes"
-        got = f"{count}"
-    else:
-        return key
-    raise StorageError(f"{file}, the secret of this store: expected {expected}, got {got}. {fix}")
+        raise StorageError(
+            f"{file}, the secret of this store: expected a file that nobody but its owner may "
+            f"read, got mode {mode:o}. If nobody else has read it: chmod 600 {file}. Otherwise: "
+            f"{fix}"
+        )
+    count = len(key.strip(b"\0 \t\r\n"))  # a loss of power leaves nothing, or zeros
+    if count < SHORTEST:
+        raise StorageError(
+            f"{file}, the secret of this store: expected at least {SHORTEST} bytes, got {count}. "
+            f"{fix}"
+        )
+    return key
 
 
 def upgrade(database: Database) -> None:

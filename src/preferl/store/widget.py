@@ -43,8 +43,8 @@ class NotebookQueue:
         if name == OWNER:
             self.person = store.people.owner(project.id).annotator
         else:
-            known = {person.name: person for person in store.people.all(project.id)}
-            self.person = known.get(name) or store.people.invite(project.id, name).annotator
+            people = {person.name: person for person in store.people.all(project.id)}
+            self.person = people.get(name) or store.people.invite(project.id, name).annotator
         self.claim = Claim("waiting")
         self.message = ""
         self.look()
@@ -68,9 +68,10 @@ class NotebookQueue:
             return
         self.message = ""
         waited = 1000 * (time.monotonic() - self._shown_at)
-        given = self.person.id, query.token, token_hex(16), kind
         try:
-            self.store.queue.answer(*given, response_ms=waited)
+            self.store.queue.answer(
+                self.person.id, query.token, token_hex(16), kind, response_ms=waited
+            )
         except FeedbackError as error:  # it was answered on the page meanwhile
             self.message = escape(str(error))
         self.look()
@@ -118,14 +119,14 @@ def queue_widget(queue: NotebookQueue) -> Any:
             button.disabled = queue.query is None
 
     def button(label: str, act: Callable[..., None], *given: str) -> Any:
-        made = widgets.Button(description=label)
+        pressable = widgets.Button(description=label)
 
         def pressed(_: object) -> None:
             act(*given)
             refresh()
 
-        made.on_click(pressed)
-        return made
+        pressable.on_click(pressed)
+        return pressable
 
     answers = [button(label, queue.answer, kind) for kind, label in ANSWERS.items()]
     others = [button("Undo", queue.undo), button("Look again", queue.look)]

@@ -34,6 +34,7 @@ from preferl.evaluation.summary import (
     reward_figure,
     rewards_table,
 )
+from preferl.offline.experiment.agents import OpenRun
 from preferl.offline.experiment.conditions import (
     LABELS,
     LEARNED,
@@ -43,7 +44,7 @@ from preferl.offline.experiment.conditions import (
     paired_differences,
 )
 from preferl.offline.experiment.config import OfflineConfig
-from preferl.offline.experiment.inputs import Inputs, LearnedReward, OpenRun
+from preferl.offline.experiment.inputs import Inputs, LearnedReward
 from preferl.reporting import common_series, read_jsonl, series
 from preferl.runs import versions
 from preferl.shapes import FloatArray
@@ -52,6 +53,7 @@ from preferl.statistics import (
     interquartile_mean,
     share_in_words,
     share_interval,
+    wilson_interval,
 )
 
 ENOUGH: Final = 5  # seeds for an interquartile mean and a bootstrap interval that mean something
@@ -137,14 +139,17 @@ def _reward_facts(learned: LearnedReward | None) -> list[Fact]:
     if learned is None or not learned.reports:
         return []
     accuracy = percent(learned.reports[LEARNED].accuracy, 1)
-    if learned.fit is None:
+    fit = learned.fit
+    if fit is None:
         return [Fact("Accuracy", accuracy, "on answers it was not fitted to")]
+    held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
     note = f"{accuracy} on answers it was fitted to"
-    held_out = learned.estimate
-    if held_out is None or held_out.interval is None:
-        return [Fact("Held-out accuracy", percent(None), note)]
-    words = share_in_words(held_out.mean, held_out.interval, held_out.count, held_out.of)
-    return [Fact("Held-out accuracy", percent(held_out.mean, 1), f"{words}, {note}")]
+    if held_out is not None:
+        count = fit["decided"]
+        interval = wilson_interval(round(2 * held_out * count) / 2, count)
+        answers = f"{fit.get('validated_on') or 'held-out'} answers"
+        note = f"{share_in_words(held_out, interval, count, answers)}, {note}"
+    return [Fact("Held-out accuracy", percent(held_out, 1), note)]
 
 
 def _returns(

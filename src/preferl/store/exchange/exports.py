@@ -7,13 +7,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Select, case, select, union
+from sqlalchemy import Row, Select, case, select, union
 from sqlalchemy.orm import aliased
 
 from preferl.data.arrays import (
@@ -23,7 +23,6 @@ from preferl.data.arrays import (
     load_segments,
     save_arrays,
 )
-from preferl.data.columns import check
 from preferl.errors import DataError, FeedbackError
 from preferl.shapes import FloatArray, IntArray
 from preferl.store.clips import CLIPS_AT_ONCE, clip_ids
@@ -36,8 +35,8 @@ from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
 from preferl.store.statements import LATEST
 from preferl.store.store import Store
 
-Origin = Callable[[str, int], tuple[int, ...]]
-"""Where the clip in a row of a shard was cut, as `Segments.origin` has it; empty if unknown."""
+Origin = Callable[[Clip], tuple[int, ...]]
+"""Where a clip was cut, as `Segments.origin` has it; empty if unknown."""
 
 
 def export_answers(
@@ -60,23 +59,22 @@ def export_answers(
     origin = _origins(store, project_id)
     count = 0
     with writing_table(Path(path), table.COLUMNS) as write, store.database.read() as session:
-        found = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
+        answers = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
         names = _names(store, project, anonymous=anonymous)  # now that no answer can be added
-        for batch in found.partitions():
-            write([_row(project, names, origin, *columns) for columns in batch])
+        for batch in answers.partitions():
+            write([_row(project, names, origin, row) for row in batch])
             count += len(batch)
     return count
 
 
-def _answers(project_id: int) -> Select[*tuple[Any, ...]]:
-    """Answers, their queries, the queries those repeat, where clips lie, and what counts."""
+def _answers(project_id: int) -> Select[Answer, Query, Query | None, Clip, Clip, bool]:
+    """Answers, their queries, the queries those repeat, both clips, and what counts."""
     original = aliased(Query)
     first = aliased(Clip)
     second = aliased(Clip)
-    places = first.shard, first.row, second.shard, second.row
     counts = case((LATEST, Answer.kind.in_(COUNTED)), else_=False)
     return (
-        select(Answer, Query, original, *places, counts)
+        select(Answer, Query, original, first, second, counts)
         .join(Query, Query.id == Answer.query_id)
         .outerjoin(original, original.id == Query.repeat_of)
         .join(first, (first.project_id == project_id) & (first.id == Query.first_clip))
@@ -90,33 +88,40 @@ def _row(
     project: Project,
     names: Mapping[int, str],
     origin: Origin,
-    answer: Answer,
-    query: Query,
-    original: Query | None,
-    *place: Any,
+    row: Row[Answer, Query, Query | None, Clip, Clip, bool],
 ) -> tuple[Any, ...]:
     """The cells of an answer, in the order of `COLUMNS`."""
-    first, first_row, second, second_row, counts = place
-    clips = query.first_clip, query.second_clip
+    answer, query, original, first, second, counts = row
     detail = {k: v for k, v in (query.detail or {}).items() if k != table.EXPORTED_AS}
-    again = None if original is None else table.query_name(project, original.id, original.detail)
-    score = query.score if query.score is not None and isfinite(query.score) else None
     return (
         project.slug,
         table.query_name(project, query.id, query.detail),
         query.purpose,
-        *clips,
-        *(origin(first, first_row) or (None, None))[:2],
-        *(origin(second, second_row) or (None, None))[:2],
+        query.first_clip,
+        query.second_clip,
+        *(origin(first) or (None, None))[:2],
+        *(origin(second) or (None, None))[:2],
         names[answer.annotator_id],
-        *(answer.kind, answer.preference, answer.strength, bool(counts), answer.swapped),
-        *(clips[::-1] if answer.swapped else clips),
+        answer.kind,
+        answer.preference,
+        answer.strength,
+        bool(counts),
+        answer.swapped,
+        *query.sides(answer.swapped),
         answer.response_ms,
-        *(table.timestamp(answer.granted_at), table.timestamp(answer.answered_at)),
-        *(answer.granted_at, answer.answered_at, answer.key),
+        table.timestamp(answer.granted_at),
+        table.timestamp(answer.answered_at),
+        answer.granted_at,
+        answer.answered_at,
+        answer.key,
         _sorted(table.exported_detail(answer, names)),
-        *(again, query.known, query.quorum, query.priority),
-        *(score, query.model_version, query.asked_at),
+        None if original is None else table.query_name(project, original.id, original.detail),
+        query.known,
+        query.quorum,
+        query.priority,
+        query.score if isfinite(query.score or 0) else None,
+        query.model_version,
+        query.asked_at,
         _sorted(detail or None),
     )
 
@@ -130,9 +135,12 @@ def _names(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]
     people = {person.id: person.name for person in store.people.all(project.id)}
     if not anonymous:
         return people
-    salted = partial(hashlib.blake2b, key=hashlib.sha256(store.key()).digest(), digest_size=8)
-    texts = {number: f"{project.slug} {name}".encode() for number, name in people.items()}
-    return {number: f"person-{salted(text).hexdigest()}" for number, text in texts.items()}
+    key = hashlib.sha256(store.key()).digest()
+    digests = {
+        number: hashlib.blake2b(f"{project.slug} {name}".encode(), key=key, digest_size=8)
+        for number, name in people.items()
+    }
+    return {number: f"person-{digest.hexdigest()}" for number, digest in digests.items()}
 
 
 def _origins(store: Store, project_id: int) -> Origin:
@@ -143,9 +151,9 @@ def _origins(store: Store, project_id: int) -> Origin:
         except DataError:  # labels are useful without the arrays they are about
             return None
 
-    def look_up(shard: str, row: int) -> tuple[int, ...]:
-        origin = of_shard(shard)
-        return () if origin is None else tuple(origin[row].tolist())
+    def look_up(clip: Clip) -> tuple[int, ...]:
+        origin = of_shard(clip.shard)
+        return () if origin is None else tuple(origin[clip.row].tolist())
 
     return look_up
 
@@ -225,10 +233,12 @@ def export_segments(
     project = store.projects.get(project_id)
     sides = (Query.first_clip, Query.second_clip)
     asked = union(*(select(side).where(Query.project_id == project_id) for side in sides))
-    clips = select(Clip.id, Clip.shard, Clip.row).where(Clip.project_id == project_id)
-    rows = store.database.rows(clips.where(Clip.id.in_(asked)).order_by(Clip.id))
-    check(rows, f"project {project.slug}", "at least one query", "none")
-    names = [name for name, _, _ in rows]
+    clips = store.database.all(
+        select(Clip).where(Clip.project_id == project_id, Clip.id.in_(asked)).order_by(Clip.id)
+    )
+    if not clips:
+        raise DataError(f"project {project.slug}: expected at least one query, got none.")
+    names = [clip.id for clip in clips]
     segments = store.clips.segments(project_id, names)
     origin = _origins(store, project_id)
     pairs, preference, weight = _answered(store, project_id, names, combine)
@@ -237,7 +247,7 @@ def export_segments(
         "preference": preference,
         "weight": weight,
         "clips": np.array(names),
-        "cut": np.array([origin(shard, row) or (-1, -1, -1) for _, shard, row in rows]),
+        "cut": np.array([origin(clip) or (-1, -1, -1) for clip in clips]),
     }
     save_arrays(Path(path), arrays, {"kind": "comparisons", "length": segments.length})
     return len(names)
@@ -248,11 +258,11 @@ def _answered(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Pairs of rows of `names`, preferences and weights of all answers so far."""
     try:
-        found = StoredFeedback(store, project_id, combine=combine).comparisons()
+        answers = StoredFeedback(store, project_id, combine=combine).comparisons()
     except FeedbackError:  # nothing yet
         return np.zeros((0, 2), np.int64), np.zeros(0), np.zeros(0)
-    row = np.searchsorted(names, clip_ids(found.segments))
-    return row[found.pairs], found.preference, found.weight
+    row = np.searchsorted(names, clip_ids(answers.segments))
+    return row[answers.pairs], answers.preference, answers.weight
 
 
 def import_segments(store: Store, project_id: int, path: Path | str) -> list[str]:
@@ -264,21 +274,23 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
     """
     path = Path(path)
     arrays = load_arrays(path)[0]
-    is_ours = {"clips", "cut"} <= arrays.keys()
-    check(is_ours, path, "clips that were exported from a store", [*arrays])
+    if not {"clips", "cut"} <= arrays.keys():
+        raise DataError(f"{path}: expected clips that were exported from a store, got {[*arrays]}.")
     segments = load_comparisons(path).segments
     names = arrays["clips"]
     cut = np.asarray(arrays["cut"])
-    is_whole = len(names) == len(segments) and cut.shape == (len(segments), 3)
-    check(is_whole, path, "a name and a cut per clip", len(names))
+    if len(names) != len(segments) or cut.shape != (len(segments), 3):
+        raise DataError(f"{path}: expected a name and a cut per clip, got {len(names)}.")
     is_known = (cut >= 0).all(axis=1)
     for origin, mask in ((cut, is_known), (None, ~is_known)):
-        clips = replace(segments, origin=origin)
         rows = np.flatnonzero(mask)
         for start in range(0, len(rows), CLIPS_AT_ONCE):
             some = rows[start : start + CLIPS_AT_ONCE]
-            is_named = clip_ids(clips.select(some)) == names[some].tolist()
-            fix = "The folder is damaged, or a newer version wrote it."
-            check(is_named, path, "clips of these names", "others", fix)
-            store.clips.put(project_id, clips.select(some))
+            clips = replace(segments, origin=origin).select(some)
+            if clip_ids(clips) != names[some].tolist():
+                raise DataError(
+                    f"{path}: expected clips of these names, got others. The folder is damaged, "
+                    "or a newer version wrote it."
+                )
+            store.clips.put(project_id, clips)
     return [str(name) for name in names]

@@ -14,7 +14,6 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from preferl.data.columns import check
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments, cut
@@ -54,7 +53,7 @@ class PairAnswer(NamedTuple):
     @property
     def pair(self) -> tuple[str, str]:
         """Both clips in an order that is independent of how they were listed."""
-        return min(self[:2]), max(self[:2])
+        return _pair(self.first_clip, self.second_clip)
 
     def preference_for(self, clip: str) -> float | None:
         """The preference for this one of the two clips."""
@@ -70,10 +69,9 @@ class PairQuery(NamedTuple):
     first_clip: str
     second_clip: str
 
-    @property
-    def pair(self) -> tuple[str, str]:
-        """Both clips in an order that is independent of how they are shown."""
-        return min(self[1:]), max(self[1:])
+
+def _pair(*clips: str) -> tuple[str, str]:
+    return min(clips), max(clips)
 
 
 def import_labels(
@@ -93,9 +91,9 @@ def import_labels(
     raised, beside those of `import_comparisons`.
     """
     folder = Path(folder)
-    found = load_labels(folder, episodes, length=length, crossing=crossing).comparisons
-    people = [name] * len(found)
-    return import_comparisons(store, project_id, found, people, source=folder.name)
+    labels = load_labels(folder, episodes, length=length, crossing=crossing).comparisons
+    people = [name] * len(labels)
+    return import_comparisons(store, project_id, labels, people, source=folder.name)
 
 
 def import_table(
@@ -278,7 +276,7 @@ def _queries_for(
     queries = [PairQuery(*row) for row in rows_among(session, asked, Query.first_clip, clips)]
     of_pair: dict[tuple[str, str], list[PairQuery]] = {}
     for query in sorted(queries):
-        of_pair.setdefault(query.pair, []).append(query)
+        of_pair.setdefault(_pair(query.first_clip, query.second_clip), []).append(query)
     given = select(Answer.query_id, Answer.annotator_id).distinct()
     numbers = [query.number for query in queries]
     answered = {tuple(row) for row in rows_among(session, given, Answer.query_id, numbers)}
@@ -323,7 +321,8 @@ def _digest(*about: object) -> str:
 
 def _check(preference: FloatArray, clips: Array, annotators: Sequence[str]) -> None:
     count = len(preference)
-    check(len(annotators) == count, "annotators", f"{count}, one per answer", len(annotators))
+    if len(annotators) != count:
+        raise DataError(f"annotators: expected {count}, one per answer, got {len(annotators)}.")
     wrong = np.flatnonzero(~np.isnan(preference) & ~np.isin(preference, (0.0, 0.5, 1.0)))
     if len(wrong):
         raise DataError(
@@ -331,9 +330,8 @@ def _check(preference: FloatArray, clips: Array, annotators: Sequence[str]) -> N
             f"has no shares, got {preference[wrong[0]]}."
         )
     same = np.flatnonzero(clips[:, 0] == clips[:, 1])
-    expected = "two different clips"
     if len(same):
-        raise DataError(f"pair {same[0]}: expected {expected}, got a clip beside itself.")
+        raise DataError(f"pair {same[0]}: expected two different clips, got a clip beside itself.")
     for name in set(annotators):
         require_name(name)
 
@@ -359,7 +357,8 @@ def read_chosen(
             raise wrong_cell(where, "chosen", "what earlier rows hold: steps or references", "both")
         equal.append(bool(cell_of(raw, "equal", "flag", where)))
         people.append(cell_of(raw, "annotator", "text", where))
-    check(clips, path, "at least one row", "none")
+    if not clips:
+        raise DataError(f"{path}: expected at least one row, got none.")
     segments = _segments(path, clips, episodes)
     names = np.asarray(clip_ids(segments))
     kept, row = np.unique(names, return_index=True)
@@ -391,10 +390,13 @@ def _reference(
     if episodes is None:
         raise wrong_cell(where, side, "steps, since no episodes were given", "a reference")
     try:
-        episode, start, own = (cell("whole", value.get(k)) for k in ("episode", "start", "length"))
+        episode = cell("whole", value.get("episode"))
+        start = cell("whole", value.get("start"))
+        steps = cell("whole", value.get("length"))
     except ValueError as error:
         raise wrong_cell(where, side, error, value) from error
-    steps = length if own is None else own
+    if steps is None:
+        steps = length
     if steps is None:
         raise wrong_cell(where, side, "a length, here or for the whole import", value)
     if episode is None or not 0 <= episode < len(episodes):
@@ -427,12 +429,13 @@ def _segments(path: Path, clips: Sequence[Any], episodes: Episodes | None) -> Se
     """A window for each clip, in their order."""
     if episodes is not None and len(clips[0]) == 2:
         rows, lengths = np.array(clips, np.int64).T
-        found = sorted(set(lengths.tolist()))
-        check(len(found) == 1, path, "one length", found)
+        if (lengths != lengths[0]).any():
+            raise DataError(f"{path}: expected one length, got {sorted(set(lengths.tolist()))}.")
         return cut(episodes, rows, int(lengths[0]))
     observations, actions, rewards = zip(*clips, strict=True)
     shapes = {(o.shape[1:], a.shape[1:]) for o, a in zip(observations, actions, strict=True)}
-    check(len(shapes) == 1, path, "steps of one kind", f"shapes {sorted(shapes)}")
+    if len(shapes) != 1:
+        raise DataError(f"{path}: expected steps of one kind, got shapes {sorted(shapes)}.")
     real = np.array([len(column) for column in rewards], np.int64)
     return Segments(
         observations=np.concatenate(observations),

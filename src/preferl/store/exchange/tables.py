@@ -53,13 +53,13 @@ numbers, and databases few more."""
 
 def table_format(path: Path) -> Format:
     """The format that the end of a file's name stands for; raises `ConfigError` for others."""
-    found = Path(path).suffix.removeprefix(".").lower()
-    if found not in get_args(Format):
+    ending = Path(path).suffix.removeprefix(".").lower()
+    if ending not in get_args(Format):
         raise ConfigError(
             f"format: expected one of {', '.join(get_args(Format))} by the end of the file's "
-            f"name, got {found!r}."
+            f"name, got {ending!r}."
         )
-    return cast("Format", found)
+    return cast("Format", ending)
 
 
 @contextmanager
@@ -155,7 +155,8 @@ def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
 
 def wrong_cell(where: str, column: str, expected: object, got: object, fix: str = "") -> DataError:
     """An error that names file, row and column."""
-    return DataError.mismatch(f"{where}, column {column}", expected=expected, got=got, fix=fix)
+    advice = f" {fix}" if fix else ""
+    return DataError(f"{where}, column {column}: expected {expected}, got {got}.{advice}")
 
 
 def _json(value: Any) -> str:
@@ -178,8 +179,10 @@ def _csv(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
     kinds = columns.values()
 
     def text(kind: Cell, value: Any) -> str | None:
-        if value is None or kind != "text":
-            return None if value is None else _json(value)
+        if value is None:
+            return None
+        if kind != "text":
+            return _json(value)
         return f"'{value}" if _FORMULA.match(value) else str(value)
 
     def cells(row: Sequence[Any]) -> list[str | None]:
@@ -213,14 +216,15 @@ def _parquet(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
 def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
             try:
-                row = parse_json(line) if line.strip() else {}
+                row = parse_json(line)
             except ValueError as error:
                 raise _wrong_row(path, number, error) from error
             if not isinstance(row, dict):
                 raise _wrong_row(path, number, type(row).__name__)
-            if line.strip():
-                yield row
+            yield row
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
@@ -302,4 +306,4 @@ def _unpacked(arrow: Any, column: Any) -> int:
 def _wrong_row(
     path: Path, number: int, got: object, expected: str = "an object of JSON"
 ) -> DataError:
-    return DataError.mismatch(f"{path}, row {number}", expected=expected, got=got)
+    return DataError(f"{path}, row {number}: expected {expected}, got {got}.")

@@ -190,10 +190,7 @@ def _answer_likelihood(confusion: FloatArray, votes: Votes) -> FloatArray:
 
 def _sum_by_unit(unit: IntArray, values: FloatArray, units: int) -> FloatArray:
     """`[units, C]` sums of the rows `[R, C]` that belong to each unit."""
-    columns = values.shape[1]
-    place = unit[:, None] * columns + np.arange(columns)
-    sums = np.bincount(place.ravel(), values.ravel(), minlength=units * columns)
-    return np.asarray(sums.reshape(units, columns), np.float64)
+    return np.stack([np.bincount(unit, column, units) for column in values.T], axis=1)
 
 
 def _normalised(logits: FloatArray) -> FloatArray:

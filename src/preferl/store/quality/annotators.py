@@ -107,10 +107,10 @@ def estimate_carelessness(votes: Votes) -> Carelessness:
     flagged = np.zeros(votes.annotators, bool)
     share, error = _estimate(evidence, flagged)
     for _ in range(ROUNDS):
-        found = (answers >= FEWEST) & (share - DEVIATIONS * error > TOLERATED)
-        if (found == flagged).all() or found.sum() > max(1, (answers > 0).sum() / 2):
+        careless = (answers >= FEWEST) & (share - DEVIATIONS * error > TOLERATED)
+        if (careless == flagged).all() or careless.sum() > max(1, (answers > 0).sum() / 2):
             break
-        flagged = found
+        flagged = careless
         share, error = _estimate(evidence, flagged)
     return Carelessness(share, error, flagged)
 

@@ -15,7 +15,6 @@ from typing import Any, Literal, cast, final
 import numpy as np
 
 from preferl._optional import require
-from preferl.data.columns import check
 from preferl.data.segments import Segments
 from preferl.envs.simulators import Environment, draw_off_screen, is_mujoco, make_registered
 from preferl.errors import ConfigError, DataError, in_words, require_in, require_one_of
@@ -124,8 +123,10 @@ class PixelFrames:
     def _newest_of(self, picture: Array, colours: Colours) -> Array:
         """`[h, w, C]` to the 1 or 3 channels of the newest frame."""
         channels = picture.shape[-1]
-        expected = f"a multiple of {colours}"
-        check(channels % colours == 0, "channels of a picture", expected, channels)
+        if channels % colours:
+            raise DataError(
+                f"channels of a picture: expected a multiple of {colours}, got {channels}."
+            )
         newest = picture[..., -colours:] if self.newest == "last" else picture[..., :colours]
         return newest[..., :3]
 
@@ -148,14 +149,13 @@ def _picture_of(observations: Observations, key: str | None) -> Array:
     named = observations if isinstance(observations, Mapping) else {key or "": observations}
     fits = _is_pixels if key is None and named is observations else _is_wide
     wide = [leaf for name, leaf in named.items() if key in (None, name) and fits(leaf)]
-    shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
-    check(
-        len(wide) == 1,
-        "pictures" if key is None else f"pictures {key!r}",
-        "one array [T, height, width, channels]",
-        f"{len(wide) or 'none'} among {shapes}",
-        "Name the one to show as `key`, or let the environment draw.",
-    )
+    if len(wide) != 1:
+        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
+        raise DataError(
+            f"pictures{'' if key is None else f' {key!r}'}: expected one array [T, height, width, "
+            f"channels], got {len(wide) or 'none'} among {shapes}. Name the one to show as `key`, "
+            "or let the environment draw."
+        )
     return wide[0]
 
 
@@ -165,10 +165,11 @@ def _bytes(picture: Array) -> Array:
         return picture
     low = picture.min()
     high = picture.max()
-    is_share = picture.dtype.kind == "f" and low >= 0 and high <= 1
-    got = f"{picture.dtype} in [{low:g}, {high:g}]"
-    fix = "Draw with a function that scales them."
-    check(is_share, "pixels", "uint8, or floats in [0, 1]", got, fix)
+    if picture.dtype.kind != "f" or low < 0 or high > 1:
+        raise DataError(
+            f"pixels: expected uint8, or floats in [0, 1], got {picture.dtype} in [{low:g}, "
+            f"{high:g}]. Draw with a function that scales them."
+        )
     return np.asarray(np.rint(picture * 255), np.uint8)
 
 
@@ -352,11 +353,12 @@ class EnvFrames:
                 return flat
         pose = self._poses.get(self._env_id)
         if pose is not None and not isinstance(seen, Mapping):
-            own = env.observation_space.shape
-            got = seen.shape[1:]
-            fits = got == own or pose is not POSES.get(self._env_id)
-            fix = "Name the environment in which they were recorded."
-            check(fits, f"observations of {self._env_id}", f"shape {own}", f"{got}", fix)
+            expected = env.observation_space.shape
+            if seen.shape[1:] != expected and pose is POSES.get(self._env_id):
+                raise DataError(
+                    f"observations of {self._env_id}: expected shape {expected}, got "
+                    f"{seen.shape[1:]}. Name the environment in which they were recorded."
+                )
             return pose(env, np.asarray(seen[steps], np.float64))
         wide = " or ".join(str(width) for width in stage.widths)
         raise DataError(

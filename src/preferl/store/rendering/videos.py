@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from typing import NamedTuple, Self, final
 
-from preferl.data.columns import check
 from preferl.data.segments import Segments
-from preferl.errors import PreferlError, StorageError
+from preferl.errors import DataError, PreferlError, StorageError
 from preferl.printing import get_logger
 from preferl.remote import Location
 from preferl.shapes import Array
@@ -141,7 +140,9 @@ class RenderWorker:
                 ours = isinstance(error, PreferlError)
                 logger.warning(
                     "Clip %s of %s cannot be drawn: %s Others that fail like this are not logged.",
-                    *(clip, project.slug, error if ours else f"{why}."),
+                    clip,
+                    project.slug,
+                    error if ours else f"{why}.",
                     exc_info=None if ours else error,
                 )
             clips.video_failed(project.id, clip, why)
@@ -238,4 +239,5 @@ def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[A
     for count, picture in enumerate(source(segments, row), 1):
         if count <= steps:
             yield picture
-    check(count == steps, "pictures of a clip", f"{steps}, its steps", count)
+    if count != steps:
+        raise DataError(f"pictures of a clip: expected {steps}, its steps, got {count}.")
