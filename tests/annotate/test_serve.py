@@ -47,7 +47,6 @@ def opened(opener, link):
         return opener.open(link).read().decode()
 
 
-@pytest.mark.slow
 def test_a_program_from_start_to_interrupt(study):
     study.ask(1)
     study.ask(2, video=False)

@@ -73,8 +73,7 @@ def open_store(request, tmp_path, empty_store, monkeypatch) -> Iterator[Callable
     opened: list[Store] = []
     location: str | Path = tmp_path / "store"
     if request.param == "postgres":
-        postgres = request.getfixturevalue("postgres")
-        location = _new_database(postgres, request.getfixturevalue("tables"))
+        location = request.getfixturevalue("fresh_database")
     else:
         shutil.copytree(empty_store, location)
 
@@ -93,23 +92,17 @@ def store(open_store) -> Store:
 
 
 @pytest.fixture
+def project(store: Store) -> int:
+    """The number of a new project."""
+    return store.projects.create("dots").id
+
+
+@pytest.fixture
 def fresh_database(postgres: str) -> str:
     """The URL of an empty database."""
-    return _new_database(postgres)
-
-
-@pytest.fixture(scope="session")
-def tables(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The name of a database with empty tables, to be copied, as `empty_store` is."""
-    url = _new_database(postgres)
-    Store.open(url, tmp_path_factory.mktemp("tables")).close()
-    return url.split("/")[3].partition("?")[0]
-
-
-def _new_database(postgres: str, template: str = "template1") -> str:
     import psycopg
 
     name = f"t{uuid4().hex[:12]}"
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        connection.execute(f"CREATE DATABASE {name}")
     return postgres.replace("/postgres?", f"/{name}?")

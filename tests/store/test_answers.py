@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import insert, select
 
+from helpers.queue_steps import answer_next, claim_one, invite, show
 from preferl.errors import ConfigError, FeedbackError
 from preferl.store.feedback import StoredFeedback
 from preferl.store.schema import Answer, Clip, Query
@@ -23,42 +24,49 @@ class Study:
 
     def __init__(self, store, quorum=2):
         self.store = store
-        self.project = store.projects.create(
-            "dots", repeat_share=0.0, known_share=0.0, quorum=quorum
-        )
+        settings = {"repeat_share": 0.0, "known_share": 0.0, "quorum": quorum}
+        self.project = store.projects.create("dots", **settings).id
         pairs = np.array([(0, 1), (2, 3), (4, 5)])
-        self.asked = store.queries.ask(self.project.id, SEGMENTS, pairs)
-        store.clips.video_ready(self.project.id, store.clips.without_video(self.project.id, 100))
-        self.owner = store.people.owner(self.project.id).annotator.id
-        self.ann, self.ben = (
-            store.people.invite(self.project.id, name).annotator.id for name in ("Ann", "Ben")
-        )
+        self.asked = store.queries.ask(self.project, SEGMENTS, pairs)
+        show(store, self.project)
+        self.owner = store.people.owner(self.project).annotator.id
+        self.ann, self.ben = (invite(store, self.project, name) for name in ("Ann", "Ben"))
 
     def answer(self, person, *firsts):
         """Answer the next pairs: whether the first clip is better; the numbers of the answers."""
-        made = []
+        before = len(self.rows())
         for first in firsts:
-            (question,) = self.store.queue.claim(self.project.id, person, 1).queries
-            kind = "left" if first != question.swapped else "right"
-            key = f"answer-{person}-{question.query_id}-{time.monotonic_ns()}"
-            given = self.store.queue.answer(person, question.token, key, kind)
-            made.append(given.answer_id)
-        return made
+            swapped = claim_one(self.store, self.project, person).swapped
+            answer_next(self.store, self.project, person, "left" if first != swapped else "right")
+        return [row.id for row in self.rows()[before:]]
+
+    def withdraw(self, answer, key=KEY):
+        return self.store.answers.withdraw(self.project, answer, by=self.owner, key=key)
+
+    def correct(self, answer, kind, key=KEY, by=None):
+        by = by or self.owner
+        return self.store.answers.correct(self.project, answer, by=by, key=key, kind=kind)
+
+    def publish(self, version, predicted=None):
+        self.store.reports.publish_reward(self.project, version, answers=4, predicted=predicted)
+
+    def needed(self):
+        """How many answers the first query still needs."""
+        return self.store.database.first(select(Query.needed).where(Query.id == self.asked[0]))
 
     def page(self, **more):
-        return self.store.answers.page(self.project.id, **more)
+        return self.store.answers.page(self.project, **more)
 
     def ids(self, **more):
         return [row.answer.id for row in self.page(**more).answers]
 
     def votes(self):
-        votes = self.store.queries.votes(self.project.id)
+        votes = self.store.queries.votes(self.project)
         names = [votes.names[row] for row in votes.annotator]
         return sorted(zip(votes.query.tolist(), names, votes.preference.tolist(), strict=True))
 
     def rows(self):
-        with self.store.database.read() as session:
-            return list(session.scalars(select(Answer).order_by(Answer.id)))
+        return self.store.database.all(select(Answer).order_by(Answer.id))
 
 
 @pytest.fixture
@@ -75,7 +83,7 @@ def test_pages_go_back_in_time(study):
     assert study.ids(annotator_id=study.ben) == made[:2:-1]
     first = study.page().answers[-1]
     assert (first.name, first.query.id, first.counts) == ("Ann", study.asked[0], True)
-    ((one, two),) = study.store.queries.pairs(study.project.id, study.asked[:1])
+    ((one, two),) = study.store.queries.pairs(study.project, study.asked[:1])
     assert first.sides == ((two, one) if first.answer.swapped else (one, two))
 
 
@@ -83,7 +91,7 @@ def test_pages_go_back_in_time(study):
 def test_pages_lead_to_each_other_in_both_directions(study, show):
     study.answer(study.ann, True, True, True), study.answer(study.ben, False, False, False)
     predicted = dict(zip(study.asked, (0.9, 0.4, 0.4), strict=True))
-    study.store.reports.publish_reward(study.project.id, 1, answers=6, predicted=predicted)
+    study.publish(1, predicted)
     listed = study.ids(show=show)
     pages = [listed[start : start + 2] for start in range(0, len(listed), 2)]
     assert len(pages) >= 2
@@ -104,16 +112,15 @@ def test_a_place_that_is_in_no_list_stands_for_the_first_page(study):
     assert study.ids(after=999) == study.ids(before=999) == [made]
     assert study.store.answers.page(other.id, after=made).answers == ()
     predicted = {study.asked[0]: 0.0}
-    study.store.reports.publish_reward(study.project.id, 1, answers=1, predicted=predicted)
-    gone = study.store.answers.withdraw(study.project.id, made, by=study.owner, key=KEY)
+    study.publish(1, predicted)
+    gone = study.withdraw(made)
     study.answer(study.ben, True)
     assert study.ids(show="surprising", after=gone) == study.ids(show="surprising")
 
 
 def test_skips_and_other_projects_are_not_there(study):
     other = study.store.projects.create("other")
-    (question,) = study.store.queue.claim(study.project.id, study.ann, 1).queries
-    study.store.queue.answer(study.ann, question.token, "skipped-it", "skip")
+    answer_next(study.store, study.project, study.ann, "skip", key="skipped-it")
     (made,) = study.answer(study.ann, True)
     assert study.ids() == [made]
     assert study.store.answers.page(other.id).total == 0
@@ -125,7 +132,7 @@ def test_answers_differ_where_people_do(study):
     ben = study.answer(study.ben, True, False)
     assert study.ids(show="differing") == [ben[1], ann[1]]
     assert study.ids(show="differing", annotator_id=study.ann) == [ann[1]]
-    (question,) = study.store.queue.claim(study.project.id, study.ben, 1).queries
+    question = claim_one(study.store, study.project, study.ben)
     last = study.store.queue.answer(study.ben, question.token, "cannot-tell-it", "cannot_tell")
     expected = [last.answer_id, ann[2], ben[1], ann[1]]
     assert study.ids(show="differing") == expected, "who cannot tell differs as well"
@@ -137,26 +144,26 @@ def test_the_most_surprising_comes_first(study):
     assert study.ids(show="surprising") == []
     first, second, third = study.asked
     predicted = {first: 0.9, second: 0.4, third: 0.8}
-    study.store.reports.publish_reward(study.project.id, 1, answers=4, predicted=predicted)
+    study.publish(1, predicted)
     assert study.ids(show="surprising") == [ben[0], ann[2], ann[1]]
     row = study.page(show="surprising").answers[0]
     assert row.predicted == pytest.approx(0.1 if row.answer.swapped else 0.9)
     assert study.ids(show="surprising", annotator_id=study.ann) == [ann[2], ann[1]]
-    study.store.reports.publish_reward(study.project.id, 2, answers=4, predicted={second: 0.9})
+    study.publish(2, {second: 0.9})
     assert study.ids(show="surprising") == [], "a newer reward takes the place of the older"
-    study.store.reports.publish_reward(study.project.id, 3, answers=4)
+    study.publish(3)
     assert study.page().answers[-1].predicted is None, "what an older one predicted is not shown"
 
 
 def test_a_withdrawn_answer_is_asked_again_and_stays(study):
     made = study.answer(study.ann, True, False)
     study.answer(study.ben, True, False)
-    before, (revision, needed) = study.rows(), (study.store.reports.revision(study.project.id), 2)
-    assert study.store.progress(study.project.id).open == 1
-    new = study.store.answers.withdraw(study.project.id, made[0], by=study.owner, key=KEY)
-    again = study.store.answers.withdraw(study.project.id, made[0], by=study.owner, key=KEY)
+    before, (revision, needed) = study.rows(), (study.store.reports.revision(study.project), 2)
+    assert study.store.progress(study.project).open == 1
+    new = study.withdraw(made[0])
+    again = study.withdraw(made[0])
     assert new == again, "the same change twice is one"
-    assert study.store.progress(study.project.id).open == needed
+    assert study.store.progress(study.project).open == needed
     assert [row[:2] for row in study.votes()] == [
         (study.asked[0], "Ben"), (study.asked[1], "Ann"), (study.asked[1], "Ben"),
     ]  # fmt: skip
@@ -164,44 +171,39 @@ def test_a_withdrawn_answer_is_asked_again_and_stays(study):
     assert [vars(row)["kind"] for row in rows[:-1]] == [row.kind for row in before]
     assert (rows[-1].kind, rows[-1].annotator_id) == ("retract", study.ann)
     assert rows[-1].detail == {"withdraws": before[0].key, "by": study.owner}
-    assert study.store.reports.revision(study.project.id) > revision, "rewards are fitted again"
+    assert study.store.reports.revision(study.project) > revision, "rewards are fitted again"
     assert study.ids(show="withdrawn") == [new]
-    history = study.store.answers.history(study.project.id, study.asked[0])
+    history = study.store.answers.history(study.project, study.asked[0])
     assert [row.answer.kind for row in history][-1] == "retract"
 
 
 def test_a_corrected_answer_is_that_of_who_corrects(study):
     (made,) = study.answer(study.ann, True)
-    shown = study.store.answers.get(study.project.id, made).answer
+    shown = study.store.answers.get(study.project, made).answer
     wrong = "right" if shown.kind == "left" else "left"
-    about = {"by": study.owner, "key": KEY, "kind": wrong}
-    new = study.store.answers.correct(study.project.id, made, **about)
-    assert study.store.answers.correct(study.project.id, made, **about) == new
+    new = study.correct(made, wrong)
+    assert study.correct(made, wrong) == new
     assert study.votes() == [(study.asked[0], "owner", 0.0)]
     assert [row.kind for row in study.rows()] == [shown.kind, "retract", wrong]
     assert study.rows()[-1].detail == {"corrects": shown.key}
-    with study.store.database.read() as session:
-        assert session.get(Query, study.asked[0]).needed == 1
+    assert study.needed() == 1
     comparisons = StoredFeedback(study.store).comparisons()
     assert comparisons.preference.tolist() == [0.0], "a fit sees the correction"
-    third = study.store.answers.correct(
-        study.project.id, new, by=study.owner, key=f"{KEY}-2", kind="equal"
-    )
+    third = study.correct(new, "equal", key=f"{KEY}-2")
     assert study.votes() == [(study.asked[0], "owner", 0.5)]
     kinds = [row.kind for row in study.rows()]
     assert kinds == [shown.kind, "retract", wrong, "retract", "equal"]
-    assert study.store.answers.get(study.project.id, third).name == "owner"
+    assert study.store.answers.get(study.project, third).name == "owner"
     assert study.rows()[-1].detail == {"corrects": study.rows()[2].key}
 
 
 def test_of_several_corrections_of_an_answer_the_latest_stands(study):
     study.answer(study.ann, True)
-    cleo = study.store.people.invite(study.project.id, "Cleo", "admin").annotator.id
+    cleo = invite(study.store, study.project, "Cleo", "admin")
     changes = ((study.owner, "equal"), (study.owner, "cannot_tell"), (cleo, "equal"))
     for count, (by, kind) in enumerate(changes):
         latest = next(row for row in study.page().answers if row.name == "Ann").answer.id
-        about = {"by": by, "key": f"{KEY}-{count}", "kind": kind}
-        study.store.answers.correct(study.project.id, latest, **about)
+        study.correct(latest, kind, f"{KEY}-{count}", by)
     assert study.votes() == [(study.asked[0], "Cleo", 0.5)]
     rows = study.rows()
     kinds = [row.kind for row in rows]
@@ -209,28 +211,25 @@ def test_of_several_corrections_of_an_answer_the_latest_stands(study):
     corrected = [row.detail["corrects"] for row in rows if "corrects" in (row.detail or {})]
     assert corrected == [rows[0].key] * 3, "not that of the row which withdrew the answer"
     assert rows[-2].detail == {"withdraws": rows[-3].key, "by": cleo}
-    with study.store.database.read() as session:
-        assert session.get(Query, study.asked[0]).needed == 1
+    assert study.needed() == 1
 
 
 def test_who_corrects_two_answers_to_a_query_has_one_answer_to_it(study):
     (ann,), (ben,) = study.answer(study.ann, True), study.answer(study.ben, False)
     for made, kind in ((ann, "equal"), (ben, "cannot_tell")):
-        about = {"by": study.owner, "key": f"{KEY}-{made}", "kind": kind}
-        study.store.answers.correct(study.project.id, made, **about)
+        study.correct(made, kind, f"{KEY}-{made}")
     ((_, name, preference),) = study.votes()
     assert name == "owner"
     assert np.isnan(preference)
-    with study.store.database.read() as session:
-        assert session.get(Query, study.asked[0]).needed == 1, "somebody else is asked"
+    assert study.needed() == 1, "somebody else is asked"
 
 
 def test_an_undo_does_not_take_back_a_correction(study):
     (own,) = study.answer(study.owner, True)
     (_, made) = study.answer(study.ann, True, True)
-    study.store.answers.correct(study.project.id, made, by=study.owner, key=KEY, kind="equal")
+    study.correct(made, "equal")
     undone = study.store.queue.undo(study.owner, "undo-of-the-owner")
-    assert undone.query_id == study.store.answers.get(study.project.id, own).query.id
+    assert undone.query_id == study.store.answers.get(study.project, own).query.id
     assert study.store.queue.undo(study.owner, "undo-of-the-owner-2") is None
     assert (study.asked[1], "owner", 0.5) in study.votes()
 
@@ -238,12 +237,11 @@ def test_an_undo_does_not_take_back_a_correction(study):
 def test_a_change_and_its_event_come_together_and_once(study):
     one, two = study.answer(study.ann, True, True)
     for _ in range(2):
-        study.store.answers.withdraw(study.project.id, one, by=study.owner, key=KEY)
-        about = {"by": study.owner, "key": f"{KEY}-2", "kind": "equal"}
-        study.store.answers.correct(study.project.id, two, **about)
+        study.withdraw(one)
+        study.correct(two, "equal", f"{KEY}-2")
     with pytest.raises(FeedbackError):
-        study.store.answers.withdraw(study.project.id, one, by=study.owner, key=f"{KEY}-3")
-    latest, first = study.store.reports.latest_events(study.project.id)
+        study.withdraw(one, key=f"{KEY}-3")
+    latest, first = study.store.reports.latest_events(study.project)
     assert (first.kind, latest.kind) == ("withdrew", "corrected")
     assert first.annotator_id == study.owner
     assert first.detail == {"name": "Ann", "query": study.asked[0], "answer": one}
@@ -252,7 +250,7 @@ def test_a_change_and_its_event_come_together_and_once(study):
 def test_an_own_answer_gives_way_to_a_correction(study):
     (made,) = study.answer(study.ann, True)
     study.answer(study.owner, True)
-    study.store.answers.correct(study.project.id, made, by=study.owner, key=KEY, kind="cannot_tell")
+    study.correct(made, "cannot_tell")
     ((query, name, preference),) = study.votes()
     assert (query, name) == (study.asked[0], "owner")
     assert np.isnan(preference)
@@ -260,30 +258,27 @@ def test_an_own_answer_gives_way_to_a_correction(study):
 
 def test_what_is_withdrawn_may_still_be_corrected(study):
     (made,) = study.answer(study.ann, True)
-    gone = study.store.answers.withdraw(study.project.id, made, by=study.owner, key=KEY)
-    study.store.answers.correct(
-        study.project.id, gone, by=study.owner, key=f"{KEY}-2", kind="equal"
-    )
+    gone = study.withdraw(made)
+    study.correct(gone, "equal", key=f"{KEY}-2")
     assert study.votes() == [(study.asked[0], "owner", 0.5)]
 
 
 def test_nothing_changes_that_has_changed_or_is_not_there(study):
     (made,) = study.answer(study.ann, True)
-    change = {"by": study.owner, "key": KEY}
     study.store.queue.undo(study.ann, "undo-it-again")
     before = len(study.rows())
     for number, words in ((made, "changed since"), (999, "number 999")):
         with pytest.raises(FeedbackError, match=words):
-            study.store.answers.withdraw(study.project.id, number, **change)
+            study.withdraw(number)
     other = study.store.projects.create("other")
     with pytest.raises(FeedbackError, match="one of this project"):
-        study.store.answers.correct(other.id, made, kind="left", **change)
+        study.store.answers.correct(other.id, made, kind="left", by=study.owner, key=KEY)
     with pytest.raises(FeedbackError, match="'skip'"):
-        study.store.answers.correct(study.project.id, made, kind="skip", **change)
+        study.correct(made, "skip")
     with pytest.raises(FeedbackError, match="was withdrawn"):
-        study.store.answers.withdraw(study.project.id, study.ids()[0], **change)
+        study.withdraw(study.ids()[0])
     with pytest.raises(FeedbackError, match="8 to 90 letters"):
-        study.store.answers.withdraw(study.project.id, made, by=study.owner, key="short")
+        study.withdraw(made, key="short")
     with pytest.raises(ConfigError, match="show"):
         study.page(show="everything")
     assert len(study.rows()) == before
@@ -293,7 +288,7 @@ def many(store, count):
     """A project of `count` answers to half as many pairs, and their predictions; its number."""
     study = Study(store)
     rng = np.random.default_rng(0)
-    project = study.project.id
+    project = study.project
     first = study.asked[0]
     with store.database.write() as session:
         about = {"project_id": project, "purpose": "ask", "ready": True, "asked_at": 0.0}
@@ -319,12 +314,12 @@ def many(store, count):
 def test_ten_thousand_answers_take_no_time(store):
     study = many(store, 10_000)
     assert study.page().total == 10_000
-    for show in ("all", "differing", "surprising", "withdrawn"):
+    for listed in ("all", "differing", "surprising", "withdrawn"):
         for more in ({}, {"annotator_id": study.ben}, {"after": 5_000}):
             # Others may use the machine, and Python may collect garbage meanwhile.
-            page = partial(study.page, show=show, **more)
+            page = partial(study.page, show=listed, **more)
             taken = min(timeit.repeat(page, time.process_time, number=1, repeat=3))
-            assert taken < 0.5, (show, more)
+            assert taken < 0.5, (listed, more)
     differing = study.page(show="differing")
     surprising = study.page(show="surprising")
     assert 4_500 < differing.total < 5_500

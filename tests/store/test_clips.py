@@ -33,7 +33,7 @@ def project(store: Store) -> int:
     return store.projects.create("dots").id
 
 
-def test_questions_do_not_wait_for_a_backlog_of_episodes(store: Store, project: int) -> None:
+def test_queries_do_not_wait_for_a_backlog_of_episodes(store: Store, project: int) -> None:
     episodes = put(store, project, *range(10))
     block = np.random.default_rng(99).normal(size=(40, 2))
     segments = Segments(block, block, block[:, 0], np.arange(10) * 4, np.full(10, 4), 4)

@@ -21,12 +21,12 @@ def filled(empty_store, tmp_path):
     folder = tmp_path / "store"
     shutil.copytree(empty_store, folder)
     with Store.open(folder) as store:
-        project = store.projects.create("dots", question="Which is better?")
+        project = store.projects.create("dots", question="Which is better?").id
     with sqlite3.connect(folder / "labels.db") as database:
         database.executemany(
             "INSERT INTO annotator (project_id, name, role, secret_hash, created_at)"
             " VALUES (?, ?, 'annotator', ?, 0)",
-            [(project.id, f"person {n}", f"{n:064d}") for n in range(200)],
+            [(project, f"person {n}", f"{n:064d}") for n in range(200)],
         )
     database.close()
     (folder / "clips" / "1").mkdir(parents=True)

@@ -72,10 +72,10 @@ def test_a_link_fills_no_database(store, project):
     assert store.people.by_token(ben) is not None
 
 
-@pytest.mark.parametrize("more", [{"hours": 0}, {"hours": float("nan")}, {"uses": 0}])
-def test_links_that_never_open_are_refused(store, project, more):
-    with pytest.raises(ConfigError):
-        store.people.invite(project, "ann", **more)
+def test_links_that_never_open_are_refused(store, project):
+    for more in ({"hours": 0}, {"hours": float("nan")}, {"uses": 0}):
+        with pytest.raises(ConfigError):
+            store.people.invite(project, "ann", **more)
 
 
 LOOK_ALIKE = [
@@ -90,14 +90,9 @@ LOOK_ALIKE = [
 OTHERS = ["Owen", "Rowner", "Ann Owner", "Owner of it", "own", "Олег", "Ωmega", "王", "o'Wen", "0"]
 
 
-@pytest.mark.parametrize("name", LOOK_ALIKE, ids=ascii)
-def test_names_like_the_owners_are_refused(name):
-    assert looks_like_owner(name)
-
-
-@pytest.mark.parametrize("name", OTHERS, ids=ascii)
-def test_names_of_others_are_not(name):
-    assert not looks_like_owner(name)
+def test_names_like_the_owners_are_refused():
+    assert [name for name in LOOK_ALIKE if not looks_like_owner(name)] == []
+    assert [name for name in OTHERS if looks_like_owner(name)] == []
 
 
 def test_nobody_is_invited_as_the_owner(store, project):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
+from helpers.queue_steps import answer_next, invite, show
 from preferl.store.schema import Answer
 from preferl.testing.feedback_contracts import example_segments
 
@@ -11,14 +12,9 @@ SEGMENTS = example_segments(0)
 PAIRS = np.array([[0, 1], [2, 3], [4, 5], [6, 7]])
 
 
-def person(store, project, name="Ann"):
-    return store.people.invite(project.id, name).annotator.id
-
-
 def answer(store, project, who, *kinds):
     for kind in kinds:
-        (question,) = store.queue.claim(project.id, who, 1).queries
-        store.queue.answer(who, question.token, f"key-{question.token}", kind)
+        answer_next(store, project.id, who, kind)
 
 
 def test_progress_counts_answers_that_count(store):
@@ -27,9 +23,9 @@ def test_progress_counts_answers_that_count(store):
     progress = store.reports.progress(project.id)
     assert (progress.answered, progress.wanted, progress.open) == (0, 8, 4)
     assert (progress.pairs_undrawn, progress.people_active, progress.revision) == (4, 0, 0)
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    ann = person(store, project)
-    bob = person(store, project, "Bob")
+    show(store, project.id)
+    ann = invite(store, project.id)
+    bob = invite(store, project.id, "Bob")
     answer(store, project, ann, "left", "cannot_tell", "skip")
     answer(store, project, bob, "equal")
     progress = store.reports.progress(project.id, ann)
@@ -44,8 +40,8 @@ def test_progress_counts_answers_that_count(store):
 def test_a_pace_is_that_of_the_last_ten_minutes(store):
     project = store.projects.create("dots", repeat_share=0.0)
     store.queries.ask(project.id, SEGMENTS, PAIRS)
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    ann = person(store, project)
+    show(store, project.id)
+    ann = invite(store, project.id)
     answer(store, project, ann, "left", "left")
     assert store.reports.own(ann) == {"mine": 2, "mine_per_hour": None}
     answer(store, project, ann, "left", "left")

@@ -11,51 +11,37 @@ from preferl.store.status import Status
 from preferl.testing.feedback_contracts import example_segments
 
 
-def test_rewards_episodes_and_events_for_people_to_see(store):
-    project = store.projects.create("dots")
-    store.reports.publish_reward(project.id, 1, answers=20, accuracy=0.7, interval=(0.6, 0.8))
-    store.reports.publish_reward(project.id, 2, answers=40)
-    store.reports.publish_reward(project.id, 2, answers=41)
-    recorded = [
-        (row.version, row.accuracy, row.high, row.answers)
-        for row in store.reports.rewards(project.id)
-    ]
-    assert recorded == [(1, 0.7, 0.8, 20), (2, None, None, 41)]
-    assert store.reports.last_episode(project.id) is None
+def test_episodes_for_people_to_see(store, project):
+    assert store.reports.last_episode(project) is None
     (clip,) = store.clips.put(
-        project.id,
+        project,
         example_segments(0).select(np.array([0])),
         kind="episode",
         detail={"return": 3.0},
     )
-    store.clips.put(project.id, example_segments(1))  # nobody is asked about these
-    assert store.clips.without_video(project.id, 5) == [clip]
-    store.clips.video_failed(project.id, clip, "no screen")
-    assert store.progress(project.id).clips_failed == 1
-    assert store.clips.retry_failed(project.id) == 1
-    store.clips.video_ready(project.id, [clip])
-    assert store.reports.last_episode(project.id).detail == {"return": 3.0}
-    store.reports.add_event(project.id, "exported", detail={"rows": 2})
-    assert [(event.kind, event.detail) for event in store.reports.latest_events(project.id)] == [
-        ("exported", {"rows": 2})
-    ]
+    store.clips.put(project, example_segments(1))  # nobody is asked about these
+    assert store.clips.without_video(project, 5) == [clip]
+    store.clips.video_failed(project, clip, "no screen")
+    assert store.progress(project).clips_failed == 1
+    assert store.clips.retry_failed(project) == 1
+    store.clips.video_ready(project, [clip])
+    assert store.reports.last_episode(project).detail == {"return": 3.0}
 
 
-def test_programs_that_give_no_sign_of_life_are_lost(store):
-    project = store.projects.create("dots")
+def test_programs_that_give_no_sign_of_life_are_lost(store, project):
 
     def let_time_pass() -> None:
         with store.database.write() as session:
             session.execute(update(Service).values(beat_at=Service.beat_at - 2400))
 
-    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=600.0)
-    (state,) = store.reports.services(project.id)
+    store.reports.beat(project, "reward", Status("waiting", version=3), every=600.0)
+    (state,) = store.reports.services(project)
     assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
     let_time_pass()
-    assert not store.reports.services(project.id)[0].alive
-    store.reports.beat(project.id, "reward", Status("stopped"), every=600.0)
+    assert not store.reports.services(project)[0].alive
+    store.reports.beat(project, "reward", Status("stopped"), every=600.0)
     let_time_pass()
-    assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"
+    assert store.reports.services(project)[0].alive, "who said goodbye is not lost"
 
 
 @pytest.mark.postgres
@@ -63,30 +49,33 @@ def test_programs_that_give_no_sign_of_life_are_lost(store):
 def test_two_programs_of_one_name_may_give_their_first_sign_of_life_at_once(open_store):
     one = open_store()
     other = open_store()
-    project = one.projects.create("dots")
+    project = one.projects.create("dots").id
     states = iter(["waiting"])
 
     def the_other_first(*_):
         for state in states:
-            other.reports.beat(project.id, "reward", Status(state))
+            other.reports.beat(project, "reward", Status(state))
 
     event.listen(Session, "before_flush", the_other_first)
     try:
-        one.reports.beat(project.id, "reward", Status("fitting"))
+        one.reports.beat(project, "reward", Status("fitting"))
     finally:
         event.remove(Session, "before_flush", the_other_first)
-    (service,) = one.reports.services(project.id)
+    (service,) = one.reports.services(project)
     assert service.status.state == "fitting"
 
 
-def test_versions_count_from_one(store):
-    project = store.projects.create("dots")
+def test_versions_count_from_one(store, project):
     with pytest.raises(ConfigError, match="version: expected at least 1"):
-        store.reports.publish_reward(project.id, 0, answers=20)
-    assert store.reports.rewards(project.id) == []
-    store.reports.publish_reward(project.id, 3, answers=20)
-    store.reports.publish_reward(project.id, 2, answers=9)
-    assert [row.version for row in store.reports.rewards(project.id)] == [2, 3]
+        store.reports.publish_reward(project, 0, answers=20)
+    assert store.reports.rewards(project) == []
+    store.reports.publish_reward(project, 3, answers=20, accuracy=0.7, interval=(0.6, 0.8))
+    store.reports.publish_reward(project, 2, answers=9)
+    store.reports.publish_reward(project, 2, answers=41)
+    rewards = store.reports.rewards(project)
+    assert [(row.version, row.accuracy, row.high, row.answers) for row in rewards] == [
+        (2, None, None, 41), (3, 0.7, 0.8, 20),
+    ]  # fmt: skip
 
 
 def test_events_of_a_project_and_of_the_whole_store(store):

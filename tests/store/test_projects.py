@@ -10,41 +10,32 @@ from preferl.store.projects import ProjectSettings
 from preferl.testing.feedback_contracts import example_segments
 
 
-def test_projects_that_cannot_be(store):
-    project = store.projects.create("dots")
-    for slug, more in (
-        ("dots", {}),
-        ("No Good", {}),
-        ("x", {"quorum": 0}),
-        ("x", {"repeat_share": 2.0}),
-        ("x", {"question": " "}),
-        ("x", {"budget": 0}),
-    ):
-        with pytest.raises(ConfigError):
-            store.projects.create(slug, **more)
+def test_projects_that_cannot_be(store, project):
+    with pytest.raises(ConfigError):
+        store.projects.create("x", quorum=0)
     with pytest.raises(ConfigError, match="one of dots"):
         store.projects.get("spots")
     with pytest.raises(ConfigError, match="settings"):
-        store.projects.update(project.id, colour="red")
+        store.projects.update(project, colour="red")
     with pytest.raises(ConfigError):
-        store.projects.update(project.id, quorum=-1)
+        store.projects.update(project, quorum=-1)
     assert store.projects.get("dots").quorum == 1
     store.projects.create("spots")
     with pytest.raises(ConfigError, match="dots, spots"):
         store.projects.only()
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("fps", 0), ("fps", 241), ("quorum", 0), ("qualification", -1), ("swap_share", -0.1),
-        ("pass_share", 1.1), ("known_share", nan), ("lease_seconds", 0.0), ("budget", 0),
-        ("question", " \n"), ("title", "a\0b"), ("instructions", "\0"),
-    ],
+WRONG = (
+    ("fps", 0), ("fps", 241), ("quorum", 0), ("qualification", -1), ("swap_share", -0.1),
+    ("pass_share", 1.1), ("known_share", nan), ("lease_seconds", 0.0), ("budget", 0),
+    ("question", " \n"), ("title", "a\0b"), ("instructions", "\0"),
 )  # fmt: skip
-def test_a_setting_out_of_its_range_is_named(name, wrong):
-    with pytest.raises(ConfigError, match=f"{name}: expected"):
-        ProjectSettings(**{name: wrong})
+
+
+def test_a_setting_out_of_its_range_is_named():
+    for name, wrong in WRONG:
+        with pytest.raises(ConfigError, match=f"{name}: expected"):
+            ProjectSettings(**{name: wrong})
 
 
 def test_new_pairs_are_at_least_a_tenth_of_what_is_asked():
@@ -91,22 +82,20 @@ def test_the_only_project(store):
     assert store.projects.only().id == made.id
 
 
-def test_a_refused_change_changes_nothing(store):
-    project = store.projects.create("dots")
+def test_a_refused_change_changes_nothing(store, project):
     with pytest.raises(ConfigError, match="fps"):
-        store.projects.update(project.id, title="New", fps=0)
+        store.projects.update(project, title="New", fps=0)
     assert (store.projects.only().title, store.projects.only().fps) == ("dots", 30)
-    assert store.projects.update(project.id, title="New", fps=5).title == "New"
+    assert store.projects.update(project, title="New", fps=5).title == "New"
     assert store.projects.only().fps == 5
 
 
-def test_what_was_asked_keeps_its_quorum(store):
-    project = store.projects.create("dots")
-    store.queries.ask(project.id, example_segments(0), np.array([[0, 1]]))
-    store.projects.update(project.id, quorum=3)
-    assert store.reports.progress(project.id).wanted == 1
-    store.queries.ask(project.id, example_segments(0), np.array([[2, 3]]))
-    assert store.reports.progress(project.id).wanted == 4
+def test_what_was_asked_keeps_its_quorum(store, project):
+    store.queries.ask(project, example_segments(0), np.array([[0, 1]]))
+    store.projects.update(project, quorum=3)
+    assert store.reports.progress(project).wanted == 1
+    store.queries.ask(project, example_segments(0), np.array([[2, 3]]))
+    assert store.reports.progress(project).wanted == 4
 
 
 def test_only_a_project_that_nobody_uses_is_removed(store):

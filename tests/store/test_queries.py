@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select
 
 import preferl.annotate
+from helpers.queue_steps import answer_next, invite, show
 from preferl.data.implied import with_implied
 from preferl.errors import ConfigError
 from preferl.store import StoredFeedback
@@ -28,19 +29,17 @@ def test_the_page_plays_no_faster():
 
 
 def test_the_longer_clip_at_the_greatest_speed_is_the_least_time(store):
-    project = store.projects.create("dots", fps=10, repeat_share=0.0)
+    project = store.projects.create("dots", fps=10, repeat_share=0.0).id
     segments = example_segments(0)
     steps = segments.real
     pairs = np.array([[0, 1], [2, 3], [4, 5]])
-    store.queries.ask(project.id, segments, pairs)
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    ann = store.people.owner(project.id).annotator.id
-    for number, kind in enumerate(("left", "skip", "equal")):
-        (question,) = store.queue.claim(project.id, ann, 1).queries
-        store.queue.answer(ann, question.token, f"key-{number:05d}", kind, response_ms=5.0)
-    (skipped,) = store.queue.claim(project.id, ann, 1).queries
-    store.queue.answer(ann, skipped.token, "key-00009", "right", response_ms=5.0)
-    votes = store.queries.votes(project.id)
+    store.queries.ask(project, segments, pairs)
+    show(store, project)
+    ann = store.people.owner(project).annotator.id
+    for kind in ("left", "skip", "equal"):
+        answer_next(store, project, ann, kind, response_ms=5.0)
+    answer_next(store, project, ann, "right", response_ms=5.0)
+    votes = store.queries.votes(project)
     least = 1000 * (steps[pairs].max(1) - 1) / 10 / 2
     np.testing.assert_array_equal(votes.least_ms, [least[0], least[2], np.nan])
     assert votes.too_fast.tolist() == [True, True, False], "the last one had been seen before"
@@ -64,16 +63,15 @@ def test_no_more_are_asked_than_a_project_may_have(open_store):
 
 
 def test_pairs_that_come_back_are_not_judged(store):
-    project = store.projects.create("dots", fps=10, repeat_share=0.9, known_share=0.0)
+    project = store.projects.create("dots", fps=10, repeat_share=0.9, known_share=0.0).id
     segments = example_segments(0)
     pairs = [(i, j) for i in range(8) for j in range(i)][:14]
-    store.queries.ask(project.id, segments, np.array(pairs))
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    ann = store.people.owner(project.id).annotator.id
-    for number in range(13):
-        (question,) = store.queue.claim(project.id, ann, 1).queries
-        store.queue.answer(ann, question.token, f"key-{number:05d}", "left", response_ms=5.0)
-    votes = store.queries.votes(project.id)
+    store.queries.ask(project, segments, np.array(pairs))
+    show(store, project)
+    ann = store.people.owner(project).annotator.id
+    for _ in range(13):
+        answer_next(store, project, ann, "left", response_ms=5.0)
+    votes = store.queries.votes(project)
     assert votes.is_repeat.any()
     np.testing.assert_array_equal(np.isnan(votes.least_ms), votes.is_repeat)
 
@@ -92,8 +90,8 @@ def test_lists_grow_until_answers_have_sorted_their_clips(store):
     segments = example_segments(0)
     rows = np.arange(8).reshape(2, 4)
     assert store.ranked.create(project, segments, rows, 40) == 2
-    store.clips.video_ready(project, store.clips.without_video(project, 100))
-    people = [store.people.invite(project, name).annotator.id for name in ("Ann", "Bo")]
+    show(store, project)
+    people = [invite(store, project, name) for name in ("Ann", "Bo")]
     good = ranks(store, project)
     asked = 0
     while True:
@@ -121,7 +119,7 @@ def test_programs_that_extend_lists_together_ask_nothing_twice(open_store, monke
     first = stores[0]
     project = first.projects.create("dots").id
     first.ranked.create(project, example_segments(0), np.arange(8).reshape(2, 4), 20)
-    first.clips.video_ready(project, first.clips.without_video(project, 100))
+    show(first, project)
     ann = first.people.owner(project).annotator.id
     with monkeypatch.context() as died:  # after the answers, before what these make way for
         died.setattr(first.ranked, "extend", lambda _: 0)
@@ -139,15 +137,13 @@ def test_programs_that_extend_lists_together_ask_nothing_twice(open_store, monke
     assert len(set(pairs)) == len(pairs) == 4
 
 
-def test_an_answer_that_is_undone_holds_its_list(store):
-    project = store.projects.create("dots").id
+def test_an_answer_that_is_undone_holds_its_list(store, project):
     store.ranked.create(project, example_segments(0), np.arange(4).reshape(1, 4), 9)
-    store.clips.video_ready(project, store.clips.without_video(project, 100))
+    show(store, project)
     ann = store.people.owner(project).annotator.id
-    (question,) = store.queue.claim(project, ann, 1).queries
-    store.queue.answer(ann, question.token, "key-00001", "cannot_tell")
+    answer_next(store, project, ann, "cannot_tell")
     assert store.queries.count(project) == 2, "the next clip takes its turn"
-    store.clips.video_ready(project, store.clips.without_video(project, 100))
+    show(store, project)
     store.queue.undo(ann, "key-00002")
     again, after = store.queue.claim(project, ann, 2).queries
     store.queue.answer(ann, after.token, "key-00003", "cannot_tell")
@@ -156,8 +152,7 @@ def test_an_answer_that_is_undone_holds_its_list(store):
     assert store.queries.count(project) == 3
 
 
-def test_projects_without_lists_are_left_alone(store):
-    project = store.projects.create("dots").id
+def test_projects_without_lists_are_left_alone(store, project):
     store.queries.ask(project, example_segments(0), np.array([[0, 1]]))
     assert store.ranked.extend(project) == 0
     with pytest.raises(ConfigError, match="lists"):

@@ -4,318 +4,276 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, update
 
+from helpers.queue_steps import answer_next, invite, show
 from preferl.errors import FeedbackError
 from preferl.store.database import clock
 from preferl.store.schema import Answer, Lease, Query
 from preferl.testing.feedback_contracts import example_segments
 
 SEGMENTS = example_segments(0)
+EVERY_PAIR = [(i, j) for i in range(8) for j in range(i + 1, 8)]
+BOTH_ORDERS = [(i, j) for i in range(8) for j in range(8) if i != j]
+KEY = "key-00000001"
 
 
-def key(number: int) -> str:
-    return f"key-{number:08d}"
+class Dots:
+    """A project of a store in which Ann answers queries about pairs of clips."""
+
+    def __init__(self, store, pairs=((0, 1), (2, 3), (4, 5)), **settings):
+        self.store = store
+        self.queue = store.queue
+        settings = {"repeat_share": 0.0, "known_share": 0.0} | settings
+        self.id = store.projects.create("dots", **settings).id
+        self.asked = self.ask(pairs)
+        show(store, self.id)
+        self.ann = self.person("Ann")
+
+    def ask(self, pairs, **more):
+        pairs = np.array(pairs, int).reshape(-1, 2)
+        return self.store.queries.ask(self.id, SEGMENTS, pairs, **more)
+
+    def person(self, name):
+        return invite(self.store, self.id, name)
+
+    def claim(self, count=1, who=None, **more):
+        return self.queue.claim(self.id, who or self.ann, count, **more)
+
+    def held(self, count=1, who=None):
+        return [query.query_id for query in self.claim(count, who).queries]
+
+    def answer(self, kind="left", who=None, **more):
+        return answer_next(self.store, self.id, who or self.ann, kind, **more)
+
+    def answer_first(self, who=None):
+        """Answer for the first clip, whatever the sides."""
+        (query,) = self.claim(1, who).queries
+        ((first, _),) = self.store.queries.pairs(self.id, [query.query_id])
+        return self.answer("left" if query.left == first else "right", who)
+
+    def answer_in_order(self, count):
+        """The queries that Ann gets, one after the other."""
+        return [self.answer(undrawn=True).query_id for _ in range(count)]
+
+    @property
+    def votes(self):
+        return self.store.queries.votes(self.id)
+
+    @property
+    def revision(self):
+        return self.store.reports.revision(self.id)
+
+    def change(self, row, **values):
+        with self.store.database.write() as session:
+            session.execute(update(row).values(values))
+
+    def pass_time(self, seconds):
+        """As if leases had been granted, renewed and about to end so much earlier."""
+        earlier = {name: getattr(Lease, name) - seconds for name in ("renewed_at", "expires_at")}
+        self.change(Lease, **earlier)
 
 
-def project_with(store, pairs=((0, 1), (2, 3), (4, 5)), **settings):
-    settings = {"repeat_share": 0.0, "known_share": 0.0} | settings
-    project = store.projects.create("dots", **settings)
-    asked = store.queries.ask(project.id, SEGMENTS, np.array(pairs))
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    return project, asked
+@pytest.fixture
+def dots(store):
+    return Dots(store)
 
 
-def person(store, project, name="Ann"):
-    return store.people.invite(project.id, name).annotator.id
-
-
-def test_the_same_questions_with_the_same_sides_until_they_are_answered(store):
-    project, asked = project_with(store)
-    ann = person(store, project)
-    first = store.queue.claim(project.id, ann, 2)
-    again = store.queue.claim(project.id, ann, 2)
+def test_the_same_queries_with_the_same_sides_until_they_are_answered(dots):
+    first = dots.claim(2)
     assert first.state == "ready"
-    assert [q.query_id for q in first.queries] == asked[:2]
-    assert [q[:5] for q in again.queries] == [q[:5] for q in first.queries]
+    assert [q.query_id for q in first.queries] == dots.asked[:2]
+    assert [q[:5] for q in dots.claim(2).queries] == [q[:5] for q in first.queries]
 
 
-def test_what_is_looked_at_stays_first_when_later_questions_are_more_urgent(store):
-    project, asked = project_with(store)
-    urgent = store.queries.ask(project.id, SEGMENTS, np.array([[6, 7]]), priority=1.0)
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    ann = person(store, project)
-    first, again = (store.queue.claim(project.id, ann, 3).queries for _ in range(2))
-    assert [q.query_id for q in first] == [*urgent, *asked[:2]]
-    assert [q.token for q in again] == [q.token for q in first]
+def test_what_is_looked_at_stays_first_when_later_queries_are_more_urgent(dots):
+    urgent = dots.ask([6, 7], priority=1.0)
+    show(dots.store, dots.id)
+    first = dots.claim(3).queries
+    assert [q.query_id for q in first] == [*urgent, *dots.asked[:2]]
+    assert [q.token for q in dots.claim(3).queries] == [q.token for q in first]
 
 
 def test_preference_is_that_of_the_first_clip_whatever_the_sides(store):
-    pairs = [(i, j) for i in range(8) for j in range(i + 1, 8)]
-    project, asked = project_with(store, pairs)
-    ann = person(store, project)
+    dots = Dots(store, EVERY_PAIR)
     sides = set()
-    for number in range(len(asked)):
-        (question,) = store.queue.claim(project.id, ann, 1).queries
-        ((first, second),) = store.queries.pairs(project.id, [question.query_id])
-        assert (question.left, question.right) == (
-            (second, first) if question.swapped else (first, second)
-        )
-        kind = "left" if question.left == first else "right"  # always the first clip
-        assert store.queue.answer(ann, question.token, key(number), kind).new
-        sides.add(question.swapped)
-    votes = store.queries.votes(project.id)
+    for number in dots.asked:
+        query = dots.answer_first()
+        (pair,) = store.queries.pairs(dots.id, [number])
+        assert (query.left, query.right) == (pair[::-1] if query.swapped else pair)
+        sides.add(query.swapped)
     assert sides == {True, False}
-    np.testing.assert_array_equal(votes.preference, np.ones(len(asked)))
-    np.testing.assert_array_equal(votes.query, asked)
-    assert store.queue.claim(project.id, ann, 1).state == "waiting"
+    np.testing.assert_array_equal(dots.votes.preference, np.ones(len(dots.asked)))
+    np.testing.assert_array_equal(dots.votes.query, dots.asked)
+    assert dots.claim().state == "waiting"
 
 
-def test_the_same_key_twice_is_one_answer(store):
-    project, _ = project_with(store)
-    ann = person(store, project)
-    (question,) = store.queue.claim(project.id, ann, 1).queries
-    one = store.queue.answer(ann, question.token, key(1), "left")
-    two = store.queue.answer(ann, question.token, key(1), "right")
+def test_the_same_key_twice_is_one_answer(dots):
+    (query,) = dots.claim().queries
+    one = dots.queue.answer(dots.ann, query.token, KEY, "left")
+    two = dots.queue.answer(dots.ann, query.token, KEY, "right")
     assert (one.new, two.new, one.answer_id) == (True, False, two.answer_id)
     with pytest.raises(FeedbackError, match="answered already"):
-        store.queue.answer(ann, question.token, key(2), "left")
-    assert store.reports.revision(project.id) == 1
+        dots.queue.answer(dots.ann, query.token, "key-00000002", "left")
+    assert dots.revision == 1
 
 
-def test_nobody_answers_for_somebody_else(store):
-    project, _ = project_with(store)
-    ann = person(store, project)
-    bob = person(store, project, "Bob")
-    (question,) = store.queue.claim(project.id, ann, 1).queries
+def test_nobody_answers_for_somebody_else(dots):
+    bob = dots.person("Bob")
+    (query,) = dots.claim().queries
     with pytest.raises(FeedbackError, match="somebody else"):
-        store.queue.answer(bob, question.token, key(1), "left")
-    store.queue.answer(ann, question.token, key(1), "left")
+        dots.queue.answer(bob, query.token, KEY, "left")
+    dots.answer(key=KEY)
     with pytest.raises(FeedbackError, match="somebody else"):
-        store.queue.answer(bob, "anything", key(1), "left")
-    assert store.reports.revision(project.id) == 1
+        dots.queue.answer(bob, "anything", KEY, "left")
+    assert dots.revision == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "more"),
-    [("retract", {}), ("up", {}), ("left", {"strength": "very"}), ("left", {"response_ms": -1.0})],
-)
-def test_answers_that_mean_nothing_are_refused(store, kind, more):
-    project, _ = project_with(store)
-    ann = person(store, project)
-    (question,) = store.queue.claim(project.id, ann, 1).queries
-    with pytest.raises(FeedbackError):
-        store.queue.answer(ann, question.token, key(1), kind, **more)
-    assert store.reports.revision(project.id) == 0
+def test_answers_that_mean_nothing_are_refused(dots):
+    for kind, more in (
+        ("retract", {}),
+        ("up", {}),
+        ("left", {"strength": "very"}),
+        ("left", {"response_ms": -1.0}),
+    ):
+        with pytest.raises(FeedbackError):
+            dots.answer(kind, **more)
+    assert dots.revision == 0
 
 
 def test_a_quorum_of_different_people(store):
-    project, _asked = project_with(store, [(0, 1)], quorum=2)
-    people = [person(store, project, name) for name in ("Ann", "Bob", "Cy")]
-    held = [store.queue.claim(project.id, one, 1) for one in people]
-    assert [claim.state for claim in held] == ["ready", "ready", "waiting"]
-    store.queue.answer(people[0], held[0].queries[0].token, key(0), "equal")
-    assert store.queue.claim(project.id, people[2], 1).state == "waiting"
-    assert store.queue.claim(project.id, people[0], 1).state == "waiting"
-    store.queue.release(people[1], [held[1].queries[0].token])
-    (question,) = store.queue.claim(project.id, people[2], 1).queries
-    store.queue.answer(people[2], question.token, key(2), "left")
-    assert store.progress(project.id).open == 0
-    late = store.queue.answer(people[1], held[1].queries[0].token, key(1), "cannot_tell")
+    dots = Dots(store, [(0, 1)], quorum=2)
+    bob, cy = dots.person("Bob"), dots.person("Cy")
+    dots.claim()
+    (kept,) = dots.claim(who=bob).queries
+    assert dots.claim(who=cy).state == "waiting"
+    dots.answer("equal")
+    assert dots.claim(who=cy).state == dots.claim().state == "waiting"
+    dots.queue.release(bob, [kept.token])
+    dots.answer(who=cy)
+    assert store.progress(dots.id).open == 0
+    late = dots.queue.answer(bob, kept.token, KEY, "cannot_tell")
     assert late.new, "work that is done is not thrown away"
-    assert len(store.queries.votes(project.id).query) == 3
-
-
-def pass_time(store, seconds):
-    """As if leases had been granted, renewed and about to end so much earlier."""
-    with store.database.write() as session:
-        earlier = {name: getattr(Lease, name) - seconds for name in ("renewed_at", "expires_at")}
-        session.execute(update(Lease).values(earlier))
+    assert len(dots.votes.query) == 3
 
 
 def test_a_lease_that_ran_out_goes_to_the_next_and_one_that_is_kept_does_not(store):
-    project, _ = project_with(store, [(0, 1)], lease_seconds=10_000.0)
-    ann = person(store, project)
-    bob = person(store, project, "Bob")
-    (question,) = store.queue.claim(project.id, ann, 1).queries
-    assert store.queue.claim(project.id, bob, 1).state == "waiting"
-    pass_time(store, 6_000)
-    assert store.queue.heartbeat(ann, [question.token]) > question.expires_at
-    pass_time(store, 6_000)
-    assert store.queue.claim(project.id, bob, 1).state == "waiting"
-    pass_time(store, 6_000)
-    assert store.queue.heartbeat(ann, [question.token]) is None
-    assert store.queue.claim(project.id, bob, 1).state == "ready"
-    assert store.queue.claim(project.id, ann, 1).state == "waiting"
+    dots = Dots(store, [(0, 1)], lease_seconds=10_000.0)
+    bob = dots.person("Bob")
+    (query,) = dots.claim().queries
+    assert dots.claim(who=bob).state == "waiting"
+    dots.pass_time(6_000)
+    assert dots.queue.heartbeat(dots.ann, [query.token]) > query.expires_at
+    dots.pass_time(6_000)
+    assert dots.claim(who=bob).state == "waiting"
+    dots.pass_time(6_000)
+    assert dots.queue.heartbeat(dots.ann, [query.token]) is None
+    assert dots.claim(who=bob).state == "ready"
+    assert dots.claim().state == "waiting"
 
 
 def test_a_clock_set_back_frees_what_was_leased_in_the_future(store):
-    project, _ = project_with(store, [(0, 1)])
-    ann = person(store, project)
-    bob = person(store, project, "Bob")
-    store.queue.claim(project.id, ann, 1)
-    with store.database.write() as session:
-        later = {"renewed_at": Lease.renewed_at + 3600, "expires_at": Lease.expires_at + 3600}
-        session.execute(update(Lease).values(later))
-    assert store.queue.claim(project.id, bob, 1).state == "ready"
+    dots = Dots(store, [(0, 1)])
+    dots.claim()
+    dots.pass_time(-3600)
+    assert dots.claim(who=dots.person("Bob")).state == "ready"
 
 
 def test_who_waited_long_for_others_takes_no_lease_that_they_have_since(store, monkeypatch):
-    project, _ = project_with(store, [(0, 1)])
-    ann = person(store, project)
-    bob = person(store, project, "Bob")
-    store.queue.claim(project.id, ann, 1)
+    dots = Dots(store, [(0, 1)])
+    bob = dots.person("Bob")
+    dots.claim()
     monkeypatch.setattr("preferl.store.queue.clock", lambda session: clock(session) - 9)
-    assert store.queue.claim(project.id, bob, 1).state == "waiting"
+    assert dots.claim(who=bob).state == "waiting"
 
 
-def test_undo_takes_back_one_after_the_other_and_asks_again_with_the_same_sides(store):
-    project, asked = project_with(store)
-    ann = person(store, project)
-    seen = []
-    for number in range(2):
-        (question,) = store.queue.claim(project.id, ann, 1).queries
-        store.queue.answer(ann, question.token, key(number), "left")
-        seen.append(question)
-    store.queue.claim(project.id, ann, 2)
-    undone = store.queue.undo(ann, "undo-0001")
+def test_undo_takes_back_one_after_the_other_and_asks_again_with_the_same_sides(dots):
+    seen = [dots.answer() for _ in range(2)]
+    dots.claim(2)
+    undone = dots.queue.undo(dots.ann, "undo-0001")
     assert undone[1:5] == seen[1][1:5]
-    assert store.queue.undo(ann, "undo-0001") == undone, "the same key changes nothing"
-    assert store.queue.claim(project.id, ann, 2).queries[0].query_id == undone.query_id
-    assert store.queue.undo(ann, "undo-0002")[1:5] == seen[0][1:5]
-    assert store.queue.undo(ann, "undo-0003") is None
-    assert len(store.queries.votes(project.id).query) == 0
-    assert store.progress(project.id, ann).mine == 0
-    (question, *_) = store.queue.claim(project.id, ann, 2).queries
-    assert question.query_id == asked[0]
-    store.queue.answer(ann, question.token, key(9), "equal")
-    votes = store.queries.votes(project.id)
-    assert votes.preference.tolist() == [0.5]
-    with store.database.read() as session:
-        assert session.scalar(select(func.count(Answer.id))) == 5, "nothing is ever deleted"
+    assert dots.queue.undo(dots.ann, "undo-0001") == undone, "the same key changes nothing"
+    assert dots.held(2)[0] == undone.query_id
+    assert dots.queue.undo(dots.ann, "undo-0002")[1:5] == seen[0][1:5]
+    assert dots.queue.undo(dots.ann, "undo-0003") is None
+    assert len(dots.votes.query) == 0
+    assert dots.store.progress(dots.id, dots.ann).mine == 0
+    (query, *_) = dots.claim(2).queries
+    assert query.query_id == dots.asked[0]
+    dots.queue.answer(dots.ann, query.token, KEY, "equal")
+    assert dots.votes.preference.tolist() == [0.5]
+    count = dots.store.database.first(select(func.count(Answer.id)))
+    assert count == 5, "nothing is ever deleted"
 
 
-def test_skipped_questions_come_back_last(store):
-    project, asked = project_with(store)
-    ann = person(store, project)
-    (question,) = store.queue.claim(project.id, ann, 1).queries
-    store.queue.answer(ann, question.token, key(0), "skip")
-    order = []
-    for number in (1, 2, 3):
-        (question,) = store.queue.claim(project.id, ann, 1).queries
-        order.append(question.query_id)
-        store.queue.answer(ann, question.token, key(number), "right")
-    assert order == [*asked[1:], asked[0]]
-    assert store.progress(project.id, ann).mine == 3
+def test_skipped_queries_come_back_last(dots):
+    dots.answer("skip")
+    order = [dots.answer("right").query_id for _ in range(3)]
+    assert order == [*dots.asked[1:], dots.asked[0]]
+    assert dots.store.progress(dots.id, dots.ann).mine == 3
 
 
-def test_who_skips_all_is_asked_again_what_was_skipped_longest_ago(store):
-    project, asked = project_with(store)
-    ann = person(store, project)
-    order = []
-    for number in range(2 * len(asked)):
-        (question,) = store.queue.claim(project.id, ann, 1).queries
-        order.append(question.query_id)
-        store.queue.answer(ann, question.token, key(number), "skip")
-    assert order == [*asked, *asked]
-    assert store.reports.revision(project.id) == 0, "nothing was said"
+def test_who_skips_all_is_asked_again_what_was_skipped_longest_ago(dots):
+    order = [dots.answer("skip").query_id for _ in range(6)]
+    assert order == [*dots.asked, *dots.asked]
+    assert dots.revision == 0, "nothing was said"
 
 
-def test_priority_first_and_only_clips_that_can_be_shown(store):
-    project, asked = project_with(store)
-    urgent = store.queries.ask(project.id, SEGMENTS, np.array([[6, 7]]), priority=1.0)
-    ann = person(store, project)
-    claim = store.queue.claim(project.id, ann, 1)
-    assert claim.queries[0].query_id == asked[0], "the urgent one has no video yet"
-    bob = person(store, project, "Bob")
-    clips = store.clips.without_video(project.id, 10)
-    store.clips.video_ready(project.id, clips[:1])
-    assert store.queue.claim(project.id, bob, 1).queries[0].query_id == asked[1]
-    store.clips.video_ready(project.id, clips[1:])
-    assert store.queue.claim(project.id, person(store, project, "Cy"), 1).queries[0][1] == urgent[0]
-
-
-def answered_in_order(store, project, ann, count):
-    """The queries that a person gets, one after the other."""
-    got = []
-    for _ in range(count):
-        (question,) = store.queue.claim(project.id, ann, 1, undrawn=True).queries
-        store.queue.answer(ann, question.token, key(question.query_id), "left")
-        got.append(question.query_id)
-    return got
+def test_priority_first_and_only_clips_that_can_be_shown(dots):
+    urgent = dots.ask([6, 7], priority=1.0)
+    assert dots.held() == dots.asked[:1], "the urgent one has no video yet"
+    clips = dots.store.clips.without_video(dots.id, 10)
+    dots.store.clips.video_ready(dots.id, clips[:1])
+    assert dots.held(who=dots.person("Bob")) == dots.asked[1:2]
+    dots.store.clips.video_ready(dots.id, clips[1:])
+    assert dots.held(who=dots.person("Cy")) == urgent
 
 
 def test_agents_take_turns_however_much_each_asks(store):
-    project, _ = project_with(store, pairs=np.zeros((0, 2), int))
-    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
-    asked = {}
+    dots = Dots(store, [])
+    agent_of = {}
     for agent, place in (("a", slice(0, 8)), ("b", slice(8, 11)), ("c", slice(11, 13))):
-        asked[agent] = store.queries.ask(project.id, SEGMENTS, pairs[place], agent=agent)
-    ann = person(store, project)
-    whose = {number: agent for agent, numbers in asked.items() for number in numbers}
-    got = answered_in_order(store, project, ann, 5)
-    assert [whose[number] for number in got] == ["a", "b", "c", "a", "b"]
-    late = store.queries.ask(project.id, SEGMENTS, pairs[13:16], agent="d")
-    whose |= dict.fromkeys(late, "d")
-    more = answered_in_order(store, project, ann, 8)
-    assert [whose[number] for number in more] == ["c", "d", "a", "b", "d", "a", "d", "a"]
-    assert len({*got, *more}) == 13
+        agent_of |= dict.fromkeys(dots.ask(EVERY_PAIR[place], agent=agent), agent)
+    first = dots.answer_in_order(5)
+    assert [agent_of[number] for number in first] == ["a", "b", "c", "a", "b"]
+    agent_of |= dict.fromkeys(dots.ask(EVERY_PAIR[13:16], agent="d"), "d")
+    more = dots.answer_in_order(8)
+    assert [agent_of[number] for number in more] == ["c", "d", "a", "b", "d", "a", "d", "a"]
+    assert len({*first, *more}) == 13
 
 
 def test_an_agent_that_was_silent_has_no_credit(store):
-    project, _ = project_with(store, pairs=np.zeros((0, 2), int))
-    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
-    first = store.queries.ask(project.id, SEGMENTS, pairs[:6], agent="a")
-    ann = person(store, project)
-    assert answered_in_order(store, project, ann, 5) == first[:5]
-    late = store.queries.ask(project.id, SEGMENTS, pairs[6:12], agent="b")
-    more = store.queries.ask(project.id, SEGMENTS, pairs[12:14], agent="a")
-    assert answered_in_order(store, project, ann, 5) == [
-        late[0], first[5], late[1], late[2], more[0],
-    ]  # fmt: skip
+    dots = Dots(store, [])
+    first = dots.ask(EVERY_PAIR[:6], agent="a")
+    assert dots.answer_in_order(5) == first[:5]
+    late = dots.ask(EVERY_PAIR[6:12], agent="b")
+    more = dots.ask(EVERY_PAIR[12:14], agent="a")
+    assert dots.answer_in_order(5) == [late[0], first[5], late[1], late[2], more[0]]
 
 
 def test_queries_that_nobody_can_be_given_let_no_newcomer_pass(store):
     """Of two people that a query takes, one is not there; others go on by their turns."""
-    project, _ = project_with(store, pairs=np.zeros((0, 2), int), quorum=2)
-    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
-    one = store.queries.ask(project.id, SEGMENTS, pairs[:8], agent="a")
-    ann = person(store, project)
-    answered_in_order(store, project, ann, 4)
-    other = store.queries.ask(project.id, SEGMENTS, pairs[8:12], agent="b")
-    got = answered_in_order(store, project, ann, 6)
-    assert got == [other[0], one[4], other[1], one[5], other[2], one[6]]
+    dots = Dots(store, [], quorum=2)
+    one = dots.ask(EVERY_PAIR[:8], agent="a")
+    dots.answer_in_order(4)
+    other = dots.ask(EVERY_PAIR[8:12], agent="b")
+    assert dots.answer_in_order(6) == [other[0], one[4], other[1], one[5], other[2], one[6]]
 
 
 def test_programs_without_a_name_are_one_agent(store):
-    project, _ = project_with(store, pairs=np.zeros((0, 2), int))
-    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
-    named = store.queries.ask(project.id, SEGMENTS, pairs[:4], agent="a")
-    unnamed = store.queries.ask(project.id, SEGMENTS, pairs[4:8])
-    ann = person(store, project)
-    got = answered_in_order(store, project, ann, 4)
-    assert got == [named[0], unnamed[0], named[1], unnamed[1]]
-
-
-def test_queries_without_an_agent_keep_their_order(store):
-    project, asked = project_with(store)
-    ann = person(store, project)
-    assert answered_in_order(store, project, ann, 3) == asked
+    dots = Dots(store, [])
+    named = dots.ask(EVERY_PAIR[:4], agent="a")
+    unnamed = dots.ask(EVERY_PAIR[4:8])
+    assert dots.answer_in_order(4) == [named[0], unnamed[0], named[1], unnamed[1]]
 
 
 def test_repeats_come_later_to_the_same_person_half_of_them_swapped(store):
-    pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
-    project, asked = project_with(store, pairs, repeat_share=0.4)
-    ann = person(store, project)
-    bob = person(store, project, "Bob")
-    number = 0
-    while (claim := store.queue.claim(project.id, ann, 1)).state == "ready":
-        (question,) = claim.queries
-        ((first, _),) = store.queries.pairs(project.id, [question.query_id])
-        kind = "left" if question.left == first else "right"
-        store.queue.answer(ann, question.token, key(number), kind)
-        number += 1
-    votes = store.queries.votes(project.id)
+    dots = Dots(store, BOTH_ORDERS, repeat_share=0.4)
+    count = 0
+    while dots.claim().queries:
+        dots.answer_first()
+        count += 1
+    votes = dots.votes
     again = votes.repeat_of >= 0
-    assert number == len(asked) + again.sum()
+    assert count == len(dots.asked) + again.sum()
     assert 10 <= again.sum() <= 35
     assert len(set(votes.repeat_of[again])) == again.sum(), "each is repeated once"
     first = {int(query): place for place, query in enumerate(votes.query)}
@@ -323,115 +281,91 @@ def test_repeats_come_later_to_the_same_person_half_of_them_swapped(store):
     assert (np.flatnonzero(again) - before >= 10).all()
     turned = votes.swapped[again] != votes.swapped[before]
     assert 0.2 < turned.mean() < 0.8
-    assert len(store.queries.votes(project.id, purposes=["ask"]).query) == len(asked)
-    assert store.queue.claim(project.id, bob, 1).state == "waiting"
+    assert len(store.queries.votes(dots.id, purposes=["ask"]).query) == len(dots.asked)
+    assert dots.claim(who=dots.person("Bob")).state == "waiting"
 
 
 @pytest.mark.parametrize("undrawn", [False, True])
 def test_what_has_no_videos_is_not_repeated_to_people(store, undrawn):
-    pairs = [(i, j) for i in range(6) for j in range(6) if i != j]
-    project, asked = project_with(store, pairs)
-    ann = person(store, project)
-    with store.database.write() as session:
-        session.execute(update(Query).values(ready=False))
-    for number in range(20):  # as imported answers have none
-        (question,) = store.queue.claim(project.id, ann, 1, undrawn=True).queries
-        store.queue.answer(ann, question.token, key(number), "left")
+    dots = Dots(store, BOTH_ORDERS[:30])
+    dots.change(Query, ready=False)
+    dots.answer_in_order(20)  # as imported answers have none
     with store.database.write() as session:
         session.execute(update(Query).where(Query.needed > 0).values(ready=True))
-    store.projects.update(project.id, repeat_share=0.5)
+    store.projects.update(dots.id, repeat_share=0.5)
     given = []
-    while questions := store.queue.claim(project.id, ann, 1, undrawn=undrawn).queries:
-        given.append(questions[0].query_id)
-        store.queue.answer(ann, questions[0].token, key(100 + len(given)), "left")
-    votes = store.queries.votes(project.id)
+    while dots.claim(undrawn=undrawn).queries:
+        given.append(dots.answer(undrawn=undrawn).query_id)
+    votes = dots.votes
     repeated = votes.repeat_of[np.isin(votes.query, given) & (votes.repeat_of >= 0)]
-    assert bool(set(repeated.tolist()) & set(asked[:20])) == undrawn
+    assert bool(set(repeated.tolist()) & set(dots.asked[:20])) == undrawn
 
 
 @pytest.mark.parametrize(("right", "state"), [(4, "ready"), (2, "unqualified")])
 def test_qualification_by_known_pairs(store, right, state):
-    project, asked = project_with(store, qualification=4, pass_share=0.75)
-    known = store.queries.ask(
-        project.id,
-        SEGMENTS,
-        np.array([[0, 2], [1, 3], [2, 4], [3, 5], [4, 6]]),
-        purpose="known",
-        known=np.ones(5),
-    )
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    ann = person(store, project)
+    dots = Dots(store, qualification=4, pass_share=0.75)
+    pairs = [(row, row + 2) for row in range(5)]
+    known = dots.ask(pairs, purpose="known", known=np.ones(5))
+    show(store, dots.id)
     for number in range(4):
-        (question, *_) = store.queue.claim(project.id, ann, 2).queries
-        assert question.query_id == known[number]
-        kind = "left" if (number < right) != question.swapped else "right"
-        store.queue.answer(ann, question.token, key(number), kind)
-    claim = store.queue.claim(project.id, ann, 2)
+        (query, *_) = dots.claim(2).queries
+        assert query.query_id == known[number]
+        kind = "left" if (number < right) != query.swapped else "right"
+        dots.queue.answer(dots.ann, query.token, f"known-{number:04d}", kind)
+    claim = dots.claim(2)
     assert claim.state == state
-    assert [q.query_id for q in claim.queries] == (asked[:2] if state == "ready" else [])
-    undone = store.queue.undo(ann, key(9))
+    assert [q.query_id for q in claim.queries] == (dots.asked[:2] if state == "ready" else [])
+    undone = dots.queue.undo(dots.ann, KEY)
     assert (undone is None) == (state == "unqualified"), "who failed cannot try again"
-    admin = store.people.owner(project.id).annotator.id
-    assert store.queue.claim(project.id, admin, 1).queries[0].query_id in asked
+    admin = store.people.owner(dots.id).annotator.id
+    assert dots.held(who=admin)[0] in dots.asked
 
 
 def test_budget_pause_and_the_end(store):
-    project, _asked = project_with(store, budget=2)
-    ann = person(store, project)
-    store.projects.update(project.id, paused=True)
-    assert store.queue.claim(project.id, ann, 1).state == "paused"
-    store.projects.update(project.id, paused=False)
-    for number in range(2):
-        (question,) = store.queue.claim(project.id, ann, 1).queries
-        store.queue.answer(ann, question.token, key(number), "left")
-    assert store.queue.claim(project.id, ann, 1).state == "done"
-    progress = store.progress(project.id, ann)
+    dots = Dots(store, budget=2)
+    store.projects.update(dots.id, paused=True)
+    assert dots.claim().state == "paused"
+    store.projects.update(dots.id, paused=False)
+    dots.answer_in_order(2)
+    assert dots.claim().state == "done"
+    progress = store.progress(dots.id, dots.ann)
     assert (progress.answered, progress.wanted, progress.mine) == (2, 2, 2)
 
 
-def test_who_may_not_answer(store):
-    project, _ = project_with(store)
-    looker = store.people.invite(project.id, "Lou", "spectator").annotator.id
-    gone = person(store, project, "Gus")
-    store.people.update(gone, disabled=True)
-    other = store.projects.create("other")
-    stranger = person(store, other, "Sue")
+def test_who_may_not_answer(dots):
+    looker = invite(dots.store, dots.id, "Lou", "spectator")
+    gone = dots.person("Gus")
+    dots.store.people.update(gone, disabled=True)
+    stranger = invite(dots.store, dots.store.projects.create("other").id, "Sue")
     for who in (looker, gone, stranger, 999):
         with pytest.raises(FeedbackError, match="may answer here"):
-            store.queue.claim(project.id, who, 1)
+            dots.claim(who=who)
 
 
-def test_stale_questions_are_not_asked_and_answered_ones_stay(store):
-    project, asked = project_with(store)
-    old = store.queries.ask(
-        project.id, SEGMENTS, np.array([[0, 3], [1, 4]]), model_version=1, priority=5.0
-    )
-    ann = person(store, project)
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    (question,) = store.queue.claim(project.id, ann, 1).queries
-    store.queue.answer(ann, question.token, key(0), "left")
-    assert store.queries.cancel(project.id, before_version=2) == 1
-    (question,) = store.queue.claim(project.id, ann, 1).queries
-    assert question.query_id == asked[0]
-    assert old[0] in store.queries.votes(project.id).query
+def test_stale_queries_are_not_asked_and_answered_ones_stay(dots):
+    old = dots.ask([(0, 3), (1, 4)], model_version=1, priority=5.0)
+    show(dots.store, dots.id)
+    dots.answer()
+    assert dots.store.queries.cancel(dots.id, before_version=2) == 1
+    assert dots.held() == dots.asked[:1]
+    assert old[0] in dots.votes.query
 
 
 def test_races_for_leases_end_with_one_winner_each(open_store):
     store = open_store()
-    pairs = [(i, j) for i in range(8) for j in range(8) if i != j][:40]
-    project, asked = project_with(store, pairs)
-    people = [person(store, project, f"p{number}") for number in range(8)]
+    dots = Dots(store, BOTH_ORDERS[:40])
+    people = [dots.person(f"p{number}") for number in range(8)]
     stores = [open_store() for _ in range(2)]
     start = threading.Barrier(len(people))
-    got = []
+    held = set()
     failed = []
 
     def work(number: int) -> None:
         try:
             start.wait()
             for _ in range(5):
-                claim = stores[number % 2].queue.claim(project.id, people[number], 8)
-                got.append((people[number], [q.query_id for q in claim.queries]))
+                claim = stores[number % 2].queue.claim(dots.id, people[number], 8)
+                held.update((people[number], query.query_id) for query in claim.queries)
         except Exception as error:
             failed.append(error)
 
@@ -441,19 +375,16 @@ def test_races_for_leases_end_with_one_winner_each(open_store):
     for thread in threads:
         thread.join()
     assert not failed
-    held = {(who, query) for who, queries in got for query in queries}
     assert len({query for _, query in held}) == len(held), "a query went to two people"
-    assert {query for _, query in held} == set(asked)
-    with store.database.read() as session:
-        assert session.scalar(select(func.count()).select_from(Lease)) == len(asked)
-        assert session.scalar(select(func.count(Query.id))) == len(asked)
+    assert {query for _, query in held} == set(dots.asked)
+    count = store.database.first
+    assert count(select(func.count()).select_from(Lease)) == len(dots.asked)
+    assert count(select(func.count(Query.id))) == len(dots.asked)
 
 
 def test_programs_may_answer_what_is_not_drawn_yet(store):
-    project = store.projects.create("dots", repeat_share=0.0, known_share=0.0)
-    store.queries.ask(project.id, SEGMENTS, np.array([(0, 1)]))
-    ann = person(store, project)
-    script = person(store, project, "script")
-    assert store.queue.claim(project.id, ann).state == "waiting"
-    (question,) = store.queue.claim(project.id, script, undrawn=True).queries
-    assert store.queue.answer(script, question.token, key(1), "left").new
+    dots = Dots(store, [])
+    dots.ask([0, 1])
+    assert dots.claim().state == "waiting"
+    dots.answer(who=dots.person("script"), undrawn=True)
+    assert dots.revision == 1

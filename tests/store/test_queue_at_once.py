@@ -8,12 +8,19 @@ import pytest
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
+from helpers.queue_steps import answer_next, claim_one, invite, show
 from preferl.data.segments import Segments
 from preferl.errors import FeedbackError
 from preferl.store.schema import Answer, Clip, Lease, Query
 
 AT_ONCE = 6
 ROUNDS = 8
+
+
+@pytest.fixture
+def stores(open_store):
+    """The same store, as two programs open it."""
+    return [open_store() for _ in range(2)]
 
 
 def asked(store, pairs, quorum=1):
@@ -24,7 +31,7 @@ def asked(store, pairs, quorum=1):
     segments = Segments(blocks, blocks, np.zeros(2 * pairs, np.float32), count, ones, 1)
     project = store.projects.create("dots", repeat_share=0.0, known_share=0.0, quorum=quorum)
     store.queries.ask(project.id, segments, count.reshape(pairs, 2))
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
+    show(store, project.id)
     return project.id
 
 
@@ -49,21 +56,18 @@ def at_once(*works):
 
 
 def answers(store):
-    with store.database.read() as session:
-        return list(session.scalars(select(Answer).order_by(Answer.id)))
+    return store.database.all(select(Answer).order_by(Answer.id))
 
 
 def needed(store):
-    with store.database.read() as session:
-        return [query.needed for query in session.scalars(select(Query).order_by(Query.id))]
+    return store.database.all(select(Query.needed).order_by(Query.id))
 
 
-def test_one_key_is_one_answer_for_programs_at_once(open_store):
-    stores = [open_store() for _ in range(2)]
+def test_one_key_is_one_answer_for_programs_at_once(stores):
     project = asked(stores[0], ROUNDS)
-    ann = stores[0].people.invite(project, "ann").annotator.id
+    ann = invite(stores[0], project, "ann")
     for number in range(ROUNDS):
-        (question,) = stores[0].queue.claim(project, ann, 1).queries
+        question = claim_one(stores[0], project, ann)
         results = at_once(
             *(
                 partial(stores[n % 2].queue.answer, ann, question.token, f"key-{number:04}", "left")
@@ -76,12 +80,11 @@ def test_one_key_is_one_answer_for_programs_at_once(open_store):
     assert needed(stores[0]) == [0] * ROUNDS
 
 
-def test_one_question_is_answered_once_whatever_the_keys(open_store):
-    stores = [open_store() for _ in range(2)]
+def test_one_question_is_answered_once_whatever_the_keys(stores):
     project = asked(stores[0], ROUNDS, quorum=2)
-    ann = stores[0].people.invite(project, "ann").annotator.id
+    ann = invite(stores[0], project, "ann")
     for number in range(ROUNDS):
-        (question,) = stores[0].queue.claim(project, ann, 1).queries
+        question = claim_one(stores[0], project, ann)
         results = at_once(
             *(
                 partial(
@@ -94,17 +97,14 @@ def test_one_question_is_answered_once_whatever_the_keys(open_store):
         assert len(refused) == AT_ONCE - 1, results
     assert len(answers(stores[0])) == ROUNDS
     assert needed(stores[0]) == [1] * ROUNDS
-    with stores[0].database.read() as session:
-        assert not list(session.scalars(select(Lease)))
+    assert stores[0].database.all(select(Lease)) == []
 
 
-def test_one_undo_is_one_undo(open_store):
-    stores = [open_store() for _ in range(2)]
+def test_one_undo_is_one_undo(stores):
     project = asked(stores[0], 2)
-    ann = stores[0].people.invite(project, "ann").annotator.id
-    for number in range(2):
-        (question,) = stores[0].queue.claim(project, ann, 1).queries
-        stores[0].queue.answer(ann, question.token, f"the-key-{number}", "left")
+    ann = invite(stores[0], project, "ann")
+    for _ in range(2):
+        question = answer_next(stores[0], project, ann)
     results = at_once(
         *(partial(stores[n % 2].queue.undo, ann, "the-undo-key") for n in range(AT_ONCE))
     )
@@ -112,10 +112,9 @@ def test_one_undo_is_one_undo(open_store):
     assert [answer.kind for answer in answers(stores[0])] == ["left", "left", "retract"]
 
 
-def test_undo_while_answering_ends_with_all_in_order(open_store):
-    stores = [open_store() for _ in range(2)]
+def test_undo_while_answering_ends_with_all_in_order(stores):
     project = asked(stores[0], 2)
-    ann = stores[0].people.invite(project, "ann").annotator.id
+    ann = invite(stores[0], project, "ann")
     for number in range(ROUNDS):
         question = stores[0].queue.claim(project, ann, 1).queries[0]
         results = at_once(
@@ -130,13 +129,12 @@ def test_undo_while_answering_ends_with_all_in_order(open_store):
 
 
 @pytest.mark.parametrize("kind", [None, "equal"])
-def test_one_change_of_an_answer_is_one_change(open_store, kind):
-    stores = [open_store() for _ in range(2)]
+def test_one_change_of_an_answer_is_one_change(stores, kind):
     project = asked(stores[0], ROUNDS)
-    ann = stores[0].people.invite(project, "ann").annotator.id
+    ann = invite(stores[0], project, "ann")
     owner = stores[0].people.owner(project).annotator.id
     for number in range(ROUNDS):
-        (question,) = stores[0].queue.claim(project, ann, 1).queries
+        question = claim_one(stores[0], project, ann)
         made = stores[0].queue.answer(ann, question.token, f"the-key-{number}", "left").answer_id
         about = {"by": owner, "key": f"change-{number}"} | ({"kind": kind} if kind else {})
         stores[0].queue.release(ann, [question.token])
@@ -144,7 +142,8 @@ def test_one_change_of_an_answer_is_one_change(open_store, kind):
             *(
                 partial(
                     getattr(stores[n % 2].answers, "correct" if kind else "withdraw"),
-                    *(project, made),
+                    project,
+                    made,
                     **about,
                 )
                 for n in range(AT_ONCE)
@@ -155,20 +154,20 @@ def test_one_change_of_an_answer_is_one_change(open_store, kind):
     assert len(stores[0].reports.latest_events(project)) == ROUNDS
 
 
-def test_corrections_by_several_at_once_leave_one(open_store):
-    stores = [open_store() for _ in range(2)]
+def test_corrections_by_several_at_once_leave_one(stores):
     project = asked(stores[0], 1, quorum=3)
     people = [stores[0].people.invite(project, f"admin {n}", "admin") for n in range(3)]
     admins = [person.annotator.id for person in people]
-    ann = stores[0].people.invite(project, "ann").annotator.id
-    (question,) = stores[0].queue.claim(project, ann, 1).queries
+    ann = invite(stores[0], project, "ann")
+    question = claim_one(stores[0], project, ann)
     made = stores[0].queue.answer(ann, question.token, "the-key-of-ann", "left").answer_id
     for number in range(ROUNDS):
         results = at_once(
             *(
                 partial(
                     stores[n % 2].answers.correct,
-                    *(project, made),
+                    project,
+                    made,
                     by=admin,
                     key=f"{number}-by-{admin}",
                     kind="equal",
@@ -189,8 +188,8 @@ def test_two_people_cannot_share_a_key(open_store, kind):
     project = asked(store, 2)
     leased = []
     for name in ("ann", "ben"):
-        person = store.people.invite(project, name).annotator.id
-        (question,) = store.queue.claim(project, person, 1).queries
+        person = invite(store, project, name)
+        question = claim_one(store, project, person)
         leased.append((person, question.token))
     results = at_once(
         *(partial(store.queue.answer, who, token, "the-same-key", kind) for who, token in leased)
@@ -202,8 +201,7 @@ def test_two_people_cannot_share_a_key(open_store, kind):
     assert len(answers(store)) == 1
 
 
-def test_a_pair_can_be_shown_though_its_videos_end_at_once(open_store):
-    stores = [open_store() for _ in range(2)]
+def test_a_pair_can_be_shown_though_its_videos_end_at_once(stores):
     project = asked(stores[0], pairs=2 * ROUNDS)
     with stores[0].database.write() as session:
         session.execute(update(Clip).values(video="none"))
@@ -214,14 +212,12 @@ def test_a_pair_can_be_shown_though_its_videos_end_at_once(open_store):
             for store, clip in zip(stores, pair, strict=True)
         ]
         assert at_once(*ends) == [None, None]
-    with stores[0].database.read() as session:
-        assert all(session.scalars(select(Query.ready)))
+    assert all(stores[0].database.all(select(Query.ready)))
 
 
-def test_two_people_do_not_share_a_question_that_ran_out(open_store):
-    stores = [open_store() for _ in range(2)]
+def test_two_people_do_not_share_a_question_that_ran_out(stores):
     project = asked(stores[0], pairs=ROUNDS)
-    ann, bob = (stores[0].people.invite(project, name).annotator.id for name in ("Ann", "Bob"))
+    ann, bob = (invite(stores[0], project, name) for name in ("Ann", "Bob"))
     for _ in range(ROUNDS):
         stores[0].queue.claim(project, ann, 8)
         with stores[0].database.write() as session:
@@ -238,8 +234,7 @@ def test_two_people_do_not_share_a_question_that_ran_out(open_store):
             session.execute(delete(Lease))
 
 
-def test_one_name_is_one_person_though_invited_at_once(open_store):
-    stores = [open_store() for _ in range(2)]
+def test_one_name_is_one_person_though_invited_at_once(stores):
     project = asked(stores[0], pairs=1)
     for number in range(ROUNDS):
         found = at_once(
@@ -252,17 +247,15 @@ def test_votes_have_names_though_answers_are_imported_meanwhile(open_store, monk
     store = open_store()
     other = open_store()
     project = asked(store, pairs=2)
-    ann = store.people.invite(project, "Ann").annotator.id
-    (question,) = store.queue.claim(project, ann, 1).queries
-    store.queue.answer(ann, question.token, "key-00000", "left")
+    ann = invite(store, project)
+    answer_next(store, project, ann)
     rows = Session.execute
 
     def with_another(session, statement, *args, **more):
         monkeypatch.undo()  # once
         found = rows(session, statement, *args, **more)
-        bob = other.people.invite(project, "Bob").annotator.id
-        (question,) = other.queue.claim(project, bob, 1).queries
-        other.queue.answer(bob, question.token, "key-00001", "left")
+        bob = invite(other, project, "Bob")
+        answer_next(other, project, bob)
         return found
 
     monkeypatch.setattr(Session, "execute", with_another)

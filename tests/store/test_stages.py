@@ -107,6 +107,9 @@ def test_cameras_by_name_and_by_settings() -> None:
         view(env, "moon")
     with pytest.raises(ConfigError, match=r"camera: expected some of .*, got \['zoom'\]"):
         view(env, {"zoom": 3})
+    for body in (-1, 99):
+        with pytest.raises(ConfigError, match="camera's trackbodyid: expected 0 to"):
+            view(env, {"trackbodyid": body})
     env.close()
 
 

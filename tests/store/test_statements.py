@@ -5,6 +5,7 @@ import pytest
 from sqlalchemy import Select, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from helpers.queue_steps import invite
 from preferl.store import statements
 from preferl.store.schema import Answer, Query
 from preferl.testing.feedback_contracts import example_segments
@@ -20,7 +21,7 @@ def asked(store):
     project = store.projects.create("dots", quorum=2, repeat_share=0.0, known_share=0.0)
     pairs = np.array([[0, 1], [2, 3], [4, 5]])
     numbers = store.queries.ask(project.id, example_segments(0), pairs)
-    people = [store.people.invite(project.id, name).annotator.id for name in ("Ann", "Bob")]
+    people = [invite(store, project.id, name) for name in ("Ann", "Bob")]
     return project.id, people, numbers
 
 
@@ -35,16 +36,16 @@ def give(store, project, person, query, *kinds):
             session.flush()
 
 
-@pytest.mark.parametrize("name", SELECTS)
-def test_each_statement_is_of_this_project_and_person(store, asked, name):
+def test_each_statement_is_of_this_project_and_person(store, asked):
     _, (ann, _), (first, *_) = asked
     other = store.projects.create("other").id
-    bob = store.people.invite(other, "Bob").annotator.id
+    bob = invite(store, other, "Bob")
     give(store, asked[0], ann, first, "left")
     store.queue.claim(asked[0], ann, 1, undrawn=True)
     about = EVERY | {"project_id": other, "annotator_id": bob, "at": store.reports.clock()}
-    found = store.database.rows(getattr(statements, name), **about | {"query_id": 999})
-    assert [row[0] for row in found if any(row)] == ([bob] if name == "ALONE" else [])
+    for name in SELECTS:
+        found = store.database.rows(getattr(statements, name), **about | {"query_id": 999})
+        assert [row[0] for row in found if any(row)] == ([bob] if name == "ALONE" else []), name
 
 
 @pytest.mark.parametrize("dialect", [postgresql, sqlite])

@@ -33,25 +33,25 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 31, b"\0" * 64, b" " * 40 + b"\n"])
-def test_a_key_that_anybody_could_guess_is_refused(tmp_path, content):
+def test_a_key_that_anybody_could_guess_is_refused(tmp_path):
     with Store.open(tmp_path) as store:
         project = store.projects.create("dots").id
-        (tmp_path / "key").write_bytes(content)
-        (tmp_path / "key").chmod(0o600)
-        with pytest.raises(StorageError, match=r"at least 32 bytes.*Delete it"):
-            store.people.owner(project)
+        for content in (b"", b"x" * 31, b"\0" * 64, b" " * 40 + b"\n"):
+            (tmp_path / "key").write_bytes(content)
+            (tmp_path / "key").chmod(0o600)
+            with pytest.raises(StorageError, match=r"at least 32 bytes.*Delete it"):
+                store.people.owner(project)
         (tmp_path / "key").unlink()
         assert len(store.key()) == 64
 
 
-@pytest.mark.parametrize("shared", [0o640, 0o604, 0o660, 0o644, 0o610])
-def test_a_key_that_others_may_read_is_refused(tmp_path, shared):
+def test_a_key_that_others_may_read_is_refused(tmp_path):
     with Store.open(tmp_path) as store:
         known = store.key()
-        (tmp_path / "key").chmod(shared)
-        with pytest.raises(StorageError, match="chmod 600"):
-            store.key()
+        for shared in (0o640, 0o604, 0o660, 0o644, 0o610):
+            (tmp_path / "key").chmod(shared)
+            with pytest.raises(StorageError, match="chmod 600"):
+                store.key()
         (tmp_path / "key").chmod(0o600)
         assert store.key() == known
 
@@ -97,13 +97,16 @@ def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path, monkeypatch):
 
 
 def test_the_copy_before_an_upgrade_is_private(tmp_path, loose, monkeypatch):
-    Store.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "labels.db")) as file:
-        (found,) = file.execute("SELECT version_num FROM alembic_version").fetchone()
+    with Store.open(tmp_path) as store:
+        store.projects.create("dots")
     head = "preferl.store.store.ScriptDirectory.get_current_head"
     monkeypatch.setattr(head, lambda self: "9999")
     Store.open(tmp_path).close()
-    assert mode(tmp_path / f"labels.db.before-{found}") == 0o600
+    kept = tmp_path / "labels.db.before-0001"
+    assert mode(kept) == 0o600
+    with closing(sqlite3.connect(kept)) as database:
+        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
+        assert database.execute("SELECT slug FROM project").fetchall() == [("dots",)]
 
 
 def test_a_new_key_reaches_the_disk_with_its_folder(tmp_path, monkeypatch):

@@ -20,8 +20,8 @@ def folder(tmp_path):
     with Store.open(tmp_path / "labels") as writer:
         segments = example_segments(np.random.default_rng(0))
         given = Comparisons.of(segments, np.array([[0, 1]]), np.array([1.0]))
-        project = writer.projects.create("dots")
-        import_comparisons(writer, project.id, given, ["Ann"], source="made up")
+        project = writer.projects.create("dots").id
+        import_comparisons(writer, project, given, ["Ann"], source="made up")
         yield tmp_path / "labels", writer
 
 

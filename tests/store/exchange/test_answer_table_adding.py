@@ -3,6 +3,7 @@
 import numpy as np
 from sqlalchemy import select
 
+from helpers.queue_steps import invite
 from preferl.store.exchange.answer_table import (
     QUERY_NAME,
     add_answers,
@@ -18,7 +19,7 @@ from preferl.testing.feedback_contracts import example_segments
 def test_people_are_added_once(tmp_path):
     with Store.open(tmp_path) as store:
         project = store.projects.create("dots").id
-        ann = store.people.invite(project, "Ann").annotator.id
+        ann = invite(store, project)
         with store.database.write() as session:
             found = people_named(session, project, ["Bob", "Ann", "Bob"])
             again = people_named(session, project, ["Bob"])

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from helpers.json_rows import rows_of, write
+from helpers.queue_steps import answer_next, invite, show
 from preferl.data import load_comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
@@ -45,23 +46,16 @@ def lively(store):
     store.queries.ask(
         project.id, SEGMENTS, np.array([[6, 7]]), purpose="known", known=np.array([1.0])
     )
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    ann = store.people.invite(project.id, 'Ann, the "first"').annotator.id
-    bob = store.people.invite(project.id, "Zoë").annotator.id
-    number = 0
-
-    def answer(who, kind, **more):
-        nonlocal number
-        number += 1
-        (question,) = store.queue.claim(project.id, who, 1).queries
-        store.queue.answer(who, question.token, f"key-{number:05d}", kind, **more)
-
-    answer(ann, "left", response_ms=1234.5, strength="clear", detail={"shown": {"b": 1, "a": 2}})
-    answer(bob, "right")
-    answer(bob, "skip")
+    show(store, project.id)
+    ann = invite(store, project.id, 'Ann, the "first"')
+    bob = invite(store, project.id, "Zoë")
+    details = {"response_ms": 1234.5, "strength": "clear", "detail": {"shown": {"b": 1, "a": 2}}}
+    answer_next(store, project.id, ann, "left", **details)
+    answer_next(store, project.id, bob, "right")
+    answer_next(store, project.id, bob, "skip")
     store.queue.undo(ann, "undo-0001")
-    answer(ann, "equal")
-    answer(ann, "cannot_tell")
+    answer_next(store, project.id, ann, "equal")
+    answer_next(store, project.id, ann, "cannot_tell")
     with store.database.write() as session:  # a planned repeat, as the queue makes them
         first, second = store.queries.pairs(project.id, asked[:1])[0]
         repeat = Query(
@@ -78,6 +72,18 @@ def lively(store):
             )
         )  # fmt: skip
     return project
+
+
+@pytest.fixture
+def export(store, tmp_path):
+    """Writes the answers of a project, and its clips beside them; the paths of both."""
+
+    def write_both(project, name="answers.jsonl"):
+        export_answers(store, project.id, tmp_path / name)
+        export_segments(store, project.id, tmp_path / "clips")
+        return tmp_path / name, tmp_path / "clips"
+
+    return write_both
 
 
 @pytest.fixture
@@ -125,15 +131,12 @@ def test_where_clips_were_cut(store, lively, tmp_path):
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-def test_there_and_back_is_the_same_byte_for_byte(store, lively, elsewhere, tmp_path, ending):
+def test_there_and_back_is_the_same_byte_for_byte(lively, export, elsewhere, tmp_path, ending):
     there, project = elsewhere
-    one = tmp_path / "1.jsonl"
     two = tmp_path / "2.jsonl"
-    table = tmp_path / f"table.{ending}"
-    export_answers(store, lively.id, one)
-    export_answers(store, lively.id, table)
-    export_segments(store, lively.id, tmp_path / "clips")
-    assert import_answers(there, project, table, clips=tmp_path / "clips")[:2] == (7, 0)
+    one, _ = export(lively)
+    table, clips = export(lively, f"table.{ending}")
+    assert import_answers(there, project, table, clips=clips)[:2] == (7, 0)
     export_answers(there, project, two)
     assert one.read_bytes() == two.read_bytes()
     assert import_answers(there, project, table)[:2] == (0, 7)
@@ -141,11 +144,10 @@ def test_there_and_back_is_the_same_byte_for_byte(store, lively, elsewhere, tmp_
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_what_counts_and_what_is_open_comes_along(store, lively, elsewhere, tmp_path):
+def test_what_counts_and_what_is_open_comes_along(store, lively, export, elsewhere):
     there, project = elsewhere
-    export_answers(store, lively.id, tmp_path / "a.csv")
-    export_segments(store, lively.id, tmp_path / "clips")
-    import_answers(there, project, tmp_path / "a.csv", clips=tmp_path / "clips")
+    answers, clips = export(lively, "a.csv")
+    import_answers(there, project, answers, clips=clips)
     here, then = (s.queries.votes(p) for s, p in ((store, lively.id), (there, project)))
     assert here.names == then.names
     for name in ("annotator", "preference", "swapped", "answered_at", "known"):
@@ -172,64 +174,51 @@ def test_answers_and_clips_are_enough_to_learn_from(store, lively, tmp_path):
     )
 
 
-def test_import_is_all_or_nothing(store, lively, elsewhere, tmp_path):
+def test_import_is_all_or_nothing(lively, export, elsewhere):
     there, project = elsewhere
-    path = tmp_path / "a.jsonl"
-    export_answers(store, lively.id, path)
-    export_segments(store, lively.id, tmp_path / "clips")
+    path, clips = export(lively)
     rows = rows_of(path)
     rows[-1]["repeat_of"] = "99-00000000"
     with pytest.raises(DataError, match=r"row 7, column repeat_of"):
-        import_answers(there, project, write(path, rows), clips=tmp_path / "clips")
-    with there.database.read() as session:
-        assert session.scalar(select(func.count(Answer.id))) == 0
-        assert session.scalar(select(func.count(Annotator.id))) == 0
-        assert session.scalar(select(func.count(Query.id))) == 2
+        import_answers(there, project, write(path, rows), clips=clips)
+    for table, count in ((Answer, 0), (Annotator, 0), (Query, 2)):
+        assert there.database.first(select(func.count(table.id))) == count
 
 
 def with_one_answer(store, kind="equal"):
     """A project with one answer, by its own table: the path of the query is returned with it."""
     project = store.projects.create("dots", quorum=2, repeat_share=0.0)
     asked = store.queries.ask(project.id, SEGMENTS, np.array([[0, 1]]))
-    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
-    ann = store.people.invite(project.id, "Ann").annotator.id
-    (question,) = store.queue.claim(project.id, ann, 1).queries
-    store.queue.answer(ann, question.token, "key-00001", kind)
+    show(store, project.id)
+    ann = invite(store, project.id)
+    answer_next(store, project.id, ann, kind)
     return project, asked[0]
 
 
 @pytest.mark.parametrize("kind", ["left", "equal"])
-def test_a_clip_beside_itself_is_refused_unless_it_is_left_out(store, elsewhere, tmp_path, kind):
+def test_a_clip_beside_itself_is_refused_unless_it_is_left_out(store, export, elsewhere, kind):
     project, asked = with_one_answer(store, kind)
     with store.database.write() as session:  # as was asked once
         query = session.get_one(Query, asked)
         query.second_clip = query.first_clip
-    out = tmp_path / "answers.jsonl"
-    export_answers(store, project.id, out)
-    export_segments(store, project.id, tmp_path / "clips")
+    out, clips = export(project)
     there, copy = elsewhere
     with pytest.raises(DataError, match=r"row 1, column second_clip.*--without-same"):
-        import_answers(there, copy, out, clips=tmp_path / "clips")
-    added = import_answers(there, copy, out, clips=tmp_path / "clips", without_same=True)
+        import_answers(there, copy, out, clips=clips)
+    added = import_answers(there, copy, out, clips=clips, without_same=True)
     assert added == (0, 0, 0, ())
     assert there.reports.open(copy) == 0
 
 
-@pytest.mark.parametrize("name", ["owner", "Ｏｗｎｅｒ", "оwnеr"])
-def test_answers_in_the_owners_name_are_refused_unless_somebody_is_named(
-    store, elsewhere, tmp_path, name
-):
-    project, _ = with_one_answer(store)
-    out = tmp_path / "answers.jsonl"
-    clips = tmp_path / "clips"
-    export_answers(store, project.id, out)
-    export_segments(store, project.id, clips)
-    write(out, [row | {"annotator": name} for row in rows_of(out)])
+def test_answers_in_the_owners_name_are_refused_unless_somebody_is_named(store, export, elsewhere):
+    out, clips = export(with_one_answer(store)[0])
     there, copy = elsewhere
-    with pytest.raises(DataError, match=r"row 1, column annotator.*--owner NAME"):
-        import_answers(there, copy, out, clips=clips)
-    with pytest.raises(DataError, match="not the owner's"):
-        import_answers(there, copy, out, clips=clips, owner=name)
+    for name in ("owner", "Ｏｗｎｅｒ", "оwnеr"):
+        write(out, [row | {"annotator": name} for row in rows_of(out)])
+        with pytest.raises(DataError, match=r"row 1, column annotator.*--owner NAME"):
+            import_answers(there, copy, out, clips=clips)
+        with pytest.raises(DataError, match="not the owner's"):
+            import_answers(there, copy, out, clips=clips, owner=name)
     assert import_answers(there, copy, out, clips=clips, owner="Olga")[:2] == (1, 0)
     assert {person.name for person in there.people.all(copy)} >= {"Olga"}
 
@@ -237,19 +226,16 @@ def test_answers_in_the_owners_name_are_refused_unless_somebody_is_named(
 def withdrawn(store):
     """A project in which the admin Olga withdrew the answer of Ann, and its row of that."""
     project, _ = with_one_answer(store)
-    olga = store.people.invite(project.id, "Olga", "admin").annotator.id
+    olga = invite(store, project.id, "Olga", "admin")
     (given,) = store.answers.page(project.id).answers
     store.answers.withdraw(project.id, given.answer.id, by=olga, key="withdrawn-by-olga")
     return project, given.answer.key
 
 
-def test_who_withdrew_an_answer_has_a_name_in_every_store(store, elsewhere, tmp_path):
+def test_who_withdrew_an_answer_has_a_name_in_every_store(store, export, elsewhere, tmp_path):
     project, key = withdrawn(store)
-    one = tmp_path / "1.jsonl"
+    one, clips = export(project)
     two = tmp_path / "2.jsonl"
-    clips = tmp_path / "clips"
-    export_answers(store, project.id, one)
-    export_segments(store, project.id, clips)
     assert rows_of(one)[-1]["detail"] == {"by": "Olga", "withdraws": key}
     there, copy = elsewhere
     for name in ("Cleo", "Dan", "Eve"):
@@ -264,11 +250,9 @@ def test_who_withdrew_an_answer_has_a_name_in_every_store(store, elsewhere, tmp_
     assert rows_of(two)[-1]["detail"]["by"].startswith("person-")
 
 
-def test_who_withdrew_an_answer_is_checked_as_who_answered(store, elsewhere, tmp_path):
-    project, _ = withdrawn(store)
-    out, clips, (there, copy) = tmp_path / "a.jsonl", tmp_path / "clips", elsewhere
-    export_answers(store, project.id, out)
-    export_segments(store, project.id, clips)
+def test_who_withdrew_an_answer_is_checked_as_who_answered(store, export, elsewhere, tmp_path):
+    out, clips = export(withdrawn(store)[0])
+    there, copy = elsewhere
     given, gone = rows_of(out)
 
     def import_by(name, **more):

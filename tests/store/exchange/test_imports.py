@@ -52,15 +52,15 @@ def test_labels_of_people_about_a_door(shared, store, tmp_path):
     door = shared / "data/adroit-door-human"
     demonstrations = load_source(door / "door-v0_demos.pickle")
     folder = door / "door-human-v1_human_labels"
-    project = store.projects.create("door", quorum=3)
+    project = store.projects.create("door", quorum=3).id
     began = time.process_time()
-    report = import_labels(store, project.id, folder, demonstrations)
+    report = import_labels(store, project, folder, demonstrations)
     seconds = time.process_time() - began
     assert (report.new, report.known) == (1600, 0)
     assert report.annotators == ("door-human-v1_human_labels",)
     assert seconds < 60  # of the processor; seconds on an idle machine
-    assert store.progress(project.id).open == 0
-    assert store.clips.without_video(project.id, 10) == [], "nobody has to see them"
+    assert store.progress(project).open == 0
+    assert store.clips.without_video(project, 10) == [], "nobody has to see them"
     there = load_labels(folder, demonstrations).comparisons
     here = StoredFeedback(store).comparisons()
     np.testing.assert_array_equal(here.preference, there.preference)
@@ -68,9 +68,9 @@ def test_labels_of_people_about_a_door(shared, store, tmp_path):
     np.testing.assert_array_equal(
         here.segments[here.pairs[some]].observations, there.segments[there.pairs[some]].observations
     )
-    again = import_labels(store, project.id, folder, demonstrations)
+    again = import_labels(store, project, folder, demonstrations)
     assert (again.new, again.known) == (0, 1600)
-    export_answers(store, project.id, tmp_path / "a.jsonl")
+    export_answers(store, project, tmp_path / "a.jsonl")
     row = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[7])
     assert row["detail"] == {"imported": "door-human-v1_human_labels", "row": 7}
     assert row["first_episode"] == there.segments.origin[there.pairs[7, 0], 0]
@@ -87,9 +87,8 @@ def test_a_table_of_references(one, episodes, tmp_path):
     )
     report = import_table(store, project, path, episodes, length=4)
     assert (report.new, report.clips, report.annotators) == (4, 4, ("Ann", "Bob", "a"))
-    with store.database.read() as session:
-        queries = session.execute(select(Answer.query_id).order_by(Answer.id)).scalars().all()
-        preferences = session.execute(select(Answer.preference).order_by(Answer.id)).scalars().all()
+    queries = store.database.all(select(Answer.query_id).order_by(Answer.id))
+    preferences = store.database.all(select(Answer.preference).order_by(Answer.id))
     assert queries[0] == queries[1], "two people about one pair are answers to one query"
     assert queries[2] not in queries[:2], "a person's second answer counts for itself"
     assert preferences[0] == preferences[2] == 1 - preferences[1]
@@ -118,26 +117,26 @@ def test_a_table_of_steps(one, tmp_path, ending):
     np.testing.assert_array_equal(comparisons.segments.returns().sum(), 7.0)
 
 
-@pytest.mark.parametrize(
-    ("row", "column", "expected"),
-    [
-        ({"chosen": ref(2, 0), "rejected": ref(1, 0)}, "chosen", "an episode in 0 to 1"),
-        ({"chosen": ref(0, 0), "rejected": ref(1, 5)}, "rejected", "4 steps inside the 8"),
-        ({"chosen": ref(0, 0), "rejected": ref(1, "x")}, "rejected", "a whole number"),
-        ({"chosen": ref(0, 0)}, "rejected", "an object with"),
-        ({"chosen": "{", "rejected": ref(1, 0)}, "chosen", "an object of JSON"),
-        ({"chosen": {"observations": [[1], [2]], "actions": [[1]]}}, "chosen", "as many finite"),
-        ({"chosen": {"observations": [[1], [2, 3]], "actions": [[1]]}}, "chosen", "numbers"),
-        ({"chosen": {"observations": [[10**400]], "actions": [[1]]}}, "chosen", "numbers"),
-        ({"chosen": ref(0, 0), "rejected": ref(1, 0), "equal": "yes"}, "equal", "true or false"),
-    ],
+WRONG = (
+    ({"chosen": ref(2, 0), "rejected": ref(1, 0)}, "chosen", "an episode in 0 to 1"),
+    ({"chosen": ref(0, 0), "rejected": ref(1, 5)}, "rejected", "4 steps inside the 8"),
+    ({"chosen": ref(0, 0), "rejected": ref(1, "x")}, "rejected", "a whole number"),
+    ({"chosen": ref(0, 0)}, "rejected", "an object with"),
+    ({"chosen": "{", "rejected": ref(1, 0)}, "chosen", "an object of JSON"),
+    ({"chosen": {"observations": [[1], [2]], "actions": [[1]]}}, "chosen", "as many finite"),
+    ({"chosen": {"observations": [[1], [2, 3]], "actions": [[1]]}}, "chosen", "numbers"),
+    ({"chosen": {"observations": [[10**400]], "actions": [[1]]}}, "chosen", "numbers"),
+    ({"chosen": ref(0, 0), "rejected": ref(1, 0), "equal": "yes"}, "equal", "true or false"),
 )
-def test_a_wrong_cell_is_named(one, episodes, tmp_path, row, column, expected):
+
+
+def test_a_wrong_cell_is_named(one, episodes, tmp_path):
     store, project = one
     fine = {"chosen": ref(0, 0), "rejected": ref(1, 0)}
-    path = jsonl(tmp_path / "a.jsonl", fine, row)
-    with pytest.raises(DataError, match=rf"row 2, column {column}: expected {expected}"):
-        import_table(store, project, path, episodes, length=4)
+    for row, column, expected in WRONG:
+        path = jsonl(tmp_path / "a.jsonl", fine, row)
+        with pytest.raises(DataError, match=rf"row 2, column {column}: expected {expected}"):
+            import_table(store, project, path, episodes, length=4)
     assert store.reports.revision(project) == 0
 
 
@@ -156,8 +155,7 @@ def test_shares_are_no_answers_of_people(one, shared_comparisons):
     store, project = one
     with pytest.raises(DataError, match="a person's answer has no shares"):
         import_comparisons(store, project, shared_comparisons, ["Ann"], source="made up")
-    with store.database.read() as session:
-        assert session.scalars(select(Query)).all() == []
+    assert store.database.all(select(Query)) == []
 
 
 @pytest.fixture

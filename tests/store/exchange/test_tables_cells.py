@@ -13,15 +13,14 @@ from preferl.store.exchange.tables import (
 )
 
 
-@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra", "'=1", "''=1", "'a", "a=1"])
-def test_no_text_is_a_formula_of_a_spreadsheet(tmp_path, text):
+def test_no_text_is_a_formula_of_a_spreadsheet(tmp_path):
+    texts = ["=1", "+1", "-1", "@a", "\ta", "\ra", "'=1", "''=1", "'a", "a=1"]
     path = tmp_path / "a.csv"
     with writing_table(path, {"text": "text"}) as add:
-        add([[text]])
+        add([[text] for text in texts])
     with path.open(newline="") as file:
-        (stored,) = (row["text"] for row in csv.DictReader(file))
-    assert stored[0] not in "=+-@\t\r"
-    assert [row["text"] for row in read_table(path)] == [text]
+        assert not [row for row in csv.DictReader(file) if row["text"][0] in "=+-@\t\r"]
+    assert [row["text"] for row in read_table(path)] == texts
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from helpers.gardens import Garden
 from preferl.data.segments import Segments
 from preferl.errors import DataError
 from preferl.store import Store
-from preferl.store.rendering.frames import EnvFrames, RecordedFrames, frame_source, spec_for
+from preferl.store.rendering.frames import EnvFrames, RecordedFrames, frame_source
 from preferl.store.rendering.videos import RenderWorker
 from preferl.store.stages import picture_state
 
@@ -32,13 +32,13 @@ def walks() -> Segments:
 
 
 def test_a_store_keeps_and_plays_them(walks: Segments, store: Store) -> None:
-    project = store.projects.create("walks", frames={"kind": "recorded"}, fps=5)
-    clips = store.clips.put(project.id, walks)
-    store.queries.ask(project.id, walks, np.array([[0, 1]]))
+    project = store.projects.create("walks", frames={"kind": "recorded"}, fps=5).id
+    clips = store.clips.put(project, walks)
+    store.queries.ask(project, walks, np.array([[0, 1]]))
     with RenderWorker(store) as worker:
         worker.round()
         assert worker.rendered == (2, 0)
-    with av.open(str(store.clips.video_path(project.id, clips[0]))) as video:
+    with av.open(str(store.clips.video_path(project, clips[0]))) as video:
         assert sum(1 for _ in video.decode(video=0)) == 3
 
 
@@ -53,12 +53,3 @@ def test_where_none_were_recorded_the_message_explains_how(walks: Segments) -> N
     bare = Segments(walks.observations, walks.actions, walks.rewards, walks.start, walks.real, 3)
     with pytest.raises(DataError, match=r"recorded pictures: expected some.*`states=True`"):
         next(frame_source({"kind": "recorded"})(bare, 0))
-
-
-def test_what_describes_pictures() -> None:
-    numbers = np.zeros((1, 3))
-    pixels = np.zeros((1, 16, 16, 3), np.uint8)
-    assert spec_for(numbers, recorded=True) == {"kind": "recorded"}
-    named = {"kind": "env", "env_id": "Pendulum-v1"}
-    assert spec_for(numbers, "Pendulum-v1", recorded=True) == named
-    assert spec_for(pixels, recorded=True) == {"kind": "pixels"}

@@ -193,24 +193,6 @@ def test_runners_stay_in_sight_over_a_floor_that_goes_on(env_id: str) -> None:
 
 
 @pytest.mark.usefixtures("graphics")
-@pytest.mark.parametrize(("env_id", "actions"), [("Pusher-v5", 7), ("Reacher-v5", 2)])
-def test_cameras_that_follow_nothing_stay(env_id: str, actions: int) -> None:
-    env = make_registered(env_id)
-    env.reset(seed=0)
-    state = StateReader(env)()[None]
-    clip = one_segment(np.zeros((1, 1)), np.zeros((1, actions)), state)
-    assert len(np.unique(drawn(EnvFrames(env_id, size=64), clip))) > 20
-
-
-@pytest.mark.usefixtures("graphics")
-def test_cameras_that_are_not_there() -> None:
-    block = np.zeros((1, 18))
-    for wrong in ("moon", {"zoom": 3}, {"trackbodyid": -1}, {"trackbodyid": 99}):
-        with pytest.raises(ConfigError, match="camera"):
-            drawn(EnvFrames("HalfCheetah-v5", camera=wrong), one_segment(block, block, block))
-
-
-@pytest.mark.usefixtures("graphics")
 def test_the_door_is_drawn_from_what_was_observed() -> None:
     pytest.importorskip("gymnasium_robotics")
     mujoco = pytest.importorskip("mujoco")

@@ -1,0 +1,42 @@
+"""Steps that tests of a store take again and again."""
+
+from itertools import count
+from typing import Any
+
+from preferl.store.queue import LeasedQuery
+from preferl.store.schema import Role
+from preferl.store.store import Store
+
+_NUMBERS = count()
+
+
+def show(store: Store, project: int) -> None:
+    """Give every clip a video."""
+    store.clips.video_ready(project, store.clips.without_video(project, 10_000))
+
+
+def invite(store: Store, project: int, name: str = "Ann", role: Role = "annotator") -> int:
+    """Let a person in; their number."""
+    return store.people.invite(project, name, role).annotator.id
+
+
+def claim_one(store: Store, project: int, person: int, *, undrawn: bool = False) -> LeasedQuery:
+    """The one query that a person gets."""
+    (query,) = store.queue.claim(project, person, 1, undrawn=undrawn).queries
+    return query
+
+
+def answer_next(
+    store: Store,
+    project: int,
+    person: int,
+    kind: str = "left",
+    *,
+    key: str | None = None,
+    undrawn: bool = False,
+    **more: Any,
+) -> LeasedQuery:
+    """Answer the query that a person gets next, which is returned."""
+    query = claim_one(store, project, person, undrawn=undrawn)
+    store.queue.answer(person, query.token, key or f"step-{next(_NUMBERS):08d}", kind, **more)
+    return query
