@@ -15,6 +15,10 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 export SDL_VIDEODRIVER ?= dummy
 
+# What `nightly` compares the speed with: an older commit, and those jobs of benchmarks/commits.py.
+SINCE ?= cd01f1f
+TIMED ?= fit fit_ensemble job iql
+
 # The files that hold such tests: collecting all takes as long as many of them.
 marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 
@@ -88,12 +92,13 @@ docs: $(DEV) ## the site in docs/_build/html; every link, name and code block
 site: $(DEV) ## the site in docs/_build/html, without tests and with notebooks as they are
 	$(BIN)/python -m sphinx -q -D nb_execution_mode=off -d docs/_build/doctrees docs docs/_build/html
 
-nightly: $(DEV) ## the longest tests, damaged files, other random examples, fuzzed requests, the wheel
+nightly: $(DEV) ## the longest tests, damaged files, random examples, fuzzed requests, the wheel, speed
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(PROPERTIES) -n 2
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest tests/hostile -m "slow or not slow" -n 2
 	PREFERL_FUZZ_REQUESTS=50000 $(BIN)/python -m pytest tests/annotate/test_fuzz.py -m "slow or not slow"
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(call marked,nightly) -m nightly -n 2
 	$(MAKE) wheel
+	$(BIN)/python benchmarks/commits.py $(SINCE) $(TIMED) --strict --results $(VENV)/commits.json
 
 wheel: $(DEV) ## install the built wheel beside nothing but torch, and use it
 	.ci/wheel $(BIN)/python $(TORCH)
@@ -137,7 +142,9 @@ lock: $(DEV) ## write requirements.lock anew; make lock UPGRADE=--upgrade takes 
 	printf '%s\n' $(OF_TORCH) | $(BIN)/uv pip compile -q pyproject.toml - --all-extras --universal \
 	  --override $(VENV)/without-torch.txt --generate-hashes --no-annotate --no-header $(UPGRADE) -o $(LOCK)
 
-check: lint types imports test slow browser ## what CI runs
+check: $(DEV) ## what CI runs
+	$(MAKE) --jobs=3 --output-sync lint types imports
+	$(MAKE) test slow browser
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache docs/_build docs/notebooks

@@ -163,6 +163,7 @@ def main() -> None:
     parser.add_argument("commit", help="the older commit")
     parser.add_argument("tasks", nargs="*", metavar="task", help=f"of {', '.join(TASKS)}; or all")
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--strict", action="store_true", help="fail where this commit is slower")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "commits.json")
     asked = parser.parse_args()
     unknown = set(asked.tasks) - set(TASKS)
@@ -186,6 +187,9 @@ def main() -> None:
     found = {"commit": asked.commit, "repetitions": asked.repetitions, "machine": machine()}
     text = json.dumps(found | {"tasks": rows}, indent=2) + "\n"
     asked.results.write_text(text, encoding="utf-8")
+    slower = [name for name, row in rows.items() if not row["within"]]
+    if asked.strict and slower:
+        sys.exit(f"slower than {asked.commit}: {', '.join(slower)}")
 
 
 if __name__ == "__main__":

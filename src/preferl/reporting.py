@@ -125,16 +125,15 @@ class WandbSink:
     ) -> None:
         wandb = require("wandb", extra="wandb")
         where = project or os.environ.get("WANDB_PROJECT") or "preferl"
-        given = {"project": where, "entity": entity, "name": name, "mode": mode}
-        given["dir"] = None if folder is None else str(folder)
+        settings = {"project": where, "entity": entity, "name": name, "mode": mode}
+        settings["dir"] = None if folder is None else str(folder)
         try:
-            self._run: Any = wandb.init(**{k: v for k, v in given.items() if v is not None})
+            self._run: Any = wandb.init(**{k: v for k, v in settings.items() if v is not None})
         except wandb.Error as error:
-            expected = "somebody who is signed in, and may write to the project"
-            fix = "Run `wandb login` or set WANDB_API_KEY; WANDB_MODE=offline keeps the run here, "
-            fix += "to be uploaded later with `wandb sync`."
             raise ConfigError(
-                f"Weights & Biases: expected {expected}, got {in_words(error)}. {fix}"
+                "Weights & Biases: expected somebody who is signed in, and may write to the "
+                f"project, got {in_words(error)}. Run `wandb login` or set WANDB_API_KEY; "
+                "WANDB_MODE=offline keeps the run here, to be uploaded later with `wandb sync`."
             ) from error
 
     def log(self, values: Mapping[str, float], step: int) -> None:
@@ -185,8 +184,9 @@ def require_places(places: Sequence[str]) -> None:
         MissingExtraError: wandb is asked for and not installed.
     """
     if not set(places) <= PLACES.keys() or len(set(places)) < len(places):
-        got = ", ".join(places)
-        raise ConfigError(f"report_to: expected some of {', '.join(PLACES)}, got {got}.")
+        raise ConfigError(
+            f"report_to: expected some of {', '.join(PLACES)}, got {', '.join(places)}."
+        )
     if "wandb" in places:
         require("wandb", extra="wandb")
 
@@ -276,6 +276,6 @@ def series(columns: Mapping[str, FloatArray], name: str) -> tuple[Array, FloatAr
     >>> [column.tolist() for column in series(metrics, "loss")]
     [[1.0, 2.0], [0.5, 0.3]]
     """
-    known = np.isfinite(columns[name]) & np.isfinite(columns["step"])
-    steps, last = np.unique(columns["step"][known][::-1], return_index=True)
-    return steps, columns[name][known][::-1][last]
+    is_known = np.isfinite(columns[name]) & np.isfinite(columns["step"])
+    steps, last = np.unique(columns["step"][is_known][::-1], return_index=True)
+    return steps, columns[name][is_known][::-1][last]

@@ -107,8 +107,8 @@ def bootstrap_interval(
     """
     rows = rng.integers(len(values), size=(resamples, len(values)))
     drawn = np.asarray(values, np.float64)[rows]
-    found = drawn.mean(-1) if statistic is None else statistic(drawn)
-    low, high = np.quantile(found, [0.025, 0.975])
+    estimates = drawn.mean(-1) if statistic is None else statistic(drawn)
+    low, high = np.quantile(estimates, [0.025, 0.975])
     return float(low), float(high)
 
 

@@ -31,6 +31,14 @@ class Study:
         self.people[name] = tuple(self.store.people.invite(self.project.id, name, role))
         return self.people[name][1]
 
+    @property
+    def ann(self):
+        """The secret of the person who is there from the beginning."""
+        return self.people["ann"][1]
+
+    def update(self, **changes):
+        self.store.projects.update(self.project.id, **changes)
+
     def ask(self, count, steps=12, video=True, **more):
         """Ask `count` pairs of new clips."""
         self.asked += 1
@@ -112,7 +120,7 @@ def visitor(app):
 
 @pytest.fixture
 def ann(study, visitor):
-    return visitor(study.people["ann"][1])
+    return visitor(study.ann)
 
 
 @pytest.fixture
@@ -152,8 +160,8 @@ def address(app, serving):
 
 
 @pytest.fixture
-def person(chromium, address):
-    """Opens the page for a person; afterwards nothing may have gone wrong in any of them.
+def person(chromium, address, study):
+    """Opens the page for a person, Ann by default; in the end nothing may have gone wrong.
 
     `routes` are in force before the page is: a browser told to intercept while it runs may let one
     more request pass.
@@ -161,7 +169,7 @@ def person(chromium, address):
     contexts = []
     trouble = []
 
-    def opened(secret, *, read=True, expected=(), init=None, path="/", routes=None, **options):
+    def opened(secret=None, *, read=True, expected=(), init=None, path="/", routes=None, **options):
         context = chromium.new_context(viewport=options.pop("viewport", DESKTOP), **options)
         context.set_default_timeout(1000 * SECONDS)  # a busy machine holds a browser up for seconds
         contexts.append(context)
@@ -178,7 +186,7 @@ def person(chromium, address):
 
         page.on("console", lambda message: message.type in ("error", "warning") and note(message))
         page.on("pageerror", lambda error: note(str(error)))
-        page.goto(f"{address}/join/{secret}")
+        page.goto(f"{address}/join/{secret or study.ann}")
         if path != "/":
             page.goto(f"{address}{path}")
         if read and path == "/":

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_axe_finds_what_is_wrong(person, study):
-    page = person(study.people["ann"][1], read=False)
+    page = person(read=False)
     page.evaluate("document.querySelector('#scrub').removeAttribute('aria-label')")
     page.evaluate("document.querySelector('html').removeAttribute('lang')")
     assert "html-has-lang" in {rule for rule, _ in faults(page)}
@@ -19,7 +19,7 @@ def test_axe_finds_what_is_wrong(person, study):
 def test_the_answering_page(study, person):
     study.ask(2)
     study.ask(1, purpose="example", known=[1.0], details=[{"note": "Up is good."}])
-    page = person(study.people["ann"][1], read=False)
+    page = person(read=False)
     page.wait_for_selector("#instructions[open]")
     assert faults_anywhere(page) == []
     page.keyboard.press("Enter")

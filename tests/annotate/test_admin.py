@@ -46,7 +46,7 @@ def test_the_admin_invites_and_changes(study, owner, visitor):
 
 def test_who_failed_qualification_can_be_let_in(study, owner):
     assert "Let ann answer" not in owner.get("/admin").text
-    study.store.projects.update(study.project.id, qualification=3)
+    study.update(qualification=3)
     assert "Let ann answer" in owner.get("/admin").text
     owner.post(f"/admin/people/{study.people['ann'][0].id}", data=form(owner, act="qualify"))
     assert "Let ann answer" not in owner.get("/admin").text
@@ -92,7 +92,7 @@ def test_the_admin_changes_what_is_asked(study, owner):
 
 
 def test_the_overview_counts(study, owner, ann, visitor):
-    study.store.projects.update(study.project.id, quorum=2)
+    study.update(quorum=2)
     study.ask(12)
     ben = visitor(study.invite("ben"))
     for client in (ann, ben):

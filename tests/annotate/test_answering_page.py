@@ -32,7 +32,7 @@ NOTICES = """() => {
 def test_a_whole_round_by_keyboard_alone(study, person):
     study.ask(5)
     began = time.monotonic()
-    page = person(study.people["ann"][1], read=False)
+    page = person(read=False)
     page.wait_for_selector("dialog[open]")
     page.keyboard.press("Enter")  # on Start
     asked = []
@@ -60,7 +60,7 @@ def test_a_whole_round_by_keyboard_alone(study, person):
 @pytest.mark.slow
 def test_undo_brings_the_same_pair_back(study, person):
     study.ask(3)
-    page = person(study.people["ann"][1])
+    page = person()
     watched(page)
     first = pair(page)
     page.keyboard.press("ArrowLeft")
@@ -87,7 +87,7 @@ def test_a_double_click_is_one_answer(study, person):
     study.ask(3)
     held = []  # no reply before both clicks
     hold = {"**/api/answer": lambda route: held.append(route)}
-    page = person(study.people["ann"][1], routes=hold)
+    page = person(routes=hold)
     watched(page)
     first = pair(page)
     page.get_by_role("button", name="B is better").dblclick()
@@ -107,7 +107,7 @@ def test_a_double_click_is_one_answer(study, person):
 
 def test_a_reload_shows_the_same_pair(study, person):
     study.ask(6)
-    page = person(study.people["ann"][1])
+    page = person()
     watched(page)
     before = pair(page)
     page.keyboard.press("ArrowLeft")
@@ -122,7 +122,7 @@ def test_a_reload_shows_the_same_pair(study, person):
 @pytest.mark.slow
 def test_two_tabs_of_one_person(study, person):
     study.ask(4)
-    page = person(study.people["ann"][1], expected=("409",))
+    page = person(expected=("409",))
     watched(page)
     first = pair(page)
     other = page.context.new_page()
@@ -143,7 +143,7 @@ def test_two_tabs_of_one_person(study, person):
 
 def test_a_lost_connection_loses_nothing(study, person):
     study.ask(3)
-    page = person(study.people["ann"][1], expected=LOST)
+    page = person(expected=LOST)
     watched(page)
     first = pair(page)
     page.wait_for_function(f"() => {LOADED} === 4")  # the next clips are here, too
@@ -165,7 +165,7 @@ def test_what_was_asked_while_an_answer_was_on_its_way_is_out_of_date(study, per
     answered = []
     asked = []
     hold = {"**/api/answer": lambda route: answered.append(route)}
-    page = person(study.people["ann"][1], routes=hold)
+    page = person(routes=hold)
     watched(page)
     first = pair(page)
     page.route("**/api/claim", lambda route: asked.append((route, route.fetch())))
@@ -195,7 +195,7 @@ def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
         else:
             route.fulfill(response=reply)
 
-    page = person(study.people["ann"][1], expected=LOST, routes={"**/api/answer": lose})
+    page = person(expected=LOST, routes={"**/api/answer": lose})
     watched(page)
     first = pair(page)
     page.keyboard.press("ArrowLeft")
@@ -212,7 +212,7 @@ def test_an_acknowledgement_that_is_lost_is_not_a_second_answer(study, person):
 def test_an_answer_that_was_not_sent_survives_a_reload(study, person):
     study.ask(3)
     cut = {"**/api/answer": lambda route: route.abort()}
-    page = person(study.people["ann"][1], expected=LOST, routes=cut)
+    page = person(expected=LOST, routes=cut)
     watched(page)
     first = pair(page)
     page.keyboard.press("ArrowUp")
@@ -226,7 +226,7 @@ def test_an_answer_that_was_not_sent_survives_a_reload(study, person):
 
 @pytest.mark.slow
 def test_waiting_goes_on_by_itself_when_clips_come(study, person):
-    page = person(study.people["ann"][1], init=NO_FALLBACK)
+    page = person(init=NO_FALLBACK)
     page.wait_for_selector("#waiting:visible")
     assert page.evaluate("window.stubbed"), "the page asks by itself at another interval"
     study.ask(1, video=False)
@@ -243,20 +243,20 @@ def test_waiting_goes_on_by_itself_when_clips_come(study, person):
 @pytest.mark.slow
 def test_done_paused_and_signed_out(study, person):
     study.ask(2)
-    secret = study.people["ann"][1]
+    secret = study.ann
     page = person(secret, expected=("401",))
     watched(page)
-    study.store.projects.update(study.project.id, paused=True)
+    study.update(paused=True)
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("#paused:visible")
-    study.store.projects.update(study.project.id, paused=False)
+    study.update(paused=False)
     page.wait_for_selector("#pair:visible")
-    study.store.projects.update(study.project.id, budget=2)
+    study.update(budget=2)
     watched(page)
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("#done:visible")
     assert "2 pairs" in page.locator("#done").text_content()
-    study.store.projects.update(study.project.id, budget=None)
+    study.update(budget=None)
     study.ask(1)
     page.reload()
     watched(page)
@@ -268,6 +268,7 @@ def test_done_paused_and_signed_out(study, person):
     until_answers(study, page, 3)  # the answer that was on its way
 
 
+@pytest.mark.slow
 def test_an_open_page_follows_the_newest_sign_in_of_its_browser(study, person, address):
     other = study.store.projects.create("hall", title="Walking down a hall", question="Which?")
     page = person(study.owner, expected=("403",))
@@ -280,7 +281,7 @@ def test_an_open_page_follows_the_newest_sign_in_of_its_browser(study, person, a
 @pytest.mark.slow
 def test_single_letter_keys_can_be_switched_off(study, person):
     study.ask(2)
-    page = person(study.people["ann"][1])
+    page = person()
     watched(page)
     page.keyboard.press("?")
     page.get_by_label("Keys that are a single letter").uncheck()
@@ -300,7 +301,7 @@ def test_single_letter_keys_can_be_switched_off(study, person):
 @pytest.mark.slow
 def test_keys_do_not_answer_while_a_dialog_is_open(study, person):
     study.ask(2)
-    page = person(study.people["ann"][1])
+    page = person()
     watched(page)
     first = pair(page)
     page.keyboard.press("i")
@@ -316,9 +317,9 @@ def test_keys_do_not_answer_while_a_dialog_is_open(study, person):
 
 @pytest.mark.slow
 def test_shift_marks_a_slight_preference(study, person):
-    study.store.projects.update(study.project.id, strength=True)
+    study.update(strength=True)
     study.ask(3)
-    page = person(study.people["ann"][1])
+    page = person()
     for number, key in enumerate(("ArrowLeft", "Shift+ArrowRight"), start=1):
         watched(page)
         before = pair(page)

@@ -12,9 +12,9 @@ KEY = "0123456789abcdef0123456789abcdef"
 @pytest.fixture
 def answered(study, visitor):
     """Two people have answered four pairs, A and B alternately; Ben answers A always."""
-    study.store.projects.update(study.project.id, quorum=2)
+    study.update(quorum=2)
     numbers = study.ask(4)
-    people = {"ann": visitor(study.people["ann"][1]), "ben": visitor(study.invite("ben"))}
+    people = {"ann": visitor(study.ann), "ben": visitor(study.invite("ben"))}
     for name, client in people.items():
         for count in range(4):
             held = claim(client, 1)["queries"][0]
@@ -120,25 +120,3 @@ def test_who_may_look_and_change(study, answered, ann, owner, visitor):
     data = {"act": "withdraw", "key": KEY, "csrf": "no"}
     assert owner.post(f"/admin/answers/{first}", data=data).status_code == 403
     assert len(study.answers()) == 8
-
-
-def test_pages_turn(study, owner, visitor):
-    study.ask(30)
-    ann = visitor(study.people["ann"][1])
-    for count in range(30):
-        held = claim(ann, 1)["queries"][0]
-        ann.post("/api/answer", json=body(held["token"], f"{count:020d}"))
-    one = owner.get("/admin/answers")
-    last = owner.get(f"/admin/answers?at={rows(one)[-1]}")
-    follows = re.search(r'id="after" href="([^"]*)#replay">Next page', last.text)[1]
-    two = owner.get("/admin/answers" + follows.replace("&amp;", "&"))
-    assert (len(rows(one)), len(rows(two))) == (25, 5)
-    assert "All: 30 answers" in one.text
-    back = re.search(r'id="before" href="([^"]*)#replay">Previous page', two.text)[1]
-    again = owner.get("/admin/answers" + back.replace("&amp;", "&"))
-    assert rows(again) == rows(one)
-    assert "Previous page" not in again.text
-    assert "Next page" not in two.text
-    chosen = owner.get(f"/admin/answers{follows.replace('&amp;', '&')}&at={rows(two)[1]}")
-    assert rows(chosen) == rows(two)
-    assert f'name="back" value="{follows[1:]}"' in chosen.text, "a change leads back here"

@@ -16,7 +16,7 @@ ANSWERS = """words => [...document.querySelectorAll('[data-statement]')]
 
 def test_the_page_counts_down_to_the_next_reward_in_the_same_words_everywhere(study, person):
     study.ask(3)
-    page = person(study.people["ann"][1])
+    page = person()
     learning = page.locator("#learning")
     assert learning.get_attribute("aria-live") == "polite"
     page.wait_for_selector("#pair.may")
@@ -52,7 +52,7 @@ def test_the_page_counts_down_to_the_next_reward_in_the_same_words_everywhere(st
 
 def test_numbers_that_were_overtaken_are_left_out(study, person):
     study.ask(3)
-    page = person(study.people["ann"][1], init=NO_NEWS)
+    page = person(init=NO_NEWS)
     page.wait_for_function(ANSWERS, arg="0 of 3 answers")
     older = page.evaluate("fetch('/api/progress').then(reply => reply.json())")["progress"]
     assert older["revision"] == 0

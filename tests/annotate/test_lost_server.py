@@ -75,10 +75,10 @@ def gone(page):
     return page.locator("#notice").filter(has_text="No connection to the server.")
 
 
-@pytest.mark.parametrize("asked", [0, 1])
+@pytest.mark.parametrize("asked", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_lost_server_is_reported_to_who_waits_or_watches(study, server, person, asked):
     study.ask(asked) if asked else None
-    page = person(study.people["ann"][1], expected=EXPECTED, init=NO_FALLBACK)
+    page = person(expected=EXPECTED, init=NO_FALLBACK)
     page.wait_for_selector("#pair:visible" if asked else "#waiting:visible")
     page.wait_for_function("() => document.getElementById('bar-text').textContent !== ''")
     server.stop()
@@ -94,10 +94,11 @@ def test_a_lost_server_is_reported_to_who_waits_or_watches(study, server, person
     )
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_after_the_last_answer_is_not_missed(study, server, person):
-    study.store.projects.update(study.project.id, budget=1)
+    study.update(budget=1)
     study.ask(1)
-    page = person(study.people["ann"][1], expected=EXPECTED)
+    page = person(expected=EXPECTED)
     page.wait_for_selector("#pair.may")
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("#done:visible")
@@ -111,7 +112,7 @@ def test_a_server_that_stops_after_the_last_answer_is_not_missed(study, server, 
 
 
 def test_an_ended_session_is_reported_instead(study, person):
-    page = person(study.people["ann"][1], expected=EXPECTED)
+    page = person(expected=EXPECTED)
     page.wait_for_selector("#waiting:visible")
     page.wait_for_function("() => document.getElementById('bar-text').textContent !== ''")
     study.invite("ann")  # a new link, which ends the old one
@@ -120,11 +121,12 @@ def test_an_ended_session_is_reported_instead(study, person):
     assert not page.locator("#notice").is_visible()
 
 
+@pytest.mark.slow
 def test_silence_is_not_taken_for_a_server_that_has_nothing_to_say(study, person):
     cut = threading.Event()
     claims = lambda route: route.abort() if cut.is_set() else route.continue_()  # noqa: E731
     routes = {"**/api/claim": claims}
-    page = person(study.people["ann"][1], expected=EXPECTED, init=SILENT, routes=routes)
+    page = person(expected=EXPECTED, init=SILENT, routes=routes)
     page.wait_for_selector("#waiting:visible")
     page.wait_for_function("() => window.made.length === 1")
     page.evaluate("window.ahead += 10_000")
@@ -141,7 +143,7 @@ def test_silence_is_not_taken_for_a_server_that_has_nothing_to_say(study, person
 
 @pytest.mark.slow
 def test_a_page_that_gives_way_to_newer_ones_rests_until_somebody_turns_to_it(study, person):
-    page = person(study.people["ann"][1], expected=EXPECTED, init=SILENT)
+    page = person(expected=EXPECTED, init=SILENT)
     page.wait_for_selector("#waiting:visible")
     page.wait_for_function("() => window.made.length === 1")
     page.evaluate("window.made[0].dispatchEvent(new Event('elsewhere'))")

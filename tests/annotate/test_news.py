@@ -44,7 +44,7 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
     for events in streams:
         ready = threading.Event()
         thread = threading.Thread(
-            target=listen, args=(address, study.people["ann"][1], events, ready), daemon=True
+            target=listen, args=(address, study.ann, events, ready), daemon=True
         )
         thread.start()
         threads.append(thread)
@@ -70,7 +70,7 @@ def test_whoever_has_a_page_open_is_active_until_it_closes(study, app, serving, 
     assert active.format(0) in owner.get("/admin").text
     events = []
     address = serving(app)
-    about = (address, study.people["ann"][1], events, threading.Event())
+    about = (address, study.ann, events, threading.Event())
     for _ in range(2):  # one person with two pages
         threading.Thread(target=listen, args=about, daemon=True).start()
     wait_until(lambda: app.state.news.listeners == 2)
@@ -85,7 +85,7 @@ def test_a_heartbeat_comes_where_there_is_no_news(study, app, serving, monkeypat
     monkeypatch.setattr(news, "QUIET_SECONDS", 0.05)
     events = []
     address = serving(app)
-    about = (address, study.people["ann"][1], events, threading.Event())
+    about = (address, study.ann, events, threading.Event())
     threading.Thread(target=listen, args=about, daemon=True).start()
     assert wait_for(events, lambda k, c: k == "here") == {}
     app.state.news.close()
@@ -114,18 +114,5 @@ def test_nobody_listening_costs_nothing(study, monkeypatch):
         count = len(looked)
         await asyncio.sleep(0.1)  # in which it would have looked
         assert len(looked) == count
-
-    asyncio.run(session())
-
-
-def test_a_slow_reader_misses_only_what_is_old(study):
-    from preferl.annotate.news import BACKLOG, _put
-
-    async def session():
-        reader = asyncio.Queue(BACKLOG)
-        for number in range(BACKLOG + 5):
-            _put(reader, ("progress", {"answered": number}))
-        assert reader.qsize() == BACKLOG
-        assert (await reader.get())[1]["answered"] == 5
 
     asyncio.run(session())

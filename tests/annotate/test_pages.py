@@ -47,9 +47,9 @@ def version_of(browser):
 def test_instructions_have_a_version_that_changes_with_them(study, ann):
     before = version_of(ann)
     assert version_of(ann) == before
-    study.store.projects.update(study.project.id, title="Another title")
+    study.update(title="Another title")
     assert version_of(ann) == before, "a title is nothing that people have to read again"
-    study.store.projects.update(study.project.id, instructions="Watch the door.")
+    study.update(instructions="Watch the door.")
     assert version_of(ann) != before
 
 
@@ -80,9 +80,7 @@ def test_clips_of_other_projects_are_not_shown(study, ann, store, visitor):
 
 def test_text_of_people_is_never_html(study, owner, visitor):
     evil = "<script>alert(1)</script>"
-    study.store.projects.update(
-        study.project.id, title=evil, question=evil, instructions=f"- {evil}\n\n{evil}"
-    )
+    study.update(title=evil, question=evil, instructions=f"- {evil}\n\n{evil}")
     name = '"><img src=x onerror=alert(1)>'
     reply = owner.post("/admin/invite", data=form(owner, name=name))
     assert reply.status_code == 200

@@ -28,7 +28,7 @@ NUMBERS = """() => {
 @pytest.mark.slow
 def test_an_answer_before_both_were_seen_is_refused(study, person):
     study.ask(1, steps=60)
-    page = person(study.people["ann"][1], reduced_motion="reduce")  # it plays only on request
+    page = person(reduced_motion="reduce")  # it plays only on request
     button = page.get_by_role("button", name="A is better")
     page.wait_for_selector("#pair[aria-busy=false]")
     assert button.get_attribute("aria-disabled") == "true"
@@ -47,7 +47,7 @@ def test_an_answer_before_both_were_seen_is_refused(study, person):
 @pytest.mark.slow
 def test_leaping_to_the_end_is_not_watching(study, person):
     study.ask(1, steps=60)
-    page = person(study.people["ann"][1], reduced_motion="reduce")
+    page = person(reduced_motion="reduce")
     page.wait_for_selector("#pair[aria-busy=false]")
     page.wait_for_function(WHOLE)
     page.locator("#scrub").focus()
@@ -57,11 +57,12 @@ def test_leaping_to_the_end_is_not_watching(study, person):
     assert page.locator("#pair.may").count() == 0
 
 
-@pytest.mark.parametrize("decoder", ["decoder", pytest.param("seeking", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("decoder", ["decoder", "seeking"])
 def test_every_frame_is_the_one_that_the_player_reports(study, person, decoder):
     study.ask(1, steps=30)
     init = "delete window.VideoDecoder" if decoder == "seeking" else None
-    page = person(study.people["ann"][1], init=init)
+    page = person(init=init)
     watched(page)
     page.keyboard.press("r")
     page.keyboard.press(" ")
@@ -81,7 +82,7 @@ def test_every_frame_is_the_one_that_the_player_reports(study, person, decoder):
 @pytest.mark.slow
 def test_clips_never_drift(study, person):
     study.ask(1, steps=60)
-    page = person(study.people["ann"][1])
+    page = person()
     watched(page)
     page.keyboard.press("]")
     seen = set()
@@ -101,7 +102,7 @@ def test_clips_never_drift(study, person):
 def test_the_shorter_clip_is_marked_as_ended(study, person):
     study.ask(1, video=False)
     study.film(10, 50)
-    page = person(study.people["ann"][1], reduced_motion="reduce")
+    page = person(reduced_motion="reduce")
     counts = "window.preferl.player.clips.map(clip => clip.count)"
     page.wait_for_selector("#pair[aria-busy=false]")
     page.wait_for_function(WHOLE)
@@ -121,7 +122,7 @@ def test_the_shorter_clip_is_marked_as_ended(study, person):
 @pytest.mark.slow
 def test_speed_pause_and_steps(study, person):
     study.ask(1, steps=40)
-    page = person(study.people["ann"][1])
+    page = person()
     watched(page)
     assert page.locator("#speed").text_content() == "1×"
     for key, speed in (("]", "1.5×"), ("]", "2×"), ("]", "2×"), ("[", "1.5×")):
@@ -139,7 +140,7 @@ def test_speed_pause_and_steps(study, person):
 @pytest.mark.slow
 def test_reduced_motion_plays_nothing_by_itself(study, person):
     study.ask(1, steps=8)
-    page = person(study.people["ann"][1], reduced_motion="reduce")
+    page = person(reduced_motion="reduce")
     page.wait_for_selector("#pair[aria-busy=false]")
     page.wait_for_function(WHOLE)
     page.wait_for_timeout(700)
@@ -156,7 +157,7 @@ def test_a_clip_that_is_broken_can_be_skipped(study, person):
     study.ask(2)
     for clip in study.store.files.rglob("*.mp4"):
         clip.write_bytes(b"\0\0\0\x20ftypisom" + b"\0" * 100)
-    page = person(study.people["ann"][1])
+    page = person()
     page.get_by_text("cannot be shown here").wait_for()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("s")
@@ -167,7 +168,7 @@ def test_a_clip_that_is_broken_can_be_skipped(study, person):
 @pytest.mark.slow
 def test_clips_that_do_not_come_through_are_asked_for_again(study, person):
     study.ask(2)
-    page = person(study.people["ann"][1], read=False, expected=LOST)
+    page = person(read=False, expected=LOST)
     page.keyboard.press("Escape")
     watched(page)
     page.route("**/media/*", lambda route: route.abort())

@@ -34,10 +34,6 @@ def statement(study):
     return ", ".join(filter(None, (report["words"], report["until"])))
 
 
-def newest(study):
-    return Tally(study.store).of(study.project.id)["statement"]["newest"]
-
-
 def answer(study, kind="left"):
     person = study.people["ann"][0].id
     (question,) = study.store.queue.claim(study.project.id, person, 1).queries
@@ -66,23 +62,10 @@ def test_after_it_how_many_more_until_the_next(study, report):
     assert statement(study) == "4 answers, 5 more until the next reward"
     answer(study)
     assert statement(study) == "5 answers, 4 more until the next reward"
-    assert newest(study) == "Reward version 1 is from 4 answers."
     report(**WAITING | {"next_at": 5, "version": 1})
     assert statement(study) == "5 answers"
     report(state="fitting")
     assert statement(study) == "5 answers, the next reward is learning now"
-
-
-def test_people_see_where_an_agent_is_that_reports_its_return(study, report):
-    report("agent", "healthy", steps=9_000, reward_version=0)
-    assert newest(study) is None
-    report("agent", "healthy", steps=9_000, reward_version=0, mean_return=-1234.5)
-    first = "The agent has made 9,000 steps and has no learned reward yet; its return is -1,234."
-    assert newest(study) == first
-    report("agent", "healthy", steps=12_400, reward_version=3, mean_return=-12.5)
-    assert newest(study).endswith("learns from reward version 3; its return is -12.5.")
-    report("agent", "stopped", steps=12_400, reward_version=3, mean_return=-12.5)
-    assert newest(study) is None
 
 
 def test_nothing_is_promised_where_nobody_learns(study, report):
@@ -108,7 +91,7 @@ def test_there_is_a_goal_only_where_it_stays_where_it_is(study, report):
     assert statement(study) == "1 answer", "it may come back"
     report("agent", "stopped")
     assert statement(study) == "1 of 6 answers"
-    study.store.projects.update(study.project.id, budget=200)
+    study.update(budget=200)
     report("agent", "healthy")
     report(**WAITING)
     assert statement(study) == "1 of 200 answers, 2 more until the first reward"
@@ -125,7 +108,7 @@ def test_the_bar_is_of_the_nearest_end(study, report):
     assert share() == 1 / 3
     study.store.reports.publish_reward(study.project.id, 1, answers=1)
     assert share() is None
-    study.store.projects.update(study.project.id, budget=2)
+    study.update(budget=2)
     assert share() == 1 / 2
 
 

@@ -166,7 +166,7 @@ NAMES = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "'=1", "'quoted'", "Ann"]
 def test_cells_are_no_formulas_and_come_back_as_they_were(study, owner, visitor, store, tmp_path):
     from preferl.store.exchange.exports import import_answers
 
-    study.store.projects.update(study.project.id, quorum=len(NAMES))
+    study.update(quorum=len(NAMES))
     study.ask(1)
     for number, name in enumerate(NAMES):
         client = visitor(study.invite(name))

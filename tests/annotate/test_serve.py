@@ -47,6 +47,7 @@ def opened(opener, link):
         return opener.open(link).read().decode()
 
 
+@pytest.mark.slow
 def test_a_program_from_start_to_interrupt(study):
     study.ask(1)
     study.ask(2, video=False)

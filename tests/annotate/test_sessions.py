@@ -18,21 +18,21 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize("seconds", [-1, -3600, -40 * DAY, 29 * DAY])
 def test_a_session_goes_on_when_the_clock_is_set(study, visitor, clock, seconds):
-    client = visitor(study.people["ann"][1])
+    client = visitor(study.ann)
     clock[0] = seconds
     assert client.get("/").status_code == 200
     assert client.post("/api/claim", json={}).status_code == 200
 
 
 def test_a_session_ends_in_time(study, visitor, clock):
-    client = visitor(study.people["ann"][1])
+    client = visitor(study.ann)
     clock[0] = 31 * DAY
     assert client.get("/").status_code == 401
 
 
 def test_a_cookie_from_the_future_still_has_to_be_ours(study, visitor, clock):
     clock[0] = DAY
-    ((name, value),) = dict(visitor(study.people["ann"][1]).cookies).items()
+    ((name, value),) = dict(visitor(study.ann).cookies).items()
     clock[0] = 0
     stranger = visitor()
     payload, rest = value.split(".", 1)

@@ -27,11 +27,11 @@ def resize(page, width, height):
     page.wait_for_function(FITS, arg=[width, height])
 
 
-@pytest.mark.parametrize("strength", [False, True])
-def test_everything_that_is_needed_is_visible(study, person, strength):
-    study.store.projects.update(study.project.id, strength=strength)
+@pytest.mark.slow
+def test_everything_that_is_needed_is_visible(study, person):
+    study.update(strength=True)
     study.ask(2)
-    page = person(study.people["ann"][1])
+    page = person()
     page.wait_for_selector("#pair.may")
     for width, height in SIZES:
         resize(page, width, height)
@@ -49,12 +49,13 @@ def test_everything_that_is_needed_is_visible(study, person, strength):
             assert min(heights) >= 0.33 * height, f"{width} x {height}"
 
 
+@pytest.mark.slow
 def test_the_header_has_room_for_its_text(study, person):
     study.ask(2)
-    study.store.projects.update(study.project.id, budget=25_000)
+    study.update(budget=25_000)
     status = Status("waiting", first_at=4_000)
     study.store.reports.beat(study.project.id, "reward", status, every=600.0)
-    page = person(study.people["ann"][1])
+    page = person()
     words = "0 of 25,000 answers, 4,000 more until the first reward"
     page.wait_for_function(
         "words => document.querySelector('.overall .number').textContent === words", arg=words

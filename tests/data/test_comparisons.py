@@ -78,11 +78,6 @@ def test_of_refuses_rows_that_are_no_segments(row):
         Comparisons.of(_segments(), np.array([[0, row]]), np.array([1.0]))
 
 
-def test_of_no_pairs():
-    none = Comparisons.of(_segments(), np.zeros((0, 2), int), np.zeros(0))
-    assert (len(none), len(none.segments), none.segments.steps) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("rows", [np.array([3, 0]), np.array([True, False, False, True]), slice(2)])
 def test_rows_share_the_segments(rows):
     comparisons = _comparisons(annotator=np.arange(4))
@@ -100,19 +95,6 @@ def test_a_number_is_a_table_of_one(row):
     np.testing.assert_array_equal(one.pairs[0], comparisons.pairs[row])
     np.testing.assert_array_equal(one.preference[0], comparisons.preference[row])
     assert one.segments is comparisons.segments
-
-
-@pytest.mark.parametrize("row", [4, -5])
-def test_a_number_beyond_the_last_is_an_index_error(row):
-    with pytest.raises(IndexError):
-        _comparisons()[row]
-
-
-def test_iteration_gives_each_comparison_once():
-    comparisons = _comparisons()
-    each = list(comparisons)
-    assert [len(one) for one in each] == [1, 1, 1, 1]
-    np.testing.assert_array_equal(np.concatenate([one.pairs for one in each]), comparisons.pairs)
 
 
 def test_compact_keeps_content_and_frees_the_source():
@@ -147,15 +129,6 @@ def test_concatenate_keeps_annotators_and_fills_in_nobody_in_particular():
     assert concatenate([known, known]).annotator.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
     assert concatenate([unknown, known]).annotator.tolist() == [-1] * 4 + [0, 1, 2, 3]
     assert concatenate([unknown, unknown]).annotator is None
-
-
-def test_concatenate_refuses_nothing_and_other_shapes():
-    with pytest.raises(DataError, match="no comparisons"):
-        concatenate([])
-    segments = _segments(2, 4)
-    other = replace(segments, actions=np.zeros((segments.steps, 7)))
-    with pytest.raises(DataError, match="actions to join"):
-        concatenate([_comparisons(), Comparisons.of(other, np.array([[0, 1]]), np.array([1.0]))])
 
 
 def test_concatenate_pads_clips_to_the_longest():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from preferl.data import Comparisons, Segments, load_comparisons, save_comparisons
+from preferl.data import Comparisons, Segments
 from preferl.data.content import pair_ids
 
 
@@ -25,14 +25,6 @@ def _comparisons(segments: Segments, pairs) -> Comparisons:
 def test_pairs_that_differ_in_a_middle_step_have_other_ids():
     segments = _segments([0, 1, 2, 0, 9, 2, 5, 5, 5])
     ids = pair_ids(_comparisons(segments, [[0, 2], [1, 2]]))
-    assert ids[0] != ids[1]
-
-
-def test_pairs_that_differ_in_actions_alone_have_other_ids():
-    segments = _segments(np.zeros(9))
-    actions = np.zeros((9, 1))
-    actions[4] = 1.0
-    ids = pair_ids(_comparisons(replace(segments, actions=actions), [[0, 2], [1, 2]]))
     assert ids[0] != ids[1]
 
 
@@ -65,15 +57,3 @@ def test_ids_do_not_depend_on_the_order_of_keys():
     ids = [pair_ids(_comparisons(segments, [[0, 1]])) for segments in (one, other, swapped)]
     assert ids[0] == ids[1]
     assert ids[0] != ids[2]
-
-
-def test_ids_survive_saving(tmp_path):
-    segments = _segments(np.arange(30.0))
-    comparisons = _comparisons(segments, [[4, 1], [9, 4]])
-    save_comparisons(tmp_path / "pairs", comparisons)
-    loaded = load_comparisons(tmp_path / "pairs")
-    np.testing.assert_array_equal(pair_ids(loaded), pair_ids(comparisons))
-
-
-def test_no_pairs_have_no_ids():
-    assert len(pair_ids(_comparisons(_segments([0, 1, 2]), np.zeros((0, 2), int)))) == 0

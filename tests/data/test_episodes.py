@@ -81,11 +81,6 @@ def test_selection_equals_cutting_by_hand(chosen):
     np.testing.assert_array_equal(selected.final_observations, episodes.final_observations[numbers])
 
 
-def test_selecting_none_is_empty():
-    none = _episodes()[np.zeros(2, bool)]
-    assert (len(none), none.steps, none.returns.tolist()) == (0, 0, [])
-
-
 def test_numbers_and_iteration_give_tables_of_one():
     episodes = _episodes((2, 3, 1))
     np.testing.assert_array_equal(episodes[-2].rewards, [2.0, 3.0, 4.0])
@@ -109,22 +104,6 @@ def test_join_keeps_states_only_if_all_have_them():
     assert join([with_states, episodes]).states is None
 
 
-def test_join_of_nothing():
-    with pytest.raises(DataError, match="no episodes to join"):
-        join([])
-
-
-def test_join_of_other_shapes_names_them():
-    other = replace(_episodes(), observations=np.zeros((5, 7)), final_observations=np.zeros((2, 7)))
-    with pytest.raises(DataError, match=r"observations.*\(2,\).*\(7,\) in part 1"):
-        join([_episodes(), other])
-
-
-def test_join_of_other_keys_loses_nothing_silently():
-    with pytest.raises(DataError, match="part 1"):
-        join([_episodes(), _as_dictionary(_episodes())])
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("field", ["observations", "final_observations", "actions", "rewards"])
 def test_numbers_must_be_finite(field, value):
@@ -133,13 +112,6 @@ def test_numbers_must_be_finite(field, value):
     array[1] = value
     with pytest.raises(DataError, match=rf"{field}: expected finite.*row 1"):
         replace(episodes, **{field: array})
-
-
-def test_numbers_of_a_dictionary_must_be_finite():
-    episodes = _as_dictionary(_episodes())
-    observations = {**episodes.observations, "eye": np.array([0, 1, np.nan, 3, 4])}
-    with pytest.raises(DataError, match="row 2"):
-        replace(episodes, observations=observations)
 
 
 def test_termination_only_at_an_end():

@@ -37,16 +37,16 @@ def files(pictures, tmp_path):
     ],
 )
 def test_rows_are_those_of_the_arrays_end_to_end(pictures, files, rows):
-    joined = OnDisk(files)
+    joined = OnDisk.of(files)
     assert (joined.shape, joined.dtype, joined.ndim, len(joined)) == ((30, *SHAPE), np.uint8, 4, 30)
     assert np.array_equal(joined[rows], pictures[rows])
 
 
 def test_a_selection_of_a_selection_is_still_on_disk(pictures, files):
-    chosen = OnDisk(files).select(np.array([20, 3, 11, 3])).select(np.array([3, 0]))
+    chosen = OnDisk.of(files).select(np.array([20, 3, 11, 3])).select(np.array([3, 0]))
     assert stays_on_disk(chosen)
     assert np.array_equal(np.asarray(chosen), pictures[[3, 20]])
-    again = OnDisk([chosen, files[0]])
+    again = OnDisk.of([chosen, files[0]])
     assert np.array_equal(again[:], np.concatenate([pictures[[3, 20]], pictures[:10]]))
 
 
@@ -70,7 +70,7 @@ def test_only_pictures_in_files_stay_there(pictures, files, tmp_path):
 
 
 def test_a_file_that_was_replaced_is_not_read(pictures, files, tmp_path):
-    joined = OnDisk(files)
+    joined = OnDisk.of(files)
     np.save(tmp_path / "new.npy", pictures[::-1])
     (tmp_path / "new.npy").replace(tmp_path / "0.npy")
     assert np.array_equal(joined[12], pictures[12])

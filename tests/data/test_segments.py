@@ -113,28 +113,6 @@ def test_short_episodes_are_left_out_as_long_as_there_are_others(rng):
     assert set(padded.real.tolist()) <= {5, 6}
 
 
-@pytest.mark.parametrize(("count", "length"), [(-1, 2), (1, 0)])
-def test_sampling_refuses_impossible_numbers(rng, count, length):
-    with pytest.raises(ConfigError, match="count >= 0"):
-        sample_segments(_episodes([5]), count, length, rng)
-
-
-def test_sampling_refuses_an_unknown_treatment(rng):
-    with pytest.raises(ConfigError, match="'repeat'"):
-        sample_segments(_episodes([5]), 1, 2, rng, short="repeat")
-
-
-def test_sampling_refuses_too_long_segments(rng):
-    with pytest.raises(DataError, match=r"at most 5, the longest of 2 episodes.*got 6.*pad"):
-        sample_segments(_episodes([5, 3]), 1, 6, rng)
-
-
-def test_sampling_copies_nothing(rng):
-    episodes = _episodes([50])
-    segments = sample_segments(episodes, 10, 5, rng)
-    assert np.shares_memory(segments.observations, episodes.observations)
-
-
 def test_a_pair_is_an_axis(rng):
     segments = sample_segments(_episodes([20]), 4, 3, rng)
     pairs = np.array([[0, 1], [2, 3]])
@@ -146,12 +124,6 @@ def test_a_pair_is_an_axis(rng):
     )
     np.testing.assert_array_equal(clips[1].states, clips.states[1])
     np.testing.assert_array_equal(segments.returns(pairs), clips.rewards.sum(-1))
-
-
-def test_overlapping_windows_share_their_steps():
-    segments = cut(_episodes([20]), np.array([3, 5, 4]), 4).select(slice(None))
-    assert segments.steps == 6
-    assert segments.start.tolist() == [0, 2, 1]
 
 
 def test_select_keeps_content_and_frees_the_source():
@@ -177,15 +149,6 @@ def test_select_keeps_content_of_padded_windows(chosen):
     np.testing.assert_array_equal(selected[:].mask, segments[rows].mask)
 
 
-def test_select_of_dictionaries():
-    block = {"arm": np.arange(20.0).reshape(10, 2), "eye": np.arange(10)}
-    segments = Segments(
-        block, np.zeros((10, 1)), np.zeros(10), np.array([0, 6]), np.array([2, 3]), 3
-    )
-    selected = segments.select(np.array([1]))
-    assert selected.observations["eye"].tolist() == [6, 7, 8]
-
-
 def test_join_lays_blocks_end_to_end(rng):
     first = sample_segments(_episodes([9]), 3, 4, rng)
     second = sample_segments(_episodes([2, 7]), 2, 4, rng, short="pad")
@@ -205,14 +168,6 @@ def test_join_pads_shorter_windows_to_the_longest(rng):
     np.testing.assert_array_equal(joined[3:].observations, long[:].observations)
 
 
-def test_join_refuses_what_does_not_fit(rng):
-    first = sample_segments(_episodes([9]), 3, 4, rng)
-    with pytest.raises(DataError, match="no segments to join"):
-        join_segments([])
-    with pytest.raises(DataError, match=r"actions to join.*part 1"):
-        join_segments([first, replace(first, actions=np.zeros((9, 3)))])
-
-
 def test_cut_gives_the_rows_asked_for():
     segments = cut(_episodes([4, 6]), np.array([2, 5]), 4)
     assert segments[:].rewards.tolist() == [[2, 3, 4, 5], [5, 6, 7, 8]]
@@ -220,12 +175,6 @@ def test_cut_gives_the_rows_asked_for():
     assert crosses_end(_episodes([4, 6]), np.array([0, 1, 3, 4, 6]), 4).tolist() == [
         False, True, True, False, False,
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("start", [[-1], [7], [0, 1000]])
-def test_cut_refuses_rows_of_other_data(start):
-    with pytest.raises(DataError, match=r"rows in \[0, 6\].*data set that the labels"):
-        cut(_episodes([4, 6]), np.array(start), 4)
 
 
 @pytest.mark.parametrize(

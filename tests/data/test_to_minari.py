@@ -118,12 +118,6 @@ def test_a_wrapper_that_records_no_arguments_makes_no_trouble_at_the_end():
     assert minari.load_dataset(NAME).env_spec is None
 
 
-def test_an_environment_that_can_be_made_again_gives_no_warning(caplog):
-    with caplog.at_level("WARNING", "preferl"):
-        require_minari_env(gymnasium.make("Pendulum-v1"))
-    assert not caplog.text
-
-
 def test_spaces_that_minari_cannot_hold_are_refused_before_anything_is_recorded():
     env = gymnasium.make("Pendulum-v1")
     env.action_space = gymnasium.spaces.Sequence(env.action_space)

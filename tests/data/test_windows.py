@@ -87,9 +87,3 @@ def test_history_forgets_all_by_default():
     history.forget()
     _, _, mask = history.append(np.ones((2, 1)), np.ones((2, 1)))
     assert mask.tolist() == [[False, True], [False, True]]
-
-
-def test_history_keeps_whole_numbers():
-    observations, actions, _ = History(3, 1).append(np.array([2]), np.array([1], np.int32))
-    assert (observations.dtype, actions.dtype) == (np.int64, np.int32)
-    assert observations.tolist() == [[0, 0, 2]]

@@ -49,6 +49,7 @@ def test_a_loop_of_ones_own_takes_eight_more_lines():
     assert not uses_preferl(ast.parse(without_feedback(text)))
 
 
+@pytest.mark.slow
 def test_without_those_lines_the_loop_learns_from_the_environments_own_reward(tmp_path):
     script = tmp_path / "plain.py"
     script.write_text(without_feedback(LOOP.read_text("utf-8")), encoding="utf-8")

@@ -78,8 +78,3 @@ def test_the_section_is_about_the_segment_with_the_highest_reward(episodes):
     frames = np.zeros((9, 16, 16, 3), np.uint8)
     (clip,) = attention_section(reward, FilmedEpisode(episodes, frames, 30)).clips
     assert clip.alt == f"Pictures of steps {rows.start} to {rows.stop - 1}."
-
-
-def test_other_rewards_have_no_section(episodes):
-    markovian = RewardFunction(MLPReward(POINT_SPACE, PUSH_SPACE, seed=0))
-    assert attention_section(markovian, FilmedEpisode(episodes, None, 30)) is None

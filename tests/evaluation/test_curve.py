@@ -33,11 +33,6 @@ def test_numbers_have_the_names_of_the_field():
     assert "eval/learned/success_rate" not in evaluation(3, 1.0).metrics("eval/learned")
 
 
-def test_words_tell_of_success_where_it_is_known():
-    assert evaluation(3, 0.0, 0.0, success=(True, False)).in_words.endswith("), success 50 %")
-    assert evaluation(3, 0.0, 0.0).in_words.endswith(", the same 2 episodes each time)")
-
-
 def test_an_evaluation_comes_back_from_json():
     for success in (None, (True, False)):
         before = evaluation(7, -1.5, 0.5, success=success)

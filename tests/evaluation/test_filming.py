@@ -71,15 +71,3 @@ def test_frame_rate_is_the_nearest_at_which_clips_can_play(monkeypatch, given, e
     monkeypatch.setitem(Painter.metadata, "render_fps", given)
     assert frame_rate(Painter) == expected
     encode(np.zeros((2, 16, 16, 3), np.uint8), frame_rate(Painter))
-
-
-def test_frame_rate_is_the_environments_or_thirty() -> None:
-    assert frame_rate(Painter) == 7
-    assert frame_rate(lambda: gymnasium.make("Pendulum-v1")) == 30
-
-
-def test_film_of_a_registered_environment() -> None:
-    policy = RandomPolicy(spaces.Box(-2, 2, (1,), np.float32), seed=0)
-    frames = film(policy, "Pendulum-v1", seed=0, steps=3)
-    assert frames.shape == (3, 500, 500, 3)
-    assert frames.std() > 0

@@ -61,15 +61,6 @@ def test_drawings_are_xml_that_a_page_can_colour(name: str) -> None:
     assert not [colour for colour in VARIABLES if colour in bare]
 
 
-@pytest.mark.parametrize("name", DRAWINGS)
-def test_drawings_repeat_themselves_and_define_what_they_use(name: str) -> None:
-    svg = DRAWINGS[name]()
-    assert svg == DRAWINGS[name]()
-    defined = set(re.findall(r' id="([^"]+)"', svg))
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
-    assert used <= defined
-
-
 def test_labels_are_text_and_escaped() -> None:
     svg = learning_curves(
         [Curve("a <b> & c", STEPS, VALUES), Curve("d", STEPS, VALUES)], references={"oracle": -9.0}
@@ -141,13 +132,6 @@ def png(encoded: str) -> np.ndarray:
 def test_what_cannot_be_drawn_of_conditions_and_attention(draw: Callable[[], str]) -> None:
     with pytest.raises(DataError):
         draw()
-
-
-def test_a_seventh_curve_is_told_from_the_first() -> None:
-    svg = learning_curves([Curve(str(n), STEPS, np.arange(len(STEPS)) + n) for n in range(7)])
-    styles = re.findall(r'style="(fill: none;[^"]+stroke-width: 2.25[^"]*)"', svg)
-    assert len(styles) == 14  # lines, and their legend
-    assert len(set(styles)) == 7
 
 
 @pytest.mark.parametrize("label", [r"$\foo$", "_first", "a_b^c", "{}", "$", r"\\["])

@@ -10,8 +10,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from preferl.errors import SpaceError
-from preferl.evaluation import RandomPolicy, ReturnConditionedPolicy, on_raw_observations
-from preferl.evaluation.policies import HasNormaliser, NormalisedPolicy, shape_of
+from preferl.evaluation import RandomPolicy, on_raw_observations
+from preferl.evaluation.policies import NormalisedPolicy
 from preferl.testing import PointWorld
 
 
@@ -41,11 +41,6 @@ def test_pictures_are_turned_as_they_were():
         acting.predict(np.moveaxis(first, 1, -1), deterministic=True)[0],
         acting.predict(first, deterministic=True)[0],
     )
-
-
-def test_another_seed_acts_otherwise():
-    one, two = (RandomPolicy(PointWorld.action_space, seed) for seed in (0, 1))
-    assert not np.array_equal(one.predict(np.zeros((3, 2)))[0], two.predict(np.zeros((3, 2)))[0])
 
 
 class Mirror:
@@ -101,16 +96,3 @@ def test_observations_and_statistics_of_other_shapes_are_refused():
     other.observation_space = spaces.Box(-1, 1, (4,))
     with pytest.raises(SpaceError, match="VecNormalize outermost"):
         on_raw_observations(other)
-
-
-def test_protocols_are_met_by_what_has_their_methods():
-    policy = RandomPolicy(PointWorld.action_space, 0)
-    assert not isinstance(policy, HasNormaliser)
-    assert not isinstance(policy, ReturnConditionedPolicy)
-    assert isinstance(Mirror(None), HasNormaliser)
-
-
-def test_shapes_of_nested_dictionaries():
-    point = spaces.Box(-1, 1, (2, 3))
-    space = spaces.Dict({"a": point, "b": spaces.Dict({"c": spaces.Discrete(3)})})
-    assert shape_of(space) == {"a": (2, 3), "b": {"c": ()}}

@@ -51,15 +51,36 @@ from preferl.training.publish import read_version
 Case = tuple[Callable[[Path], object], Callable[[Any], object]]
 """Writes a file or folder at a path; reads what it has written."""
 
+COLUMNS: Final = ("observations", "actions", "rewards", "dones")
 BOX: Final = {"kind": "Box", "low": -1.0, "high": 1.0, "shape": [3], "dtype": "float32"}
 
 
-def _bytes(content: bytes) -> Callable[[Path], Path]:
-    def write(path: Path) -> Path:
-        path.write_bytes(content)
-        return path
+DEEP: Final = "[" * 200_000 + "]" * 200_000
+
+
+def _file(content: bytes | str) -> Callable[[Path], object]:
+    content = content if isinstance(content, bytes) else content.encode()
+    return lambda path: path.write_bytes(content)
+
+
+def _files(contents: dict[str, Any]) -> Callable[[Path], object]:
+    """Writes a folder of files: bytes and text as they are, anything else as JSON."""
+
+    def write(path: Path) -> None:
+        for name, content in contents.items():
+            text = content if isinstance(content, bytes | str) else json.dumps(content)
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            _file(text)(path / name)
 
     return write
+
+
+def _tensors(**shapes: tuple[int, ...]) -> bytes:
+    return safetensors.numpy.save({n: np.zeros(shape, np.float32) for n, shape in shapes.items()})
+
+
+def _labels(content: bytes) -> Callable[[Path], object]:
+    return _files(dict.fromkeys(("label_human", "indices_num3", "indices_2_num3"), content))
 
 
 def _nested(depth: int, close: bytes) -> bytes:
@@ -103,12 +124,11 @@ def _clips(packed: bytes) -> bytes:
     return gzip.compress(b"\x80\x02cpref_db\nPrefDB\n)\x81}(" + name + b"ub.")
 
 
-def _npz(members: dict[str, bytes]) -> Callable[[Path], Path]:
-    def write(path: Path) -> Path:
+def _npz(members: dict[str, bytes]) -> Callable[[Path], object]:
+    def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for name, content in members.items():
                 archive.writestr(f"{name}.npy", content)
-        return path
 
     return write
 
@@ -126,22 +146,14 @@ def _stacked(size: int) -> dict[str, bytes]:
     return arrays | {n: _npy(shape, "|u1", bytes(size)) for n in ("observations", "actions")}
 
 
-def _folder(files: dict[str, bytes], about: dict[str, Any]) -> Callable[[Path], Path]:
-    def write(path: Path) -> Path:
-        path.mkdir()
-        for name, content in files.items():
-            (path / name).write_bytes(content)
-        (path / "about.json").write_text(json.dumps(about))
-        return path
-
-    return write
+def _arrays(files: dict[str, bytes], arrays: Any, **about: Any) -> Callable[[Path], object]:
+    return _files(files | {"about.json": {"format": 1, "arrays": arrays} | about})
 
 
-def _hdf5(fill: Callable[[h5py.File], None]) -> Callable[[Path], Path]:
-    def write(path: Path) -> Path:
+def _hdf5(fill: Callable[[h5py.File], None]) -> Callable[[Path], object]:
+    def write(path: Path) -> None:
         with h5py.File(path, "w", libver="latest") as file:
             fill(file)
-        return path
 
     return write
 
@@ -193,39 +205,27 @@ def _shared(file: h5py.File) -> None:
         file[f"data/demo_{number}"] = group
 
 
-def _model(config: dict[str, Any], **others: Any) -> Callable[[Path], Path]:
-    def write(path: Path) -> Path:
-        path.mkdir()
-        about = {"format": 1, "preferl": "0", "model": config}
-        about |= {"observation_space": BOX, "action_space": BOX} | others
-        (path / "config.json").write_text(json.dumps(about))
-        weights = {"a": np.zeros(100, np.float32)}
-        safetensors.numpy.save_file(weights, path / "model.safetensors")
-        return path
-
-    return write
+def _model(config: dict[str, Any], **others: Any) -> Callable[[Path], object]:
+    spaces = {"observation_space": BOX, "action_space": BOX}
+    about = {"format": 1, "preferl": "0", "model": config} | spaces | others
+    return _files({"config.json": about, "model.safetensors": _tensors(a=(100,))})
 
 
-def _policy(about: dict[str, Any]) -> Callable[[Path], Path]:
-    def write(path: Path) -> Path:
-        path.mkdir()
-        spaces = {"observation_space": BOX, "action_space": BOX, "normalisation": None}
-        (path / "policy.json").write_text(json.dumps(spaces | about))
-        safetensors.numpy.save_file({"a": np.zeros(9, np.float32)}, path / "policy.safetensors")
-        return path
-
-    return write
+def _policy(about: dict[str, Any], **tensors: tuple[int, ...]) -> Callable[[Path], object]:
+    spaces = {"observation_space": BOX, "action_space": BOX, "normalisation": None}
+    weights = _tensors(**(tensors or {"a": (9,)}))
+    return _files({"policy.json": spaces | about, "policy.safetensors": weights})
 
 
-def _sb3_policy(algorithm: str, **settings: Any) -> Callable[[Path], Path]:
+def _sb3_policy(algorithm: str, **settings: Any) -> Callable[[Path], object]:
     config = {"algorithm": f"stable_baselines3:{algorithm}", "settings": settings}
     return _policy({"kind": "SB3Config", "config": config})
 
 
-def _transformer(changes: dict[str, Any], *, pictures: bool = False) -> Callable[[Path], Path]:
+def _transformer(changes: dict[str, Any], *, pictures: bool = False) -> Callable[[Path], object]:
     """A Decision Transformer with other settings beside its parameters."""
 
-    def write(path: Path) -> Path:
+    def write(path: Path) -> None:
         regulariser = None if pictures else DTRConfig(hidden=(4, 4))
         seen = PICTURES if pictures else OBSERVATIONS
         decision_transformer(seen, regulariser=regulariser).save(path)
@@ -233,40 +233,25 @@ def _transformer(changes: dict[str, Any], *, pictures: bool = False) -> Callable
         for part, values in changes.items():
             about[part] |= values
         (path / "policy.json").write_text(json.dumps(about))
-        return path
 
     return write
 
 
-def _empty_layers(path: Path) -> Path:
-    """A policy whose first layer takes nothing and makes 2^28 numbers of it."""
-    spaces = {"observation_space": BOX | {"shape": [0]}, "action_space": BOX}
-    about = spaces | {"format": 1, "log_std_bounds": [-1, 1], "learner": "IQL"}
-    path.mkdir()
-    (path / "policy.json").write_text(json.dumps(about))
-    tensors = {"weight_0": np.zeros((2**28, 0), np.float32), "bias_0": np.zeros(1, np.float32)}
-    tensors |= {"weight_1": np.zeros((3, 0), np.float32), "bias_1": np.zeros(3, np.float32)}
-    tensors["log_std"] = np.zeros(3, np.float32)
-    safetensors.numpy.save_file(tensors, path / "policy.safetensors")
-    return path
+def _table(rows: int, dtype: Any = np.float32) -> Any:
+    """An episode of so many zeros for each column."""
+    zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows, dtype)))
+    return pyarrow.table(dict.fromkeys(COLUMNS, zeros))
 
 
-def _parquet(path: Path) -> Path:
-    rows = 15_000_000
-    zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows, np.float32)))
-    table = pyarrow.table(dict.fromkeys(("observations", "actions", "rewards", "dones"), zeros))
-    pyarrow.parquet.write_table(table, path, compression="zstd")
-    return path
+def _parquet(path: Path) -> None:
+    pyarrow.parquet.write_table(_table(15_000_000), path, compression="zstd")
 
 
-def _arrow(path: Path) -> Path:
-    rows = 15_000_000
-    zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows, np.float32)))
-    table = pyarrow.table(dict.fromkeys(("observations", "actions", "rewards", "dones"), zeros))
+def _arrow(path: Path) -> None:
+    table = _table(15_000_000)
     options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
     with pyarrow.ipc.new_file(str(path), table.schema, options=options) as writer:
         writer.write_table(table)
-    return path
 
 
 def _words(columns: dict[str, Any]) -> Callable[[Path], object]:
@@ -284,11 +269,10 @@ def _repeated(rows: int, size: int) -> Any:
     return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["x" * size]))
 
 
-def _one_page(path: Path) -> Path:
+def _one_page(path: Path) -> None:
     """Lists of millions of numbers in one page of few bytes, and a footer that says one."""
     rows = 7_500_000
-    zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows)))
-    table = pyarrow.table(dict.fromkeys(("observations", "actions", "rewards", "dones"), zeros))
+    table = _table(rows, np.float64)
     settings: dict[str, Any] = {"data_page_size": 2**30, "max_rows_per_page": 2**30}
     pyarrow.parquet.write_table(table, path, compression="zstd", **settings)
     content = path.read_bytes()
@@ -300,7 +284,6 @@ def _one_page(path: Path) -> Path:
         signed >>= 7
     one = b"\x82" + b"\x80" * (len(number) - 2) + b"\x00"
     path.write_bytes(content[:footer] + content[footer:].replace(number, one))
-    return path
 
 
 def _list_of_answers(path: Path) -> None:
@@ -322,10 +305,6 @@ def _arrow_dictionary(path: Path) -> None:
 def _long_and_short() -> list[Any]:
     """Texts of which numpy would make each as long as the longest."""
     return [np.array(["x" * 200_000])] + [np.array(["y"])] * 1_500
-
-
-def _shared_buffer() -> list[Any]:
-    return [bytearray(200_000)] * 3_000
 
 
 def _minari_folder(path: Path, space: dict[str, Any], fill: Callable[[Any], None]) -> None:
@@ -393,26 +372,13 @@ def _padded_clips(path: Path) -> None:
     (path / "about.json").write_text(json.dumps(about | {"length": 2**20}))
 
 
-def _laughs(path: Path) -> Path:
-    lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    path.write_text("\n".join([*lines, "config: {n_steps: *a11}"]))
-    return path
-
-
-def _run(config: dict[str, Any], metrics: str = "") -> Callable[[Path], Path]:
-    """The folder of an online run without a result."""
-
-    def write(path: Path) -> Path:
-        path.mkdir()
-        settings = {"kind": "OnlineConfig", "seed": 0, "config": {"env": "CartPole-v1"} | config}
-        (path / "config.json").write_text(json.dumps(settings))
-        (path / "summary.json").write_text("{}")
-        (path / "versions.json").write_text("{}")
-        (path / "metrics.jsonl").write_text(metrics)
-        return path
-
-    return write
+def _laughs(width: int, depth: int, sep: str) -> str:
+    """Lists of aliases of lists: `width ** depth` numbers, once they are written out."""
+    lists = [f"a0: &a0 [{', '.join(['1'] * width)}]"]
+    for number in range(1, depth):
+        aliases = ", ".join([f"*a{number - 1}"] * width)
+        lists.append(f"a{number}: &a{number} [{aliases}]")
+    return sep.join(lists)
 
 
 def _metrics(rows: int) -> str:
@@ -420,31 +386,21 @@ def _metrics(rows: int) -> str:
     return "".join(f'{{"step": {row}, "m{row}": 1}}\n' for row in range(rows))
 
 
-def _merged(path: Path) -> Path:
+def _merged() -> str:
     """Merge keys, each of which stands for ten of those before it."""
     lines = ["a0: &a0 {" + ", ".join(f"k{n}: 1" for n in range(10)) + "}"]
     for number in range(1, 8):
         tens = ", ".join([f"*a{number - 1}"] * 10)
         lines.append(f"a{number}: &a{number} {{<<: [{tens}]}}")
-    path.write_text("\n".join(lines))
-    return path
+    return "\n".join(lines)
 
 
-def _settings(settings: dict[str, Any]) -> Callable[[Path], Path]:
-    def write(path: Path) -> Path:
-        path.write_text(json.dumps(settings))
-        return path
-
-    return write
+def _settings(**settings: Any) -> Callable[[Path], object]:
+    return _file(json.dumps(settings))
 
 
-def _aliases_in_a_text() -> str:
-    """A wrapper whose arguments, once aliases are written out, are a billion numbers."""
-    lists = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
-    lists += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    return f"gymnasium.wrappers:TransformReward: {{{', '.join(lists)}}}"
-
-
+ALIASES: Final = f"gymnasium.wrappers:TransformReward: {{{_laughs(10, 9, ', ')}}}"
+"""A wrapper whose arguments, once aliases are written out, are a billion numbers."""
 DEEP_WRAPPER: Final = "gymnasium.wrappers:X: {a: " + "[" * 3000 + "]" * 3000 + "}"
 
 
@@ -458,34 +414,20 @@ def _parsed_settings(path: Path) -> object:
     return from_json(OnlineConfig, read_settings(path))
 
 
-def _deep(path: Path) -> Path:
-    path.write_text("[" * 200_000 + "]" * 200_000)
-    return path
-
-
-def _deep_folder(name: str) -> Callable[[Path], Path]:
-    def write(path: Path) -> Path:
-        path.mkdir(parents=True)
-        _deep(path / name)
-        return path
-
-    return write
-
-
 BOMBS: Final[dict[str, Case]] = {
-    "pickle, memo index": (_bytes(b"\x80\x02Nr\x00\x00\x00\x10."), load_pickle),
-    "pickle, memo index in digits": (_bytes(b"Np268435456\n."), load_pickle),
-    "pickle, length": (_bytes(b"\x80\x05\x96" + struct.pack("<Q", 2**34) + b"."), load_pickle),
-    "pickle, frame": (_bytes(b"\x80\x04\x95" + struct.pack("<Q", 2**34) + b"."), load_pickle),
-    "pickle, hash": (_bytes(b"\x80\x02}" + _nested(60, b"t")[2:] + b"K\x01s."), load_pickle),
-    "pickle, lists": (_bytes(_demonstrations(_nested(9, b"l"))), load_demonstrations),
+    "pickle, memo index": (_file(b"\x80\x02Nr\x00\x00\x00\x10."), load_pickle),
+    "pickle, memo index in digits": (_file(b"Np268435456\n."), load_pickle),
+    "pickle, length": (_file(b"\x80\x05\x96" + struct.pack("<Q", 2**34) + b"."), load_pickle),
+    "pickle, frame": (_file(b"\x80\x04\x95" + struct.pack("<Q", 2**34) + b"."), load_pickle),
+    "pickle, hash": (_file(b"\x80\x02}" + _nested(60, b"t")[2:] + b"K\x01s."), load_pickle),
+    "pickle, lists": (_file(_demonstrations(_nested(9, b"l"))), load_demonstrations),
     "pickle, texts": (
         lambda path: path.write_bytes(
             pickle.dumps([dict.fromkeys(("observations", "actions", "rewards"), _long_and_short())])
         ),
         load_demonstrations,
     ),
-    "pickle, buffers": (lambda path: _labels(path, pickle.dumps(_shared_buffer(), 5)), read_labels),
+    "pickle, buffers": (_labels(pickle.dumps([bytearray(200_000)] * 3_000, 5)), read_labels),
     "pickle, shared": (lambda path: path.write_bytes(_many_demonstrations()), load_demonstrations),
     "gzip": (lambda path: path.write_bytes(_gzip(250_000_000)), load_drlhp_preferences),
     "gzip, clips": (
@@ -494,21 +436,21 @@ BOMBS: Final[dict[str, Case]] = {
     ),
     "npz": (lambda path: _npz(_stacked(50_000_000))(path), load_stacked),
     "npz, declared": (
-        _npz({n: _npy((10**4, 10**6)) for n in ("observations", "actions", "rewards", "dones")}),
+        _npz({n: _npy((10**4, 10**6)) for n in COLUMNS}),
         load_stacked,
     ),
     "npy, declared": (
-        _folder({"actions.npy": _npy((2**40,))}, {"format": 1, "arrays": ["actions"]}),
+        _arrays({"actions.npy": _npy((2**40,))}, ["actions"]),
         load_episodes,
     ),
     "npy, no bytes each": (
-        _folder({"actions.npy": _npy((2**60,), "|S0")}, {"format": 1, "arrays": ["actions"]}),
+        _arrays({"actions.npy": _npy((2**60,), "|S0")}, ["actions"]),
         load_episodes,
     ),
     "npy, header": (
-        _folder(
+        _arrays(
             {"actions.npy": b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + b"(" * 9000},
-            {"format": 1, "arrays": ["actions"]},
+            ["actions"],
         ),
         load_comparisons,
     ),
@@ -567,7 +509,18 @@ BOMBS: Final[dict[str, Case]] = {
         ),
         OfflinePolicy.load,
     ),
-    "policy, layers of nothing": (_empty_layers, OfflinePolicy.load),
+    "policy, layers of nothing": (
+        _policy(
+            {"format": 1, "log_std_bounds": [-1, 1], "learner": "IQL"}
+            | {"observation_space": BOX | {"shape": [0]}},
+            weight_0=(2**28, 0),
+            bias_0=(1,),
+            weight_1=(3, 0),
+            bias_1=(3,),
+            log_std=(3,),
+        ),
+        OfflinePolicy.load,
+    ),
     "transformer, layers": (_transformer({"shape": {"layers": 10**9}}), act),
     "transformer, context": (_transformer({"conditions": {"context": 10**8}}), act),
     "transformer, horizon": (_transformer({"conditions": {"horizon": 10**9}}), act),
@@ -582,9 +535,7 @@ BOMBS: Final[dict[str, Case]] = {
     ),
     "parquet": (_parquet, load_hub_dataset),
     "parquet, words": (
-        lambda path: _words(
-            dict.fromkeys(("observations", "actions", "rewards", "dones"), _repeated(3000, 10**6))
-        )(path),
+        lambda path: _words(dict.fromkeys(COLUMNS, _repeated(3000, 10**6)))(path),
         load_hub_dataset,
     ),
     "parquet, words of answers": (
@@ -600,68 +551,71 @@ BOMBS: Final[dict[str, Case]] = {
     "arrow, dictionary": (_arrow_dictionary, load_hub_dataset),
     "minari, references": (_minari_references("observations"), read_minari),
     "minari, pictures": (_minari_pictures, read_minari),
-    "yaml, a billion laughs": (_laughs, read_settings),
-    "run, a metric a row": (_run({}, _metrics(14_000)), read_run),
-    "yaml, merge keys": (_merged, read_settings),
+    "yaml, a billion laughs": (
+        _file(_laughs(9, 12, "\n") + "\nconfig: {n_steps: *a11}"),
+        read_settings,
+    ),
+    "run, a metric a row": (
+        _files(
+            {
+                "config.json": {
+                    "kind": "OnlineConfig",
+                    "seed": 0,
+                    "config": {"env": "CartPole-v1"},
+                },
+                "metrics.jsonl": _metrics(14_000),
+            }
+        ),
+        read_run,
+    ),
+    "yaml, merge keys": (_file(_merged()), read_settings),
     "yaml, aliases in a wrapper": (
-        _settings({"env": "CartPole-v1", "wrappers": [_aliases_in_a_text()]}),
+        _settings(env="CartPole-v1", wrappers=[ALIASES]),
         _parsed_settings,
     ),
     "yaml, deep wrapper": (
-        _settings({"env": "CartPole-v1", "wrappers": [DEEP_WRAPPER]}),
+        _settings(env="CartPole-v1", wrappers=[DEEP_WRAPPER]),
         _parsed_settings,
     ),
     "sweep, aliases in a text": (
-        _settings({"command": "online run", "options": {"wrappers": _aliases_in_a_text()}}),
+        _settings(command="online run", options={"wrappers": ALIASES}),
         _parsed_sweep,
     ),
     "sweep, aliases in settings of an option": (
-        _settings({"command": "online run", "options": {"env_kwargs": _aliases_in_a_text()}}),
+        _settings(command="online run", options={"env_kwargs": ALIASES}),
         _parsed_sweep,
     ),
     "sweep, a billion runs": (
-        _settings({"command": "online run", "grid": {f"a{n}": [*range(10)] for n in range(9)}}),
+        _settings(command="online run", grid={f"a{n}": [*range(10)] for n in range(9)}),
         _parsed_sweep,
     ),
     "sweep, options by runs": (
         _settings(
-            {
-                "command": "online run",
-                "grid": {"seed": [*range(5000)]} | {f"a{n}": [1] for n in range(1000)},
-            }
+            command="online run",
+            grid={"seed": [*range(5000)]} | {f"a{n}": [1] for n in range(1000)},
         ),
         _parsed_sweep,
     ),
-    "json, deep settings": (_deep, read_settings),
+    "json, deep settings": (_file(DEEP), read_settings),
     "json, deep rows": (
-        _deep_folder("rows.jsonl"),
+        _files({"rows.jsonl": DEEP}),
         lambda path: list(read_table(path / "rows.jsonl")),
     ),
-    "json, deep arrays": (_deep_folder("about.json"), load_episodes),
-    "json, deep reward": (_deep_folder("config.json"), load_reward_model),
+    "json, deep arrays": (_files({"about.json": DEEP}), load_episodes),
+    "json, deep reward": (_files({"config.json": DEEP}), load_reward_model),
     "json, deep version": (
-        lambda path: _deep_folder("version.json")(path / "00001"),
+        _files({"00001/version.json": DEEP}),
         lambda path: read_version(path, 1),
     ),
-    "json, deep policy": (_deep_folder("policy.json"), DecisionTransformerPolicy.load),
-    "json, deep state": (_deep_folder("state.json"), read_state),
+    "json, deep policy": (_files({"policy.json": DEEP}), DecisionTransformerPolicy.load),
+    "json, deep state": (_files({"state.json": DEEP}), read_state),
     "json, numbers without end": (
         _model({"kind": "mlp", "hidden": [10**400]}),
         load_reward_model,
     ),
     "json, lists for names": (
-        _folder({}, {"format": 1, "arrays": {"a": 1}, "kind": "episodes"}),
+        _arrays({}, {"a": 1}, kind="episodes"),
         load_episodes,
     ),
-    "labels, lists": (
-        lambda path: _labels(path, _nested(9, b"l") + b"."),
-        read_labels,
-    ),
+    "labels, lists": (_labels(_nested(9, b"l") + b"."), read_labels),
 }
-
-
-def _labels(path: Path, content: bytes) -> Path:
-    path.mkdir()
-    for name in ("label_human", "indices_num3", "indices_2_num3"):
-        (path / name).write_bytes(content)
-    return path

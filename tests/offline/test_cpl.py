@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.point_agents import SPACES, mixed_episodes
-from preferl.evaluation import evaluate_policy
-from preferl.feedback import ScriptedTeacher
-from preferl.feedback.instant import sample_comparisons
+from helpers.point_agents import SPACES
 from preferl.functional import contrastive_loss, cosine_decay, gaussian_log_density
 from preferl.offline import Transitions
 from preferl.offline.cpl import CPL
 from preferl.offline.learner import load_training
 from preferl.offline.learner_configs import CPLConfig
-from preferl.testing import PointWorld, make_comparisons, make_episodes
+from preferl.testing import make_comparisons, make_episodes
 
 SMALL = CPLConfig(hidden=(16, 12), batch_size=32, pairs=6, dropout=0.0)
 
@@ -112,22 +109,3 @@ def test_a_resumed_training_is_that_without_interruption(rng, tmp_path, dropout,
     second.learn(episodes, None, tmp_path / "state", **how)
     for name, tensor in whole.state().items():
         torch.testing.assert_close(second.state()[name], tensor, atol=0, rtol=0)
-
-
-@pytest.mark.slow
-def test_answers_teach_and_their_controls_do_not():
-    rng = np.random.default_rng(0)
-    episodes = mixed_episodes(rng)
-    comparisons = sample_comparisons(episodes, 500, 10, ScriptedTeacher.oracle(), rng)
-    given = comparisons.preference
-    conditions = {"given": given, "random": rng.integers(2, size=500), "negated": 1 - given}
-    config = CPLConfig(hidden=(64, 64), learning_rate=1e-3)
-    learner = CPL(*SPACES, config, seeds=[0, 1, 2], steps=2000)
-    learner.set_answers(comparisons, np.stack(list(conditions.values())).astype(float))
-    learner.fit(Transitions.of(episodes), 2000)
-    returns = {
-        name: evaluate_policy(policy, PointWorld, episodes=20, seed=10_000).mean
-        for name, policy in zip(conditions, learner.policies(), strict=True)
-    }
-    assert returns["given"] > returns["random"] + 5, returns
-    assert returns["negated"] < returns["random"] - 5, returns

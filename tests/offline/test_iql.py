@@ -5,17 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 from helpers.point_agents import SMALL, SPACES, agents, mixed_episodes
-from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.functional import advantage_weights, expectile_loss, gaussian_log_density
 from preferl.models.blocks import kept_by_seeds, kept_share
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
 from preferl.offline.transitions import ActionScale, Minibatches
 from preferl.testing import PointWorld, make_episodes
-from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.testing.worlds import PUSH_SPACE
 
 
 @pytest.fixture(scope="module")
@@ -149,17 +147,6 @@ def test_agents_of_one_seed_differ_by_their_rewards_alone(steps):
     first, same, other = networks_of(three, "critic")["weight_0"][:3]
     torch.testing.assert_close(first, same, atol=1e-5, rtol=0)
     assert not torch.allclose(first, other, atol=1e-3)
-
-
-def test_what_does_not_fit_is_refused(steps):
-    with pytest.raises(ConfigError, match="seeds: expected numbers of at least 0"):
-        agents(seeds=(1, -1))
-    with pytest.raises(SpaceError, match="expected observations and actions of 2 and 2"):
-        agents().fit(replace(steps, observations=torch.zeros(150, 3)), 1)
-    with pytest.raises(DataError, match="one for each of 2 agents"):
-        agents().fit(replace(steps, rewards=torch.zeros(3, 150)), 1)
-    with pytest.raises(SpaceError, match="Box of floats"):
-        IQL(POINT_SPACE, spaces.Discrete(2), seeds=[0], steps=1)
 
 
 @pytest.mark.slow

@@ -1,19 +1,18 @@
 """Settings of offline learners: ranges, presets, JSON, and what a run makes of them."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
 from preferl.models import CNNRewardConfig
 from preferl.offline import CloningConfig, DTConfig, IQLConfig, OfflineConfig
 from preferl.offline.learner_configs import (
+    CPLConfig,
     CriticDTConfig,
     DTRConfig,
+    IPLConfig,
     PixelEncoderConfig,
-    TokenShape,
 )
 
 
@@ -23,36 +22,10 @@ def test_presets():
     assert IQLConfig.preset("adroit") == IQLConfig(temperature=0.5, dropout=0.1)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"width": 9, "heads": 2},
-        {"warmup": 1.0},
-        {"precision": "float64"},
-        {"scale": 0},
-        {"action_loss": "cubes"},
-    ],
-)
-def test_a_setting_of_a_transformer_out_of_range_is_named(changes: dict) -> None:
-    with pytest.raises(ConfigError, match=next(iter(changes))):
-        DTConfig(**changes)
-
-
-def test_a_setting_of_its_regulariser_out_of_range_is_named() -> None:
-    for changes in ({"weight": -1}, {"discount": 2}, {"target_rate": 0}, {"hidden": ()}):
-        with pytest.raises(ConfigError, match=next(iter(changes))):
-            DTRConfig(**changes)
-
-
 def test_critics_need_a_step_that_follows() -> None:
     DTConfig(context=1)
     with pytest.raises(ConfigError, match=r"context.*at least 2.*what follows"):
         DTConfig(context=1, regulariser=DTRConfig())
-
-
-def test_a_share_outside_of_its_range_is_refused() -> None:
-    with pytest.raises(ConfigError, match="dropout"):
-        TokenShape(1, 1, squashed=True, dropout=1.0)
 
 
 def test_a_setting_of_q_learning_out_of_range_is_named():
@@ -61,30 +34,6 @@ def test_a_setting_of_q_learning_out_of_range_is_named():
             IQLConfig(**wrong)
     with pytest.raises(ConfigError, match="antmaze"):
         IQLConfig.preset("ant")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"log_std_bounds": (2.0, -5.0)}, {"temperature": -1.0}, {"target_rate": 0.0}, {"discount": 2}],
-)
-def test_ends_of_ranges_are_checked(wrong):
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        IQLConfig(**wrong)
-    IQLConfig(temperature=0.0, discount=1.0, target_rate=1.0)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        IQLConfig(hidden=(8,), log_std_bounds=(-3.0, 1.0)),
-        CloningConfig(decay=False),
-        DTConfig(scale=100.0, target="7"),
-        CriticDTConfig(regulariser=DTRConfig(candidates=(1.0,))),
-        TokenShape(2, 4, squashed=False),
-    ],
-)
-def test_settings_survive_json(config):
-    assert from_json(type(config), json.loads(json.dumps(to_json(config)))) == config
 
 
 def run_of(policy: str, **changes) -> OfflineConfig:
@@ -105,6 +54,9 @@ def test_a_run_decides_about_critics_and_a_target_given_twice():
     assert run_of("dtr", dt=given).settings.regulariser == DTRConfig(weight=3.0)
     assert run_of("dt", dt=given).settings.target == "q0.5"
     assert run_of("dt", dt=given, target_return="q1").settings.target == "q1"
+    assert run_of("dt").updates == 10_000
+    with pytest.raises(ConfigError, match="target_return: expected a policy with one, dt or dtr"):
+        run_of("iql", target_return="q1")
 
 
 def test_what_is_drawn_of_training_has_the_unit_of_its_loss():
@@ -123,3 +75,23 @@ def test_a_pixel_encoder_is_checked_as_the_network_it_becomes():
     assert PixelEncoderConfig(size=9).network().hidden == 9
     with pytest.raises(ConfigError, match="strides"):
         PixelEncoderConfig(kernels=(3, 3), strides=(1,))
+
+
+def test_a_setting_out_of_its_range_is_named():
+    for config, wrong in {
+        DTConfig: {
+            "width": 0,
+            "warmup": 1.0,
+            "precision": "float64",
+            "scale": 0,
+            "action_loss": "x",
+        },
+        DTRConfig: {"weight": -1, "discount": 2, "target_rate": 0, "hidden": ()},
+        IQLConfig: {"expectile": 1.0, "dropout": 1.0, "hidden": (0,), "target_rate": 0.0},
+        CPLConfig: {"pairs": 0, "cloning": 1.0, "bias": 2},
+        IPLConfig: {"regulariser": -1.0},
+    }.items():
+        for name, value in wrong.items():
+            with pytest.raises(ConfigError, match=name):
+                config(**{name: value})
+    IQLConfig(temperature=0.0, discount=1.0, target_rate=1.0)

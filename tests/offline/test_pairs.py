@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.point_agents import SPACES
+from helpers.point_agents import SPACES, mixed_episodes
 from preferl.data import Comparisons, Segments
 from preferl.errors import DataError
+from preferl.evaluation import evaluate_policy
+from preferl.feedback import ScriptedTeacher
+from preferl.feedback.instant import sample_comparisons
+from preferl.offline import Transitions
 from preferl.offline.cpl import CPL
-from preferl.offline.learner_configs import CPLConfig
+from preferl.offline.ipl import IPL
+from preferl.offline.learner_configs import CPLConfig, IPLConfig
 from preferl.offline.pairs import PairBatches
 from preferl.offline.transitions import ActionScale
-from preferl.testing import make_comparisons, make_episodes
+from preferl.testing import PointWorld, make_comparisons, make_episodes
 from preferl.testing.worlds import PUSH_SPACE
 
 SCALE = ActionScale.of(PUSH_SPACE)
@@ -98,17 +103,30 @@ def test_each_agent_learns_from_what_its_own_answers_imply(rng):
     assert len(asked.states.view(3, 200, -1)[0].unique(dim=0)) == 2
 
 
-def test_what_does_not_fit_is_refused(rng):
-    comparisons = make_comparisons(rng)
-    with pytest.raises(DataError, match=r"preferences of agents: expected shape \[2, 20\]"):
-        batches(comparisons, np.ones((2, 3)))
-    nobody = replace(comparisons, preference=np.full(20, np.nan))
-    with pytest.raises(DataError, match="answers: expected at least one"):
-        batches(nobody)
-
-
 def test_learning_needs_comparisons(rng, tmp_path):
     agents = CPL(*SPACES, CPLConfig(hidden=(8,)), seeds=[0], steps=2)
     how = {"checkpoint_every": 1, "on_progress": lambda *_: None}
     with pytest.raises(DataError, match="Pass comparisons="):
         agents.learn(make_episodes(rng, [20]), None, tmp_path / "state", **how)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "settings", "steps"), [(CPL, CPLConfig, 2000), (IPL, IPLConfig, 3000)]
+)
+def test_answers_teach_and_their_controls_do_not(kind, settings, steps):
+    rng = np.random.default_rng(0)
+    episodes = mixed_episodes(rng)
+    comparisons = sample_comparisons(episodes, 500, 10, ScriptedTeacher.oracle(), rng)
+    given = comparisons.preference
+    conditions = {"given": given, "random": rng.integers(2, size=500), "negated": 1 - given}
+    config = settings(hidden=(64, 64), learning_rate=1e-3)
+    learner = kind(*SPACES, config, seeds=[0, 1, 2], steps=steps)
+    learner.set_answers(comparisons, np.stack(list(conditions.values())).astype(float))
+    learner.fit(Transitions.of(episodes), steps)
+    returns = {
+        name: evaluate_policy(policy, PointWorld, episodes=20, seed=10_000).mean
+        for name, policy in zip(conditions, learner.policies(), strict=True)
+    }
+    assert returns["given"] > returns["random"] + 5, returns
+    assert returns["negated"] < returns["random"] - 5, returns

@@ -110,13 +110,6 @@ def test_rows_of_a_minibatch_belong_together():
         torch.testing.assert_close(batch.pairs[critic], expected)
 
 
-def test_each_agent_learns_from_its_own_rewards():
-    rewards = np.stack([np.arange(5.0), np.arange(5.0) + 100])
-    batch = drawn([0, 1], 0, data=Transitions.of(EPISODES, rewards=rewards))
-    assert float(batch.rewards[0].max()) == 4
-    assert float(batch.rewards[1].min()) == 100
-
-
 def test_what_an_agent_draws_depends_on_its_seed_and_the_update_alone():
     for update in (0, BLOCK - 1, BLOCK, 1000):
         together = drawn([7, 9], update)
@@ -129,5 +122,5 @@ def test_what_an_agent_draws_depends_on_its_seed_and_the_update_alone():
 
 
 def test_minibatches_are_uniform():
-    counts = torch.bincount(drawn([0], 0, size=100_000).rewards[0].long(), minlength=5)
-    assert (counts - 20_000).abs().max() < 5 * (100_000 * 0.2 * 0.8) ** 0.5
+    counts = torch.bincount(drawn([0], 0, size=20_000).rewards[0].long(), minlength=5)
+    assert (counts - 4_000).abs().max() < 5 * (20_000 * 0.2 * 0.8) ** 0.5

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.waiting import wait_until
 from preferl.errors import ConfigError
-from preferl.runs.executor import DONE, LOG, Unit, perform, run_units
+from preferl.runs.executor import DONE, LOG, Unit, run_units
 
 WAITING = """
 from pathlib import Path
@@ -119,15 +119,3 @@ def test_units_have_names_and_folders_of_their_own(tmp_path):
         run_units([one, Unit(one.name, one.work, {}, tmp_path / "other")])
     with pytest.raises(ConfigError, match="folders of units: expected one for each"):
         run_units([one, Unit("other", one.work, {}, one.folder)])
-
-
-def test_a_unit_that_is_done_is_not_performed_again(tmp_path):
-    one = unit(tmp_path, 4)
-    for _ in range(2):
-        perform(one)
-    assert (one.folder / "calls").read_text() == "called\n"
-
-
-def test_fewer_than_one_process_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="processes"):
-        run_units([unit(tmp_path, 1)], processes=0)

@@ -73,7 +73,8 @@ def open_store(request, tmp_path, empty_store, monkeypatch) -> Iterator[Callable
     opened: list[Store] = []
     location: str | Path = tmp_path / "store"
     if request.param == "postgres":
-        location = request.getfixturevalue("fresh_database")
+        postgres = request.getfixturevalue("postgres")
+        location = _new_database(postgres, request.getfixturevalue("tables"))
     else:
         shutil.copytree(empty_store, location)
 
@@ -100,9 +101,21 @@ def project(store: Store) -> int:
 @pytest.fixture
 def fresh_database(postgres: str) -> str:
     """The URL of an empty database."""
+    return _new_database(postgres)
+
+
+@pytest.fixture(scope="session")
+def tables(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a database with empty tables, to be copied, as `empty_store` is."""
+    url = _new_database(postgres)
+    Store.open(url, tmp_path_factory.mktemp("tables")).close()
+    return url.split("/")[3].partition("?")[0]
+
+
+def _new_database(postgres: str, template: str = "template1") -> str:
     import psycopg
 
     name = f"t{uuid4().hex[:12]}"
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
     return postgres.replace("/postgres?", f"/{name}?")

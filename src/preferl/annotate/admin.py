@@ -77,10 +77,10 @@ def invite(
     """Let somebody in and show their link, this once."""
     store = store_of(request)
     invitation = store.people.invite(person.project_id, name, role)
-    known = {"name": invitation.annotator.name, "role": role}
-    store.reports.add_event(person.project_id, "invited", annotator_id=person.id, detail=known)
+    detail = {"name": invitation.annotator.name, "role": role}
+    store.reports.add_event(person.project_id, "invited", annotator_id=person.id, detail=detail)
     base = request.app.state.settings.public_url or str(request.base_url)
-    link = {"name": known["name"], "url": f"{base.rstrip('/')}/join/{invitation.secret}"}
+    link = {"name": detail["name"], "url": f"{base.rstrip('/')}/join/{invitation.secret}"}
     return _overview(request, person, link=link)
 
 
@@ -109,8 +109,8 @@ def change_person(
     if is_so[act]:  # as when a browser sends the same form again
         return RedirectResponse("/admin", 303)
     store.people.update(number, role=role if act == "role" else None, **changes)
-    known = {"name": other.name, "role": role}
-    store.reports.add_event(person.project_id, kind, annotator_id=person.id, detail=known)
+    detail = {"name": other.name, "role": role}
+    store.reports.add_event(person.project_id, kind, annotator_id=person.id, detail=detail)
     return RedirectResponse("/admin", 303)
 
 
@@ -201,11 +201,11 @@ def _overview(
 def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[tuple[float, str]]:
     """When and what happened besides answers, published rewards included, the newest first."""
     latest = store.reports.latest_events(project_id, LATEST)
-    found = [(event.at, _words(event.kind, event.detail or {})) for event in latest]
+    events = [(event.at, _words(event.kind, event.detail or {})) for event in latest]
     for reward in rewards[-LATEST:]:
         text = f"reward version {reward.version} was published: {reward_words(reward)}"
-        found.append((reward.published_at, text))
-    return sorted(found, key=lambda event: event[0], reverse=True)[:LATEST]
+        events.append((reward.published_at, text))
+    return sorted(events, key=lambda event: event[0], reverse=True)[:LATEST]
 
 
 def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[str, Any]]:
@@ -215,7 +215,7 @@ def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[
     for person in store.people.all(project_id):
         row = numbers.people.get(person.name, {"answers": 0, "reasons": []})
         words = (REASONS.get(reason, reason).format_map(row) for reason in row["reasons"])
-        why = [each.replace("%", " %") for each in words]  # as the page writes percentages
+        why = [text.replace("%", " %") for text in words]  # as the page writes percentages
         last = numbers.last_answers.get(person.name)
         times = {"last": last, "signed_in": signed_in.get(person.id)}
         rows.append({**row, **times, "who": person, "why": why})

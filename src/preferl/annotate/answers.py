@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Path as PathOf, Que
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
+from preferl.annotate.admin import LARGEST_NUMBER
 from preferl.annotate.limits import limited
 from preferl.annotate.overviews import in_turn
 from preferl.annotate.pages import page
@@ -20,8 +21,6 @@ from preferl.store.schema import Annotator, Query as StoredQuery
 from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin/answers")
-LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
-
 SHOWN: Final[dict[Show, tuple[str, str]]] = {
     "all": ("All", "The latest answer of each person to each pair, the newest first."),
     "differing": ("Disagreement", "Answers to pairs that people answered differently."),
@@ -76,12 +75,12 @@ def _page(
 ) -> HTMLResponse:
     store = store_of(request)
     project_id = person.project_id
-    found = store.answers.page(project_id, show=show, annotator_id=annotator, **beside)
-    chosen = next(iter(found.answers), None) if at is None else store.answers.get(project_id, at)
+    listed = store.answers.page(project_id, show=show, annotator_id=annotator, **beside)
+    chosen = next(iter(listed.answers), None) if at is None else store.answers.get(project_id, at)
     if at is not None and chosen is None:
         raise HTTPException(404, "There is no answer of this number here.")
     people = store.people.all(project_id)
-    numbers = [row.answer.id for row in found.answers]
+    numbers = [row.answer.id for row in listed.answers]
     row = numbers.index(chosen.answer.id) if chosen and chosen.answer.id in numbers else None
     query = {"show": show, "who": annotator or ""}
     context = {
@@ -92,10 +91,10 @@ def _page(
         "show": show,
         "who": annotator,
         "people": people,
-        "rows": [_view(row) for row in found.answers],
-        "total": _counted(found.total),
-        "page_before": numbers[0] if numbers and found.has_before else None,
-        "page_after": numbers[-1] if numbers and found.has_after else None,
+        "rows": [_view(row) for row in listed.answers],
+        "total": _counted(listed.total),
+        "page_before": numbers[0] if numbers and listed.has_before else None,
+        "page_after": numbers[-1] if numbers and listed.has_after else None,
         "chosen": None if chosen is None else _details(store, project_id, chosen, people),
         "before": None if not row else numbers[row - 1],
         # One that has left the list, as a withdrawn one does, is followed by the list.
@@ -123,15 +122,15 @@ def change(
         raise HTTPException(404, "There is no answer of this number here.")
     try:
         if act == "withdraw":
-            made = store.answers.withdraw(project_id, number, by=person.id, key=f"{key}-{act}")
+            newest = store.answers.withdraw(project_id, number, by=person.id, key=f"{key}-{act}")
         else:
-            made = store.answers.correct(
+            newest = store.answers.correct(
                 project_id, number, by=person.id, key=f"{key}-{act}", kind=act
             )
     except FeedbackError as error:
         words = "This answer has changed since, or cannot be changed. Look at it again."
         raise HTTPException(409, words) from error
-    return RedirectResponse(f"/admin/answers?{back}&at={made}", 303)
+    return RedirectResponse(f"/admin/answers?{back}&at={newest}", 303)
 
 
 def _view(row: GivenAnswer) -> dict[str, Any]:

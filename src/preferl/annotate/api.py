@@ -102,8 +102,8 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
     detail = {"shown": body.shown.model_dump()}
     store = store_of(request)
     recorded = store.queue.answer(person.id, **given, detail=detail)
-    known = {"recorded": recorded.answer_id, "new": recorded.new}
-    return known | _held(request, person, body.count)
+    receipt = {"recorded": recorded.answer_id, "new": recorded.new}
+    return receipt | _held(request, person, body.count)
 
 
 @router.post("/undo", dependencies=CHANGES)
@@ -131,5 +131,5 @@ def release(request: Request, person: Answering, body: ReleaseBody) -> dict[str,
 @router.get("/progress")
 def progress(request: Request, person: Anyone) -> dict[str, Any]:
     """How far the work is, the reward's versions and the last episode."""
-    own = request.app.state.news.tally.of(person.project_id, person.id)
-    return {"progress": own, **live_view(store_of(request), person.project_id)}
+    tally = request.app.state.news.tally.of(person.project_id, person.id)
+    return {"progress": tally, **live_view(store_of(request), person.project_id)}

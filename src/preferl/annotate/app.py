@@ -113,11 +113,11 @@ class AnnotateSettings:
         length = len(self.secret or "")
         if length < SHORTEST and (self.secret is not None or not self.only_here):
             reach = "" if self.only_here else f", as {self.host} is open to other machines"
-            expected = f"at least {SHORTEST} characters in the environment"
-            make = "python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
-            fix = f"Make one: export PREFERL_SECRET=$({make})"
-            what = f"PREFERL_SECRET{reach}"
-            raise ConfigError.mismatch(what, expected=expected, got=length, fix=fix)
+            raise ConfigError(
+                f"PREFERL_SECRET{reach}: expected at least {SHORTEST} characters in the "
+                f"environment, got {length}. Make one: export PREFERL_SECRET=$(python3 -c "
+                "'import secrets; print(secrets.token_urlsafe(32))')"
+            )
 
     @property
     def only_here(self) -> bool:
@@ -137,8 +137,8 @@ class AnnotateSettings:
         Numeric addresses are: a page that renames itself to this server keeps its name.
         """
         named = urlsplit(self.public_url).hostname if self.public_url else None
-        known = {"localhost", self.host, named, *self.hosts} - {None, ""}
-        return host.lower() in {str(name).lower() for name in known} or (
+        names = {"localhost", self.host, named, *self.hosts} - {None, ""}
+        return host.lower() in {str(name).lower() for name in names} or (
             is_address(host) and (host.startswith("[") or ":" not in host)
         )
 
@@ -151,10 +151,10 @@ def is_address(host: str) -> bool:
     """
     bracketed = host.startswith("[") and host.endswith("]")
     try:
-        found = ip_address(host[1:-1] if bracketed else host)
+        address = ip_address(host[1:-1] if bracketed else host)
     except ValueError:
         return False
-    return "%" not in host and (found.version == 6 or not bracketed)
+    return "%" not in host and (address.version == 6 or not bracketed)
 
 
 def create_app(
@@ -191,9 +191,9 @@ def create_app(
     app.state.fetching = CapacityLimiter(FETCHES)
     app.state.looking = CapacityLimiter(1)
     app.state.overviews = Overviews(store)
-    each = rates(settings.requests_per_second)
-    own = SharedLimits(store.people, each) if settings.shared_limits else MemoryLimits(each)
-    app.state.limits = limits or own
+    by_kind = rates(settings.requests_per_second)
+    usual = SharedLimits(store.people, by_kind) if settings.shared_limits else MemoryLimits(by_kind)
+    app.state.limits = limits or usual
     app.state.templates = pages.templates(static)
     for part in (pages, api, news, admin, answers):
         app.include_router(part.router)
@@ -238,10 +238,10 @@ PLAIN: Final = {404: "There is nothing at this address.", 405: "That is not how 
 async def _refusal(request: Request, error: Exception) -> Response:  # blocks nothing
     headers = None
     if isinstance(error, AnyHTTPException):
-        own = isinstance(error, HTTPException)
+        is_ours = isinstance(error, HTTPException)
         status = error.status_code
         headers = error.headers
-        words = error.detail if own else PLAIN.get(status, error.detail)
+        words = error.detail if is_ours else PLAIN.get(status, error.detail)
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"][1:])
@@ -270,11 +270,11 @@ class Guard:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         size = headers.get("content-length", "")
-        known = size.isascii() and size.isdecimal() and len(size) < 19
+        is_number = size.isascii() and size.isdecimal() and len(size) < 19
         reply: ASGIApp = self._app
         if not self._settings.admits(name):
             reply = PlainTextResponse("This server does not go by that name.", 400)
-        elif known and int(size) > self._settings.largest_request:
+        elif is_number and int(size) > self._settings.largest_request:
             reply = PlainTextResponse("Too large.", 413)
         elif headers.get("content-type", "").strip().lower().startswith("multipart/"):
             reply = PlainTextResponse("Forms come as application/x-www-form-urlencoded here.", 415)

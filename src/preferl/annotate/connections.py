@@ -42,7 +42,7 @@ def raise_file_limit(most: int = 65_536) -> int:
     except ImportError:  # Windows, which has no such limit
         return most
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft, hard = (most if each == resource.RLIM_INFINITY else min(each, most) for each in limits)
+    soft, hard = (most if limit == resource.RLIM_INFINITY else min(limit, most) for limit in limits)
     if soft < hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, limits[1]))

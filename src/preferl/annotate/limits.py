@@ -68,9 +68,11 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
     >>> rates(10.0)["request"], rates(10.0)["export"]
     (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
     """
-    each = {what: share * requests_per_second for what, (share, _) in KINDS.items()}
+    per_second = {what: share * requests_per_second for what, (share, _) in KINDS.items()}
     least = {"request": 0.0}
-    return {w: Rate(rate, max(least.get(w, FEWEST), rate * BURST)) for w, rate in each.items()}
+    return {
+        w: Rate(rate, max(least.get(w, FEWEST), rate * BURST)) for w, rate in per_second.items()
+    }
 
 
 @final
@@ -153,7 +155,7 @@ class SharedLimits:
     async def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted.
 
-        It is where the database cannot be reached, which says so better.
+        Where the database cannot be reached, the request is allowed: it then fails for that reason.
         """
         if not await self._own.allows(what, who):
             return False
@@ -204,9 +206,9 @@ def whose(address: str) -> str:
     ('192.0.2.1', '2001:db8::')
     """
     try:
-        found = ip_address(address.partition("%")[0])
+        parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
-        return str(IPv6Address(int(found) >> 64 << 64))
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return str(IPv6Address(int(parsed) >> 64 << 64))
     return address

@@ -96,8 +96,8 @@ class News:
 
         leave = enter(give_way)
         self._readers[reader] = _Reader(project_id, annotator_id)
-        for known in self._last.get(project_id, {}).items():
-            reader.put_nowait(known)
+        for newest in self._last.get(project_id, {}).items():
+            reader.put_nowait(newest)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
         try:
@@ -140,11 +140,11 @@ class News:
         while self._readers and not self._closed:
             for project_id in sorted({reader.project_id for reader in self._readers.values()}):
                 try:
-                    found = await asyncio.to_thread(self._snapshot, project_id)
+                    snapshot = await asyncio.to_thread(self._snapshot, project_id)
                 except StorageError as error:
                     log.warning("The store cannot be read for now: %s", error)
                     continue
-                self._send(project_id, found)
+                self._send(project_id, snapshot)
             await asyncio.sleep(self._seconds)
         self._last.clear()  # whoever comes next must not get old news
 
@@ -157,10 +157,10 @@ class News:
             "queries": {"paused": self._store.projects.get(project_id).paused, **there},
         }
 
-    def _send(self, project_id: int, found: dict[str, dict[str, Any]]) -> None:
+    def _send(self, project_id: int, snapshot: dict[str, dict[str, Any]]) -> None:
         last = self._last.get(project_id, {})
-        self._last[project_id] = found
-        changed = [message for message in found.items() if last.get(message[0]) != message[1]]
+        self._last[project_id] = snapshot
+        changed = [message for message in snapshot.items() if last.get(message[0]) != message[1]]
         for queue, reader in self._readers.items():
             for message in changed if reader.project_id == project_id else ():
                 _put(queue, message)

@@ -65,11 +65,11 @@ def page(
 ) -> HTMLResponse:
     """A template as a response."""
     person = context.get("person")
-    known: dict[str, Any] = {"csrf": "", "person": person, "films": False}
+    defaults: dict[str, Any] = {"csrf": "", "person": person, "films": False}
     if person:
-        known["csrf"] = csrf_of(request)
-        known["films"] = store_of(request).reports.last_episode(person.project_id) is not None
-    text = request.app.state.templates.get_template(name).render(known | dict(context))
+        defaults["csrf"] = csrf_of(request)
+        defaults["films"] = store_of(request).reports.last_episode(person.project_id) is not None
+    text = request.app.state.templates.get_template(name).render(defaults | dict(context))
     return HTMLResponse(text, status, headers)
 
 

@@ -56,12 +56,12 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
     agents = (s.status for s in services if kind_of(s.name) == AGENT and s.works)
-    agent = next((one for one in agents if one.mean_return is not None), None)
+    agent = next((status for status in agents if status.mean_return is not None), None)
     if agent is not None:
         newest = " ".join(filter(None, (newest, _where(agent))))
     words = f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered)
-    found = {"answered": progress.answered, "goal": goal, "words": words}
-    return found | {"until": until, "share": share, "newest": newest}
+    answers = {"answered": progress.answered, "goal": goal, "words": words}
+    return answers | {"until": until, "share": share, "newest": newest}
 
 
 @final
@@ -87,18 +87,18 @@ class Tally:
         hundreds of people must not count them anew for each answer.
         """
         now = time.monotonic()
-        at, known = self._seen.get(project_id, (-math.inf, {}))
-        if now - at >= within:
-            if known:  # one request counts; those beside it take what is known meanwhile
-                self._seen[project_id] = now, known
+        counted_at, counted = self._seen.get(project_id, (-math.inf, {}))
+        if now - counted_at >= within:
+            if counted:  # one request counts; those beside it take what is known meanwhile
+                self._seen[project_id] = now, counted
             progress = self._store.progress(project_id)
             active = self._store.reports.active_people(project_id) | self._present(project_id)
-            known = asdict(progress) | {
+            counted = asdict(progress) | {
                 "statement": statement(self._store, project_id, progress),
                 "people_active": len(active),
             }
-            self._seen[project_id] = now, known
-        return known if annotator_id is None else known | self._store.reports.own(annotator_id)
+            self._seen[project_id] = now, counted
+        return counted if annotator_id is None else counted | self._store.reports.own(annotator_id)
 
 
 def _until(which: str, service: Status, more: int) -> str | None:
@@ -118,8 +118,8 @@ def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
 def _program(name: str) -> str:
     """The name of a program for people."""
     kind = kind_of(name)
-    own = name.partition(" ")[2]
-    names = {REWARD_SERVICE: "Reward service", AGENT: f"Agent {own}".rstrip()}
+    agent = name.partition(" ")[2]
+    names = {REWARD_SERVICE: "Reward service", AGENT: f"Agent {agent}".rstrip()}
     return names.get(kind, name)
 
 
@@ -224,8 +224,8 @@ def episode_view(store: Store, project_id: int) -> dict[str, Any] | None:
     clip = store.reports.last_episode(project_id)
     if clip is None:
         return None
-    known = {"steps": clip.steps, **(clip.detail or {})}
-    words = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in known.items()]
+    detail = {"steps": clip.steps, **(clip.detail or {})}
+    words = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in detail.items()]
     return {"url": media_url(clip.id), "text": ", ".join(words[:5]), "at": clip.created_at}
 
 

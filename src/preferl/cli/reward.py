@@ -329,7 +329,7 @@ def _write_report(
     from preferl.evaluation.reward_pages import fit_page
 
     if config.demonstrations is None:
-        about = {"one": "clip", "source": f"{len(episodes)} clips"}
+        about = {"unit": "clip", "source": f"{len(episodes)} clips"}
     else:
         about = {"source": f"{len(episodes)} episodes of {config.demonstrations.name}"}
     details = {"Settings": to_json(config), "Versions": versions()}

@@ -70,6 +70,13 @@ def require_rows(arrays: Mapping[str, Array], what: object) -> int:
     return next(iter(lengths.values()))
 
 
+def one_per_row(what: str, array: Array) -> Array:
+    """The same numbers as `[T]`, which some files hold as `[T, 1]`; `DataError` of others."""
+    if array.size != len(array):
+        raise DataError(f"{what}: expected one number per row, got shape {array.shape}.")
+    return array.reshape(-1)
+
+
 def require_finite(what: str, array: Array) -> None:
     """Raise `DataError` that names the first row with NaN or infinity."""
     if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():

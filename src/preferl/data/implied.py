@@ -38,32 +38,31 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     counts = given.weight > 0
     group = linked(given.pairs[counts], len(given.segments))
     pairs, preference = _implied(given[counts], group)
-    of = group[given.pairs[:, 0]]
-    of_implied = group[pairs[:, 0]]
+    given_group = group[given.pairs[:, 0]]
+    implied_group = group[pairs[:, 0]]
     count = len(given.segments)
-    answers, more = (np.bincount(rows, minlength=count) for rows in (of[counts], of_implied))
-    weight = np.bincount(of, given.weight, minlength=count)
-    all_of = np.maximum(answers + more, 1)
+    answers = np.bincount(given_group[counts], minlength=count)
+    total = np.maximum(answers + np.bincount(implied_group, minlength=count), 1)
+    weight = np.bincount(given_group, given.weight, minlength=count)
     first = np.full(count, len(given))
-    np.minimum.at(first, of, np.arange(len(given)))
+    np.minimum.at(first, given_group, np.arange(len(given)))
     annotator = given.annotator
     if annotator is not None:
         lowest = np.full(count, np.iinfo(np.int64).max)
         highest = np.full(count, -1)
-        np.minimum.at(lowest, of[counts], annotator[counts])
-        np.maximum.at(highest, of[counts], annotator[counts])
+        np.minimum.at(lowest, given_group[counts], annotator[counts])
+        np.maximum.at(highest, given_group[counts], annotator[counts])
         whose = np.where(lowest == highest, lowest, -1)
-        annotator = np.concatenate([annotator, whose[of_implied]])
-    return (
-        Comparisons(
-            given.segments,
-            np.concatenate([given.pairs, pairs]),
-            np.concatenate([given.preference, preference]),
-            np.concatenate([given.weight * (answers / all_of)[of], (weight / all_of)[of_implied]]),
-            annotator,
-        ),
-        first[np.concatenate([of, of_implied])],
+        annotator = np.concatenate([annotator, whose[implied_group]])
+    weights = [given.weight * (answers / total)[given_group], (weight / total)[implied_group]]
+    together = Comparisons(
+        given.segments,
+        np.concatenate([given.pairs, pairs]),
+        np.concatenate([given.preference, preference]),
+        np.concatenate(weights),
+        annotator,
     )
+    return together, first[np.concatenate([given_group, implied_group])]
 
 
 def linked(pairs: IntArray, count: int) -> IntArray:
@@ -83,7 +82,7 @@ def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]
     order = np.argsort(group, kind="stable")
     within = np.empty(len(group), np.int64)  # each clip's number among those of its group
     within[order] = np.arange(len(group)) - (np.cumsum(sizes) - sizes)[group[order]]
-    found = [np.empty((0, 2), np.int64)]
+    implied_pairs = [np.empty((0, 2), np.int64)]
     answers = [np.empty(0)]
     widths = np.where(sizes > 2, 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(int), 0)
     for width in np.unique(widths[widths > 0]):  # groups of like sizes in one computation
@@ -99,11 +98,11 @@ def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]
         at = number[group[pairs[:, 0]]], *within[pairs].T
         above, equal, asked = _closure((len(groups), width, width), at, preference)
         upper = np.triu(np.ones((width, width), bool), 1)
-        known = (above | above.mT | equal) & ~asked & upper
-        which, first, second = np.nonzero(known)
-        found.append(np.stack([clips[which, first], clips[which, second]], 1))
-        answers.append(np.where(equal[known], 0.5, above[which, first, second].astype(np.float64)))
-    return np.concatenate(found), np.concatenate(answers)
+        implied = (above | above.mT | equal) & ~asked & upper
+        row, first, second = np.nonzero(implied)
+        implied_pairs.append(np.stack([clips[row, first], clips[row, second]], 1))
+        answers.append(np.where(equal[implied], 0.5, above[implied].astype(np.float64)))
+    return np.concatenate(implied_pairs), np.concatenate(answers)
 
 
 def _closure(

@@ -2,7 +2,7 @@
 
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self, cast, final
 
@@ -16,38 +16,53 @@ PICTURE_BYTES: Final = 1024
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class OnDisk:
     """Rows of array files end to end, in any order, read when they are used.
 
     It has the `shape`, `dtype` and rows of an array, and becomes one, in memory, for whoever needs
     that (`numpy.asarray`). No file stays open, so that there may be thousands of them.
 
+    Attributes:
+        sources: files, or arrays in memory; row `t` is `sources[part[t]][row[t]]`.
+        part: `[T]`
+        row: `[T]`
+        row_shape: of each row.
+        dtype: of all sources.
+
     Raises:
         DataError: when read, a file that is gone or was replaced.
     """
 
-    def __init__(self, parts: "Sequence[Array | OnDisk]") -> None:
-        """Lay parts of equal rows end to end; those that are memory maps of files stay there."""
+    sources: tuple[Any, ...]
+    part: IntArray
+    row: IntArray
+    row_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, arrays: "Sequence[Array | OnDisk]") -> Self:
+        """Lay arrays of equal rows end to end; those that are memory maps of files stay there."""
         sources: list[Any] = []
-        places: list[tuple[IntArray, IntArray]] = []
-        for p in parts:
-            if isinstance(p, OnDisk):
-                places.append((p._part + len(sources), p._row))
-                sources += p._sources
+        parts: list[IntArray] = []
+        rows: list[IntArray] = []
+        for array in arrays:
+            if isinstance(array, OnDisk):
+                parts.append(array.part + len(sources))
+                rows.append(array.row)
+                sources += array.sources
             else:
-                places.append((np.full(len(p), len(sources)), np.arange(len(p))))
-                sources.append(_source(p))
-        # Row t is `sources[part[t]][row[t]]`.
-        self._sources: tuple[Any, ...] = tuple(sources)
-        self._part: IntArray = np.concatenate([part for part, _ in places])
-        self._row: IntArray = np.concatenate([row for _, row in places])
-        self._row_shape: tuple[int, ...] = tuple(parts[0].shape[1:])
-        self.dtype: np.dtype[Any] = parts[0].dtype
+                parts.append(np.full(len(array), len(sources)))
+                rows.append(np.arange(len(array)))
+                sources.append(_source(array))
+        row_shape = tuple(arrays[0].shape[1:])
+        dtype = arrays[0].dtype
+        return cls(tuple(sources), np.concatenate(parts), np.concatenate(rows), row_shape, dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows and the axes of each, as an array has them."""
-        return (len(self._row), *self._row_shape)
+        return (len(self.row), *self.row_shape)
 
     @property
     def ndim(self) -> int:
@@ -55,19 +70,19 @@ class OnDisk:
         return len(self.shape)
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self.row)
 
     def __getitem__(self, rows: int | slice | IntArray | BoolArray) -> Array:
         """Rows, read into memory: `[...]` of them to `[..., *row]`."""
         numbers = np.arange(len(self))[rows]
-        part = self._part[numbers].ravel()
-        row = self._row[numbers].ravel()
-        out = np.empty((len(part), *self._row_shape), self.dtype)
+        part = self.part[numbers].ravel()
+        row = self.row[numbers].ravel()
+        out = np.empty((len(part), *self.row_shape), self.dtype)
         order = np.argsort(part, kind="stable")
         used, first = np.unique(part[order], return_index=True)
         for source, places in zip(used, np.split(order, first)[1:], strict=True):
-            out[places] = self._sources[source][row[places]]
-        return out.reshape(*np.shape(numbers), *self._row_shape)
+            out[places] = self.sources[source][row[places]]
+        return out.reshape(*np.shape(numbers), *self.row_shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All rows in memory."""
@@ -76,13 +91,9 @@ class OnDisk:
 
     def select(self, rows: IntArray | BoolArray | slice) -> Self:
         """Rows, left on disk."""
-        selected = object.__new__(type(self))
-        used, selected._part = np.unique(self._part[rows], return_inverse=True)
-        selected._sources = tuple(self._sources[source] for source in used)
-        selected._row = self._row[rows]
-        selected._row_shape = self._row_shape
-        selected.dtype = self.dtype
-        return selected
+        used, part = np.unique(self.part[rows], return_inverse=True)
+        sources = tuple(self.sources[source] for source in used)
+        return replace(self, sources=sources, part=part, row=self.row[rows])
 
 
 def stays_on_disk(array: Any) -> bool:
@@ -97,14 +108,14 @@ def select_rows(array: Any, rows: IntArray) -> Array:
     """`array[rows]`, on disk where the array is."""
     if not stays_on_disk(array):
         return cast("Array", array[rows])
-    stored = array if isinstance(array, OnDisk) else OnDisk([array])
+    stored = array if isinstance(array, OnDisk) else OnDisk.of([array])
     return cast("Array", stored.select(rows))
 
 
 def concatenate_rows(arrays: Sequence[Array]) -> Array:
     """Arrays along their first axis, on disk where one of them is."""
     if any(stays_on_disk(array) for array in arrays):
-        return cast("Array", OnDisk(arrays))
+        return cast("Array", OnDisk.of(arrays))
     return np.concatenate(arrays)
 
 

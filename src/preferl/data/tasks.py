@@ -22,7 +22,7 @@ Returns = TypeVar("Returns", float, FloatArray)
 @final
 @dataclass(frozen=True)
 class Task:
-    """What belongs to a data set but cannot be read from it.
+    """Facts about a data set that cannot be read from it.
 
     How rewards are scaled before a policy learns from them follows Kim et al. 2023 (Preference
     Transformer); `preferl.training.scale_by_return_range` applies it.

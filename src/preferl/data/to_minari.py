@@ -30,8 +30,7 @@ def require_new_minari(name: str) -> None:
         raise DataError(
             f"{what}: expected a name such as mine/cheetah/mixed-v0, got {in_words(error)}."
         ) from error
-    there = name in minari.list_local_datasets()
-    if there:
+    if name in minari.list_local_datasets():
         raise DataError(
             f"{what}: expected one that is not on this machine, got one that is. Raise its "
             f"version, or remove it: minari delete {name}"
@@ -150,16 +149,20 @@ def _can_be_made_again(env: Any) -> bool:
 def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
     """One buffer per episode, as minari takes them without JAX."""
     buffer = require("minari.data_collector", extra="minari").EpisodeBuffer
-    for k, one in enumerate(episodes):
+    for k, episode in enumerate(episodes):
+        infos = _infos(episode.states, env)
+        if episode.success is not None:
+            infos["success"] = episode.success
         yield buffer(
             id=k,
-            observations=end_to_end("observations", [one.observations, one.final_observations]),
-            actions=one.actions,
-            rewards=one.rewards,
-            terminations=one.terminated,
-            truncations=one.truncated,
-            infos=_infos(one.states, env)
-            | ({} if one.success is None else {"success": one.success}),
+            observations=end_to_end(
+                "observations", [episode.observations, episode.final_observations]
+            ),
+            actions=episode.actions,
+            rewards=episode.rewards,
+            terminations=episode.terminated,
+            truncations=episode.truncated,
+            infos=infos,
         )
 
 

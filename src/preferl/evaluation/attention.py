@@ -85,7 +85,9 @@ def preference_attention(
     features = model.encoder(*steps)[None]
     mask = torch.ones(features.shape[:2], dtype=torch.bool, device=model.device)
     maps = [part.attention(features, mask).preference for part in parts]
-    return np.asarray(torch.cat([one for one in maps if one is not None]).mean(0).cpu().numpy())
+    return np.asarray(
+        torch.cat([attention for attention in maps if attention is not None]).mean(0).cpu().numpy()
+    )
 
 
 def best_window(rewards: FloatArray, length: int) -> slice:

@@ -81,7 +81,7 @@ class Evaluation:
         count = f"the same {self.report.episodes // agents:,} episodes each time"
         count += f" for each of {agents} agents" if agents > 1 else ""
         digits = 1 if abs(returned) >= 10 else 2
-        mean, low, high = (f"{each:,.{digits}f}" for each in (returned, *self.interval))
+        mean, low, high = (f"{value:,.{digits}f}" for value in (returned, *self.interval))
         return f"return {mean} (95 % interval {low} to {high}, {count}){success}"
 
     def to_json(self) -> dict[str, Any]:
@@ -102,7 +102,9 @@ class Evaluation:
         >>> Evaluation.pooled([low, high]).in_words.partition("14.71, ")[2]
         'the same 2 episodes each time for each of 2 agents)'
         """
-        steps, reports = zip(*((one.step, one.report) for one in several), strict=True)
+        steps, reports = zip(
+            *((evaluation.step, evaluation.report) for evaluation in several), strict=True
+        )
         success = [report.success for report in reports if report.success is not None]
         return cls(
             steps[0],
@@ -186,6 +188,6 @@ def in_step(runs: Iterable[Sequence[Evaluation]]) -> list[tuple[Evaluation, ...]
 
     The last one of an agent at a step counts.
     """
-    by_step = [{one.step: one for one in run} for run in runs]
+    by_step = [{evaluation.step: evaluation for evaluation in run} for run in runs]
     common = set.intersection(*map(set, by_step)) if by_step else set()
     return [tuple(run[step] for run in by_step) for step in sorted(common)]

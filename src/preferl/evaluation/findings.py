@@ -266,8 +266,8 @@ def _stuck(course: Course) -> Finding | None:
     apart, either: most clips of a good agent, too, are worse than its best one, and an agent that
     stalls need not have seen anything better.
     """
-    known = ~np.isnan(course.true_return)
-    returns, low, high = (c[known] for c in (course.true_return, course.low, course.high))
+    evaluated = ~np.isnan(course.true_return)
+    returns, low, high = (c[evaluated] for c in (course.true_return, course.low, course.high))
     deviation = _last(course.query_deviation)
     # A return that is always 0 is that of an environment without a reward.
     if len(returns) < LEAST_EVALUATIONS or not returns.any() or not deviation < AGREED:

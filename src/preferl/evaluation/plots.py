@@ -21,7 +21,6 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from preferl.data.columns import check
 from preferl.errors import DataError
 from preferl.evaluation.reward_report import Calibration
 from preferl.shapes import Array, FloatArray
@@ -135,7 +134,8 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
         axes.plot(steps, mean, color=SERIES[0], label=label)
         if true is not None:
             values = np.asarray(true, np.float64)
-            check(values.shape == mean.shape, "true reward", mean.shape, values.shape)
+            if values.shape != mean.shape:
+                raise DataError(f"true reward: expected {mean.shape}, got {values.shape}.")
             scaled = (values - values.mean()) / (values.std() or 1.0) * mean.std() + mean.mean()
             axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true reward (scaled)")
         axes.margins(x=0.01)
@@ -242,8 +242,8 @@ def _draw_rows(
 def attention_map(attention: FloatArray) -> str:
     """Draw `[L, L]` shares of attention of each step (row) to each (column), darker for more."""
     shares = np.asarray(attention, np.float64)
-    is_square = shares.ndim == 2 and 0 < shares.shape[0] == shares.shape[1]
-    check(is_square, "attention", "a square [L, L]", shares.shape)
+    if shares.ndim != 2 or shares.shape[0] != shares.shape[1] or not shares.size:
+        raise DataError(f"attention: expected a square [L, L], got {shares.shape}.")
     with _canvas(HALF, 380, "step that is looked at", "step that looks") as axes:
         picture = np.empty((*shares.shape, 4))  # none is transparent
         picture[..., :3] = to_rgb(SERIES[0])
@@ -258,7 +258,8 @@ def attention_map(attention: FloatArray) -> str:
 def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
     """Draw the `[L]` shares of steps in a segment's score as bars; an equal share is dashed."""
     shares = np.asarray(weights, np.float64)
-    check(shares.ndim == 1 and shares.size, "importance weights", "[L]", shares.shape)
+    if shares.ndim != 1 or not shares.size:
+        raise DataError(f"importance weights: expected [L], got {shares.shape}.")
     steps = offset + np.arange(len(shares))
     with _canvas(WIDE, 170, "step of the clip", "importance") as axes:
         axes.bar(steps, shares, width=1.0, color=SERIES[0], alpha=0.7, linewidth=0)
@@ -272,9 +273,11 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
 
 def _draw_curve(axes: Axes, curve: Curve, colour: str, line: Any) -> None:
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
-    count = runs.shape[1]
-    expected = f"{len(curve.steps)} values, one per step"
-    check(count == len(curve.steps), f"curve {curve.label!r}", expected, count)
+    if runs.shape[1] != len(curve.steps):
+        raise DataError(
+            f"curve {curve.label!r}: expected {len(curve.steps)} values, one per step, got "
+            f"{runs.shape[1]}."
+        )
     mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
     if len(runs) > 1:
         axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4, marker=mark, ms=3)
@@ -344,8 +347,12 @@ def _counted(value: float, _position: float | None = None) -> str:
 def _legend(axes: Axes) -> None:
     """Names above the axes, in as many columns, of at most four, as the figure has room for."""
     for columns in (4, 3, 2, 1):
-        how: dict[str, Any] = {"bbox_to_anchor": (0, 1.03), "ncols": columns, "labelcolor": INK}
-        legend = axes.legend(loc="lower left", **how)
+        placement: dict[str, Any] = {
+            "bbox_to_anchor": (0, 1.03),
+            "ncols": columns,
+            "labelcolor": INK,
+        }
+        legend = axes.legend(loc="lower left", **placement)
         if legend.get_window_extent().x1 <= axes.figure.bbox.x1:
             return
 

@@ -171,8 +171,8 @@ def _play(policy: Policy, envs: SeededEpisodes, episodes: int, deterministic: bo
         ended += int(np.count_nonzero(step.dones))
         if ended == episodes:
             break
-    known = np.array([success.get(k, False) for k in range(episodes)]) if success else None
-    return PolicyReport(returns, lengths, known)
+    succeeded = np.array([success.get(k, False) for k in range(episodes)]) if success else None
+    return PolicyReport(returns, lengths, succeeded)
 
 
 OnReport = Callable[[str, PolicyReport], None]

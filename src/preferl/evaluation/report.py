@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from jinja2 import Environment, StrictUndefined
 
-from preferl.data.columns import check
+from preferl.errors import DataError
 from preferl.files import write_text
 
 MISSING: Final = "–"  # in place of a number that is not known
@@ -47,10 +47,12 @@ class ReportTable:
     emphasis: int | None = None
 
     def __post_init__(self) -> None:
-        count = len(self.columns)
         for row in self.rows:
-            what = f"row {row} of table {self.caption!r}"
-            check(len(row) == count, what, f"{count} cells", len(row))
+            if len(row) != len(self.columns):
+                raise DataError(
+                    f"row {row} of table {self.caption!r}: expected {len(self.columns)} cells, got "
+                    f"{len(row)}."
+                )
 
 
 @final

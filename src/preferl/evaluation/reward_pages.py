@@ -22,18 +22,18 @@ def fit_page(
     labels: LabelReport,
     *,
     source: str,
-    one: str = "episode",
+    unit: str = "episode",
     details: Mapping[str, Mapping[str, Any]],
 ) -> Report:
     """How a fit went, and the rewards of the episode with the highest true return.
 
     A preference transformer also shows what it attends to in that episode. The answers are about
-    the `source`; `one` of the episodes is called so.
+    the `source`; one of the episodes is called a `unit`.
     """
     best = int(episodes.returns.argmax())
     has_true_reward = episodes.has_true_reward
     beside = " beside the true one" if has_true_reward else ""
-    article = "an" if one == "episode" else "a"
+    article = "an" if unit == "episode" else "a"
     which = ", the one with the highest true return" if has_true_reward else ""
     shown = episodes[best : best + 1]
     figures = (
@@ -50,8 +50,8 @@ def fit_page(
         reward_figure(
             reward,
             shown,
-            f"The learned reward of each step of {article} {one}{beside}.",
-            f"{one.capitalize()} {best}{which}; the band is the range of the members.",
+            f"The learned reward of each step of {article} {unit}{beside}.",
+            f"{unit.capitalize()} {best}{which}; the band is the range of the members.",
             has_true_reward=has_true_reward,
         ),
     )

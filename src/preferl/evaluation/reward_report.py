@@ -287,8 +287,8 @@ def _against_truth(
         distance = epic_distance(reward, true_reward, episodes, discount=discount, rng=rng)
         if math.isnan(distance):
             notes.append("epic: one of the rewards is constant up to shaping.")
-    found = {"spearman": ranks, "epic": distance}
-    return {"notes": tuple(notes)} | {k: v for k, v in found.items() if not math.isnan(v)}
+    numbers = {"spearman": ranks, "epic": distance}
+    return {"notes": tuple(notes)} | {k: v for k, v in numbers.items() if not math.isnan(v)}
 
 
 def epic_distance(

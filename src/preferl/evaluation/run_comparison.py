@@ -74,14 +74,20 @@ def differing(values: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, .
     {'steps': ('10', '20')}
     """
     names = dict.fromkeys(chain.from_iterable(values.values()))
-    several = (n for n in names if len({_text(of[n]) for of in values.values() if n in of}) > 1)
-    return {name: tuple(_text(of.get(name)) for of in values.values()) for name in several}
+    several = (
+        n
+        for n in names
+        if len({_text(settings[n]) for settings in values.values() if n in settings}) > 1
+    )
+    return {
+        name: tuple(_text(settings.get(name)) for settings in values.values()) for name in several
+    }
 
 
 def differing_settings(runs: Named) -> dict[str, tuple[str, ...]]:
     """Settings that differ between runs, without where their folders are."""
-    found = differing({name: run.settings for name, run in runs.items()})
-    return {name: row for name, row in found.items() if name not in NOT_SETTINGS}
+    rows = differing({name: run.settings for name, run in runs.items()})
+    return {name: row for name, row in rows.items() if name not in NOT_SETTINGS}
 
 
 def cautions(runs: Named) -> list[str]:
@@ -236,10 +242,10 @@ def _curves(runs: Named) -> Section:
 
 def _rewards(runs: Named) -> Section:
     summaries = {name: run.summary for name, run in runs.items()}
-    known = {name: run for name, run in summaries.items() if run.accuracy or run.reward}
-    if not known:
+    judged = {name: run for name, run in summaries.items() if run.accuracy or run.reward}
+    if not judged:
         return Section("Rewards")
-    used = [name for name in REWARD if any(name in run.reward for run in known.values())]
+    used = [name for name in REWARD if any(name in run.reward for run in judged.values())]
     heads = ("run", "accuracy", "95 % interval", "answers", *(REWARD[name] for name in used))
     rows = tuple(
         (
@@ -249,11 +255,11 @@ def _rewards(runs: Named) -> Section:
             count_text(run.accuracy.count or None if run.accuracy else None),
             *(decimal(run.reward.get(metric)) for metric in used),
         )
-        for name, run in known.items()
+        for name, run in judged.items()
     )
     shares = {
         name: (run.accuracy.mean, run.accuracy.interval)
-        for name, run in known.items()
+        for name, run in judged.items()
         if run.accuracy is not None and run.accuracy.interval is not None
     }
     words = ", ".join(f"{name} {percent(share)}" for name, (share, _) in shares.items())
@@ -276,10 +282,10 @@ def _table(caption: str, runs: Named, rows: Mapping[str, tuple[str, ...]]) -> It
 
 def _packages(versions: Mapping[str, Any]) -> dict[str, Any]:
     """Versions by name, without the sections in which they lie."""
-    found = {name: value for name, value in versions.items() if not isinstance(value, Mapping)}
+    flat = {name: value for name, value in versions.items() if not isinstance(value, Mapping)}
     packages = versions.get("packages") or {}
     git = versions.get("git") or {}
-    return found | dict(packages) | {"git": str(git.get("revision", MISSING))[:10]}
+    return flat | dict(packages) | {"git": str(git.get("revision", MISSING))[:10]}
 
 
 def _text(value: Any) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from preferl.data.columns import check
 from preferl.data.episodes import Episodes
+from preferl.errors import DataError
 from preferl.evaluation import plots
 from preferl.evaluation.curve import Evaluation, in_step
 from preferl.evaluation.policy import PolicyReport
@@ -64,9 +64,10 @@ def run_report(
     Raises:
         DataError: `taught` is not one of the policies.
     """
-    check(taught in policies, "taught policy", f"one of {list(policies)}", taught)
+    if taught not in policies:
+        raise DataError(f"taught policy: expected one of {list(policies)}, got {taught}.")
     others = {name: report.mean for name, report in policies.items() if name != taught}
-    knows_success = any(one.success is not None for one in policies.values())
+    knows_success = any(policy_report.success is not None for policy_report in policies.values())
     sections = [*findings_sections(findings)]
     if has_true_reward or knows_success:
         sections.append(_behaviour(policies, taught, has_true_reward=has_true_reward))
@@ -80,27 +81,27 @@ def run_report(
         if " of " in left_out
         else ""
     )
-    known = []
+    headline = []
     if has_true_reward:
         sections.append(rewards_section(rewards, about=unseen, words=words, figures=reward_figures))
         beside = " · ".join(f"{name}\u00a0{number(mean)}" for name, mean in others.items())
-        known.append(Fact("Return", number(policies[taught].mean), beside))
+        headline.append(Fact("Return", number(policies[taught].mean), beside))
     else:
         text = (words,) if words else ()
         sections.append(Section("How good the reward is", text, figures=tuple(reward_figures)))
-        known.append(_accuracy_fact(reward, left_out))
+        headline.append(_accuracy_fact(reward, left_out))
     if (rate := policies[taught].success_rate) is not None:
         rates = {name: policies[name].success_rate for name in others}
         beside = " · ".join(f"{name}\u00a0{percent(of)}" for name, of in rates.items())
-        known.append(Fact("Success", percent(rate), beside))
+        headline.append(Fact("Success", percent(rate), beside))
     if has_true_reward:
-        known.append(_accuracy_fact(reward, left_out))
-    return Report(title, lead, (*known, *facts), tuple(sections), details or {})
+        headline.append(_accuracy_fact(reward, left_out))
+    return Report(title, lead, (*headline, *facts), tuple(sections), details or {})
 
 
 def findings_sections(findings: Sequence[Finding]) -> tuple[Section, ...]:
     """A section that says what is wrong with the run; none where nothing was found."""
-    text = tuple(f"{one.name}: {one.in_words}" for one in findings)
+    text = tuple(f"{finding.name}: {finding.in_words}" for finding in findings)
     return (Section("What to look at", text),) if text else ()
 
 
@@ -111,10 +112,10 @@ def trust_sections(trust: Mapping[str, Mapping[str, float]]) -> tuple[Section, .
     rows = tuple(
         (
             name,
-            f"{one['answers']:,}",
-            f"{number(one['value'], 2)} ± {one['high'] - one['value']:.2f}",
+            f"{person['answers']:,}",
+            f"{number(person['value'], 2)} ± {person['high'] - person['value']:.2f}",
         )
-        for name, one in trust.items()
+        for name, person in trust.items()
     )
     text = (
         "Trust is how far the reward trusts a person, by decided answers that it was not fitted "
@@ -163,7 +164,7 @@ def evaluation_curve(label: str, runs: Sequence[Sequence[Evaluation]]) -> plots.
     return plots.Curve(
         label,
         np.array([point.step for point in pooled]),
-        np.array([[one.report.mean for one in point] for point in points]).T,
+        np.array([[evaluation.report.mean for evaluation in point] for point in points]).T,
         np.array([point.interval for point in pooled]).T,
     )
 
@@ -174,7 +175,9 @@ def rewards_table(
     columns: Mapping[str, Callable[[RewardReport], str]],
 ) -> ReportTable:
     """A row for each reward, the learned one first; `columns` are heads to formats of cells."""
-    rows = ((name, *(cell(one) for cell in columns.values())) for name, one in rewards.items())
+    rows = (
+        (name, *(cell(report) for cell in columns.values())) for name, report in rewards.items()
+    )
     return ReportTable(caption, ("reward", *columns), tuple(rows), 0)
 
 
@@ -273,10 +276,10 @@ def rewards_section(
 
 
 def _reward_figures(reports: Mapping[str, RewardReport]) -> tuple[Figure, ...]:
-    known = {name: r for name, r in reports.items() if r.accuracy is not None}
-    if not known:
+    judged = {name: report for name, report in reports.items() if report.accuracy is not None}
+    if not judged:
         return ()
-    shares = {name: (report.accuracy or 0.0, report.interval) for name, report in known.items()}
+    shares = {name: (report.accuracy or 0.0, report.interval) for name, report in judged.items()}
     accuracies = ", ".join(f"{name} {percent(share)}" for name, (share, _) in shares.items())
     calibration = reports["learned"].calibration
     return (

@@ -62,7 +62,7 @@ class ImplicitQLearner(OfflineLearner[IQLSettings]):
         """`critic_loss` `[S]`, and other metrics, from values `[2, S, B]` and `[S, B]`."""
 
     def _q_values(self, critics: Networks, batch: Batch) -> Tensor:
-        """Of both critics of each agent, `[2, S, B]`."""
+        """Values of both critics of each agent, `[2, S, B]`."""
         return critics.forward(batch.pairs.flatten(0, 1)).view(batch.pairs.shape[:3])
 
     @torch.no_grad()

@@ -224,7 +224,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         return {}
 
     def _batch(self, minibatches: Minibatches) -> Batch:
-        """What the next update learns from."""
+        """The batch of the next update."""
         return minibatches(self.step)
 
     def _drawn(self, minibatches: Minibatches) -> Batch:
@@ -234,7 +234,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         return batch._replace(factors=self._kept(batch)) if share else batch
 
     def _rows(self, batch: Batch) -> int:  # noqa: ARG002  # a hook
-        """How many actions a policy chooses in the update from a batch."""
+        """The number of actions that a policy chooses in the update from a batch."""
         return self.config.batch_size
 
     def _prepare(self) -> None:

@@ -82,7 +82,7 @@ class LearnerConfig:
         return cls()
 
     def curve(self, *, discrete: bool) -> TrainingCurve | None:  # noqa: ARG002  # as above
-        """What the report draws of their training on discrete or other actions, if anything."""
+        """The metric that a run's report draws of the agents' training, if any."""
         return None
 
 
@@ -134,7 +134,7 @@ class CloningConfig(GaussianConfig):
 
     @classmethod
     def of_run(cls, run: Any) -> Self:
-        """Those that the policies of implicit Q-learning have."""
+        """Return the settings that policies of implicit Q-learning have in a run."""
         agent = run.settings if run.kind.learns_from == "answers" else IQLConfig.of_run(run)
         return cls(**{field.name: getattr(agent, field.name) for field in fields(cls)})
 
@@ -169,11 +169,11 @@ class IQLConfig(GaussianConfig):
 
     @classmethod
     def of_run(cls, run: Any) -> Self:
-        """As given, or those published for the task."""
+        """Return the run's settings, or those published for its task."""
         return run.iql or cls.preset(run.row.hyperparameters if run.row else "mujoco")
 
     def curve(self, *, discrete: bool) -> TrainingCurve:  # noqa: ARG002  # as above
-        """The expected returns."""
+        """The returns that agents expect."""
         return TrainingCurve(
             "value",
             "expected return",
@@ -218,7 +218,7 @@ class IPLConfig(IQLConfig):
 
     @classmethod
     def of_run(cls, run: Any) -> Self:
-        """As given, or those published for implicit Q-learning on the task."""
+        """Return the run's settings, or those published for implicit Q-learning on its task."""
         return run.ipl or cls.preset(run.row.hyperparameters if run.row else "mujoco")
 
 
@@ -252,11 +252,11 @@ class CPLConfig(GaussianConfig):
 
     @classmethod
     def of_run(cls, run: Any) -> Self:
-        """As given, or the paper's."""
+        """Return the run's settings, or the paper's."""
         return run.cpl or cls()
 
     def curve(self, *, discrete: bool) -> TrainingCurve:  # noqa: ARG002  # as above
-        """How many answers they explain."""
+        """The share of answers that the policies explain."""
         return TrainingCurve(
             "accuracy",
             "share of answers",
@@ -332,7 +332,7 @@ class PixelEncoderConfig:
 @final
 @dataclass(frozen=True)
 class TokenShape:
-    """What the shapes of a Decision Transformer's parameters do not show."""
+    """The settings of a Decision Transformer that its parameters' shapes do not show."""
 
     layers: int
     heads: int
@@ -429,14 +429,14 @@ class DTConfig(LearnerConfig):
 
     @classmethod
     def of_run(cls, run: Any) -> "DTConfig":
-        """As given, or the published ones; critics as the policy has them."""
+        """Return the run's settings, or the published ones, with critics if the policy has them."""
         given = run.dt or DTConfig(horizon=run.max_steps or DTConfig.horizon)
         target = given.target if run.target_return is None else run.target_return
         critics = (given.regulariser or DTRConfig()) if cls.has_critics else None
         return replace(given, target=target, regulariser=critics)
 
     def curve(self, *, discrete: bool) -> TrainingCurve:
-        """Their loss."""
+        """The loss of Decision Transformers, in its unit."""
         what = "Mean square error of actions, each number in [−1, 1]"
         unit = "square error"
         if discrete:

@@ -22,7 +22,7 @@ from preferl.offline.transitions import (
     drawn_rows,
     flat_observations,
 )
-from preferl.shapes import FloatArray
+from preferl.shapes import Array, FloatArray
 from preferl.training.batches import to_tensor
 
 
@@ -71,9 +71,6 @@ class PairBatches:
         device: torch.device,
         implied: bool = False,
     ) -> None:
-        fix = "Ask queries first, or check the label files."
-        if not comparisons.answered.any():
-            raise DataError(f"answers: expected at least one, got none. {fix}")
         if preferences is None:
             preferences = np.tile(comparisons.preference, (len(seeds), 1))
         if preferences.shape != (len(seeds), len(comparisons)):
@@ -84,7 +81,8 @@ class PairBatches:
         answered = comparisons.answered & ~np.isnan(preferences)  # [S, P]
         if not answered.any(1).all():
             raise DataError(
-                f"answers of each agent: expected at least one, got none of some agent. {fix}"
+                "answers: expected at least one of each agent, got none. Ask queries first, or "
+                "check the label files."
             )
         segments = comparisons.segments
         self._states = to_tensor(flat_observations(segments.observations), device)
@@ -92,18 +90,16 @@ class PairBatches:
         self._actions = scale.inward(to_tensor(actions, device)).clamp(-WIDEST, WIDEST)
         self._rows = to_tensor(segments.rows(), device)  # [N, L]
         self._mask = to_tensor(segments.mask(), device)
-        own = [
-            replace(comparisons, preference=row)[known]
-            for row, known in zip(preferences, answered, strict=True)
+        answers = [
+            replace(comparisons, preference=row)[rows]
+            for row, rows in zip(preferences, answered, strict=True)
         ]
-        own = [with_implied(one)[0] for one in own] if implied else own
-        columns = ((one.pairs, one.preference, _relative(one.weight)) for one in own)
-        padded = (
-            pad_sequence([to_tensor(column, device) for column in of], batch_first=True)
-            for of in zip(*columns, strict=True)
-        )
-        self._pairs, self._preference, self._weight = padded  # [S, P, 2] and [S, P]
-        self._counts = [len(one) for one in own]
+        if implied:
+            answers = [with_implied(given)[0] for given in answers]
+        self._pairs = _padded([given.pairs for given in answers], device)  # [S, P, 2]
+        self._preference = _padded([given.preference for given in answers], device)  # [S, P]
+        self._weight = _padded([_relative(given.weight) for given in answers], device)
+        self._counts = [len(given) for given in answers]
         self._seeds = seeds
         self._size = size
         self._agents = torch.arange(len(seeds), device=device)[:, None]
@@ -138,6 +134,11 @@ class PairBatches:
         return torch.cat(list(drawn))
 
 
+def _padded(columns: list[Array], device: torch.device) -> Tensor:
+    """`[S, P, ...]` columns of several agents, which may have other numbers of answers."""
+    return pad_sequence([to_tensor(column, device) for column in columns], batch_first=True)
+
+
 def _relative(weight: FloatArray) -> FloatArray:
     """Weights in multiples of their mean."""
     return weight / (weight.mean() or 1.0)
@@ -165,12 +166,11 @@ class AnswerLearner(OfflineLearner[Settings]):
         Raises:
             DataError: no comparisons.
         """
-        if not comparisons:
+        if comparisons is None:
             raise DataError(
                 "answers to learn from: expected comparisons, got none. Pass comparisons=."
             )
-        if comparisons is not None:
-            self.set_answers(comparisons, rewards, implied=implied)
+        self.set_answers(comparisons, rewards, implied=implied)
         super().learn(episodes, None, state, **how)
 
     def set_answers(
@@ -185,10 +185,15 @@ class AnswerLearner(OfflineLearner[Settings]):
         Preferences `[S, P]` are each agent's own, NaN where it has no answer; those of the
         comparisons if None. If `implied`, each agent also learns from what its own answers imply.
         """
-        size = self.config.pairs  # type: ignore[attr-defined]
-        device = self.device
-        how: dict[str, Any] = {"size": size, "device": device, "implied": implied}
-        self._pairs = PairBatches(comparisons, preferences, self._scale, self.seeds, **how)
+        self._pairs = PairBatches(
+            comparisons,
+            preferences,
+            self._scale,
+            self.seeds,
+            size=self.config.pairs,  # type: ignore[attr-defined]
+            device=self.device,
+            implied=implied,
+        )
 
     def _batch(self, minibatches: Minibatches) -> Batch:
         return super()._batch(minibatches)._replace(compared=self._pairs(self.step))

@@ -115,8 +115,13 @@ class OfflinePolicy:
             if not -math.inf < low <= high < math.inf:
                 raise ValueError(f"log deviations between {low} and {high}")
             require_finite(path, parameters, dtype=torch.float32)
-            how: Any = {"log_std_bounds": (low, high), "learner": about["learner"], "seed": seed}
-            return cls(*spaces_of, parameters, **how)
+            return cls(
+                *spaces_of,
+                parameters,
+                log_std_bounds=(low, high),
+                learner=about["learner"],
+                seed=seed,
+            )
 
     def export_torchscript(self, path: Path | str) -> None:
         """Write the mean action, `[V, O]` to `[V, A]`, as TorchScript, which C++ can run too.
@@ -186,10 +191,10 @@ def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int)
     expected: dict[str, tuple[int, ...]] = {"log_std": (outputs,)}
     units = inputs
     for layer in range((len(there) - 1) // 2):
-        made = there.get(f"bias_{layer}", ())[:1]
-        expected |= {f"weight_{layer}": (*made, units), f"bias_{layer}": made}
-        units = made[0] if made else 0
-    if not (units and units == outputs and (there == expected)):
+        bias = there.get(f"bias_{layer}", (0,))
+        expected |= {f"weight_{layer}": (bias[0], units), f"bias_{layer}": bias[:1]}
+        units = bias[0]
+    if units != outputs or there != expected:
         raise SpaceError(
             f"spaces of a policy: expected layers of parameters from {inputs} to {outputs} "
             f"numbers, got {there}."

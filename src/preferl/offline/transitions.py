@@ -44,11 +44,11 @@ class Transitions:
     def __post_init__(self) -> None:
         steps = len(self.observations)
         for name in ("actions", "next_observations", "continues"):
-            got = tuple(getattr(self, name).shape)
-            if got[:1] != (steps,):
-                raise DataError(f"Transitions.{name}: expected {steps} rows, got {got}.")
+            column = getattr(self, name)
+            if len(column) != steps:
+                raise DataError(f"Transitions.{name}: expected {steps} rows, got {len(column)}.")
         shape = list(self.rewards.shape)
-        if not (len(shape) in (1, 2) and shape[-1] == steps):
+        if len(shape) not in (1, 2) or shape[-1] != steps:
             raise DataError(
                 f"Transitions.rewards: expected shape [{steps}], or [agents, {steps}], got {shape}."
             )
@@ -84,8 +84,8 @@ class Transitions:
             flat_observations(episodes.next_observations),
             ~episodes.terminated,
         )
-        own = (np.array(array, np.float32, order="C") for array in arrays)
-        return cls(*(torch.from_numpy(array).to(device) for array in own))
+        copies = (np.array(array, np.float32, order="C") for array in arrays)
+        return cls(*(torch.from_numpy(array).to(device) for array in copies))
 
     def __len__(self) -> int:
         return len(self.observations)
@@ -141,7 +141,7 @@ class ActionScale:
 
     @classmethod
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
-        """That of an action space."""
+        """The scale of an action space."""
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             raise SpaceError(
                 f"actions of offline learning: expected a Box of floats, got {space}. Choose a "

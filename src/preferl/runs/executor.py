@@ -181,27 +181,28 @@ def run_here(unit: Unit) -> int:
 
 
 def _require_distinct(units: Sequence[Unit]) -> None:
-    for what, found in {
-        "names": [unit.name for unit in units],
-        "folders": [str(unit.folder.resolve()) for unit in units],
-    }.items():
-        twice = sorted({one for one in found if found.count(one) > 1})
+    names = [unit.name for unit in units]
+    folders = [str(unit.folder.resolve()) for unit in units]
+    for title, values in (("names", names), ("folders", folders)):
+        twice = sorted({value for value in values if values.count(value) > 1})
         if twice:
-            raise ConfigError(f"{what} of units: expected one for each, got {twice} several times.")
+            raise ConfigError(
+                f"{title} of units: expected one for each, got {twice} several times."
+            )
 
 
 def _begin(unit: Unit) -> None:
     """Make a unit's folder, or check that it is the one of this unit."""
-    about = plain({"work": unit.work, "settings": unit.settings})
+    work_and_settings = plain({"work": unit.work, "settings": unit.settings})
     file = unit.folder / UNIT
     if not file.is_file():
-        write_json(file, about)
+        write_json(file, work_and_settings)
     with reading(file, expected="the work and settings of a unit", error=StorageError):
         begun = read_object(file)
-    if begun != about:
+    if begun != work_and_settings:
         raise ConfigError(
             f"settings of {unit.name} in {unit.folder}: expected those it was begun with, "
-            f"{begun}, got {about}. Choose another folder, or remove it."
+            f"{begun}, got {work_and_settings}. Choose another folder, or remove it."
         )
 
 

@@ -43,11 +43,11 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the run has a result, and not that of an interruption."""
         file = self.folder / SUMMARY
-        return file.exists() and _read(file).get("finished") is True
+        return file.exists() and read_file(file).get("finished") is True
 
     def config(self, cls: type[Config]) -> Config:
         """The configuration, read back as the dataclass `cls`; another raises `ConfigError`."""
-        return from_json(cls, _read(self.path("config.json"))["config"])
+        return from_json(cls, read_file(self.path("config.json"))["config"])
 
     def path(self, name: str) -> Path:
         """Where a file of this run belongs; makes the folders on the way or raises."""
@@ -119,18 +119,18 @@ def open_run(
     """
     path = Path(path)
     require_openable(path, resume=resume)
-    about = to_json(summary or RunSummary())
-    made = path.stat() if resume else _begin(path, config, seed, data, resolved or {}, about)
+    before = to_json(summary or RunSummary())
+    begun = path.stat() if resume else _begin(path, config, seed, data, resolved or {}, before)
     folder = RunFolder(path)
     with FolderLock(path, LOCK, "run"):
-        if not os.path.samestat(made, path.stat()):
+        if not os.path.samestat(begun, path.stat()):
             raise StorageError(f"{path}: expected to be its only run, got a newer one.")
         if resume:
             # again, now that nobody else is there
             require_openable(path, resume=True, held=True, config=config, may_differ=may_differ)
             _require_same_data(path / DATA, data)
             remove_drafts(path)
-            write_json(path / SUMMARY, about)
+            write_json(path / SUMMARY, before)
             (path / FAILURE).unlink(missing_ok=True)
         try:
             yield folder
@@ -210,25 +210,25 @@ def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collectio
     try:
         written = to_json(folder.config(type(config)))
     except ConfigError:  # such as of a function, which code alone names
-        written = _read(folder.path("config.json"))["config"]
+        written = read_file(folder.path("config.json"))["config"]
     old = flat_settings(written)
     new = flat_settings(to_json(config))
     different = [
         name for name in {**old, **new} if old.get(name) != new.get(name) and name not in may_differ
     ]
-    what = f"settings of the run in {folder.folder} to go on with"
-    was, now = (", ".join(f"{name}={of.get(name)}" for name in different) for of in (old, new))
     if different:
+        was, now = (
+            ", ".join(f"{name}={values.get(name)}" for name in different) for values in (old, new)
+        )
         raise ConfigError(
-            f"{what}: expected {was}, got {now}. Use the settings it was begun with, or begin "
-            "another run without resuming."
+            f"settings of the run in {folder.folder} to go on with: expected {was}, got {now}. "
+            "Use the settings it was begun with, or begin another run without resuming."
         )
 
 
 def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
-    begun = _read(file) if file.exists() else None
-    same = begun == (None if data is None else json.loads(json.dumps(dict(data))))
-    if not same:
+    begun = read_file(file) if file.exists() else None
+    if begun != (None if data is None else json.loads(json.dumps(dict(data)))):
         raise DataError(
             f"data of the run in {file.parent}: expected those it was begun with, {begun}, got "
             f"{data}. Restore the data, or begin another run without resuming."
@@ -260,15 +260,16 @@ def _move_aside(path: Path) -> None:
 def _require_replaceable(path: Path) -> None:
     with _writing_to(path):
         holds_run = (path / "config.json").exists()
-        free = not path.exists() or holds_run or (path.is_dir() and not any(path.iterdir()))
-    if not free:
+        is_empty = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    if not (holds_run or is_empty):
         raise StorageError(
             f"{path}: expected a new or empty folder, or one that holds a run, got something "
             "else, which is left alone. Choose another path."
         )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """Read a JSON file of a run; raises `StorageError`."""
     with reading(path, expected="a file of a run", error=StorageError):
         return read_object(path)
 

@@ -17,9 +17,9 @@ import numpy as np
 from preferl.configs import from_json, plain
 from preferl.errors import StorageError
 from preferl.printing import one_line
-from preferl.reading import read_object, reading
+from preferl.reading import reading
 from preferl.reporting import common_series, read_jsonl, series
-from preferl.runs.folder import FAILURE, LOCK, flat_settings
+from preferl.runs.folder import FAILURE, LOCK, flat_settings, read_file
 from preferl.runs.lock import FolderLock, named
 from preferl.runs.summary import SUMMARY, UNSEEN, Estimate, MetricCurve, RunSummary
 from preferl.shapes import Array, FloatArray
@@ -126,7 +126,7 @@ def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
     folder = Path(folder)
     if not folder.is_dir():
         raise StorageError(f"{folder}: expected a folder with runs, got none. Name another one.")
-    found: list[RunRecord] = []
+    records: list[RunRecord] = []
     skipped: list[str] = []
 
     def name_error(error: OSError) -> None:
@@ -138,14 +138,14 @@ def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
             continue
         path = Path(place)
         try:
-            about = _about(path)
-            if about is None:  # runs may lie below another program's folder
+            settings = _settings(path)
+            if settings is None:  # runs may lie below another program's folder
                 continue
             folders.clear()
-            found.append(_record(path, about))
+            records.append(_record(path, settings))
         except StorageError as error:
             skipped.append(one_line(str(error)))
-    return sorted(found, key=lambda run: run.began), skipped
+    return sorted(records, key=lambda run: run.began), skipped
 
 
 def read_run(path: Path | str) -> RunRecord:
@@ -159,34 +159,34 @@ def read_run(path: Path | str) -> RunRecord:
         raise StorageError(
             f"{path}: expected the folder of a run, got one without config.json, or none."
         )
-    about = _about(path)
-    if not about:
+    settings = _settings(path)
+    if not settings:
         raise StorageError(f"{path}: expected the folder of a run, got that of a reward.")
-    return _record(path, about or {})
+    return _record(path, settings)
 
 
-def _about(path: Path) -> dict[str, Any] | None:
+def _settings(path: Path) -> dict[str, Any] | None:
     """What `config.json` holds of a run; None of a reward, `StorageError` of anything else."""
-    about = _read(path / "config.json")
-    if "observation_space" in about and "model" in about:
+    settings = read_file(path / "config.json")
+    if "observation_space" in settings and "model" in settings:
         return None
-    kind, config, seed = (about.get(name) for name in ("kind", "config", "seed"))
+    kind, config, seed = (settings.get(name) for name in ("kind", "config", "seed"))
     is_run = isinstance(kind, str) and isinstance(config, dict) and isinstance(seed, int)
     if not (is_run and (path / SUMMARY).is_file()):
         raise StorageError(
             f"{path / 'config.json'}: expected the settings of a run, got those of something "
             "else, which is left alone."
         )
-    return about
+    return settings
 
 
-def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
+def _record(path: Path, settings: Mapping[str, Any]) -> RunRecord:
     """The record of a folder whose settings were read; damage becomes one `StorageError`."""
     fix = "A file in it is damaged."
     with reading(path, expected="the folder of a run", fix=fix, error=StorageError):
         lock = FolderLock(path, LOCK, "run")
         holder = lock.holder()  # before the summary, which is whole once the run has let go
-        summary = from_json(RunSummary, _read(path / SUMMARY))
+        summary = from_json(RunSummary, read_file(path / SUMMARY))
         state, note = _state(path, summary, holder, lock.left())
         began = (path / "config.json").stat().st_mtime
         has_metrics = (path / "metrics.jsonl").is_file()
@@ -201,15 +201,15 @@ def _record(path: Path, about: Mapping[str, Any]) -> RunRecord:
         summary = replace(summary, accuracy=accuracy, subject=one_line(summary.subject))
         record = RunRecord(
             path=path,
-            config_class=about["kind"],
-            config=about["config"],
-            seed=about["seed"],
+            config_class=settings["kind"],
+            config=settings["config"],
+            seed=settings["seed"],
             state=state,
             note=one_line(note),
             began=began,
             summary=summary,
             curves=tuple(_curves(summary.curves, metrics)),
-            versions=_read(path / "versions.json"),
+            versions=read_file(path / "versions.json"),
         )
         record.to_json(), record.settings  # whatever is wrong shows now
         return record
@@ -222,7 +222,7 @@ def _state(
     if summary.finished:
         return "finished", ""
     if (path / FAILURE).is_file():
-        return "failed", str(_read(path / FAILURE).get("error", ""))
+        return "failed", str(read_file(path / FAILURE).get("error", ""))
     if holder is not None:
         return "running", named(holder)
     if left:
@@ -293,8 +293,3 @@ def _logged_interval(metrics: Metrics, name: str, steps: Array) -> FloatArray | 
     ends = [end for end in (f"{name}_low", f"{name}_high") if end in metrics]
     logged_at, values = common_series(series(metrics, end) for end in ends)
     return values if len(ends) == 2 and np.array_equal(logged_at, steps) else None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    with reading(path, expected="a file of a run", error=StorageError):
-        return read_object(path)

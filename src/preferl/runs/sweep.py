@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from math import prod
 from pathlib import Path
 from typing import Any, Final, final
@@ -76,30 +76,35 @@ class Sweep:
         with reading(source, expected="settings that JSON can hold", error=ConfigError):
             settings = json.loads(json.dumps(settings))
         for key in settings:
-            expected = f"one of {', '.join(KEYS)}"
-            ConfigError.check(key in KEYS, f"keys of {source}", expected, repr(key), _near(key))
+            if key not in KEYS:
+                near = nearest(f"{key}", KEYS) or "Options of the command go below `options`."
+                raise ConfigError(
+                    f"keys of {source}: expected one of {', '.join(KEYS)}, got {key!r}. {near}"
+                )
         command = settings.get("command")
-        expected = f"one of {', '.join(COMMANDS)}"
-        fix = nearest(f"{command}", COMMANDS)
-        ConfigError.check(command in COMMANDS, f"command of {source}", expected, command, fix)
-        options, grid = (_mapping(settings, name, source) for name in ("options", "grid"))
+        if command not in COMMANDS:
+            raise ConfigError(
+                f"command of {source}: expected one of {', '.join(COMMANDS)}, got {command}. "
+                f"{nearest(f'{command}', COMMANDS)}".rstrip()
+            )
+        options = _mapping(settings, "options", source)
+        grid = _mapping(settings, "grid", source)
         listed = settings.get("runs", [{}])
-        is_list = isinstance(listed, list) and listed and all(isinstance(r, dict) for r in listed)
-        if not is_list:
+        if (
+            not listed
+            or not isinstance(listed, list)
+            or not all(isinstance(r, dict) for r in listed)
+        ):
             raise ConfigError(
                 f"runs of {source}: expected a list of options by name, got {listed!r}."
             )
         for name, values in grid.items():
-            if not (isinstance(values, list) and values):
+            if not values or not isinstance(values, list):
                 raise ConfigError(
                     f"grid: {name} of {source}: expected a list of values to try, got {values!r}."
                 )
-        for name in (*options, *grid, *(name for run in listed for name in run)):
-            if not (
-                isinstance(name, str)
-                and OPTION.fullmatch(name)
-                and (name.replace("_", "-") not in OF_THE_SWEEP)
-            ):
+        for name in (*options, *grid, *chain.from_iterable(listed)):
+            if not OPTION.fullmatch(name) or name.replace("_", "-") in OF_THE_SWEEP:
                 fix = "Set it on the command line of the sweep." if name == "trust" else "Drop it."
                 raise ConfigError(
                     f"options of {source}: expected names of options but for "
@@ -107,8 +112,7 @@ class Sweep:
                 )
         _require_few(options, grid, listed, source)
         combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-        runs = tuple({**one, **values} for one in listed for values in combined)
-        return cls(str(command), options, runs)
+        return cls(command, options, tuple({**run, **more} for run in listed for more in combined))
 
     def by_name(self) -> dict[str, dict[str, Any]]:
         """All options of each run, by a name of what it varies, which folders can have.
@@ -116,14 +120,14 @@ class Sweep:
         Raises:
             ConfigError: two runs with the same options.
         """
-        found: dict[str, dict[str, Any]] = {}
+        named: dict[str, dict[str, Any]] = {}
         for run in self.runs:
             name = _name(run)
-            name = f"{name}-{_digest(run)}" if name in found else name
-            if name in found:
+            name = f"{name}-{_digest(run)}" if name in named else name
+            if name in named:
                 raise ConfigError(f"runs: expected different ones, got {name} twice.")
-            found[name] = {**self.options, **run}
-        return found
+            named[name] = {**self.options, **run}
+        return named
 
 
 def words_of(options: Mapping[str, Any]) -> list[str]:
@@ -142,9 +146,9 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
             words.append("--" + ".".join([*parents, last if value else f"no-{last}"]))
         else:
             values = [*map(_word, value if isinstance(value, list) else [value])]
-            for one in values:  # which would be read as an option, such as --trust
-                if one[:2] == "--":
-                    raise ConfigError(f"{name}: expected values, got {one!r}, an option.")
+            for word in values:  # which would be read as an option, such as --trust
+                if word[:2] == "--":
+                    raise ConfigError(f"{name}: expected values, got {word!r}, an option.")
             words += [f"--{option}", *values]
     return words
 
@@ -164,14 +168,14 @@ def write_results(path: Path, sweep: Sweep, records: Mapping[str, RunRecord | No
 
 def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[str, list[float]]:
     """Scores of runs that differ in the seed alone, by what else they vary; none of one seed."""
-    found: dict[str, tuple[dict[str, Any], list[float]]] = {}
+    alike: dict[str, tuple[dict[str, Any], list[float]]] = {}
     for name, run in zip(sweep.by_name(), sweep.runs, strict=True):
         record = records.get(name)
         if record is not None and record.summary.score is not None:
             others = {option: value for option, value in run.items() if option != "seed"}
-            found.setdefault(_digest(others), (others, []))[1].append(record.summary.score.mean)
+            alike.setdefault(_digest(others), (others, []))[1].append(record.summary.score.mean)
     groups: dict[str, list[float]] = {}
-    for others, scores in found.values():
+    for others, scores in alike.values():
         if len(scores) > 1:
             name = _name(others)
             groups[f"{name}-{_digest(others)}" if name in groups else name] = scores
@@ -229,15 +233,11 @@ def _results(record: RunRecord) -> tuple[object, ...]:
     )
 
 
-def _near(key: object) -> str:
-    return nearest(f"{key}", KEYS) or "Options of the command go below `options`."
-
-
 def _mapping(settings: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
-    found = settings.get(name) or {}
-    if not isinstance(found, dict):
-        raise ConfigError(f"{name} of {source}: expected options by name, got {found!r}.")
-    return dict(found)
+    options = settings.get(name) or {}
+    if not isinstance(options, dict):
+        raise ConfigError(f"{name} of {source}: expected options by name, got {options!r}.")
+    return dict(options)
 
 
 def _word(value: Any) -> str:

@@ -95,7 +95,6 @@ class RewardFunction:
             )
         self._model = deepcopy(model).eval().requires_grad_(False)
         self._last = self._model.last_rewards()
-        self._encoder = self._model.encoder
         self._device = model.device  # once, since finding it costs a tenth of one step's reward
         self._small = is_small(model, context=model.context)
         self.how = combine
@@ -173,14 +172,12 @@ class RewardFunction:
         Returns:
             `[B]` float32 on the device.
         """
-        features = self._encoder(observations, actions)
+        features = self._model.encoder(observations, actions)
         if self.context == 1:
             rewards = self._last(features, mask)
         else:
             rewards = self._model.judge(features, mask).rewards[..., -1]
-        if (
-            self._affine is not None
-        ):  # each pass over the members counts where environments are fast
+        if self._affine is not None:  # each pass over members counts where environments are fast
             mean, scale = self._affine
             rewards = (rewards - mean) * scale
         return self.how(rewards)
@@ -285,7 +282,8 @@ class RewardFunction:
         return mean, scale
 
     def _encoded(self, observations: Observations, actions: Array) -> Any:
-        return self._encoder(*steps_for(self._encoder, observations, actions, self._device))
+        encoder = self._model.encoder
+        return encoder(*steps_for(encoder, observations, actions, self._device))
 
 
 def agent_reward(

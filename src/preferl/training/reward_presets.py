@@ -72,7 +72,7 @@ class RewardPreset:
         members = members_of(self.model)
         validated = self.held_out > 0
         require_validation(self.trainer, members=members, held_out=validated)
-        if not ((validated or has_out_of_bag(self.trainer, members=members)) or not self.choose):
+        if self.choose and not validated and not has_out_of_bag(self.trainer, members=members):
             raise ConfigError(
                 "a choice among fits: expected answers that no member has seen, got none. Take "
                 "several members, or held_out."
@@ -88,12 +88,12 @@ class RewardPreset:
         """
         plain = replace(self, choose=False)
         cropped = replace(plain.trainer, crop=max(1, length // 5))
-        found = {"plain": plain, "cropped": replace(plain, trainer=cropped)}
+        presets = {"plain": plain, "cropped": replace(plain, trainer=cropped)}
         bounded = _with(self.model, bounded=True)
         if bounded is not None and getattr(bounded, "pooling", "sum") != "mean":
-            found["bounded"] = replace(plain, model=bounded)
-            found["bounded, cropped"] = replace(plain, model=bounded, trainer=cropped)
-        return found
+            presets["bounded"] = replace(plain, model=bounded)
+            presets["bounded, cropped"] = replace(plain, model=bounded, trainer=cropped)
+        return presets
 
     def with_budget(self, updates: int, answers: int) -> Self:
         """The same in about so many optimiser updates, its schedule shortened to fit them.
@@ -131,9 +131,19 @@ class RewardPreset:
             DataError: a choice among fits none of which has such a loss.
         """
         if self.choose:
-            how: Any = {"seed": seed, "device": device, "on_epoch": on_epoch, "world": world}
-            spaces = observation_space, action_space
-            return self._choose(comparisons, spaces, checkpoints, **how)
+            reports = {}
+            for name, preset in self.alternatives(comparisons.segments.length).items():
+                reports[name] = preset.fit(
+                    comparisons,
+                    observation_space,
+                    action_space,
+                    seed=seed,
+                    device=device,
+                    on_epoch=on_epoch,
+                    checkpoints=checkpoints and checkpoints.within(name.replace(", ", "-")),
+                    world=world,
+                )
+            return _least_loss(reports)
         from preferl.models.build import build_reward_model  # here, so that settings load no torch
         from preferl.training.reward_trainer import RewardTrainer
 
@@ -149,31 +159,24 @@ class RewardPreset:
         report = trainer.fit(train, validation, on_epoch=on_epoch, checkpoints=checkpoints)
         return trainer.model, report
 
-    def _choose(
-        self,
-        comparisons: Comparisons,
-        spaces: tuple[Space, Space],
-        checkpoints: "FitCheckpoints | None",
-        **how: Any,
-    ) -> "tuple[RewardModel, FitReport]":
-        """Fit each alternative; the one with the least loss on unseen answers."""
-        found = {}
-        for name, one in self.alternatives(comparisons.segments.length).items():
-            own = None if checkpoints is None else checkpoints.within(name.replace(", ", "-"))
-            found[name] = one.fit(comparisons, *spaces, checkpoints=own, **how)
-        losses = {name: report.unseen_loss for name, (_, report) in found.items()}
-        known = {name: loss for name, loss in losses.items() if not math.isnan(loss)}
-        unknown = ", ".join(name for name in losses if name not in known)
-        if not known:
-            raise DataError(
-                "loss on unseen answers: expected a number for one fit at least, got NaN for "
-                f"{unknown}. Give more answers, or hold some of them out."
-            )
-        if unknown:
-            LOGGER.warning("Fits without a loss on unseen answers are not chosen: %s.", unknown)
-        chosen = min(known, key=known.__getitem__)
-        model, report = found[chosen]
-        return model, replace(report, chosen=chosen, alternatives=known)
+
+def _least_loss(
+    fits: "Mapping[str, tuple[RewardModel, FitReport]]",
+) -> "tuple[RewardModel, FitReport]":
+    """Choose the fit, by name, with the least loss on unseen answers."""
+    losses = {name: report.unseen_loss for name, (_, report) in fits.items()}
+    measured = {name: loss for name, loss in losses.items() if not math.isnan(loss)}
+    unknown = ", ".join(name for name in losses if name not in measured)
+    if not measured:
+        raise DataError(
+            "loss on unseen answers: expected a number for one fit at least, got NaN for "
+            f"{unknown}. Give more answers, or hold some of them out."
+        )
+    if unknown:
+        LOGGER.warning("Fits without a loss on unseen answers are not chosen: %s.", unknown)
+    chosen = min(measured, key=measured.__getitem__)
+    model, report = fits[chosen]
+    return model, replace(report, chosen=chosen, alternatives=measured)
 
 
 @dataclass(frozen=True)
@@ -256,20 +259,18 @@ class RewardSettings:
         model = preset.model
         for name, value in self._given("hidden", "normalise", "use_actions", "bounded").items():
             changed = _with(model, **{name: value})
-            if not changed:
+            if changed is None:
                 raise ConfigError(
-                    f"{name}: expected only with {'a model that has such a setting'}, got "
-                    f"{self.model}."
+                    f"{name}: expected only with a model that has such a setting, got {self.model}."
                 )
-            model = changed or model
+            model = changed
         changes = self._given(
             "epochs", "batch_size", "noise", "loss", "crop", "implied", "precision"
         )
         if self.annotator_trust is not None:
             changes["trust"] = self.annotator_trust
         is_wide = self.model in ("pt", "pt-readme")
-        own = "precision" in keep
-        if is_wide and preset.trainer.precision == "float32" and not own:
+        if is_wide and preset.trainer.precision == "float32" and "precision" not in keep:
             changes.setdefault("precision", fast_precision())
         trainer = replace(preset.trainer, **changes)
         preset = replace(preset, model=model, trainer=trainer)

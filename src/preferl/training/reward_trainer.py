@@ -20,7 +20,6 @@ from typing import Any, Final, Literal, final
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -39,7 +38,7 @@ from preferl.functional.preference import (
 )
 from preferl.models.base import RewardModel
 from preferl.models.folder import require_converged, require_finite
-from preferl.reading import read_object, reading
+from preferl.reading import reading
 from preferl.registry import LOSSES
 from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.threads import is_small, threads_for
@@ -62,8 +61,10 @@ from preferl.training.calibration import (
 from preferl.training.checkpoint_folder import (
     has_run,
     read_checkpoint,
+    read_state,
     saved_in_states,
     write_checkpoint,
+    write_state,
 )
 from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
 from preferl.training.distributed import ALONE, World
@@ -84,11 +85,8 @@ RECORDABLE_LOSSES: Final = ("cross_entropy", "squared_error")
 MOST_PAIRS: Final = 1_000_000
 """Pairs that a model remembers to have been fitted to, 8 bytes each; of more, a random part."""
 
-TENSORS: Final = "trainer.safetensors"
-"""File of the optimiser's moments and the stream that orders pairs."""
-STATE: Final = "trainer.json"
-ORDER: Final = "order"
-TRUST: Final = "trust"
+TRAINER: Final = "trainer"
+"""Folder of a trainer's state beside its model."""
 
 
 @final
@@ -793,17 +791,9 @@ class RewardTrainer:
 
 
 def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) -> None:
-    """Write a trainer's state and notes as JSON into the folder in which its model is saved."""
-    state = trainer.snapshot()
-    tensors = {
-        f"{number}.{name}": value.detach().cpu().contiguous()
-        for number, moments in state["moments"].items()
-        for name, value in moments.items()
-    }
-    tensors |= {ORDER: state["order"], TRUST: state["trust"]["value"].cpu()}
-    save_file(tensors, folder / TENSORS)
-    about = {"penalty": state["penalty"], "noise": state["noise"], "notes": notes}
-    (folder / STATE).write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
+    """Write a trainer's state and notes beside its model, which is saved in the folder."""
+    (folder / TRAINER).mkdir()
+    write_state(folder / TRAINER, {"trainer": trainer.snapshot(), "notes": notes})
 
 
 def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> dict[str, Any]:
@@ -812,31 +802,24 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
     The trainer has the same config and seed, and gets the numbers of `model`, which was saved. It
     stays as it was where files are missing, damaged or of another model: a `CheckpointError`.
     """
+    folder = folder / TRAINER
     with reading(folder, expected="the state of such a trainer"):
-        about = read_object(folder / STATE)
-        tensors = load_file(folder / TENSORS)
-        penalty = float(about["penalty"])
-        notes = dict(about["notes"])
-        order = tensors.pop(ORDER)
-        trust = tensors.pop(TRUST, torch.ones(0))
-        if trust.ndim != 1 or not trust.is_floating_point():
-            raise ValueError(f"trust of {trust.dtype} and shape {tuple(trust.shape)}")
-        noise = float(about["noise"])
+        saved = read_state(folder)
+        state = saved["trainer"]
+        notes = dict(saved["notes"])
         parameters = list(trainer.model.parameters())
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in tensors.items():
-            number, name = key.split(".")
-            shape = parameters[int(number)].shape
-            if tensor.ndim and tensor.shape != shape:
-                raise ValueError(f"{key} of shape {tuple(tensor.shape)}, not {tuple(shape)}")
-            if not tensor.is_floating_point():
-                raise ValueError(f"{key} of {tensor.dtype}")
-            moments.setdefault(int(number), {})[name] = tensor
-        require_finite(folder / TENSORS, tensors | {TRUST: trust})
-        torch.Generator().set_state(order)  # a damaged one must not be found out half way
+        for number, moments in state["moments"].items():
+            for name, moment in moments.items():
+                if moment.ndim and moment.shape != parameters[number].shape:
+                    raise ValueError(f"{name} of shape {tuple(moment.shape)}")
+            require_finite(folder, moments, dtype=torch.float32)
+        trust = state["trust"]["value"]
+        if trust.ndim != 1:
+            raise ValueError(f"trust of shape {tuple(trust.shape)}")
+        require_finite(folder, {"trust": trust}, dtype=torch.float32)
+        torch.Generator().set_state(state["order"])  # a damaged one must not be found out half way
         trainer.model.load_state_dict(model.state_dict())
-    state = {"moments": moments, "order": order, "penalty": penalty, "noise": noise}
-    trainer.restore(state | {"trust": {"value": trust}, "fitted_pairs": model.fitted_pairs})
+        trainer.restore(state)
     return notes
 
 

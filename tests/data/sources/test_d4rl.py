@@ -1,6 +1,5 @@
 """D4RL files become the view that labels count rows in; damaged ones say what is wrong."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +8,7 @@ import pytest
 from preferl.data import Task
 from preferl.data.sources import load_d4rl, load_demonstrations, load_pickle
 from preferl.data.sources.d4rl import qlearning_view
-from preferl.data.sources.hdf5 import open_hdf5
-from preferl.errors import ConfigError, DataError, MissingExtraError
+from preferl.errors import DataError
 
 h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
 
@@ -147,40 +145,6 @@ def test_columns_with_an_axis_of_one(tmp_path):
 def test_arrays_that_do_not_fit_are_named(tmp_path, changes, named):
     with pytest.raises(DataError, match=rf"data\.hdf5.*{named}"):
         load_d4rl(_file(tmp_path, **changes))
-
-
-def test_one_row_is_too_few(tmp_path):
-    with pytest.raises(DataError, match="at least two rows"):
-        load_d4rl(_file(tmp_path, _arrays(1, (), ())))
-
-
-@pytest.mark.parametrize("content", [None, b"", b"no HDF5 at all", "cut"])
-def test_files_that_are_not_whole(tmp_path, content):
-    path = tmp_path / "data.hdf5"
-    if content == "cut":
-        content = _file(tmp_path, observations=np.zeros((9, 5000))).read_bytes()[:-3000]
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(DataError, match=r"data\.hdf5.*a whole HDF5 file"):
-        load_d4rl(path)
-
-
-@pytest.mark.parametrize("error", [RuntimeError("bad heap"), KeyError("bad heap"), MemoryError()])
-def test_damage_that_is_found_while_reading(tmp_path, error):
-    with pytest.raises(DataError, match=rf"whole HDF5 file, got {type(error).__name__}"):  # noqa: SIM117
-        with open_hdf5(_file(tmp_path)):
-            raise error
-
-
-def test_unknown_tasks_are_refused_before_reading(tmp_path):
-    with pytest.raises(ConfigError, match="hopper-medium-v2"):
-        load_d4rl(tmp_path / "absent", task="hopper-medium")
-
-
-def test_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(MissingExtraError, match=r"preferl\[d4rl\]"):
-        load_d4rl(tmp_path)
 
 
 def test_the_door_file_has_the_rows_of_the_demonstrations(shared, tmp_path):

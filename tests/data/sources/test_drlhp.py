@@ -123,12 +123,3 @@ def test_nothing_is_executed(module, tmp_path, place):
 def test_what_is_wrong_is_refused(module, tmp_path, make, message):
     with pytest.raises(DataError, match=message):
         load_drlhp_preferences(written(tmp_path / "train.pkl.gz", make()))
-
-
-def test_files_that_are_cut_or_missing(module, tmp_path):
-    file = written(tmp_path / "train.pkl.gz", database())
-    file.write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(DataError, match="whole database"):
-        load_drlhp_preferences(file)
-    with pytest.raises(DataError, match="whole database"):
-        load_drlhp_preferences(tmp_path / "nothing.pkl.gz")

@@ -76,7 +76,7 @@ def test_terminations_need_no_next_observations(tmp_path):
     [
         ({"terminals": ~ENDS}, "terminals: expected none before the last step, got one in step 0"),
         ({"dones": np.ones(STEPS)}, "dones: expected none before the last step"),
-        ({"terminals": np.zeros((STEPS, 2))}, "terminals: expected one number per step"),
+        ({"terminals": np.zeros((STEPS, 2))}, "terminals: expected one number per row"),
         ({"terminals": ENDS[:-1]}, "expected arrays of one length"),
         ({"terminals": "yes"}, "terminals"),
         ({"next_observations": trajectory()["observations"]}, "next_observations: .* 5 of 5 rows"),
@@ -135,34 +135,3 @@ def test_rows_in_another_order_are_refused(tmp_path, kind):
     changes = {"observations": seen[order], "next_observations": (seen + 1)[order]}
     with pytest.raises(DataError, match=r"next_observations.*Put the rows in the order of time"):
         load_d4rl(hdf5(tmp_path, rows=200, **changes))
-
-
-def test_other_names_in_hdf5_are_warned_of(tmp_path):
-    path = hdf5(tmp_path, marked=["timeouts"], truncations=np.zeros(400, bool))
-    with pytest.warns(UserWarning, match="truncations is not read: episodes end by `terminals`"):
-        load_d4rl(path)
-
-
-def test_other_names_in_stacked_episodes_are_warned_of(tmp_path):
-    seen = np.zeros((2, 4, 3))
-    arrays = {"observations": seen, "next_observations": seen, "actions": seen}
-    arrays |= {name: np.zeros((2, 4)) for name in ("rewards", "dones", "terminals")}
-    np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.warns(UserWarning, match="next_observations, terminals is not read: `dones` are"):
-        load_source(tmp_path / "a.npz")
-
-
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_other_names_of_columns_are_warned_of(tmp_path, form):
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    columns = {"observations": [[[0.0]] * 3], "actions": [[[0.0]] * 3], "rewards": [[0.0] * 3]}
-    ends = [[False, False, True]]
-    table = pa.table(columns | {"dones": ends, "truncations": ends})
-    if form == "parquet":
-        parquet.write_table(table, tmp_path / "data")
-    else:
-        with pa.ipc.new_file(str(tmp_path / "data"), table.schema) as writer:
-            writer.write_table(table)
-    with pytest.warns(UserWarning, match="truncations is not read: a done at the end"):
-        load_source(tmp_path / "data")

@@ -1,6 +1,5 @@
 """Columns of `datasets`: whichever file holds them, the same episodes; wrong ones are named."""
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 from preferl.data import Task
 from preferl.data.sources import load_hub_dataset, load_source
-from preferl.errors import DataError, MissingExtraError
+from preferl.errors import DataError
 
 pa = pytest.importorskip("pyarrow", reason="the extra preferl[parquet] is not installed")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -85,13 +84,6 @@ def test_a_copy_of_datasets_on_disk(tmp_path):
     assert load_hub_dataset(tmp_path / "both", split="test").lengths.tolist() == [3]
     with pytest.raises(DataError, match=r"of split 'valid', got splits \['test', 'train'\]"):
         load_hub_dataset(tmp_path / "both", split="valid")
-
-
-def test_a_folder_as_the_hub_keeps_it(tmp_path):
-    write(tmp_path / "train-00000-of-00001.parquet")
-    write(tmp_path / "test-00000-of-00001.parquet", rewards=[[9.0] * n for n in LENGTHS])
-    check(load_source(tmp_path))
-    assert load_hub_dataset(tmp_path, split="test").rewards[0] == 9
 
 
 def test_from_the_hub_by_name(monkeypatch):
@@ -181,23 +173,6 @@ def test_empty_rows_and_tables(tmp_path):
     parquet.write_table(table().slice(0, 0), tmp_path / "none")
     with pytest.raises(DataError, match="at least one step, got no row"):
         load_source(tmp_path / "none")
-
-
-@pytest.mark.parametrize("head", [b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"])
-def test_damaged_files(tmp_path, head):
-    (tmp_path / "data").write_bytes(head + b"cut off")
-    with pytest.raises(DataError, match="whole Parquet"):
-        load_source(tmp_path / "data")
-
-
-def test_missing_libraries_are_named(tmp_path, monkeypatch):
-    path = write(tmp_path / "data")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"preferl\[parquet\]"):
-        load_source(path)
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"preferl\[hub\]"):
-        load_source("hub:someone/replays")
 
 
 def test_a_footer_over_which_pyarrow_ends_the_program(tmp_path):

@@ -57,28 +57,6 @@ def test_hdf5_of_both_kinds(tmp_path):
         assert load_source(tmp_path / "robomimic").lengths.tolist() == [5]
 
 
-def test_damaged_files_are_called_what_their_names_say(tmp_path):
-    pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
-    for name, kind in (("a.hdf5", "HDF5"), ("a.npz", r"\.npz"), ("a.pkl", "pickle")):
-        (tmp_path / name).write_bytes(b"damaged")
-        with pytest.raises(DataError, match=kind):
-            load_source(tmp_path / name)
-
-
-@pytest.mark.parametrize("source", ["minari:D4RL/door/human-v2", "D4RL/door/human-v2"])
-def test_minari_ids(monkeypatch, source):
-    monkeypatch.setattr(kinds, "load_minari", lambda name: f"read {name}")
-    assert load_source(source) == "read D4RL/door/human-v2"
-
-
-def test_nothing_there(tmp_path):
-    with pytest.raises(DataError, match=r"absent: expected a file, a folder, or the id"):
-        load_source(tmp_path / "absent")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"about\.json"):
-        load_source(tmp_path / "empty")
-
-
 def test_a_folder_without_episodes_is_named(tmp_path):
     none = np.zeros((0, 1))
     empty = Episodes(none, none, none[:, 0], np.zeros(0, bool), none, np.zeros(0, int))

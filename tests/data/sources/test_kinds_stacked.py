@@ -1,10 +1,8 @@
 """Stacked episodes: which rows are steps, and what followed the last."""
 
 import numpy as np
-import pytest
 
 from preferl.data.sources import load_stacked
-from preferl.errors import ConfigError, DataError
 
 
 def _arrays(episodes=2, steps=4, first=0.0) -> dict[str, np.ndarray]:
@@ -40,42 +38,6 @@ def test_folders_in_the_order_of_names(tmp_path):
     _save(tmp_path / "a.npz", **_arrays(1))
     episodes = load_stacked(tmp_path)
     assert episodes.rewards[episodes.starts].tolist() == [0, 100, 104]
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"dones": None}, "no dones among"),
-        ({"rewards": np.zeros(8)}, r"rewards: expected shape \[K, T\]"),
-        ({"rewards": np.zeros((2, 1))}, "rewards"),
-        ({"actions": np.zeros((2, 3, 1))}, r"actions.*\(2, 4\).*\(2, 3, 1\)"),
-        ({"actions": np.full((2, 4), "a")}, "actions.*numbers"),
-        ({"dones": np.array([[0] * 4, [0, 1, 0, 1]])}, "dones.*inside episode 1"),
-        ({"rewards": np.full((2, 4), np.nan)}, "rewards.*finite"),
-        ({"rewards": np.full((2, 4), None)}, "a whole .npz file of numbers"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_named(tmp_path, changes, named):
-    with pytest.raises(DataError, match=rf"a\.npz.*{named}"):
-        load_stacked(_save(tmp_path / "a.npz", **changes))
-
-
-@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 cut off", b"no zip", "one array"])
-def test_files_that_are_not_whole(tmp_path, content):
-    if content == "one array":
-        with (tmp_path / "a.npz").open("wb") as file:
-            np.save(file, np.zeros(3))
-    elif content is not None:
-        (tmp_path / "a.npz").write_bytes(content)
-    with pytest.raises(DataError, match=r"a\.npz.*a whole \.npz"):
-        load_stacked(tmp_path / "a.npz")
-
-
-def test_what_cannot_be_read_as_asked(tmp_path):
-    with pytest.raises(DataError, match=r"a folder with \.npz"):
-        load_stacked(tmp_path)
-    with pytest.raises(ConfigError, match="last_observation"):
-        load_stacked(tmp_path, last_observation="next")
 
 
 def test_recorded_sweeps(shared):

@@ -11,7 +11,7 @@ from preferl.data.sources import (
     sample_pt_queries,
     scripted_preferences,
 )
-from preferl.errors import ConfigError, DataError
+from preferl.errors import DataError
 
 
 def _episodes(rewards, lengths) -> Episodes:
@@ -59,25 +59,6 @@ def test_questions_stay_inside_long_episodes_but_the_last():
     assert 0.4 < (starts >= 25).mean() < 0.6  # episodes are drawn evenly, whatever their length
     assert np.isnan(rows.preference).all()
     assert (len(rows), rows.length) == (300, 10)
-
-
-def test_nothing_seeds_the_global_generator():
-    np.random.seed(5)  # noqa: NPY002
-    expected = np.random.random()  # noqa: NPY002
-    np.random.seed(5)  # noqa: NPY002
-    sample_pt_queries([9, 9], 3, 4, seed=7)
-    assert np.random.random() == expected  # noqa: NPY002
-
-
-def test_what_cannot_be_asked_is_refused():
-    with pytest.raises(DataError, match=r"more than 10 steps.*lengths up to 10"):
-        sample_pt_queries([10, 30], 1, 10, seed=0)
-    with pytest.raises(ConfigError, match="query_length"):
-        sample_pt_queries([20, 30], 1, 0, seed=0)
-    with pytest.raises(ConfigError, match="count"):
-        sample_pt_queries([20, 30], -1, 5, seed=0)
-    with pytest.raises(ConfigError, match="ties"):
-        scripted_preferences(ROWS, _episodes(np.zeros(5), [5]), ties="second")
 
 
 def test_published_computed_answers_are_those_of_the_true_reward(shared):

@@ -4,13 +4,12 @@ import json
 import sys
 
 import gymnasium as gym
-import h5py
 import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
-from preferl.data.sources import load_minari, load_source
-from preferl.errors import DataError, MissingExtraError
+from preferl.data.sources import load_minari
+from preferl.errors import DataError
 
 minari = pytest.importorskip("minari", reason="the extra preferl[minari] is not installed")
 buffers = pytest.importorskip("minari.data_collector")
@@ -93,51 +92,6 @@ def test_states_come_from_the_infos():
     assert episodes.states.tolist() == [[0, 1, 1], [2, 3, 1], [4, 5, 1]]
 
 
-def test_other_infos_are_left_unread():
-    infos = {"success": np.zeros(4, bool)}
-    one = _buffer(3, np.zeros((4, 2)), np.zeros((3, 2)), infos=infos)
-    assert load_minari(_create([one], BOX, BOX)).states is None
-
-
-def test_texts_are_refused():
-    episode = _buffer(2, ["a", "b", "c"], np.zeros((2, 2)))
-    dataset = _create([episode], gym.spaces.Text(4), BOX)
-    with pytest.raises(DataError, match=r"episode 0, observations: expected a space of numbers"):
-        load_minari(dataset)
-
-
-def test_actions_must_be_one_array():
-    space = gym.spaces.Dict({"left": BOX})
-    episode = _buffer(2, np.zeros((3, 2)), {"left": np.zeros((2, 2))})
-    with pytest.raises(DataError, match=r"episode 0, actions: expected .*got a dict"):
-        load_minari(_create([episode], BOX, space))
-
-
-def test_a_missing_row_of_observations_is_noticed():
-    class Stored:
-        """What a data set of another program may hand out."""
-
-        spec = type("Spec", (), {"dataset_id": "odd"})
-
-        def __iter__(self):
-            yield buffers.EpisodeBuffer(0, None, None, np.zeros((3, 2)), np.zeros((3, 2)), [0] * 3)
-
-    with pytest.raises(DataError, match=r"odd, episode 0, observations: expected 4 rows.*\[3\]"):
-        load_minari(Stored())
-
-
-@pytest.mark.parametrize("name", ["absent/door/human-v0", "not an id"])
-def test_unknown_ids(name):
-    with pytest.raises(DataError, match="minari download"):
-        load_minari(name)
-
-
-def test_a_missing_minari_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minari", None)
-    with pytest.raises(MissingExtraError, match=r"preferl\[minari\]"):
-        load_minari("test/door/human-v0")
-
-
 def test_an_environment_that_a_data_set_names_is_not_imported(tmp_path, monkeypatch):
     (tmp_path / "evilmod.py").write_text("raise SystemExit\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -208,63 +162,3 @@ def test_infos_that_nobody_needs_are_not_read():
     infos = {"words": ["a", "bc", "d", "e"], "state": np.arange(8.0).reshape(4, 2)}
     _create([_buffer(3, np.zeros((4, 2)), np.zeros((3, 2)), infos=infos)], BOX, BOX)
     assert load_minari("test/door/human-v0").states.tolist() == [[0, 1], [2, 3], [4, 5]]
-
-
-def _without(name):
-    def change(folder):
-        (folder / name).unlink()
-
-    return change
-
-
-def _cut(name):
-    def change(folder):
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content[: len(content) // 2])
-
-    return change
-
-
-def _metadata(**changes):
-    def change(folder):
-        about = json.loads((folder / "metadata.json").read_text()) | changes
-        about = {key: value for key, value in about.items() if value is not ...}
-        (folder / "metadata.json").write_text(json.dumps(about))
-
-    return change
-
-
-def _group(name, value):
-    def change(folder):
-        with h5py.File(folder / "main_data.hdf5", "a") as file:
-            del file[name]
-            if value is not None:
-                file[name] = value
-
-    return change
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        *(_without("metadata.json"), _without("main_data.hdf5")),
-        *(_cut("metadata.json"), _cut("main_data.hdf5")),
-        *(_metadata(total_episodes=value) for value in (..., 10**12, "two", None, 0)),
-        *(_metadata(observation_space=value) for value in ("{}", "", 3, None, '{"type": "Box"}')),
-        *(_metadata(data_format=value) for value in (..., "zip", "arrow", 3)),
-        *(_metadata(minari_version=value) for value in (..., "99.0", 3)),
-        _metadata(action_space='{"type": "Dict", "subspaces": {}}'),
-        *(_group("episode_1", value) for value in (None, np.zeros(3))),
-        *(_group(f"episode_0/{n}", None) for n in ("observations", "rewards", "terminations")),
-        *(_group(f"episode_0/{n}", np.zeros(9)) for n in ("observations", "rewards", "actions")),
-        _group("episode_0/rewards", np.zeros((3, 2))),
-        _group("episode_0/rewards", "text"),
-        _group("episode_0/terminations", np.zeros(2, bool)),
-        _group("episode_0/observations", np.full((4, 2), np.nan)),
-    ],
-)
-def test_damaged_data_sets_are_named(damage):
-    dataset = _create(_boxes(), BOX, BOX)
-    damage(dataset.storage.data_path)
-    with pytest.raises(DataError, match="test/door/human-v0"):
-        load_source("test/door/human-v0")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from preferl.data.sources import OBSERVATION_KEYS, check_observation_order, load_robomimic
-from preferl.errors import ConfigError, DataError
+from preferl.errors import DataError
 
 h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
 
@@ -65,46 +65,6 @@ def test_frames_of_success_do_not_cut(tmp_path):
 def test_chosen_keys(tmp_path):
     episodes = load_robomimic(_file(tmp_path), observation_keys=("robot0_eef_quat", "object"))
     np.testing.assert_allclose(episodes.observations[0], [0.6] * 4 + [0.0] * 10)
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        (lambda data: data["demo_1"].__delitem__("dones"), "demo_1.*'dones'"),
-        (lambda data: data["demo_2/obs"].__delitem__("object"), "demo_2.*'obs/object'"),
-        (lambda data: data.create_dataset("demo_7/actions", data=[[1.0]]), "demo_7"),
-        (
-            lambda data: (
-                data["demo_10"].__delitem__("rewards"),
-                data.create_dataset("demo_10/rewards", data=np.zeros(9)),
-            ),
-            "demo_10.*one length.*'rewards': 9",
-        ),
-    ],
-)
-def test_demonstrations_that_do_not_fit_are_named(tmp_path, change, named):
-    with pytest.raises(DataError, match=named):
-        load_robomimic(_file(tmp_path, change=change))
-
-
-def test_one_step_is_too_few(tmp_path):
-    with pytest.raises(DataError, match=r"demo_1.*at least two steps"):
-        load_robomimic(_file(tmp_path, {"demo_0": 4, "demo_1": 1}))
-
-
-def test_other_settings_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="order"):
-        load_robomimic(_file(tmp_path), order="random")
-    with pytest.raises(ConfigError, match="observation_keys"):
-        load_robomimic(_file(tmp_path), observation_keys=())
-
-
-def test_files_of_another_kind(tmp_path):
-    path = tmp_path / "d4rl.hdf5"
-    with h5py.File(path, "w") as file:
-        file["observations"] = np.zeros((3, 1))
-    with pytest.raises(DataError, match="a group 'data' of demonstrations, got observations"):
-        load_robomimic(path)
 
 
 @pytest.mark.parametrize(("about", "named"), [(True, r"Lift 1\.2"), (False, "without env_args")])

@@ -104,15 +104,6 @@ def test_a_checkpoint_that_was_cut_off_is_left_out(rng, tmp_path) -> None:
     assert again == {step: whole[step] for step in range(5, 11)}
 
 
-def test_a_run_that_was_done_is_not_done_again(rng, tmp_path) -> None:
-    episodes = make_episodes(rng, [20] * 10)
-    _, first = losses_of(episodes, tmp_path, 10)
-    losses, again = losses_of(episodes, tmp_path, 10)
-    assert losses == {}
-    seen = rng.uniform(-1, 1, (3, 2))
-    np.testing.assert_array_equal(first.policy().predict(seen)[0], again.policy().predict(seen)[0])
-
-
 def test_a_seed_is_all_that_an_agent_depends_on(rng) -> None:
     episodes = make_episodes(rng, [20] * 4)
     first, _ = losses_of(episodes, None, 3)

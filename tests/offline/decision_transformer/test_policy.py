@@ -1,7 +1,5 @@
 """A Decision Transformer acting: contexts, spending, targets, and folders."""
 
-import json
-import pickle
 import subprocess
 import sys
 
@@ -12,7 +10,7 @@ from gymnasium import spaces
 
 from helpers.installed import needs
 from preferl.data import Episodes
-from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
+from preferl.errors import ConfigError, SpaceError
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
@@ -196,17 +194,6 @@ def test_a_folder_brings_it_back(kind: str, tmp_path, rng) -> None:
         assert actions.contains(first)
 
 
-def test_hugging_face_reads_the_folder(policy, tmp_path) -> None:
-    from transformers import DecisionTransformerModel
-    from transformers.utils import logging
-
-    policy.save(tmp_path / "policy")
-    logging.disable_progress_bar()
-    model = DecisionTransformerModel.from_pretrained(tmp_path / "policy")
-    for name, tensor in model.state_dict().items():
-        torch.testing.assert_close(tensor, policy.learned.parameters[name], atol=0, rtol=0)
-
-
 def test_it_acts_without_the_extra(policy, tmp_path) -> None:
     policy.save(tmp_path / "policy")
     script = (
@@ -216,27 +203,6 @@ def test_it_acts_without_the_extra(policy, tmp_path) -> None:
         "assert not {'transformers', 'accelerate', 'datasets'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "policy")], check=True)
-
-
-def test_it_can_be_sent_to_another_process(policy) -> None:
-    other = pickle.loads(pickle.dumps(policy))
-    np.testing.assert_array_equal(
-        other.predict(np.zeros((2, 2)))[0], policy.predict(np.zeros((2, 2)))[0]
-    )
-
-
-def test_damaged_and_foreign_folders_are_refused(policy, tmp_path) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "notes.txt").write_text("mine")
-    with pytest.raises(StorageError, match="holds something else"):
-        policy.save(tmp_path / "other")
-    policy.save(tmp_path / "policy")
-    file = tmp_path / "policy" / "policy.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 99}))
-    with pytest.raises(CheckpointError, match=r"format of .*policy: expected 1, got 99"):
-        DecisionTransformerPolicy.load(tmp_path / "policy")
-    with pytest.raises(CheckpointError):
-        DecisionTransformerPolicy.load(tmp_path / "nothing")
 
 
 def test_drawn_actions_follow_the_logits() -> None:

@@ -8,7 +8,6 @@ from gymnasium import spaces
 
 from preferl.data import Episodes, load_episodes, save_episodes
 from preferl.data.on_disk import OnDisk
-from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.offline.decision_transformer.sequences import (
     SequenceCollator,
     Sequences,
@@ -111,15 +110,6 @@ def test_ends_say_whether_the_last_step_ended_its_episode(rng) -> None:
     assert collate.at(np.array([0, 1, 3, 7]))["terminated"].tolist() == [False, True, True, False]
 
 
-def test_discrete_actions_become_one_hot(rng) -> None:
-    space = spaces.Discrete(3, start=2)
-    episodes = make_episodes(rng, [6], spaces.Box(-1, 1, (1,)), space)
-    batch = SequenceCollator(Sequences.of(episodes, space), 6, seed=0).at(np.array([0]))
-    assert batch["actions"][0].argmax(-1).tolist() == (episodes.actions - 2).tolist()
-    with pytest.raises(SpaceError, match="within Discrete"):
-        action_features(np.array([5]), space)
-
-
 def test_actions_beyond_the_box_count_as_its_edge() -> None:
     # What is remembered when acting was cut off by the environment, so it is when learning, too.
     recorded = np.array([[1.25, -3.0], [0.5, 4.0]])
@@ -157,13 +147,3 @@ def test_returns_are_scaled_by_the_largest_by_default(rng) -> None:
     np.testing.assert_allclose(data.returns, episodes.returns)
     nothing = Sequences.of(episodes, PUSH, rewards=np.zeros(50))
     assert nothing.statistics.scale == 1
-
-
-def test_what_is_wrong_is_refused(rng) -> None:
-    episodes = make_episodes(rng, [5])
-    with pytest.raises(DataError, match="rewards of sequences: expected 5 finite"):
-        Sequences.of(episodes, PUSH, rewards=np.zeros(4))
-    with pytest.raises(ConfigError, match="discount"):
-        Sequences.of(episodes, PUSH, discount=1.5)
-    with pytest.raises(ConfigError, match="context"):
-        SequenceCollator(Sequences.of(episodes, PUSH), 0, seed=0)

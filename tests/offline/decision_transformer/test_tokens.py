@@ -133,12 +133,10 @@ def test_attention_with_dropout_is_the_same_but_for_what_is_dropped(model, batch
     torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("discrete", [False, True])
-def test_without_the_engine_the_library_goes_on(request, discrete: bool) -> None:
+@pytest.mark.slow
+def test_without_the_engine_the_library_goes_on(request) -> None:
     episodes = make_episodes(np.random.default_rng(0), [30, 20])
-    actions = spaces.Discrete(2) if discrete else spaces.Box(-1, 1, (2,))
-    if discrete:
-        episodes = replace(episodes, actions=(episodes.actions[:, 0] > 0).astype(np.int64))
+    actions = spaces.Box(-1, 1, (2,))
     config = DTConfig(context=4, width=8, layers=2, batch_size=8, dropout=0.0)
     acted = []
     engine = ENGINES.load("actions")

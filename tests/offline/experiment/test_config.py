@@ -26,6 +26,8 @@ LABELS = Path("labels")
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "budget": 0}, "budget"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "model": "gpt"}, "pt-readme"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "policy": "cql"}, "iql"),
+        ({"demonstrations": "a", "labels": LABELS, "comparisons": LABELS, "env": "E"}, "got both"),
+        ({"demonstrations": "a", "reward": "r", "policy": "cpl", "env": "E"}, "policy cpl"),
     ],
 )
 def test_settings_are_checked(settings, words):

@@ -53,7 +53,7 @@ def test_what_cannot_be_gone_on_from_is_fitted_anew(world, config, harm, caplog)
     world.answer(12)
     serve_once(config, world)
     if harm == "trainer":
-        (version_folder(config.out, 1) / "trainer.safetensors").write_bytes(b"half")
+        (version_folder(config.out, 1) / "trainer/tensors.safetensors").write_bytes(b"half")
     else:
         config = replace(config, reward=replace(QUICK, hidden=(8,)))
     world.answer(6)

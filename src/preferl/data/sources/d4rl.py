@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from preferl.data.columns import as_floats, require_rows
+from preferl.data.columns import as_floats, one_per_row, require_rows
 from preferl.data.episodes import Episodes
 from preferl.data.sources.endings import NEXT, check_next, warn_of_unread
 from preferl.data.sources.hdf5 import open_hdf5, read_array
@@ -48,10 +48,7 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
             keys.append("infos/goal")
         arrays = {key: read_array(file, key, f"{path}") for key in keys}
     for key in {"rewards", "terminals", "timeouts"} & arrays.keys():
-        array = arrays[key]
-        if array.size != len(array):
-            raise DataError(f"{path}, {key}: expected one number per row, got shape {array.shape}.")
-        arrays[key] = array.reshape(-1)  # some files have [N, 1]
+        arrays[key] = one_per_row(f"{path}, {key}", arrays[key])
     if require_rows(arrays, path) < 2:
         raise DataError(f"{path}: expected at least two rows, got fewer.")
     terminals = arrays["terminals"].astype(bool)

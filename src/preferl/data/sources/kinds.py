@@ -17,6 +17,7 @@ from preferl.data.arrays import load_episodes, load_npz
 from preferl.data.columns import (
     as_floats,
     naming,
+    one_per_row,
     reading_foreign,
     require_names,
     require_numbers,
@@ -129,19 +130,19 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
             `next_observations` other than its next observations.
         UnsafePickleError: the pickle wants to run code.
     """
-    found = load_pickle(path)
-    if not found or not isinstance(found, list | tuple):
+    demonstrations = load_pickle(path)
+    if not demonstrations or not isinstance(demonstrations, list | tuple):
         raise DataError(
             f"{path}: expected a list of demonstrations, each a dictionary of arrays, got "
-            f"{'an empty list' if not found else type(found).__name__}."
+            f"{type(demonstrations).__name__ if demonstrations else 'nothing'}."
         )
     expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
     episodes = [
-        _demonstration(one, f"{path}, demonstration {k}", expansion, drop_last)
-        for k, one in enumerate(found)
+        _demonstration(arrays, f"{path}, demonstration {k}", expansion, drop_last)
+        for k, arrays in enumerate(demonstrations)
     ]
     for field in _FIELDS:
-        parts = [getattr(one, field) for one in episodes]
+        parts = [getattr(episode, field) for episode in episodes]
         require_alike(f"{path}, {field}", parts, unit="demonstration")
     return join(episodes)
 
@@ -181,11 +182,7 @@ def _terminated(arrays: Mapping[str, Array], name: str) -> bool:
     last = {}
     for key in (*_TERMINATIONS, *_TIME_LIMITS):
         if key in arrays:
-            if arrays[key].size != len(arrays[key]):
-                raise DataError(
-                    f"{name}, {key}: expected one number per step, got shape {arrays[key].shape}."
-                )
-            marks = arrays[key].reshape(-1).astype(bool)
+            marks = one_per_row(f"{name}, {key}", arrays[key]).astype(bool)
             if marks[:-1].any():
                 raise DataError(
                     f"{name}, {key}: expected none before the last step, got one in step "

@@ -151,10 +151,16 @@ def _episode(data: Any, name: str) -> Episodes:
     if len(actions) != steps:
         raise DataError(f"{name}, actions: expected {steps} rows, got {len(actions)} rows.")
     terminated = np.asarray(data.terminations, bool)
-    columns = observations, actions, np.asarray(data.rewards)
-    success = _success(data.infos or {}, steps)
     with naming(name):
-        return one_episode(*columns, steps, terminated=terminated, states=states, success=success)
+        return one_episode(
+            observations,
+            actions,
+            np.asarray(data.rewards),
+            steps,
+            terminated=terminated,
+            states=states,
+            success=_success(data.infos or {}, steps),
+        )
 
 
 def _observations(nested: Any, name: str, steps: int) -> Observations:
@@ -191,9 +197,9 @@ def _numbers(value: Any, name: str) -> Array:
 
 def _success(infos: Mapping[str, Any], steps: int) -> Array | None:
     """`[T]` whether the environment reported success with each step, or None."""
-    found = np.asarray(infos.get("success", ()))
-    whole = found.ndim == 1 and len(found) >= steps and found.dtype.kind in "biuf"
-    return found[len(found) - steps :].astype(bool) if whole and steps else None
+    success = np.asarray(infos.get("success", ()))
+    whole = success.ndim == 1 and len(success) >= steps and success.dtype.kind in "biuf"
+    return success[len(success) - steps :].astype(bool) if whole and steps else None
 
 
 def _states(infos: Mapping[str, Any], steps: int) -> Array | None:

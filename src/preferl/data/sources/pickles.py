@@ -63,7 +63,7 @@ class Nothing:
     """What a file has instead of an object that nobody needs: it takes all, and keeps none."""
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        """Whatever it is made of."""
+        """Ignore the arguments."""
         return super().__new__(cls)
 
     def __setstate__(self, state: object) -> None: ...

@@ -360,7 +360,10 @@ def _optimiser(module: nn.Module, arguments: Any, config: DTConfig) -> torch.opt
             part = config.regulariser if name.startswith(CRITICS) else None
             decay = config.weight_decay if parameter.ndim > 1 else 0.0
             groups.setdefault(((part or config).learning_rate, decay), []).append(parameter)
-    parts = [{"params": own, "lr": rate, "weight_decay": d} for (rate, d), own in groups.items()]
+    parts = [
+        {"params": parameters, "lr": rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
+    ]
     betas = (arguments.adam_beta1, arguments.adam_beta2)
     return torch.optim.AdamW(parts, betas=betas, eps=arguments.adam_epsilon, fused=True)
 

@@ -89,7 +89,7 @@ class Critics(nn.Module):
 
 
 def _values(critics: Perceptrons, states: Tensor, actions: Tensor) -> Tensor:
-    """Of both critics, `[2, ...]`."""
+    """Values of both critics, `[2, ...]`."""
     rows = torch.cat([states, actions], dim=-1)
     values: Tensor = critics(rows.flatten(0, -2))
     return values.view(2, *rows.shape[:-1])

@@ -101,9 +101,9 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
     with any_error(CheckpointError, f"Decision Transformer {folder}", expected, fix):
         if not (folder / "config.json").is_file():
             raise FileNotFoundError("no config.json")
-        how: Any = {"local_files_only": True}
-        config = transformers.DecisionTransformerConfig.from_pretrained(folder, **how)
-        how |= {"output_loading_info": True, "dtype": torch.float32}
+        config = transformers.DecisionTransformerConfig.from_pretrained(
+            folder, local_files_only=True
+        )
         for file in folder.glob("*.bin"):
             if is_zipfile(file):  # whose parts torch unpacks, though it packs none
                 with ZipFile(file) as archive:
@@ -111,8 +111,10 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
         weights = (*folder.glob("*.safetensors"), *folder.glob("*.bin"))
         numbers = sum(file.stat().st_size for file in weights)  # a number has a byte at least
         with bounded_network(numbers):
-            model, found = transformers.DecisionTransformerModel.from_pretrained(folder, **how)
-        missing = sorted({*found["missing_keys"], *map(str, found["mismatched_keys"])})
+            model, report = transformers.DecisionTransformerModel.from_pretrained(
+                folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
+            )
+        missing = sorted({*report["missing_keys"], *map(str, report["mismatched_keys"])})
         if missing:
             raise ValueError(f"no parameters for {missing[:3]}")
         parameters = {name: t.detach().contiguous() for name, t in model.state_dict().items()}

@@ -69,7 +69,7 @@ def main_condition(config: OfflineConfig) -> str:
 @final
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """What agents that learn side by side learn from, a condition's seeds next to each other.
+    """The signals that agents learn from side by side, a condition's seeds next to each other.
 
     It is the reward of each recorded step, scaled for agents, or the preference of each answer.
     """
@@ -229,7 +229,7 @@ class ConditionScore:
 
     @classmethod
     def of(cls, reports: Sequence[PolicyReport], task: Task | None) -> Self:
-        """Of one report per seed, normalised by a task's reference returns."""
+        """Score a condition by one report per seed, normalised by a task's reference returns."""
         returns = np.array([report.mean for report in reports])
         rates = [report.success_rate for report in reports]
         return cls(
@@ -248,7 +248,7 @@ class ConditionScore:
 
     @property
     def unit(self) -> str:
-        """What `shown` is, in words."""
+        """The unit of `shown`, in words."""
         if self.scores is not None:
             return "normalised score"
         return "return" if self.success is None else SUCCESS
@@ -399,7 +399,7 @@ def _and(names: tuple[str, ...]) -> str:
 def target_sweep(
     targets: Sequence[str], returns: Sequence[float], achieved: FloatArray
 ) -> dict[str, Any]:
-    """How returns `achieved` `[S, Q]`, by the environment's reward, follow `Q` target returns.
+    """Compare returns `achieved` `[S, Q]`, by the environment's reward, with `Q` target returns.
 
     `targets` are these as a person wrote them, `returns` the numbers that they stand for.
     The rank correlation is of means over seeds, and None where there is none.

@@ -164,7 +164,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
 
     @property
     def fitted(self) -> Path | None:
-        """Where the reward is that was fitted before, if there is one."""
+        """The folder of a reward that was fitted before, if there is one."""
         if self.reward is None or self.reward == TRUE_REWARD:
             return None
         return Path(self.reward)
@@ -176,12 +176,12 @@ class OfflineConfig(RewardSettings, EnvConfig):
 
     @property
     def source(self) -> str:
-        """Where the episodes are, as `load_source` takes it."""
+        """The place of the episodes, as `load_source` takes it."""
         return self.demonstrations or f"minari:{self.dataset}"
 
     @property
     def row(self) -> Task | None:
-        """Of the table of tasks; None where neither `task` nor `env` has one."""
+        """The task's row in the table; None where neither `task` nor `env` has one."""
         return TASKS.get(self.env_name) if self.task is None else find_task(self.task)
 
     @property
@@ -196,22 +196,22 @@ class OfflineConfig(RewardSettings, EnvConfig):
 
     @property
     def max_steps(self) -> int | None:
-        """Of an episode of evaluation; None leaves it to the environment."""
+        """Steps of an episode of evaluation; None leaves them to the environment."""
         return self.row.max_episode_steps if self.row else None
 
     @property
     def kind(self) -> type[LearnerConfig]:
-        """How the agents take part."""
+        """The class of the agents' settings, which says how they take part in a run."""
         return OFFLINE_LEARNERS.config(self.policy)
 
     @property
     def settings(self) -> Any:
-        """Of the agents that `policy` names."""
+        """The settings of the agents that `policy` names."""
         return self.kind.of_run(self)
 
     @property
     def updates(self) -> int:
-        """Of each agent."""
+        """Updates of each agent."""
         return self.steps or self.kind.updates
 
     @property

@@ -1,10 +1,10 @@
-"""What an offline run starts from: data, checked against each other, and the learned reward."""
+"""What the stages of an offline run share: its data, its learned reward, its folder."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 from gymnasium import spaces
@@ -14,15 +14,24 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
 from preferl.errors import CheckpointError, DataError, SpaceError, StorageError
+from preferl.evaluation.curve import Evaluation, Evaluator, often
 from preferl.evaluation.policies import shape_of
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
-from preferl.evaluation.rollout import make_task_env
+from preferl.evaluation.rollout import make_task_env, task_env
 from preferl.feedback.step_rewards import Reward, control_rewards
 from preferl.files import write_json
 from preferl.models.spaces import check_spaces, infer_spaces
-from preferl.offline.experiment.conditions import require_true_rewards
+from preferl.offline.experiment.conditions import (
+    CLONING,
+    agent_name,
+    main_condition,
+    require_true_rewards,
+    reward_of_condition,
+)
 from preferl.offline.experiment.config import OfflineConfig
 from preferl.reading import read_object, reading
+from preferl.registry import OFFLINE_LEARNERS
+from preferl.reporting import MetricSink
 from preferl.runs import RunFolder
 from preferl.runs.summary import Estimate
 from preferl.shapes import FloatArray, leaves, map_observations
@@ -37,6 +46,13 @@ from preferl.training.reward_presets import RewardPreset
 from preferl.training.scaling import RewardScaler
 
 OnProgress = Callable[[int, int], None]  # how much of a stage is done, and of how much
+FIRST_CURVE_EPISODE: Final = 30_000
+"""Beyond the seed of the run: finished policies and the report have other episodes."""
+
+OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
+OnEvaluation = Callable[[str, Evaluation], None]
+"""Called with a condition, or an agent that learns alone, and its evaluation."""
+
 FIT = "fit.json"
 REWARD = "reward"
 RELABELLED = "relabelled"
@@ -76,7 +92,7 @@ class Inputs:
         return not pictures and isinstance(self.action_space, spaces.Box)
 
     def preset(self, config: OfflineConfig) -> RewardPreset | None:
-        """How a reward is fitted to the comparisons; None if none is to be fitted."""
+        """The way to fit a reward to the comparisons; None if none is to be fitted."""
         fitted = self.reward is None and config.kind.learns_from == "rewards"
         if self.comparisons is None or not fitted:
             return None
@@ -246,3 +262,59 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a file that a run wrote."""
     with reading(path, expected="a file of a run", error=StorageError):
         return read_object(path)
+
+
+@final
+@dataclass(eq=False)
+class OpenRun:
+    """A run at work in its folder: what its stages share."""
+
+    config: OfflineConfig
+    seeds: tuple[int, ...]
+    inputs: Inputs
+    folder: RunFolder
+    sink: MetricSink
+    on_stage: OnStage
+    on_evaluation: OnEvaluation | None = None
+    stage: str = ""
+    learned: LearnedReward | None = None
+
+    def begin(self, stage: str) -> OnProgress:
+        """Report a new stage, and return a function that reports its progress."""
+        self.stage = stage
+        self.on_stage(stage, 0, 1)
+        return partial(self.on_stage, stage)
+
+    def acting_reward(self, condition: str, seed: int) -> Reward | None:
+        """The reward by which policies with a target return act; None for the environment's."""
+        learned = None if self.learned is None else self.learned.reward
+        return reward_of_condition(condition, seed, learned)
+
+    def load_policy(self, condition: str, seed: int) -> Any:
+        """The saved policy of an agent."""
+        name = self.config.cloning if condition == CLONING else self.config.policy
+        path = self.folder.path(f"policies/{agent_name(condition, seed)}")
+        learner = OFFLINE_LEARNERS.load(name)
+        return learner.load_policy(path, self.acting_reward(condition, seed))
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator of agents while they learn."""
+        config = self.config
+        return Evaluator(
+            task_env(config),
+            every=often(config.eval_every, config.updates) if config.episodes else 0,
+            episodes=config.eval_episodes,
+            seed=self.seeds[0] + FIRST_CURVE_EPISODE,
+            max_steps=config.max_steps,
+        )
+
+    def evaluations(self) -> dict[str, list[Evaluation]]:
+        """Evaluations so far of each agent of the main condition, which the folder keeps."""
+        curves = {}
+        for seed in self.seeds:
+            name = agent_name(main_condition(self.config), seed)
+            file = self.folder.folder / f"curves/{name}.json"
+            saved = read_json(file)["evaluations"] if file.is_file() else []
+            curves[name] = [Evaluation.from_json(evaluation) for evaluation in saved]
+        return curves

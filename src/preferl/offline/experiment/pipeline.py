@@ -1,38 +1,38 @@
 """A whole offline run in a folder: fit a reward, relabel episodes, learn, evaluate, report."""
 
+import hashlib
+import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryDirectory
+from typing import Any, Final, final
 
 import numpy as np
 
+from preferl.configs import to_json
+from preferl.data.comparisons import concatenate
 from preferl.envs.config import SIMULATORS
 from preferl.errors import ConfigError, require_in, require_one_of
-from preferl.evaluation.curve import often
+from preferl.evaluation.curve import Evaluation, often
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
 from preferl.evaluation.rollout import task_env
 from preferl.files import make_folder, write_json
 from preferl.models.build import build_reward_model
+from preferl.models.folder import OFFLINE_POLICY
 from preferl.models.spaces import infer_spaces
-from preferl.offline.experiment.agents import (
-    Agents,
-    OnEvaluation,
-    OnStage,
-    OpenRun,
-    build_learner,
-    shared_state,
-    train,
-)
 from preferl.offline.experiment.conditions import (
     CLONING,
     CONTROLS,
+    Conditions,
     ConditionScore,
     agent_name,
     build_answer_conditions,
@@ -44,19 +44,26 @@ from preferl.offline.experiment.conditions import (
 from preferl.offline.experiment.config import OfflineConfig, OfflineRun
 from preferl.offline.experiment.inputs import (
     Inputs,
+    OnEvaluation,
     OnProgress,
+    OnStage,
+    OpenRun,
     learn_reward,
     load_inputs,
     load_sharing,
     read_json,
 )
+from preferl.offline.learner_configs import LearnerConfig
 from preferl.offline.transitions import ActionScale
 from preferl.printing import get_logger
+from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
 from preferl.runs import open_run, require_openable
 from preferl.runs.summary import EVALUATED, MetricCurve, RunSummary
+from preferl.shapes import FloatArray
 from preferl.training.batches import to_tensor
 from preferl.training.configs import require_device
+from preferl.training.generators import generators_left_alone
 
 LOGGER = get_logger(__name__)
 
@@ -160,9 +167,24 @@ def _conduct(run: OpenRun, processes: int, checkpoint_every: int) -> dict[str, A
         {name: score.returns for name, score in scores.items()},
         {name: score.episodes for name, score in scores.items()},
     )
+    result = _facts(run) | {
+        "conditions": {name: score.to_json() for name, score in scores.items()},
+        "comparison": None if comparison is None else comparison.to_json(),
+        "following": sweep,
+        "seconds": round(time.perf_counter() - began, 2),
+    }
+    run.begin("writing the report")
+    write_page(run, result, scores)
+    run.folder.result(result, _summary(run, scores, result["seconds"]))
+    return result
+
+
+def _facts(run: OpenRun) -> dict[str, Any]:
+    """What `result.json` holds of a run beside the scores of its policies."""
+    config = run.config
     labels = run.inputs.labels
     installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
-    result: dict[str, Any] = {
+    return {
         "task": config.row.name if config.row else None,
         "env": config.env_id,
         "policy": config.policy,
@@ -170,36 +192,37 @@ def _conduct(run: OpenRun, processes: int, checkpoint_every: int) -> dict[str, A
         "steps": config.updates,
         "episodes": config.episodes,
         "simulators": {name: installed[name] for name in SIMULATORS if name in installed},
-        "conditions": {name: score.to_json() for name, score in scores.items()},
-        "comparison": None if comparison is None else comparison.to_json(),
         "evaluations": {
             name: [evaluation.to_json() for evaluation in curve]
             for name, curve in run.evaluations().items()
         },
         "reward": None if run.learned is None else run.learned.to_json(),
         "labels": None if labels is None else labels.to_json(),
-        "seconds": round(time.perf_counter() - began, 2),
         "interrupted": False,
-        "following": sweep,
     }
-    run.begin("writing the report")
-    write_page(run, result, scores)
-    estimates = {name: score.estimate for name, score in scores.items()}
+
+
+def _summary(run: OpenRun, scores: Mapping[str, ConditionScore], seconds: float) -> RunSummary:
+    """What `preferl runs` shows of a finished run."""
+    config = run.config
     learned = run.learned
-    fit = None if learned is None else learned.fit
+    estimates = {name: score.estimate for name, score in scores.items()}
     summary = replace(
         summary_before(config, run.seeds),
-        seconds=result["seconds"],
+        seconds=seconds,
         steps=config.updates,
-        answers=None if fit is None else fit["pairs"],
-        score=estimates.pop(groups[0].labels[0], None),
+        score=estimates.pop(main_condition(config), None),
         unit="normalised score" if config.row and scores else "return",
         beside=estimates,
-        accuracy=None if learned is None else learned.estimate,
-        reward={} if learned is None else learned.numbers,
     )
-    run.folder.result(result, summary)
-    return result
+    if learned is None:
+        return summary
+    return replace(
+        summary,
+        answers=None if learned.fit is None else learned.fit["pairs"],
+        accuracy=learned.estimate,
+        reward=learned.numbers,
+    )
 
 
 def summary_before(config: OfflineConfig, seeds: Sequence[int]) -> RunSummary:
@@ -359,18 +382,128 @@ def _of_all(on_update: OnProgress, number: int, count: int, step: int, steps: in
     on_update(number * steps + step, count * steps)
 
 
-def _agents(run: OpenRun) -> list[Agents]:
-    """The agents of all conditions and the clones, once there is a reward to learn from."""
+@final
+@dataclass(frozen=True, eq=False)
+class Agents:
+    """Agents of one run that learn in the same way: `S` seeds in each of `C` conditions."""
+
+    run: OpenRun
+    policy: str
+    labels: tuple[str, ...]  # of the conditions; metrics are means over their agents
+    names: tuple[str, ...]  # of the `C * S` agents, those of a condition side by side
+    seeds: tuple[int, ...]  # `C * S`
+    signals: FloatArray | None  # `[C * S, T]` rewards, or `[C * S, P]` answers; None of clones
+
+    @property
+    def learner(self) -> type[LearnerConfig]:
+        """The class of their settings, which says how they take part in a run."""
+        return OFFLINE_LEARNERS.config(self.policy)
+
+    @property
+    def state(self) -> str:
+        """Name of the file, or folder, that their training resumes from."""
+        return f"{self._prefix}.safetensors" if self.learner.together else self.names[0]
+
+    @property
+    def updates(self) -> int:
+        """Updates of each agent."""
+        return self.run.config.steps or self.learner.updates
+
+    @property
+    def kind(self) -> str:
+        """What agents that can learn as one computation have in common, as text."""
+        config = self.run.config
+        settings = to_json(self.learner.of_run(config))
+        return json.dumps([self.policy, self.updates, config.implied, settings])
+
+    @property
+    def trained(self) -> bool:
+        """Whether the folder has all their policies."""
+        return all((place / OFFLINE_POLICY.config).is_file() for place in self.places())
+
+    def places(self) -> list[Path]:
+        """The folder of each policy."""
+        return [self.run.folder.path(f"policies/{name}") for name in self.names]
+
+    def learners(self) -> list["Agents"]:
+        """The same agents as one group, or one by one where a learner takes one at a time."""
+        if self.learner.together:
+            return [self]
+        return [
+            replace(
+                self,
+                labels=(name,),
+                names=(name,),
+                seeds=(self.seeds[k],),
+                signals=None if self.signals is None else self.signals[k : k + 1],
+            )
+            for k, name in enumerate(self.names)
+        ]
+
+    def report(
+        self, policies: Callable[[], Sequence[Any]], step: int, metrics: Mapping[str, FloatArray]
+    ) -> None:
+        """Log metrics `[C * S]` of an update, and evaluate the agents that are due.
+
+        Only agents of the main condition are evaluated while they learn; an evaluation that the
+        folder of a resumed run has is not repeated.
+        """
+        run = self.run
+        values = {
+            f"{self._prefix}/{label}/{name}": float(rows.mean())
+            for name, value in metrics.items()
+            for label, rows in zip(self.labels, np.split(value, len(self.labels)), strict=True)
+        }
+        run.sink.log(values, step)
+        over = step >= run.config.updates
+        evaluator = run.evaluator
+        curves = {name: curve for name, curve in run.evaluations().items() if name in self.names}
+        due = [
+            name
+            for name, curve in curves.items()
+            if evaluator.due(step, curve[-1].step if curve else 0, over=over)
+        ]
+        if not due:
+            return
+        with generators_left_alone():
+            now = dict(zip(self.names, policies(), strict=True))
+            latest = [Evaluation(step, evaluator(self._as_saved(name, now[name]))) for name in due]
+        for name, evaluation in zip(due, latest, strict=True):
+            written = [each.to_json() for each in (*curves[name], evaluation)]
+            write_json(run.folder.path(f"curves/{name}.json"), {"evaluations": written})
+        pooled = Evaluation.pooled(latest)
+        logged = pooled.metrics(f"eval/{self.labels[0]}")
+        for name, evaluation in zip(due, latest, strict=True):
+            logged |= evaluation.metrics(f"eval/{name}")
+        run.sink.log(logged, step)
+        if run.on_evaluation is not None:
+            run.on_evaluation(self.labels[0], pooled)
+
+    @property
+    def _prefix(self) -> str:
+        return self.learner.prefix or self.policy
+
+    def _as_saved(self, name: str, policy: Any) -> Any:
+        """An agent's policy as it acts once it was saved and is read again."""
+        learner = OFFLINE_LEARNERS.load(self.policy)
+        condition = main_condition(self.run.config)
+        reward = self.run.acting_reward(condition, self.seeds[self.names.index(name)])
+        with TemporaryDirectory() as folder:
+            policy.save(Path(folder) / "policy")
+            return learner.load_policy(Path(folder) / "policy", reward)
+
+
+def _conditions(run: OpenRun) -> Conditions | None:
+    """What agents learn from in each condition, once there is a reward; None without either."""
     config = run.config
     inputs = run.inputs
-    conditions = None
     if config.kind.learns_from == "rewards":
         rewards = None
         if not config.uses_true_reward:
             on_epoch = run.begin("reading the reward" if config.reward else "fitting the reward")
             run.learned = learn_reward(config, inputs, run.folder, run.seeds[0], on_epoch)
             rewards = run.learned.rewards
-        conditions = build_conditions(
+        return build_conditions(
             inputs.episodes,
             rewards,
             seeds=run.seeds,
@@ -378,10 +511,17 @@ def _agents(run: OpenRun) -> list[Agents]:
             controls=config.controls,
             scaled=not config.kind.has_target,
         )
-    elif config.kind.learns_from == "answers" and inputs.comparisons is not None:
-        conditions = build_answer_conditions(
+    if config.kind.learns_from == "answers" and inputs.comparisons is not None:
+        return build_answer_conditions(
             inputs.comparisons, seeds=run.seeds, controls=config.controls
         )
+    return None
+
+
+def _agents(run: OpenRun) -> list[Agents]:
+    """The agents of all conditions, and the clones."""
+    config = run.config
+    conditions = _conditions(run)
     groups = []
     if conditions is not None:
         if config.only_controls:
@@ -397,10 +537,124 @@ def _agents(run: OpenRun) -> list[Agents]:
             )
         )
     chosen = not config.only_controls or CLONING in config.only_controls
-    if conditions is None or (config.controls and inputs.clonable and chosen):
+    if conditions is None or (config.controls and run.inputs.clonable and chosen):
         names = tuple(agent_name(CLONING, seed) for seed in run.seeds)
         groups.append(Agents(run, config.cloning, (CLONING,), names, run.seeds, signals=None))
     return groups
+
+
+def build_learner(
+    config: OfflineConfig,
+    inputs: Inputs,
+    policy: str,
+    *,
+    seeds: Sequence[int],
+    steps: int = 1,
+    device: str | None = None,
+) -> Any:
+    """The learner of a policy's name, for one agent or several."""
+    return OFFLINE_LEARNERS.build(
+        policy,
+        observation_space=inputs.observation_space,
+        action_space=inputs.action_space,
+        config=OFFLINE_LEARNERS.config(policy).of_run(config),
+        seed=seeds[0],
+        seeds=seeds,
+        steps=steps,
+        device=device or config.device,
+    )
+
+
+def train(
+    groups: Sequence[Agents],
+    state: Path,
+    *,
+    device: str,
+    checkpoint_every: int,
+    on_update: OnProgress,
+) -> None:
+    """Train agents of the same kind and episodes as one learner, from where they stopped.
+
+    `state` is the file that training resumes from; it goes once all policies are in their folders.
+    """
+    if all(group.trained for group in groups):
+        return
+    first = groups[0]
+    config = first.run.config
+    inputs = first.run.inputs
+    learner = build_learner(
+        config,
+        inputs,
+        first.policy,
+        seeds=[seed for group in groups for seed in group.seeds],
+        steps=first.updates,
+        device=device,
+    )
+
+    def report(step: int, metrics: Mapping[str, Any]) -> None:
+        end = 0
+        for group in groups:
+            rows = slice(end, end + len(group.names))
+            end = rows.stop
+            own = {name: np.atleast_1d(values)[rows] for name, values in metrics.items()}
+            group.report(lambda rows=rows: learner.policies()[rows], step, own)  # type: ignore[misc]
+        on_update(step, first.updates)
+
+    learner.learn(
+        inputs.episodes,
+        _stacked(groups),
+        state,
+        on_progress=report,
+        checkpoint_every=checkpoint_every,
+        **_options(groups),
+    )
+    places = [place for group in groups for place in group.places()]
+    for place, policy in zip(places, learner.policies(), strict=True):
+        policy.save(place)
+    if state.is_dir():  # only now that the policies are there
+        shutil.rmtree(state, ignore_errors=True)
+    else:
+        state.unlink(missing_ok=True)
+
+
+def _options(groups: Sequence[Agents]) -> dict[str, Any]:
+    """Arguments of `learn` that only some learners take."""
+    first = groups[0]
+    options: dict[str, Any] = {}
+    if first.learner.learns_from == "answers":
+        answers = [group.run.inputs.comparisons for group in groups]
+        options["comparisons"] = concatenate([each for each in answers if each is not None])
+        if first.run.config.implied:  # by what each condition answers to the queries asked
+            options["implied"] = True
+    intervals = [group.run.evaluator.every for group in groups]
+    if any(intervals):  # evaluations are made at the reports of progress
+        options["every"] = min(first.learner.every, *filter(None, intervals))
+    return options
+
+
+def _stacked(groups: Sequence[Agents]) -> FloatArray | None:
+    """The signals of all agents; answers of a run are NaN to the agents of the others."""
+    signals = [group.signals for group in groups if group.signals is not None]
+    if not signals:
+        return None
+    if groups[0].learner.learns_from == "rewards" or len(signals) == 1:
+        return np.concatenate(signals)
+    columns = [*accumulate((each.shape[1] for each in signals), initial=0)]
+    rows = [*accumulate((len(each) for each in signals), initial=0)]
+    stacked = np.full((rows[-1], columns[-1]), np.nan, np.float32)
+    for k, answers in enumerate(signals):
+        stacked[rows[k] : rows[k + 1], columns[k] : columns[k + 1]] = answers
+    return stacked
+
+
+def shared_state(groups: Sequence[Agents]) -> str:
+    """Name of the file that training of several runs' agents resumes from, by what they learn."""
+    learned = [
+        [group.kind, to_json(group.run.config), group.seeds, group.run.inputs.about]
+        for group in groups
+    ]
+    digest = hashlib.blake2b(json.dumps(learned, sort_keys=True).encode(), digest_size=8)
+    return f"{digest.hexdigest()}.safetensors"
 
 
 def _evaluate(run: OpenRun, conditions: Sequence[str], processes: int) -> dict[str, ConditionScore]:

@@ -34,7 +34,6 @@ from preferl.evaluation.summary import (
     reward_figure,
     rewards_table,
 )
-from preferl.offline.experiment.agents import OpenRun
 from preferl.offline.experiment.conditions import (
     LABELS,
     LEARNED,
@@ -44,7 +43,7 @@ from preferl.offline.experiment.conditions import (
     paired_differences,
 )
 from preferl.offline.experiment.config import OfflineConfig
-from preferl.offline.experiment.inputs import Inputs, LearnedReward
+from preferl.offline.experiment.inputs import Inputs, LearnedReward, OpenRun
 from preferl.reporting import common_series, read_jsonl, series
 from preferl.runs import versions
 from preferl.shapes import FloatArray
@@ -53,7 +52,6 @@ from preferl.statistics import (
     interquartile_mean,
     share_in_words,
     share_interval,
-    wilson_interval,
 )
 
 ENOUGH: Final = 5  # seeds for an interquartile mean and a bootstrap interval that mean something
@@ -139,17 +137,14 @@ def _reward_facts(learned: LearnedReward | None) -> list[Fact]:
     if learned is None or not learned.reports:
         return []
     accuracy = percent(learned.reports[LEARNED].accuracy, 1)
-    fit = learned.fit
-    if fit is None:
+    if learned.fit is None:
         return [Fact("Accuracy", accuracy, "on answers it was not fitted to")]
-    held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
     note = f"{accuracy} on answers it was fitted to"
-    if held_out is not None:
-        count = fit["decided"]
-        interval = wilson_interval(round(2 * held_out * count) / 2, count)
-        answers = f"{fit.get('validated_on') or 'held-out'} answers"
-        note = f"{share_in_words(held_out, interval, count, answers)}, {note}"
-    return [Fact("Held-out accuracy", percent(held_out, 1), note)]
+    held_out = learned.estimate
+    if held_out is None or held_out.interval is None:
+        return [Fact("Held-out accuracy", percent(None), note)]
+    words = share_in_words(held_out.mean, held_out.interval, held_out.count, held_out.of)
+    return [Fact("Held-out accuracy", percent(held_out.mean, 1), f"{words}, {note}")]
 
 
 def _returns(

@@ -11,12 +11,11 @@ from preferl.cli.data import LabelConfig, data_label
 from preferl.data import save_episodes
 from preferl.errors import ConfigError, DataError
 from preferl.offline import OfflinePolicy, OfflineRun, train_together
-from preferl.offline.learner_configs import CPLConfig, IPLConfig
+from preferl.offline.learner_configs import CPLConfig
 from preferl.reporting import read_jsonl
 from preferl.testing import make_episodes
 
 CPL = {"policy": "cpl", "cpl": CPLConfig(hidden=(16,), batch_size=32, pairs=8)}
-IPL = {"policy": "ipl", "ipl": IPLConfig(hidden=(16,), batch_size=32, pairs=8)}
 
 
 def answers(data, folder, seed):
@@ -43,7 +42,7 @@ def runs_of(data, tmp_path, **settings):
     }
 
 
-@pytest.mark.parametrize("settings", [{}, CPL, CPL | {"implied": True}, IPL])
+@pytest.mark.parametrize("settings", [{}, CPL | {"implied": True}])
 def test_runs_get_the_agents_that_they_would_train_alone(data, tmp_path, settings):
     runs = runs_of(data, tmp_path, **settings)
     train_together(runs, tmp_path / "states")
