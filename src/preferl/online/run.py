@@ -4,7 +4,7 @@ import inspect
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -137,9 +137,9 @@ def run_online(
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
     evaluation = evaluation or EvaluationConfig()
-    out = Path(out)
     places = tuple(report_to)
-    config = config if teacher is None else replace(config, teacher=_recorded(teacher))
+    if teacher is not None:
+        config = replace(config, teacher=_recorded(teacher))
     if config.steps == 0:
         raise ConfigError(
             "steps: expected some, since a whole run evaluates its agent, got 0. Take steps, or "
@@ -157,30 +157,19 @@ def run_online(
         comparisons=comparisons,
         episodes=episodes,
     )
-    env = parts.learner.env
-    with closing(parts.learner.algorithm.get_env()), parts.learner.threads():
+    agent = parts.learner.algorithm
+    with closing(agent.get_env()), parts.learner.threads():
         _require_answers_of_shape(parts)
         if not resume:  # before a folder is touched, which may be the one to read
             parts.require_suitable(parts.read_warm_start())
-        evaluation = _filmable(config, evaluation, parts.learner.algorithm.action_space)
-        resolved = {
-            "algorithm": algorithm_of(config, env),
-            "sampler": config.sampler if sampler is None else _name_of(sampler),
-            "model": config.model,
-            "trainer": config.trainer,
-            "initial_epochs": config.initial_epochs or config.trainer.epochs,
-            "eval_every": often(config.eval_every, config.steps),
-        }
-        if isinstance(parts.feedback, StoredFeedback):
-            resolved["answered_by"] = "people"
-            resolved["question"] = parts.feedback.project.question
+        evaluation = _filmable(config, evaluation, agent.action_space)
         summary = RunSummary("online", config.env_name, CURVES)
         with open_run(
             out,
             config=config,
             seed=config.seed,
             resume=resume,
-            resolved=resolved,
+            resolved=_resolved(parts, sampler),
             summary=summary,
         ) as folder:
             with closing(open_sinks(places, folder.folder)) as sink:
@@ -193,45 +182,68 @@ def run_online(
                     checkpoints=folder.path("checkpoints"),
                 )
                 report = loop.learn()
-            agent = report.learner.algorithm
-            save_policy(folder.path("policy"), agent, algorithm_of(config, env))
+            save_policy(folder.path("policy"), agent, algorithm_of(config, parts.learner.env))
             if report.reward is not None:
                 save_reward(folder.path("reward"), report.reward)
             if keep_experience and report.experience is not None:
                 save_episodes(folder.path("experience"), report.experience)
-            result = {
-                "env": config.env_name,
-                "seed": config.seed,
-                "comparisons": 0 if report.comparisons is None else len(report.comparisons),
-                "declined": _declined(parts.feedback),
-                "env_steps": report.env_steps,
-                "seconds": round(report.seconds, 2),
-                "interrupted": report.interrupted,
-                "time": {part: round(of, 2) for part, of in report.part_seconds.items()},
-                "evaluations": {"taught": [one.to_json() for one in report.evaluations]},
-                "trust": (trust := trust_of(report, _people(parts.feedback))),
-            }
+            result = _result(parts, report)
             summary = replace(
                 summary,
-                seconds=round(report.seconds, 2),
+                seconds=result["seconds"],
                 steps=report.env_steps,
-                answers=0 if report.comparisons is None else len(report.comparisons),
+                answers=result["comparisons"],
                 findings=report.findings,
             )
-            page = folder.path("report.html")
-            answers = _answers_in_words(parts.feedback)
-            about = config, evaluation, report, true_reward, answers, trust
             try:
                 if not report.interrupted:
-                    evaluated, numbers = _evaluate(*about, on_stage or (lambda _: None), page)
-                    result |= evaluated
-                    summary = replace(summary, **numbers)
+                    stage = on_stage or (lambda _: None)
+                    evaluated = _evaluate(config, evaluation, report, true_reward, stage)
+                    stage("writing the report")
+                    _write_report(folder.path("report.html"), parts, report, evaluated)
+                    summary = evaluated.completed(summary)
+                    result |= evaluated.to_json() | {
+                        "accuracy_in_words": _accuracy_in_words(report)
+                    }
             except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
                 result["interrupted"] = True
             folder.result(result, summary)
             if not result["interrupted"]:  # only now is there nothing left to resume
                 shutil.rmtree(folder.path("checkpoints"), ignore_errors=True)
     return result
+
+
+def _resolved(parts: LoopParts, sampler: PairSampler | None) -> dict[str, Any]:
+    """Return what the run uses where its settings leave that to it."""
+    config = parts.config
+    resolved = {
+        "algorithm": algorithm_of(config, parts.learner.env),
+        "sampler": config.sampler if sampler is None else _name_of(sampler),
+        "model": config.model,
+        "trainer": config.trainer,
+        "initial_epochs": config.initial_epochs or config.trainer.epochs,
+        "eval_every": often(config.eval_every, config.steps),
+    }
+    if isinstance(parts.feedback, StoredFeedback):
+        resolved["answered_by"] = "people"
+        resolved["question"] = parts.feedback.project.question
+    return resolved
+
+
+def _result(parts: LoopParts, report: OnlineReport) -> dict[str, Any]:
+    """Return what `result.json` holds of learning."""
+    return {
+        "env": parts.config.env_name,
+        "seed": parts.config.seed,
+        "comparisons": 0 if report.comparisons is None else len(report.comparisons),
+        "declined": _declined(parts.feedback),
+        "env_steps": report.env_steps,
+        "seconds": round(report.seconds, 2),
+        "interrupted": report.interrupted,
+        "time": {part: round(seconds, 2) for part, seconds in report.part_seconds.items()},
+        "evaluations": {"taught": [evaluation.to_json() for evaluation in report.evaluations]},
+        "trust": _trust(parts, report),
+    }
 
 
 def _recorded(teacher: Teacher) -> Teacher:
@@ -257,11 +269,13 @@ def _require_answers_of_shape(parts: LoopParts) -> None:
         parts.feedback.require_shape(no_clips)
 
 
-def _people(feedback: Feedback) -> tuple[str, ...]:
-    """Names of the people whose rows are `Comparisons.annotator`; empty where nobody knows them."""
+def _trust(parts: LoopParts, report: OnlineReport) -> dict[str, dict[str, float]]:
+    """Return the trust in each annotator by name, as far as a table of people has the name."""
+    names: tuple[str, ...] = ()
     with suppress(FeedbackError):  # raised where nothing has been answered yet
-        return feedback.answered().names if isinstance(feedback, StoredFeedback) else ()
-    return ()
+        if isinstance(parts.feedback, StoredFeedback):
+            names = parts.feedback.answered().names
+    return trust_of(report, names)
 
 
 def _answers_in_words(feedback: Feedback) -> str:
@@ -296,17 +310,59 @@ def _filmable(
     return evaluation
 
 
+@dataclass(frozen=True, eq=False)
+class _Evaluated:
+    """What the evaluation at a run's end came to.
+
+    Attributes:
+        policies: reports of the random policy, the taught agent and the oracle.
+        rewards: reports of the learned reward and its controls; empty without one.
+        shown: a whole episode of the taught agent.
+        clips: the agent before and after.
+        has_true_reward: whether the environment gave any reward.
+    """
+
+    policies: dict[str, PolicyReport]
+    rewards: dict[str, RewardReport]
+    shown: Episodes
+    clips: "list[Video]"
+    has_true_reward: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `result.json` holds of it."""
+        rewards = {name: report.to_json() for name, report in self.rewards.items()}
+        return {name: round(report.mean, 3) for name, report in self.policies.items()} | {
+            "policies": {name: report.to_json() for name, report in self.policies.items()},
+            "has_true_reward": self.has_true_reward,
+            "reward": rewards.pop("learned", None),
+            "controls": rewards,
+        }
+
+    def completed(self, summary: RunSummary) -> RunSummary:
+        """Return the summary of a run with what its evaluation found."""
+        scores = {
+            name: Estimate.of_episodes(report.returns, report.success_rate)
+            for name, report in self.policies.items()
+            if self.has_true_reward or report.success is not None  # returns of 0 say nothing
+        }
+        learned = self.rewards.get("learned")
+        return replace(
+            summary,
+            score=scores.pop("taught", None),
+            beside=scores,
+            accuracy=None if learned is None else learned.estimate,
+            reward={} if learned is None else learned.numbers,
+        )
+
+
 def _evaluate(
     config: OnlineConfig,
     evaluation: EvaluationConfig,
     report: OnlineReport,
     true_reward: TransitionReward | None,
-    answers_in_words: str,
-    trust: dict[str, dict[str, float]],
     on_stage: OnStage,
-    page: Path,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Evaluate policies and reward, and write the report; what result and summary hold of it."""
+) -> _Evaluated:
+    """Evaluate policies and reward."""
     seed = config.seed
     taught = report.learner.algorithm
     env = env_factory(config)
@@ -323,9 +379,8 @@ def _evaluate(
         for name, policy in policies.items()
     }
     # Experience of bad and good behaviour alike that nothing was learned from.
-    acted = (record(p, env, 2_000, seed=seed + 20_000 + i) for i, p in enumerate((random, taught)))
-    fresh = join(list(acted))
-    has_true_reward = report.has_true_reward or fresh.has_true_reward
+    bad = record(random, env, 2_000, seed=seed + 20_000)
+    fresh = join([bad, record(taught, env, 2_000, seed=seed + 20_001)])
     rewards: dict[str, RewardReport] = {}
     if report.reward is not None:
         held_out = _held_out(config, fresh, evaluation.queries)
@@ -334,42 +389,10 @@ def _evaluate(
             name: evaluate_reward(reward, held_out, episodes=fresh, true_reward=true_reward)
             for name, reward in learned_and_controls.items()
         }
-    on_stage("writing the report")
     with closing(make_environments(env, 1, seed=seed + 40_000)) as venv:
         shown = act(taught, venv, episodes=1)
-    _write_report(
-        page,
-        config=config,
-        report=report,
-        answers_in_words=answers_in_words,
-        trust=trust,
-        policies=reports,
-        rewards=rewards,
-        shown=shown,
-        clips=clips,
-        has_true_reward=has_true_reward,
-    )
-    scores = {
-        name: Estimate.of_episodes(one.returns, one.success_rate)
-        for name, one in reports.items()
-        if has_true_reward or one.success is not None  # returns of 0 say nothing
-    }
-    learned = rewards.get("learned")
-    numbers = {
-        "score": scores.pop("taught", None),
-        "beside": scores,
-        "accuracy": None if learned is None else learned.estimate,
-        "reward": {} if learned is None else learned.numbers,
-    }
-    found = {name: one.to_json() for name, one in rewards.items()}
-    result = {name: round(one.mean, 3) for name, one in reports.items()} | {
-        "policies": {name: one.to_json() for name, one in reports.items()},
-        "has_true_reward": has_true_reward,
-        "accuracy_in_words": _accuracy_in_words(report),
-        "reward": found.pop("learned", None),
-        "controls": found,
-    }
-    return result, numbers
+    has_true_reward = report.has_true_reward or fresh.has_true_reward
+    return _Evaluated(reports, rewards, shown, clips, has_true_reward)
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
@@ -392,9 +415,8 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
     """Queries about `episodes`, answered by the true return without error."""
     rng = np.random.default_rng([config.seed, 0x0E7])
     exact = ScriptedTeacher.oracle()
-    short: Short = (
-        "pad" if config.short == "pad" else "auto"
-    )  # all may end sooner than those learned from
+    # All episodes may end sooner than those learned from.
+    short: Short = "pad" if config.short == "pad" else "auto"
     return sample_comparisons(episodes, count, config.segment_length, exact, rng, short=short)
 
 
@@ -427,17 +449,7 @@ def _accuracy_in_words(report: OnlineReport) -> str:
 
 
 def _write_report(
-    path: Path,
-    *,
-    config: OnlineConfig,
-    report: OnlineReport,
-    answers_in_words: str,
-    trust: dict[str, dict[str, float]],
-    policies: dict[str, PolicyReport],
-    rewards: dict[str, RewardReport],
-    shown: Episodes,
-    clips: "list[Video]",
-    has_true_reward: bool,
+    path: Path, parts: LoopParts, report: OnlineReport, evaluated: _Evaluated
 ) -> None:
     from preferl.evaluation.report import Fact, Report, Section, write_report
     from preferl.evaluation.summary import (
@@ -448,6 +460,8 @@ def _write_report(
         trust_sections,
     )
 
+    config = parts.config
+    has_true_reward = evaluated.has_true_reward
     answers = 0 if report.comparisons is None else len(report.comparisons)
     title = f"{config.env_name}, taught by {answers} comparisons"
     if report.reward is None:
@@ -459,27 +473,27 @@ def _write_report(
     beside = " beside the true one" if has_true_reward else ""
     figure = reward_figure(
         report.reward,
-        shown,
+        evaluated.shown,
         f"The learned reward of each step of an episode{beside}.",
-        f"One whole episode of the taught agent, {shown.steps:,} steps; the band is the range of "
-        "the members.",
+        f"One whole episode of the taught agent, {evaluated.shown.steps:,} steps; the band is the "
+        "range of the members.",
         has_true_reward=has_true_reward,
     )
-    lead = f"The agent's rewards came from a model of {answers_in_words}."
+    lead = f"The agent's rewards came from a model of {_answers_in_words(parts.feedback)}."
     if has_true_reward:
         lead += " It never saw the true reward, the environment's own."
     else:
         lead += " The environment gave no reward, so that returns are left out."
     page = run_report(
         title,
-        policies={SHOWN.get(name, name): one for name, one in policies.items()},
+        policies={SHOWN.get(name, name): one for name, one in evaluated.policies.items()},
         taught="taught",
-        reward=rewards["learned"],
-        controls={name: one for name, one in rewards.items() if name != "learned"},
+        reward=evaluated.rewards["learned"],
+        controls={name: one for name, one in evaluated.rewards.items() if name != "learned"},
         findings=report.findings,
         curves=curves,
         curve_episodes=config.eval_episodes,
-        clips=clips,
+        clips=evaluated.clips,
         reward_figures=[figure],
         left_out=_accuracy_in_words(report),
         has_true_reward=has_true_reward,
@@ -490,4 +504,6 @@ def _write_report(
         ),
         details={"Settings": to_json(config), "Versions": versions()},
     )
-    write_report(path, replace(page, sections=(*page.sections, *trust_sections(trust))))
+    write_report(
+        path, replace(page, sections=(*page.sections, *trust_sections(_trust(parts, report))))
+    )
