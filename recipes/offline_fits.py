@@ -36,7 +36,7 @@ from preferl.feedback.instant import sample_comparisons
 from preferl.feedback.ranked_lists import sample_ranked
 from preferl.models import infer_spaces
 from preferl.online import DatasetConfig
-from preferl.online.dataset_seeds import record_seeds
+from preferl.online.dataset import record_seeds
 from preferl.presets import load_preset
 from preferl.runs.executor import Unit
 from preferl.training import RewardFunction, RewardPreset, RewardSettings

@@ -65,7 +65,7 @@ from preferl.offline import (
     train_together,
 )
 from preferl.online import DatasetConfig
-from preferl.online.dataset_seeds import record_seeds
+from preferl.online.dataset import record_seeds
 from preferl.presets import load_preset
 from preferl.reading import read_object
 from preferl.runs import RunFolder

@@ -301,7 +301,7 @@ PENALTIES = Registry("penalty", {"power": Entry("preferl.functional.penalty:powe
 """Functions of a reward model's parameters to their size; they get the configured `norm` if they
 take it."""
 
-_CONFIGS = "preferl.online.methods.algorithm_configs"
+_CONFIGS = "preferl.online.configs"
 
 ALGORITHMS = Registry(
     "algorithm",

@@ -11,9 +11,8 @@ from preferl.configs import from_json
 from preferl.data import load_episodes
 from preferl.data.arrays import load_arrays
 from preferl.errors import ConfigError, DataError, ResumeError
-from preferl.online import DatasetConfig, SACConfig, dataset_seeds, record_dataset
-from preferl.online.dataset import data_id
-from preferl.online.dataset_seeds import record_seeds
+from preferl.online import DatasetConfig, SACConfig, dataset, record_dataset
+from preferl.online.dataset import data_id, record_seeds
 from preferl.presets import load_preset, preset_names
 from preferl.runs import read_run
 
@@ -80,11 +79,11 @@ def test_a_recording_that_was_stopped_goes_on(recorded, tmp_path, monkeypatch):
         run_units(units[:1], on_done, processes=processes)
         raise KeyboardInterrupt
 
-    run_units = dataset_seeds.run_units
+    run_units = dataset.run_units
     out = tmp_path / "both"
-    monkeypatch.setattr(dataset_seeds, "run_units", stopped)
+    monkeypatch.setattr(dataset, "run_units", stopped)
     assert record_seeds(SMALL, out, [3, 5], report_to=())["interrupted"]
-    monkeypatch.setattr(dataset_seeds, "run_units", run_units)
+    monkeypatch.setattr(dataset, "run_units", run_units)
     result = record_seeds(SMALL, out, [3, 5], report_to=(), resume=True)
     assert result["id"] == recorded[1]["id"]
 

@@ -9,7 +9,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import Logger
 
 from preferl.online import SB3Learner
-from preferl.online.diagnostics import SinkWriter
+from preferl.online.rollouts import SinkWriter
 
 
 class Kept:

@@ -262,7 +262,7 @@ def data_record_start(arguments: Sequence[str]) -> DataRecordConfig | None:
 
 def data_record(config: DataRecordConfig) -> None:
     """Record, and print what each tier returns and where the data set is."""
-    from preferl.online.dataset_seeds import record_seeds  # loads torch
+    from preferl.online.dataset import record_seeds  # loads torch
 
     typed(*config.run.modules, trust=config.trust)
     line = ProgressLine()

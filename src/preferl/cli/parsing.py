@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 from preferl.configs import decoded
 from preferl.errors import ConfigError, UsageError, closest, in_words, nearest
-from preferl.online.methods.algorithm_configs import SB3_CLASSES
+from preferl.online.configs import SB3_CLASSES
 from preferl.reading import parse_yaml
 from preferl.registry import ALGORITHMS, REWARD_MODELS, TEACHERS, Registry, registry_of, things_of
 

@@ -26,7 +26,7 @@ CONFIGS: Final = {
     "OfflineRun": "preferl.offline.experiment.config",
     "FitConfig": "preferl.cli.reward",
     "DatasetConfig": "preferl.online.configs",
-    "DatasetSeeds": "preferl.online.dataset_seeds",
+    "DatasetSeeds": "preferl.online.dataset",
 }
 """Where the dataclass of a run's settings is, for its defaults."""
 

@@ -22,15 +22,16 @@ if TYPE_CHECKING:
         resume_run as resume_run,
         save_run as save_run,
     )
-    from preferl.online.configs import DatasetConfig as DatasetConfig, OnlineConfig as OnlineConfig
-    from preferl.online.dataset import record_dataset as record_dataset
-    from preferl.online.learner import SB3Learner as SB3Learner
-    from preferl.online.loop import learn_from_preferences as learn_from_preferences
-    from preferl.online.methods.algorithm_configs import (
+    from preferl.online.configs import (
+        DatasetConfig as DatasetConfig,
+        OnlineConfig as OnlineConfig,
         PPOConfig as PPOConfig,
         SACConfig as SACConfig,
         SB3Config as SB3Config,
     )
+    from preferl.online.dataset import record_dataset as record_dataset
+    from preferl.online.learner import SB3Learner as SB3Learner
+    from preferl.online.loop import learn_from_preferences as learn_from_preferences
     from preferl.online.run import (
         run_online as run_online,
         train_on_true_reward as train_on_true_reward,

@@ -21,8 +21,7 @@ from preferl.envs.checks import Environment
 from preferl.envs.config import EnvSource, VecEnvKind
 from preferl.envs.factory import make_env
 from preferl.errors import ConfigError, in_words, nearest, require_in, require_one_of
-from preferl.online.configs import AlgorithmConfig, OnlineConfig, PPOConfig, SACConfig
-from preferl.online.methods.algorithm_configs import LINEAR
+from preferl.online.configs import LINEAR, AlgorithmConfig, OnlineConfig, PPOConfig, SACConfig
 from preferl.registry import ALGORITHMS
 from preferl.training.configs import usable_device
 from preferl.trust import resolve, safe_children
@@ -41,7 +40,7 @@ INSTALLED_AS: Final = {
 def suited_algorithm(
     env: Environment | VecEnv, *, environments: int = 1, steps: int
 ) -> AlgorithmConfig:
-    """The algorithm that suits the spaces of an environment, where none is named.
+    """Return the algorithm that suits the spaces of an environment, where none is named.
 
     SAC learns continuous actions from few steps. It keeps all `steps` and makes half an update for
     each, or one in a single environment. PPO takes all other actions, and pictures, of which SAC
@@ -55,7 +54,7 @@ def suited_algorithm(
 
 
 def algorithm_of(config: OnlineConfig, env: VecEnv) -> AlgorithmConfig:
-    """The algorithm of a run's config, or the one that suits its environments."""
+    """Return the algorithm of a run's config, or the one that suits its environments."""
     if config.algorithm is not None:
         return config.algorithm
     return suited_algorithm(env, environments=env.num_envs, steps=config.steps)
@@ -64,7 +63,7 @@ def algorithm_of(config: OnlineConfig, env: VecEnv) -> AlgorithmConfig:
 def build_algorithm(
     config: AlgorithmConfig, env: VecEnv, *, seed: int, device: str = "cpu"
 ) -> BaseAlgorithm:
-    """An algorithm on an environment, quiet, with a policy that suits its observations.
+    """Build an algorithm on an environment, quiet, with a policy that suits its observations.
 
     The config is of a kind that `preferl.registry.ALGORITHMS` has: `hidden` in it are the units of
     each layer, `policy` the name of a policy other than the usual one, all else is what the
@@ -73,16 +72,18 @@ def build_algorithm(
     """
     device = usable_device(device)
     settings = _with_schedules(asdict(config))
-    seen = env.observation_space
+    space = env.observation_space
     hidden = settings.pop("hidden", None)
     named = settings.pop("policy", None)
-    pictures = picture_policy(seen)
-    if isinstance(seen, spaces.Dict):
+    pictures = picture_policy(space)
+    if isinstance(space, spaces.Dict):
         policy = "MultiInputPolicy"
     else:
         policy = "MlpPolicy" if pictures is None else "CnnPolicy"
-    network = ({} if hidden is None else {"net_arch": list(hidden)}) | (pictures or {})
-    if isinstance(seen, spaces.Dict) and any("." in key for key in seen):
+    network = dict(pictures or {})
+    if hidden is not None:
+        network["net_arch"] = list(hidden)
+    if isinstance(space, spaces.Dict) and any("." in key for key in space):
         network["features_extractor_class"] = PicturesByKey  # torch takes no such names of modules
     make: Any = ALGORITHMS.load(ALGORITHMS.name_of(config))
     try:
@@ -106,7 +107,7 @@ def any_algorithm(
     policy_kwargs: Mapping[str, Any],
     **own: Any,
 ) -> BaseAlgorithm:
-    """An algorithm by the name of its class, `module:Class`, with settings of its constructor.
+    """Build an algorithm of the class `module:Class` with settings of its constructor.
 
     Args:
         policy: by name, as the class knows it.
@@ -121,27 +122,30 @@ def any_algorithm(
             does not take.
     """
     cls: Any = algorithm_class(algorithm)
-    given: dict[str, Any] = {
-        name: tuple(v) if isinstance(v, list) else v
-        for name, v in _with_schedules(settings).items()
+    arguments: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in _with_schedules(settings).items()
     }
-    ours = {"policy", "env", "_init_setup_model", *own}
-    known = [name for name in signature(cls).parameters if name not in ours]
-    for name in given:
-        fix = nearest(name, known) if name not in ours else "It is no part of settings."
-        ConfigError.check(name in known, f"settings of {algorithm}", f"some of {known}", name, fix)
-    network = {**policy_kwargs, **given.pop("policy_kwargs", {})}
+    reserved = {"policy", "env", "_init_setup_model", *own}
+    accepted = [name for name in signature(cls).parameters if name not in reserved]
+    for name in arguments:
+        if name not in accepted:
+            fix = "It is no part of settings." if name in reserved else nearest(name, accepted)
+            raise ConfigError(
+                f"settings of {algorithm}: expected some of {accepted}, got {name}. {fix}".strip()
+            )
+    network = {**policy_kwargs, **arguments.pop("policy_kwargs", {})}
     try:
-        made: BaseAlgorithm = cls(policy, env, policy_kwargs=network, **own, **given)
+        built: BaseAlgorithm = cls(policy, env, policy_kwargs=network, **own, **arguments)
     except (ValueError, TypeError) as error:
         raise ConfigError(
             f"policy and settings of {algorithm}: expected what it takes, got {in_words(error)}."
         ) from error
-    return made
+    return built
 
 
 def _with_schedules(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings in which texts such as "lin_0.001" are schedules from that number to 0."""
+    """Replace texts such as "lin_0.001" by schedules from that number to 0."""
     return {
         name: LinearSchedule(float(value.removeprefix(LINEAR)), 0.0, 1.0)
         if isinstance(value, str) and value.startswith(LINEAR)
@@ -151,7 +155,7 @@ def _with_schedules(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def algorithm_class(name: str) -> type[BaseAlgorithm]:
-    """The algorithm that `module:Class` names, of a package that `preferl.trust` lets pass.
+    """Import the algorithm that `module:Class` names, of a package that `preferl.trust` admits.
 
     Raises:
         ConfigError: a module that may not be imported or is not installed, or no algorithm there.
@@ -165,14 +169,14 @@ def algorithm_class(name: str) -> type[BaseAlgorithm]:
             f"algorithm: expected {package} to be installed, which has {name}, got none. Run: pip "
             f"install {INSTALLED_AS[package]}"
         )
-    found: Any = resolve(name, what="algorithm", source="the algorithm's config")
-    suits = isinstance(found, type) and issubclass(found, BaseAlgorithm) and not isabstract(found)
-    if not suits:
+    named: Any = resolve(name, what="algorithm", source="the algorithm's config")
+    is_class = isinstance(named, type) and issubclass(named, BaseAlgorithm)
+    if not is_class or isabstract(named):
         raise ConfigError(
             f"algorithm: expected the class of an algorithm, got {name!r}. Name a class such as "
             "stable_baselines3:TD3."
         )
-    return cast("type[BaseAlgorithm]", found)
+    return cast("type[BaseAlgorithm]", named)
 
 
 def require_torch(algorithm: BaseAlgorithm) -> None:
@@ -193,7 +197,7 @@ def make_environments(
     wrap: Callable[[Environment], Environment] | None = None,
     vec_env: VecEnvKind = "dummy",
 ) -> VecEnv:
-    """Several copies of an environment, seeded in a row, each inside of a monitor and of `wrap`.
+    """Make copies of an environment, seeded in a row, each inside of a monitor and of `wrap`.
 
     Args:
         env: as of `preferl.envs.config.EnvConfig`; of a run's settings, `env_factory(config)`.
@@ -221,7 +225,7 @@ def make_environments(
 
 
 def normalised(env: VecEnv) -> VecNormalize:
-    """Environments whose observations an agent sees in running deviations from running means.
+    """Let an agent see observations in running deviations from their running means.
 
     Rewards stay as they are. Of a dictionary, the arrays are normalised, but for pictures.
 
@@ -297,7 +301,7 @@ class PicturesByKey(BaseFeaturesExtractor):
 
 
 def picture_policy(space: spaces.Space[Any]) -> dict[str, Any] | None:
-    """What stable-baselines3 is to build for pictures of this space; None if it holds none."""
+    """Return what stable-baselines3 is to build for pictures of a space; None if it has none."""
     if isinstance(space, spaces.Dict):
         pictures = [part for part in space.values() if _is_picture(part)]
         if not pictures:

@@ -1,4 +1,4 @@
-"""A data set of mixed quality, recorded here: train or load an expert, act, write.
+"""A data set of mixed quality, recorded here: train or load an expert, act, write; for many seeds.
 
 A policy is kept at each checkpoint of training. Some stand for a quality of behaviour: the best,
 and one a third of the way to it. Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement
@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
@@ -21,12 +21,13 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 
+from preferl.configs import from_json, to_json
 from preferl.data.arrays import content_id, load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_minari_env, require_new_minari, save_minari
 from preferl.envs.checks import require_usable
 from preferl.envs.factory import draws
-from preferl.errors import ConfigError, StorageError, require_in
+from preferl.errors import ConfigError, DataError, StorageError, require_in
 from preferl.evaluation.curve import Evaluation
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
@@ -37,12 +38,12 @@ from preferl.online.algorithms import build_algorithm, suited_algorithm
 from preferl.online.checkpoints.policy_folder import load_policy, save_policy
 from preferl.online.checkpoints.run_checkpoint import resume_run, save_run
 from preferl.online.configs import ALL, AlgorithmConfig, DatasetConfig, SACConfig, Tier
-from preferl.online.diagnostics import SinkWriter
-from preferl.online.rollouts import learn_within, least_steps
+from preferl.online.rollouts import SinkWriter, learn_within, least_steps
 from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.reading import read_object, reading
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable, versions
+from preferl.runs.executor import Unit, run_units
 from preferl.runs.summary import Estimate, MetricCurve, RunSummary
 from preferl.shapes import IntArray, leaves
 from preferl.training.checkpoint_folder import has_run, require_own
@@ -54,6 +55,9 @@ CURVES: Final = (MetricCurve("Return of checkpoints", "return", ("eval/mean_rewa
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, in a few words, how much of it is done, and how much there is."""
+
+RUN: Final = "run"
+"""The folder of a recording of one seed, within that of its unit."""
 
 SEEDS: Final[Mapping[str, int]] = {
     "random": 10_000,
@@ -262,19 +266,15 @@ class _Recording:
             for name in ("random", "expert")
             if name in self._policies
         }
-        about: dict[str, Any] = {"env": config.env_name, "seed": config.seed}
-        about["references"] = references
-        about["algorithm"] = type(self._algorithm).__name__ if self._trains else None
-        about["tiers"] = self._about(tiers)
+        about: dict[str, Any] = {
+            "env": config.env_name,
+            "seed": config.seed,
+            "references": references,
+            "algorithm": type(self._algorithm).__name__ if self._trains else None,
+            "tiers": self._about(tiers),
+        }
         self._report("writing", 0, 1)
-        episodes = join(list(tiers.values()))
-        about["id"] = data_id(episodes)
-        beside = about | {"versions": versions()}
-        save_episodes(folder.path("episodes"), episodes, about=beside)
-        if minari is not None:
-            env = task_env(config)()
-            algorithm = about["algorithm"]
-            save_minari(episodes, minari, env=env, algorithm=algorithm, about=beside)
+        _write(folder, config, join(list(tiers.values())), about, minari, about["algorithm"])
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
         folder.result(result, data_summary(result))
@@ -472,3 +472,157 @@ class _Recording:
     def _report(self, doing: str, done: int, total: int) -> None:
         self.doing = doing
         self._on_progress(doing, done, total)
+
+
+def _write(
+    folder: RunFolder,
+    config: DatasetConfig,
+    episodes: Episodes,
+    about: dict[str, Any],
+    minari: str | None,
+    algorithm: str | None,
+) -> None:
+    """Write a data set and what is known `about` it, to which the data's id is added."""
+    about["id"] = data_id(episodes)
+    beside = about | {"versions": versions()}
+    save_episodes(folder.path("episodes"), episodes, about=beside)
+    if minari is not None:
+        save_minari(episodes, minari, env=task_env(config)(), algorithm=algorithm, about=beside)
+
+
+@final
+@dataclass(frozen=True)
+class DatasetSeeds:
+    """All that determines such a data set, as its folder keeps it."""
+
+    config: DatasetConfig
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not len(set(self.seeds)) == len(self.seeds) >= 1:
+            raise ConfigError(
+                f"seeds: expected at least one, all different, got {list(self.seeds)}."
+            )
+
+
+def record_seeds(
+    config: DatasetConfig,
+    out: Path | str,
+    seeds: Sequence[int],
+    *,
+    minari: str | None = None,
+    report_to: Sequence[str] = PLACES_BY_DEFAULT,
+    processes: int | None = None,
+    resume: bool = False,
+    on_progress: OnProgress | None = None,
+) -> dict[str, Any]:
+    """Record a data set for each seed, in processes of their own, and join them.
+
+    The folder has the joined data set in `episodes`, seed after seed, and each recording whole in
+    `seeds/SEED/run`. One that was killed goes on from its last checkpoint or tier, with `resume`.
+
+    Args:
+        config: of each recording; its own seed does not count.
+        out: the folder; an older run there moves aside, unless it is resumed.
+        seeds: of the trainings.
+        minari: id of a Minari data set that is written as well.
+        report_to: where metrics of training go.
+        processes: at a time; None takes one for each processor core.
+        resume: go on with the recording that is in `out`.
+        on_progress: called with what is done, how many recordings are, and of how many.
+
+    Returns:
+        What `result.json` holds; after Ctrl-C only `interrupted` and what was being done.
+
+    Raises:
+        ConfigError: as of `record_dataset`, or seeds that are not different, or an environment or
+            policy that other processes cannot make from its name.
+        DataError: a recording that failed, with the end of its log.
+        ResumeError: the recording to resume is finished, or there is none; nothing was changed.
+        StorageError: another run is at work in `out`, or it cannot be written to.
+    """
+    run = DatasetSeeds(config, tuple(seeds))
+    out = Path(out)
+    began = time.perf_counter()
+    require_openable(out, resume=resume)
+    require_places(report_to)
+    require_usable(task_env(config), f"environment {config.env_name}")
+    if minari is not None:
+        require_new_minari(minari)
+        require_minari_env(task_env(config)())
+    report = on_progress or (lambda *_: None)
+    doing = "recording seeds"
+    units = [
+        Unit(
+            name=f"seed {seed}",
+            work=f"{__name__}:{_record.__name__}",
+            settings={
+                "config": to_json(replace(config, seed=seed)),
+                "report_to": list(report_to),
+            },
+            folder=out / "seeds" / str(seed),
+        )
+        for seed in run.seeds
+    ]
+    summary = RunSummary("data", config.env_name, steps_of="recorded steps")
+    with open_run(out, config=run, seed=run.seeds[0], resume=resume, summary=summary) as folder:
+        done: dict[str, dict[str, Any]] = {}
+
+        def on_done(unit: Unit, result: dict[str, Any]) -> None:
+            done[unit.name] = result
+            report(doing, len(done), len(units))
+
+        report(doing, 0, len(units))
+        try:
+            failed = run_units(units, on_done, processes=processes)
+        except KeyboardInterrupt:
+            return {"interrupted": True, "stage": doing}
+        for name, why in failed.items():
+            raise DataError(
+                f"recording of {name}: expected a whole one, got {why}. Mend what it names, and "
+                "repeat the command with --resume."
+            )
+        result = _joined(folder, run, [done[unit.name] for unit in units], minari)
+        result |= {"seconds": round(time.perf_counter() - began, 2), "interrupted": False}
+        folder.result(result, data_summary(result))
+        return result
+
+
+def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Make one recording, the work of a unit; return its result."""
+    run = folder / RUN
+    if RunFolder(run).finished:  # killed before the unit counted as done
+        return read_object(run / "result.json")
+    result = record_dataset(
+        from_json(DatasetConfig, settings["config"]),
+        run,
+        report_to=settings["report_to"],
+        resume=(run / "config.json").is_file(),
+    )
+    if result["interrupted"]:
+        raise KeyboardInterrupt
+    return result
+
+
+def _joined(
+    folder: RunFolder, run: DatasetSeeds, results: Sequence[dict[str, Any]], minari: str | None
+) -> dict[str, Any]:
+    """Write the data set of all recordings; return what is known of it."""
+    parts = [load_episodes(folder.folder / f"seeds/{seed}/{RUN}/episodes") for seed in run.seeds]
+    first = 0
+    tiers = []
+    for seed, part, result in zip(run.seeds, parts, results, strict=True):
+        tiers += [tier | {"seed": seed, "first": tier["first"] + first} for tier in result["tiers"]]
+        first += len(part)
+    references: dict[str, float | None] = {}
+    for name in results[0]["references"]:
+        values = [result["references"][name] for result in results]
+        references[name] = None if None in values else sum(values) / len(values)
+    about = {
+        "env": run.config.env_name,
+        "seeds": list(run.seeds),
+        "references": references,
+        "tiers": tiers,
+    }
+    _write(folder, run.config, join(parts), about, minari, results[0]["algorithm"])
+    return about | {"minari": minari}

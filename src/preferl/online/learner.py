@@ -39,14 +39,13 @@ from preferl.online.algorithms import (
 from preferl.online.checkpoints.env_state import env_state
 from preferl.online.checkpoints.run_checkpoint import agent_state, restore_agent
 from preferl.online.configs import Before, OnlineConfig, PPOConfig
-from preferl.online.diagnostics import RolloutHooks, SinkWriter
 from preferl.online.methods.pretraining import (
     fill_replay,
     has_critic,
     require_critic,
     reset_critic,
 )
-from preferl.online.rollouts import learn_within, listed
+from preferl.online.rollouts import RolloutHooks, SinkWriter, learn_within, listed
 from preferl.online.wrappers.exploration import ExplorationPolicy, explore, require_reset
 from preferl.online.wrappers.feedback_config import BeforeFirstReward
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv, RecordsStates

@@ -1,22 +1,26 @@
-"""Learning within a budget of environment steps: the last rollout shrinks to fit.
+"""Learning of stable-baselines3 within a budget of steps, and what happens between its rollouts.
 
-stable-baselines3 ends no rollout early, so that `learn(6_000)` of PPO takes 8,192 steps where a
-rollout has 4,096. Here the steps taken are at most those asked for.
+It ends no rollout early, so that `learn(6_000)` of PPO takes 8,192 steps where a rollout has 4,096.
+Here the steps taken are at most those asked for, since the last rollout shrinks to fit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, final
 
+import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
+from stable_baselines3.common.logger import KVWriter
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, TrainFreq, TrainFrequencyUnit
 
 from preferl.errors import DivergenceError
 from preferl.models.folder import require_converged
 from preferl.online.wrappers.exploration import require_reset
+from preferl.online.wrappers.rollout_rewards import RolloutRewards
+from preferl.reporting import MetricSink
 from preferl.threads import is_small, threads_for
 
 
@@ -136,6 +140,82 @@ def _rollouts_of(algorithm: BaseAlgorithm, length: int) -> Iterator[None]:
         yield
     finally:
         algorithm.n_steps = buffer.buffer_size = whole
+
+
+@final
+class SinkWriter(KVWriter):
+    """An output of stable-baselines3's logger that hands its numbers to a metric sink.
+
+    Names are those of stable-baselines3. What it keeps from TensorBoard, such as
+    `time/total_timesteps`, is kept from the sink as well.
+
+    Args:
+        sink: takes the numbers.
+        steps: the step that they belong to, now.
+    """
+
+    def __init__(self, sink: MetricSink, steps: Callable[[], int]) -> None:
+        self._sink = sink
+        self._steps = steps
+
+    def write(
+        self,
+        key_values: Mapping[str, Any],
+        key_excluded: Mapping[str, tuple[str, ...] | None],
+        step: int = 0,  # noqa: ARG002  # without those of exploration
+    ) -> None:
+        """Log the numbers among the values."""
+        numbers = {
+            name: float(value)
+            for name, value in key_values.items()
+            if isinstance(value, int | float | np.number)
+            and "tensorboard" not in (key_excluded.get(name) or ())
+        }
+        if numbers:
+            self._sink.log(numbers, self._steps())
+
+    def close(self) -> None:
+        """Leave the sink to whoever opened it."""
+
+
+@final
+class RolloutHooks(BaseCallback):
+    """Calls a function before each rollout, and gives the algorithm's logger one more output.
+
+    Attributes:
+        before_rollout: called between two rollouts; None calls nothing.
+        writer: the output; None adds none.
+        rewards: computed when a rollout is over; None computes them at each step.
+    """
+
+    before_rollout: Callable[[], None] | None = None
+    writer: SinkWriter | None = None
+    rewards: RolloutRewards | None = None
+
+    def _on_training_start(self) -> None:
+        outputs = self.logger.output_formats
+        if self.writer is not None and self.writer not in outputs:
+            outputs.append(self.writer)
+
+    def _on_rollout_start(self) -> None:
+        if self.before_rollout is not None:
+            self.before_rollout()
+        if self.rewards is not None:
+            self.rewards.begin()
+
+    def _on_rollout_end(self) -> None:
+        if self.rewards is not None:
+            self.rewards.add()
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        # An algorithm logs an update with the rollout after it.
+        if self.writer is not None and self.logger.name_to_value:
+            self.logger.dump(self.num_timesteps)
+        if self.writer in self.logger.output_formats:
+            self.logger.output_formats.remove(self.writer)
 
 
 @final
