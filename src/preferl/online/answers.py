@@ -122,8 +122,8 @@ def given_answers(given: Comparisons | None, feedback: Feedback) -> Answered | N
 
 def all_answers(given: Comparisons | None, feedback: Feedback) -> Answered | None:
     """Return the comparisons of a warm start and all answers after them; None without any."""
-    known = given_answers(given, feedback)
-    parts = [] if known is None else [known]
+    warm_start = given_answers(given, feedback)
+    parts = [] if warm_start is None else [warm_start]
     with suppress(FeedbackError):  # raised where nothing has been answered yet
         parts.append(numbered(feedback))
     if not parts:

@@ -90,10 +90,12 @@ class FeedbackCallback(BaseCallback):
         self._probabilities = (random_probability, switch_probability)
 
     def _init_callback(self) -> None:
-        if (found := unwrap_vec_wrapper(self.training_env, FeedbackVecEnv)) is None:
+        env = unwrap_vec_wrapper(self.training_env, FeedbackVecEnv)
+        if env is None:
             raise ConfigError("FeedbackCallback: the algorithm's environment is no FeedbackVecEnv.")
-        self._env = found
-        if (buffer := replay_of(self.model)) is not None:
+        self._env = env
+        buffer = replay_of(self.model)
+        if buffer is not None:
             require_relabelling(buffer)
             # Now, not hours later with the first reward.
             if self._env.core.computer.reader is not None:
@@ -106,15 +108,18 @@ class FeedbackCallback(BaseCallback):
         self._env.refresh(wait=self._wait)
         version = self._env.core.computer.active_version
         reward = self._env.learned_reward
-        if (buffer := replay_of(self.model)) is not None:
-            known, by = self._env.relabelled
-            if version and version != (by if known is buffer else 0) and reward is not None:
+        buffer = replay_of(self.model)
+        if buffer is not None:
+            relabelled, relabelled_by = self._env.relabelled
+            present = relabelled_by if relabelled is buffer else 0
+            if version and version != present and reward is not None:
                 relabel_replay(buffer, reward)
-                if known is buffer and not by:
+                if relabelled is buffer and not relabelled_by:
                     self._forget_the_bonus()
             self._env.relabelled = (buffer, version)
         self.logger.record("feedback/reward_version", version)
-        if (counts := self._env.counts) is not None:
+        counts = self._env.counts
+        if counts is not None:
             self.logger.record("feedback/asked", counts.asked)
             self.logger.record("feedback/dropped_segments", counts.dropped_segments)
             self.logger.record("feedback/explored_steps", self._env.explored_steps)

@@ -83,8 +83,9 @@ class IterationReport:
         """Of the reward on answers that it was not fitted to: those held out, or else the fit's."""
         held_out = self.validation
         if held_out is not None and held_out.accuracy is not None and held_out.interval is not None:
-            shown = held_out.accuracy, held_out.interval, held_out.decided
-            return share_in_words(*shown, "held-out answers")
+            return share_in_words(
+                held_out.accuracy, held_out.interval, held_out.decided, "held-out answers"
+            )
         return "unknown" if self.fit is None else self.fit.held_out_in_words
 
     @property
@@ -93,11 +94,13 @@ class IterationReport:
 
         Of held-out and out-of-bag answers, those that are more; NaN and 0 without any.
         """
-        known = [] if self.fit is None else [(self.fit.decided, self.fit.held_out_accuracy)]
-        known += [] if (one := self.validation) is None else [(one.decided, one.accuracy)]
-        shares = [(decided, share) for decided, share in known if share is not None]
-        decided, share = max(shares, default=(0, math.nan))
-        return share, decided
+        unseen = [(0, math.nan)]
+        if self.fit is not None and self.fit.held_out_accuracy is not None:
+            unseen.append((self.fit.decided, self.fit.held_out_accuracy))
+        if self.validation is not None and self.validation.accuracy is not None:
+            unseen.append((self.validation.decided, self.validation.accuracy))
+        decided, accuracy = max(unseen)
+        return accuracy, decided
 
     def metrics(self) -> dict[str, float]:
         """The numbers of this iteration for a metric sink."""
@@ -150,12 +153,13 @@ class OnlineReport:
 
         It is seldom the last of all, which by default asks nothing.
         """
-        return next((one for one in reversed(self.iterations) if one.fit is not None), None)
+        fitted = [iteration for iteration in self.iterations if iteration.fit is not None]
+        return fitted[-1] if fitted else None
 
     @property
     def has_true_reward(self) -> bool:
         """Whether the environment gave any reward in the steps of any iteration."""
-        return any(one.has_true_reward for one in self.iterations)
+        return any(iteration.has_true_reward for iteration in self.iterations)
 
     @property
     def part_seconds(self) -> dict[str, float]:
@@ -165,8 +169,8 @@ class OnlineReport:
     @property
     def time_in_words(self) -> str:
         """The wall time, and how much of it the reward took."""
-        of = self.part_seconds
-        share = (of["fitting"] + of["relabelling"]) / self.seconds if self.seconds else 0.0
+        parts = self.part_seconds
+        share = (parts["fitting"] + parts["relabelling"]) / self.seconds if self.seconds else 0.0
         return f"{self.seconds:,.0f} s, {100 * share:.0f} % of them for fits and relabelling"
 
 
@@ -176,8 +180,9 @@ def trust_of(report: OnlineReport, names: Sequence[str] = ()) -> dict[str, dict[
     Names are those of the table of people. Annotators that it lacks, such as those of a warm start,
     are named by their row.
     """
-    trust = () if (last := report.last_fitted) is None or last.fit is None else last.fit.trust
-    rows = range(len(names), 1 + max((one.annotator for one in trust), default=-1))
+    last = report.last_fitted
+    trust = () if last is None or last.fit is None else last.fit.trust
+    rows = range(len(names), 1 + max((annotator.annotator for annotator in trust), default=-1))
     return trust_by_name(trust, [*names, *(f"annotator {row}" for row in rows)]) or {}
 
 
@@ -218,19 +223,24 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
     that was not fitted, since there were no decided unseen answers or since it was not to be.
     """
     rows = []
-    before = None
+    evaluated_at = None
     most = config.max_comparisons or math.inf
-    for one in iterations:
-        known = one.comparisons if one.comparisons < most else math.nan
-        evaluated = math.nan, math.nan, math.nan
-        is_new = one.evaluation is not None and one.evaluation.step != before
-        if one.evaluation is not None and is_new and one.has_true_reward:
-            before = one.evaluation.step
-            evaluated = one.evaluation.report.mean, *one.evaluation.interval
+    for iteration in iterations:
+        true_return = low = high = math.nan
+        evaluation = iteration.evaluation
+        if evaluation is not None and evaluation.step != evaluated_at and iteration.has_true_reward:
+            evaluated_at = evaluation.step
+            true_return = evaluation.report.mean
+            low, high = evaluation.interval
         noise = math.nan
-        if one.fit is not None and one.fit.decided and config.trainer.calibrate:
-            noise = one.fit.likelihood.noise
-        queries = one.query_entropy, one.query_deviation, one.ties, one.contradicted
-        rows.append((one.env_steps, known, *one.unseen_accuracy, *evaluated, noise, *queries))
+        if iteration.fit is not None and iteration.fit.decided and config.trainer.calibrate:
+            noise = iteration.fit.likelihood.noise
+        accuracy, decided = iteration.unseen_accuracy
+        answers = iteration.comparisons if iteration.comparisons < most else math.nan
+        accuracy, decided = iteration.unseen_accuracy
+        asked = (iteration.query_entropy, iteration.query_deviation)
+        given = (iteration.ties, iteration.contradicted)
+        fitted = (accuracy, decided, true_return, low, high, noise)
+        rows.append((iteration.env_steps, answers, *fitted, *asked, *given))
     columns = np.array(rows, float).reshape(-1, len(Course._fields) - 1).T
     return Course._make([*columns, config.steps])
