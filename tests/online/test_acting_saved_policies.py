@@ -8,9 +8,7 @@ import pytest
 import stable_baselines3
 
 from preferl.errors import CheckpointError, ConfigError
-from preferl.online import PPOConfig, make_environments, save_policy
 from preferl.online.acting import load_actor
-from preferl.online.algorithms import build_algorithm
 
 OBSERVATIONS = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, -0.5]], np.float32)
 
@@ -31,15 +29,6 @@ def test_a_zip_file_is_not_opened_unasked(tmp_path):
     (tmp_path / "theirs.zip").write_bytes(b"PK")
     with pytest.raises(ConfigError, match="--trust-pickle"):
         load_actor(tmp_path / "theirs.zip")
-
-
-def test_our_folders_need_no_trust(tmp_path):
-    config = PPOConfig(hidden=(8,))
-    made = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
-    save_policy(tmp_path / "ours", made, config)
-    actor = load_actor(tmp_path / "ours")
-    expected, _ = made.predict(OBSERVATIONS, deterministic=True)
-    np.testing.assert_array_equal(actor.predict(OBSERVATIONS, deterministic=True)[0], expected)
 
 
 def test_what_is_no_policy(tmp_path):

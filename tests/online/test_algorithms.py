@@ -91,11 +91,6 @@ def test_it_learns_and_its_policy_comes_back(registered, env, tmp_path):
         load_policy(tmp_path / "policy")
 
 
-def test_settings_of_none_are_refused(env):
-    with pytest.raises(ConfigError, match="expected one of ppo, sac, sb3, got A2C"):
-        build_algorithm(A2CConfig(), env, seed=0)
-
-
 @pytest.mark.parametrize(
     ("kind", "env_id", "settings"),
     [

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.torch_layers import NatureCNN
 
 from preferl.online import PPOConfig, load_policy, make_environments, save_policy
 from preferl.online.algorithms import SmallPictures, build_algorithm, picture_policy
@@ -68,12 +67,3 @@ def test_any_small_picture_becomes_features(shape):
     first = shape if shape[0] < shape[2] else (shape[2], *shape[:2])
     extractor = SmallPictures(spaces.Box(0, 255, first, np.uint8), features_dim=5)
     assert extractor(torch.rand(2, *first)).shape == (2, 5)
-
-
-def test_large_pictures_have_the_usual_network_and_others_none():
-    assert picture_policy(spaces.Box(0, 255, (36, 40, 3), np.uint8)) == {}
-    assert picture_policy(spaces.Box(-1, 1, (36, 40, 3))) is None
-    eye = {"eye": spaces.Box(0, 255, (36, 40, 3), np.uint8)}
-    assert picture_policy(spaces.Dict(eye)) == {}
-    assert picture_policy(spaces.Dict({"arm": spaces.Box(-1, 1, (3,))})) is None
-    assert NatureCNN(spaces.Box(0, 255, (3, 36, 40), np.uint8)).features_dim == 512

@@ -19,7 +19,6 @@ from helpers.resumable_runs import (
 )
 from preferl.errors import StorageError
 from preferl.online import FeedbackCallback, SaveRunCallback, callbacks, resume_run
-from preferl.training.checkpoint_folder import has_run
 
 TOTAL = 192
 
@@ -89,12 +88,6 @@ def test_a_second_one_stops_at_once(tmp_path):
     again = fresh()
     assert resume_run(tmp_path / "run", again).steps == 128
     assert [path.name for path in (tmp_path / "run").iterdir() if path.name[0] == "."] == []
-
-
-def test_one_in_the_last_rollout_saves_and_stops_too(tmp_path):
-    lines = interrupted(fresh(), tmp_path / "run", 190, total=192)
-    assert lines[1:] == ["Saved after 192 steps."]
-    assert has_run(tmp_path / "run")
 
 
 def test_what_cannot_be_saved_is_reported(tmp_path, monkeypatch):

@@ -18,12 +18,6 @@ from preferl.online.configs import EvaluationConfig, WarmStartConfig
 from preferl.training import AdaptivePenalty, RewardTrainerConfig
 
 
-@pytest.mark.parametrize("wrong", [{"episodes": 0}, {"queries": 0}, {"clip_steps": -1}])
-def test_evaluation_by_nothing_is_refused(wrong):
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        EvaluationConfig(**wrong)
-
-
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
@@ -46,33 +40,11 @@ def test_what_needs_several_members_is_refused_at_once(changes, match):
     OnlineConfig(model=EnsembleConfig((LSTMRewardConfig(), MLPRewardConfig())), **changes)
 
 
-def test_entropy_needs_one_member_only():
-    OnlineConfig(model=MLPRewardConfig(), sampler="informative", acquisition="entropy")
-    for sampler in ("entropy", "k_center", "k_center_entropy"):
-        OnlineConfig(model=MLPRewardConfig(), sampler=sampler)
-
-
 def test_files_name_samplers_teachers_and_schedules_of_b_pref():
     text = "{sampler: k_center_entropy, schedule: increase, teacher: {kind: equal, margin: 0.2}}"
     config = from_json(OnlineConfig, yaml.safe_load(text))
     assert (config.sampler, config.schedule) == ("k_center_entropy", "increase")
     assert config.teacher == ScriptedTeacher.equal(margin=0.2)
-
-
-def test_bootstraps_are_what_leaves_answers_out():
-    band = AdaptivePenalty(1e-4, band=(1.1, 1.5))
-    with pytest.raises(ConfigError, match="penalty band"):
-        OnlineConfig(trainer=RewardTrainerConfig(penalty=band, bootstrap=False))
-
-
-def test_the_default_teacher_never_errs():
-    assert OnlineConfig().teacher == ScriptedTeacher.oracle()
-
-
-@pytest.mark.parametrize("field", ["steps", "iterations", "segment_length"])
-def test_settings_of_a_run_out_of_range(field):
-    with pytest.raises(ConfigError, match=field):
-        OnlineConfig(**{field: 0})
 
 
 def test_comparisons_and_shares_out_of_range():
@@ -111,10 +83,6 @@ def test_labels_need_their_demonstrations(alone):
 def test_budgets_that_cannot_be_kept_are_refused_in_words(settings, words):
     with pytest.raises(ConfigError, match=words):
         OnlineConfig(**settings)
-
-
-def test_the_smallest_budget_is_a_step_of_each_environment_per_iteration():
-    OnlineConfig(steps=6_002, initial_steps=5_990, iterations=3)
 
 
 @pytest.mark.parametrize(

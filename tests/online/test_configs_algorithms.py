@@ -48,10 +48,6 @@ def test_settings_out_of_range(config, settings, match):
         config(**settings)
 
 
-def test_a_single_step_needs_no_normalised_advantage():
-    PPOConfig(batch_size=1, normalize_advantage=False)
-
-
 @pytest.mark.parametrize(("name", "config"), [("PPO", PPOConfig()), ("SAC", SACConfig())])
 def test_defaults_are_those_of_stable_baselines3(name, config):
     theirs = inspect.signature(getattr(stable_baselines3, name)).parameters

@@ -1,9 +1,7 @@
 """Data sets of mixed quality: what is in them, their expert, and interrupted recordings."""
 
 import json
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +9,11 @@ import torch
 from stable_baselines3 import SAC
 
 from preferl.data import Episodes, load_episodes
-from preferl.data.arrays import load_arrays
 from preferl.data.sources import load_source
-from preferl.errors import ConfigError, PreferlError, ResumeError, StorageError
+from preferl.errors import ConfigError
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.online import DatasetConfig, PPOConfig, SACConfig, dataset, record_dataset
-from preferl.online.dataset import evaluated, expert, medium, spread
-from preferl.reporting import read_jsonl
+from preferl.online.dataset import medium, spread
 
 SMALL = DatasetConfig(
     "Pendulum-v1",
@@ -86,15 +82,6 @@ def test_every_tier_lies_where_the_result_says(tmp_path, rising):
 _REFERENCES = (("random", 0), ("expert", 2))
 
 
-def test_the_episodes_tell_where_they_are_from(tmp_path):
-    record_dataset(replace(SMALL, mix="random:1"), tmp_path)
-    about = load_arrays(tmp_path / "episodes")[1]["about"]
-    assert about["env"] == "Pendulum-v1"
-    assert about["references"].keys() == {"random", "expert"}
-    assert about["references"]["expert"] is None
-    assert "gymnasium" in about["versions"]["packages"]
-
-
 def test_states_belong_to_the_observations(tmp_path):
     record_dataset(replace(SMALL, mix="random:2"), tmp_path)
     episodes = load_episodes(tmp_path / "episodes")
@@ -126,15 +113,6 @@ def test_the_seed_decides_what_a_saved_policy_draws(tmp_path):
     assert found[0] == found[1]
 
 
-def test_a_training_that_was_stopped_goes_on_from_its_last_checkpoint(tmp_path, rising):
-    stopped = record_dataset(SMALL, tmp_path, on_progress=stop_at("training", 500))
-    assert stopped == {"interrupted": True, "stage": "training, best return -700"}
-    assert lines(tmp_path) == [200, 400]
-    result = record_dataset(SMALL, tmp_path, resume=True)
-    assert lines(tmp_path) == [200, 400, 600, 800]
-    assert result["tiers"][3]["episodes"] == 3
-
-
 def test_a_training_that_was_stopped_comes_to_the_same(tmp_path):
     config = replace(SMALL, mix="replay:3")
     record_dataset(config, tmp_path / "whole")
@@ -155,25 +133,6 @@ def test_a_training_takes_no_more_steps_than_it_may(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_diagnostics_are_reported_where_one_wants_them(tmp_path, rising):
-    record_dataset(SMALL, tmp_path / "here", report_to=("jsonl",))
-    found = read_jsonl(tmp_path / "here/metrics.jsonl")
-    assert np.isfinite(found["train/actor_loss"]).any()
-    assert not (tmp_path / "here/tensorboard").exists()
-    with pytest.raises(ConfigError, match="jsonl, tensorboard, wandb"):
-        record_dataset(SMALL, tmp_path / "there", report_to=("pigeon",))
-    assert not (tmp_path / "there").exists()
-
-
-def test_a_training_of_an_older_version_is_refused(tmp_path):
-    record_dataset(SMALL, tmp_path, on_progress=stop_at("training", 300))
-    shutil.rmtree(tmp_path / "training")
-    (tmp_path / "training").mkdir()
-    (tmp_path / "training" / "state.json").write_text("{}")
-    with pytest.raises(StorageError, match="one that holds something else"):
-        record_dataset(SMALL, tmp_path, resume=True)
-
-
 def test_a_recording_that_was_stopped_keeps_the_tiers_it_has(tmp_path, rising):
     stopped = record_dataset(SMALL, tmp_path, on_progress=stop_at("recording expert"))
     assert stopped == {"interrupted": True, "stage": "recording expert"}
@@ -183,40 +142,6 @@ def test_a_recording_that_was_stopped_keeps_the_tiers_it_has(tmp_path, rising):
     np.testing.assert_array_equal(
         load_episodes(tmp_path / "episodes").observations[:600], kept.observations
     )
-
-
-def test_what_is_done_is_not_done_again(tmp_path):
-    config = replace(SMALL, mix="random:1")
-    with pytest.raises(ResumeError, match="there is no run here"):
-        record_dataset(config, tmp_path / "data", resume=True)
-    assert not list(tmp_path.iterdir())
-    record_dataset(config, tmp_path / "data")
-    kept = (tmp_path / "data/result.json").read_bytes()
-    with pytest.raises(ResumeError, match="is finished"):
-        record_dataset(config, tmp_path / "data", resume=True, on_progress=stop_at(""))
-    assert (tmp_path / "data/result.json").read_bytes() == kept
-
-
-def test_another_recording_is_not_gone_on_with(tmp_path):
-    one = replace(SMALL, mix="random:1")
-    record_dataset(one, tmp_path, on_progress=stop_at("recording random"))
-    with pytest.raises(ConfigError, match=r"expected mix=random:1.*got mix=random:2"):
-        record_dataset(replace(SMALL, mix="random:2"), tmp_path, resume=True)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        ({"env": "Pendulumm-v1"}, ConfigError),
-        ({"policy": Path("nowhere"), "mix": "expert:1"}, PreferlError),
-        ({"env": "CartPole-v1", "algorithm": SACConfig()}, ConfigError),
-    ],
-)
-def test_a_mistake_leaves_the_older_data_set_at_its_name(tmp_path, wrong, error):
-    record_dataset(replace(SMALL, mix="random:1"), tmp_path / "data")
-    with pytest.raises(error):
-        record_dataset(replace(SMALL, **wrong), tmp_path / "data")
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_training_ends_once_it_is_good_enough(tmp_path, rising):
@@ -277,10 +202,6 @@ def way(*means: float) -> dict[int, float]:
     return {10 * k: mean for k, mean in enumerate(means, 1)}
 
 
-def test_the_expert_is_the_best_and_the_earlier_of_equals():
-    assert expert(way(1, 9, 9, 4)) == 20
-
-
 @pytest.mark.parametrize(
     ("random", "means", "step"),
     [
@@ -296,15 +217,3 @@ def test_medium_is_a_third_of_the_way_from_random(random, means, step):
 def test_without_a_checkpoint_before_the_expert_nobody_is_medium():
     with pytest.raises(ConfigError, match=r"a checkpoint before the expert's.*after 10 steps"):
         medium(way(5, 4, 3), 0.0)
-
-
-def test_evaluations_are_read_in_the_order_of_training(tmp_path):
-    (tmp_path / "evaluations").mkdir()
-    for step, value in (("000000200", 2.0), ("000000100", 1.0), ("000001000", 3.0)):
-        report = {"returns": [value, value + 1], "lengths": [5, 5], "success": None}
-        (tmp_path / "evaluations" / f"{step}.json").write_text(json.dumps(report))
-    found = evaluated(tmp_path)
-    assert list(found.items()) == [(100, 1.5), (200, 2.5), (1000, 3.5)]
-    (tmp_path / "evaluations" / "000000100.json").write_text("{")
-    with pytest.raises(StorageError, match="evaluation of a checkpoint"):
-        evaluated(tmp_path)

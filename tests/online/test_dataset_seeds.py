@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 
-from preferl.configs import from_json
 from preferl.data import load_episodes
 from preferl.data.arrays import load_arrays
-from preferl.errors import ConfigError, DataError, ResumeError
+from preferl.errors import ConfigError, DataError
 from preferl.online import DatasetConfig, SACConfig, dataset, record_dataset
 from preferl.online.dataset import data_id, record_seeds
-from preferl.presets import load_preset, preset_names
 from preferl.runs import read_run
 
 SMALL = DatasetConfig(
@@ -67,11 +65,6 @@ def test_a_data_set_of_several_seeds_is_a_run_that_can_be_read(recorded):
     assert record.steps == 2_400
     assert {"random, seed 3", "replay, seed 5"} <= record.beside.keys()
     assert record.beside["random"].mean == result["references"]["random"]
-
-
-def test_what_is_finished_is_not_resumed(recorded):
-    with pytest.raises(ResumeError):
-        record_seeds(SMALL, recorded[0], [3, 5], resume=True)
 
 
 def test_a_recording_that_was_stopped_goes_on(recorded, tmp_path, monkeypatch):
@@ -150,12 +143,3 @@ def test_minari_gets_the_data_set_of_an_environment_of_a_function(tmp_path, monk
     record_seeds(named, tmp_path / "seeds", [1, 2], report_to=(), minari="mine/seeds-v0")
     assert minari.load_dataset("mine/seeds-v0").total_steps == 36
     del gymnasium.registry["preferl-test/Function-v0"]
-
-
-def test_presets_are_settings_of_recordings():
-    names = preset_names("data")
-    assert {"halfcheetah", "hopper", "walker-walk", "button-press-topdown"} < set(names)
-    for name in names:
-        config = from_json(DatasetConfig, load_preset(name, "data"))
-        assert (config.mix, config.train_steps) == ("replay:all", 100_000)
-    assert load_preset("sweep-into", "data")["env_kwargs"]["env_name"] == "sweep-into-v3"

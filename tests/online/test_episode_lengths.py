@@ -27,8 +27,6 @@ from preferl.online import (
 from preferl.online.algorithms import build_algorithm
 from preferl.online.reports import OnlineReport
 from preferl.online.wrappers.feedback_config import VariableLengthWarning
-from preferl.online.wrappers.feedback_env import EpisodeRecorder
-from preferl.online.wrappers.recording import Recording
 from preferl.testing import make_episodes
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
@@ -123,12 +121,6 @@ def test_one_length_is_no_fault_wherever_we_cut(length, environments) -> None:
     learn(lambda: Cut(length), environments, segment_length=5, exploration_fraction=0.2)
 
 
-def test_an_end_sooner_than_what_goes_on_is_noticed() -> None:
-    """One episode ended; the other goes on for longer than that."""
-    with pytest.raises(DataError, match="differ in length"):
-        learn(lambda: Cut(20, 10_000))
-
-
 class Hands:
     """A learner of one's own that hands over episodes of these lengths."""
 
@@ -209,47 +201,3 @@ def test_wrappers_have_the_same_guard(make, tmp_path, monkeypatch) -> None:
     with pytest.warns(VariableLengthWarning, match="differ in length") as caught:
         play(make(UNEVEN, config=FeedbackConfig()), 300)
     assert len(caught) == 1
-
-
-@pytest.mark.parametrize("make", VEC, ids=NAMES)
-def test_wrappers_allow_one_length(make, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = FeedbackConfig(variable_length="refuse", segment_length=5, longest_piece=9)
-    play(make((25,), config=config), 120)  # handed over in pieces of nine
-
-
-def test_resets_give_episodes_up() -> None:
-    env = FeedbackVecEnv(
-        make_vec_env(lambda: Cut(20), 2), config=FeedbackConfig(variable_length="refuse")
-    )
-    for steps in (7, 33, 60):
-        env.reset()
-        for _ in range(steps):
-            env.step(np.zeros((2, 1), np.float32))
-    env.close()
-
-
-def test_recordings_go_on_counting() -> None:
-    one, other = (Recording(*SPACES, 2) for _ in range(2))
-    seen = np.zeros((2, 2))
-    acted = np.zeros((2, 1))
-    one.begin(seen)
-    one.act(acted)
-    one.advance(seen, np.zeros(2))
-    one.end(np.array([0]), np.array([True]), seen[:1])
-    other.restore(one.snapshot())
-    for recording in (one, other):
-        recording.act(acted)
-        recording.advance(seen, np.zeros(2))
-        recording.end(np.array([1]), np.array([True]), seen[1:])
-        assert (recording.lengths.shortest, recording.lengths.longest) == (1, 2)
-
-
-def test_recorders_count_what_is_taken_in_pieces() -> None:
-    recorder = EpisodeRecorder(make_vec_env(lambda: Cut(20), 1))
-    recorder.reset()
-    for _ in range(45):
-        recorder.step(np.zeros((1, 1), np.float32))
-        recorder.take(unfinished="cut")
-    lengths = recorder.core.recording.lengths
-    assert (lengths.shortest, lengths.longest) == (20, 20)

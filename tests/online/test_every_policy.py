@@ -15,7 +15,7 @@ from preferl.evaluation import ReturnConditionedPolicy, evaluate_policies, evalu
 from preferl.evaluation.filming import show
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.experiment import report as offline_report
-from preferl.online import DatasetConfig, PPOConfig, record, record_dataset
+from preferl.online import PPOConfig, record
 from preferl.online.acting import act, task_environments
 from preferl.online.algorithms import build_algorithm
 from preferl.testing import make_episodes
@@ -159,12 +159,6 @@ def test_recordings(policy, expected):
     assert sorted(episodes.lengths.tolist()) == [4, 4, 6, 6]
     venv = task_environments(ENV, 2, seed=0, states=False)
     assert is_expected(act(policy, venv, episodes=3), expected)
-
-
-def test_data_sets(policy, expected, tmp_path):
-    config = DatasetConfig(ENV, mix="expert:3", environments=2, deterministic=True)
-    result = record_dataset(config, tmp_path / "out", policy=policy)
-    assert result["references"]["expert"] == pytest.approx(expected.sum(), abs=1e-5)
 
 
 def test_showing(policy, expected):

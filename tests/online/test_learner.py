@@ -16,11 +16,9 @@ from stable_baselines3.common.vec_env import (
     VecFrameStack,
     VecMonitor,
     VecNormalize,
-    VecTransposeImage,
 )
 
 from helpers.resumable_runs import counted_resets
-from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, SpaceError
 from preferl.online import SB3Learner
 from preferl.shapes import leaves
@@ -128,19 +126,6 @@ def test_steps_that_make_no_minibatch_are_left_to_the_next_call() -> None:
     assert subject.steps == 48
 
 
-def test_the_last_rollout_of_a_run_alone_is_shorter() -> None:
-    subject = learner(ppo(), total_steps=176, exploration_fraction=0.0)
-    used = []
-    for steps in (48, 48, 16, 64):
-        subject.learn(steps)
-        used.append(subject.steps)
-    assert used == [32, 96, 112, 176], "16 steps make no whole rollout; 64 make two"
-    subject = learner(ppo(), total_steps=80, exploration_fraction=0.0)
-    for steps, after in ((40, 32), (40, 80)):
-        subject.learn(steps)
-        assert subject.steps == after
-
-
 def test_schedules_follow_the_whole_run() -> None:
     seen: list[tuple[str, float]] = []
 
@@ -201,25 +186,6 @@ def subject_under_way(subject: SB3Learner) -> set[Any]:
     return set() if episodes is None else {tuple(row) for row in np.asarray(episodes.observations)}
 
 
-def test_exploring_goes_on_where_the_agent_was() -> None:
-    subject = learner(ppo(DummyVecEnv([Clock])), exploration_fraction=0.0)
-    subject.learn(16)  # two episodes of 7 and 2 steps
-    episodes = subject.explore(3)
-    assert episodes.lengths.tolist() == [5]
-    assert np.asarray(episodes.observations)[:, 1].tolist() == [0, 1, 2, 3, 4]
-    assert not episodes.terminated.any()
-
-
-def test_the_teacher_sees_true_rewards_while_the_agent_gets_learned_ones() -> None:
-    algorithm = ppo(DummyVecEnv([Clock] * 2))
-    subject = learner(algorithm)
-    subject.set_reward(Curious(subject.env))
-    episodes = subject.learn(64)
-    times = np.asarray(episodes.observations)[:, 1]
-    np.testing.assert_array_equal(episodes.rewards, times + 1)
-    assert np.abs(algorithm.rollout_buffer.rewards).max() <= 1
-
-
 @pytest.mark.parametrize("context", [1, 3])
 @pytest.mark.parametrize("kind", [SAC, TD3])
 def test_relabelling_with_the_same_reward_changes_nothing(context: int, kind: Any) -> None:
@@ -261,27 +227,6 @@ def test_every_step_of_the_budget_reaches_the_buffer() -> None:
     )
 
 
-def test_old_experience_is_relabelled_with_the_new_reward() -> None:
-    algorithm = sac()
-    subject = learner(algorithm)
-    subject.learn(60)
-    buffer = algorithm.replay_buffer
-    bonuses = buffer.rewards.copy()
-    subject.set_reward(Curious(subject.env))
-    assert (buffer.rewards[: buffer.size()] != bonuses[: buffer.size()]).all()
-
-
-def test_losing_the_place_leaves_values_as_they_are() -> None:
-    algorithm = sac()
-    subject = learner(algorithm, exploration_fraction=0.0)
-    subject.learn(40)
-    subject.explore(4)
-    buffer = algorithm.replay_buffer
-    last = (buffer.pos - 1) % buffer.buffer_size
-    assert (buffer.dones[last] == 1).all()
-    assert (buffer.timeouts[last] == 1).all()
-
-
 class DictClock(Clock):
     observation_space = spaces.Dict(  # type: ignore[assignment]
         {"time": spaces.Discrete(8), "resets": spaces.Box(-np.inf, np.inf, (1,), np.float32)}
@@ -301,30 +246,6 @@ def test_dictionaries_and_discrete_actions(make: Any, context: int) -> None:
         assert episodes.observations["time"].shape == (episodes.steps,)
         assert episodes.actions.shape == (episodes.steps,)
         subject.set_reward(Curious(subject.env, context))
-
-
-class Picture(Clock):
-    observation_space = spaces.Box(0, 255, (36, 40, 3), np.uint8)
-
-    def _look(self) -> Any:
-        return np.full((36, 40, 3), self.time, np.uint8)
-
-
-def test_images_are_recorded_as_the_environment_gives_them() -> None:
-    algorithm = DQN(
-        "CnnPolicy",
-        DummyVecEnv([Picture]),
-        learning_starts=100,
-        buffer_size=50,
-        policy_kwargs={"features_extractor_kwargs": {"features_dim": 8}},
-        device="cpu",
-    )
-    subject = learner(algorithm)
-    assert isinstance(algorithm.get_env(), VecTransposeImage)
-    episodes = subject.learn(20)
-    assert np.asarray(episodes.observations).shape[1:] == (36, 40, 3)
-    subject.set_reward(Curious(subject.env, 2))
-    subject.learn(10)
 
 
 def test_normalised_observations_stay_outside() -> None:
@@ -457,36 +378,6 @@ def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
     subject.set_reward(Curious(subject.env, 2))
 
 
-def test_functions_are_callbacks_too() -> None:
-    calls = []
-    subject = learner(
-        ppo(),
-        exploration_fraction=0.0,
-        callback=lambda names, _: calls.append(names["n_steps"]) is None,
-    )
-    subject.learn(32)
-    assert calls == list(range(16))
-
-
-def run(seed: int) -> tuple[list[Episodes], dict[str, Any]]:
-    algorithm = ppo(make_vec_env("CartPole-v1", 2, seed=seed), seed=seed)
-    subject = learner(algorithm, exploration_fraction=0.2, rng=np.random.default_rng(seed))
-    episodes = []
-    for _ in range(3):
-        episodes.append(subject.learn(50))
-        subject.set_reward(Curious(subject.env, 2))
-    return episodes, algorithm.policy.state_dict()
-
-
-def test_one_seed_one_run() -> None:
-    (first, weights), (second, again), (other, _) = run(1), run(1), run(2)
-    for a, b in zip(first, second, strict=True):
-        np.testing.assert_array_equal(np.asarray(a.observations), np.asarray(b.observations))
-        np.testing.assert_array_equal(a.actions, b.actions)
-    assert all(torch.equal(weights[name], again[name]) for name in weights)
-    assert not np.array_equal(first[0].observations, other[0].observations)
-
-
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
@@ -500,13 +391,6 @@ def test_one_seed_one_run() -> None:
 def test_bad_settings_are_refused(settings: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         learner(ppo(), **settings)
-
-
-def test_negative_steps_are_refused() -> None:
-    subject = learner(ppo())
-    for act in (subject.learn, subject.explore):
-        with pytest.raises(ConfigError, match="steps: expected at least 0, got -1"):
-            act(-1)
 
 
 def test_unfit_algorithms_are_refused() -> None:
@@ -538,12 +422,3 @@ def test_a_reward_for_other_spaces_is_refused_before_anything_changes() -> None:
     with pytest.raises(SpaceError):
         subject.set_reward(Curious(make_vec_env("CartPole-v1", 1)))
     assert (algorithm.replay_buffer.rewards == before).all()
-
-
-def test_quiet_algorithms_stay_quiet(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SB3_LOGDIR", str(tmp_path))
-    learner(ppo()).learn(40)
-    assert capsys.readouterr() == ("", "")
-    assert not list(tmp_path.iterdir())

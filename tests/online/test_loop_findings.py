@@ -32,12 +32,6 @@ def test_a_teacher_who_guesses_is_found_and_logged_once(caplog):
     assert sum(message.startswith("at_chance: ") for message in caplog.messages) == 1
 
 
-def test_ties_are_found():
-    report = learn_from_preferences(replace(TINY, teacher=ScriptedTeacher(equal_within=1e9)))
-    assert [one.ties for one in report.iterations[:2]] == [1, 1]
-    assert "too_alike" in [one.name for one in report.findings]
-
-
 class FirstEpisodes:
     """Always the clips of a run's first two episodes, the other way round in each round."""
 
@@ -64,13 +58,6 @@ def test_a_pair_that_is_answered_both_ways_in_two_rounds_is_found():
     assert np.isnan(first.contradicted)
     assert second.contradicted == 1
     assert "contradictory" in [one.name for one in report.findings]
-
-
-@pytest.mark.parametrize("iterations", [1, 2])
-def test_a_plan_that_asks_early_is_no_finding(iterations):
-    config = replace(TINY, iterations=iterations, initial_steps=200)
-    report = learn_from_preferences(config)
-    assert "exhausted" not in [one.name for one in report.findings]
 
 
 def test_each_iteration_has_the_seconds_of_its_parts():

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box
 from helpers.resumable_runs import assert_same, everything
 from preferl.data import load_comparisons, sample_segments, save_comparisons
 from preferl.errors import CheckpointError, ConfigError, SpaceError
-from preferl.evaluation import RandomPolicy, evaluate_reward
+from preferl.evaluation import RandomPolicy
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences, record, run_online
@@ -67,24 +67,6 @@ def test_a_reward_learns_from_what_is_there_before_the_first_query(pendulum):
     assert first.comparisons == len(known)
     assert first.query_entropy < np.log(2), "a reward is there when the first queries are"
     assert first.fit.train_accuracy[-1] > 0.85
-
-
-def test_a_warm_start_makes_a_better_reward_of_few_queries(pendulum):
-    _, known = pendulum
-    config = replace(TINY, comparisons=6, initial_epochs=60, trainer=RewardTrainerConfig(epochs=60))
-    fresh = record(RandomPolicy(Box(-2, 2, (1,), np.float32), 1), "Pendulum-v1", 2_000, seed=99)
-    rng = np.random.default_rng(6)
-    segments = sample_segments(fresh, 600, 10, rng)
-    asked = InstantFeedback(ScriptedTeacher.oracle(), 0)
-    asked.ask(segments, UniformPairs()(segments, 300, rng))
-    accuracy = [
-        evaluate_reward(
-            learn_from_preferences(config, comparisons=given).reward, asked.comparisons()
-        )
-        for given in (None, known)
-    ]
-    without, with_known = (one.accuracy for one in accuracy)
-    assert with_known > max(0.85, without + 0.05)
 
 
 def test_what_is_there_is_learned_from_together_with_new_answers(pendulum):

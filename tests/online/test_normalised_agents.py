@@ -1,6 +1,5 @@
 """Agents that learned from normalised observations keep their statistics wherever they act."""
 
-import json
 import pickle
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from stable_baselines3 import PPO, SAC
+from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import (
     DummyVecEnv,
@@ -17,14 +16,13 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
 )
 
-from helpers.normalised_cartpole import CONFIG, MEAN, VAR, balancing, taught
+from helpers.normalised_cartpole import CONFIG, VAR, balancing
 from preferl.errors import CheckpointError, ConfigError, SpaceError
-from preferl.evaluation import evaluate_policies, evaluate_policy, film, on_raw_observations
+from preferl.evaluation import evaluate_policies, evaluate_policy, on_raw_observations
 from preferl.evaluation.policies import NormalisedPolicy
 from preferl.online import (
     DatasetConfig,
     PPOConfig,
-    SB3Learner,
     load_policy,
     make_environments,
     record,
@@ -72,13 +70,6 @@ def test_networks_without_their_algorithm_are_refused(tmp_path, monkeypatch, act
         acts(balancing().policy)
 
 
-def test_networks_of_off_policy_agents_are_refused():
-    agent = SAC("MlpPolicy", make_environments("Pendulum-v1", 1, seed=0), learning_starts=4)
-    for network in (agent.policy, agent.actor):
-        with pytest.raises(SpaceError, match="Pass `agent`"):
-            on_raw_observations(network)
-
-
 @pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
 def test_agents_loaded_without_their_statistics_are_refused(tmp_path):
     agent = balancing()
@@ -88,21 +79,6 @@ def test_agents_loaded_without_their_statistics_are_refused(tmp_path):
     env = make_environments(CARTPOLE, 1, seed=0)
     statistics = VecNormalize.load(str(tmp_path / "vecnormalize.pkl"), env)
     assert mean_return(PPO.load(path, env=statistics)) == mean_return(agent) > 400
-
-
-def test_agents_loaded_that_had_no_statistics_act(tmp_path):
-    agent = build_algorithm(CONFIG, make_environments(CARTPOLE, 1, seed=0), seed=0)
-    agent.learn(8)
-    agent.save(tmp_path / "agent.zip")
-    assert mean_return(PPO.load(tmp_path / "agent.zip")) == mean_return(agent)
-
-
-def test_evaluation_leaves_the_statistics_alone():
-    agent = balancing()
-    mean_return(agent)
-    running = agent.get_vec_normalize_env().obs_rms
-    np.testing.assert_array_equal(running.mean, MEAN)
-    assert running.count == 1e6
 
 
 @pytest.mark.slow
@@ -122,57 +98,6 @@ def test_saved_policies_keep_them(tmp_path):
     assert (normaliser.clip_obs, normaliser.epsilon, normaliser.training) == (8.0, 1e-3, False)
     np.testing.assert_array_equal(normaliser.obs_rms.var, VAR)
     assert {file.suffix for file in (tmp_path / "policy").iterdir()} == {".json", ".safetensors"}
-
-
-def test_saved_statistics_are_what_makes_it_balance(tmp_path):
-    save_policy(tmp_path / "policy", balancing(), CONFIG)
-    about = tmp_path / "policy/policy.json"
-    without = json.loads(about.read_text()) | {"normalisation": None}
-    about.write_text(json.dumps(without))
-    assert mean_return(load_policy(tmp_path / "policy")) < 20
-
-
-class Begins(gymnasium.Wrapper):
-    """Counts the episodes that begin in any of its copies."""
-
-    count = 0
-
-    def reset(self, **how: Any) -> Any:
-        Begins.count += 1
-        return self.env.reset(**how)
-
-
-def test_filming_uses_the_statistics(monkeypatch):
-    pytest.importorskip("pygame")
-
-    def episodes(policy: Any) -> int:
-        monkeypatch.setattr(Begins, "count", 0)
-        film(
-            policy,
-            lambda **how: Begins(gymnasium.make(CARTPOLE, **how)),
-            seed=0,
-            steps=60,
-            every=60,
-        )
-        return Begins.count
-
-    agent = balancing()
-    assert episodes(agent) == 1
-    assert episodes(without_statistics(agent)) > 3
-
-
-def test_recordings_use_the_statistics_and_hold_raw_observations():
-    episodes = record(balancing(), CARTPOLE, 1_200, seed=5, environments=2)
-    assert episodes.lengths.max() == 500
-    assert np.abs(episodes.observations).max() < 3  # the statistics have means of 3 and 4
-    venv = task_environments(CARTPOLE, 2, seed=0, states=False)
-    assert act(balancing(), venv, episodes=2, deterministic=True).lengths.tolist() == [500, 500]
-
-
-def test_data_sets_use_the_statistics(tmp_path):
-    config = DatasetConfig(CARTPOLE, mix="expert:2", environments=2, deterministic=True)
-    result = record_dataset(config, tmp_path / "out", policy=balancing())
-    assert result["references"]["expert"] == 500
 
 
 def saved_zip(folder: Any, agent: Any, name: str | None = "vecnormalize.pkl") -> Any:
@@ -284,31 +209,6 @@ def test_frame_stacks_inside_are_normalised(tmp_path):
         mean_return(agent)  # an environment that stacks nothing
 
 
-def test_frame_stacks_outside_are_refused(tmp_path):
-    env = VecFrameStack(VecNormalize(make_environments(CARTPOLE, 1, seed=0)), 2)
-    agent = build_algorithm(CONFIG, env, seed=0)
-    with pytest.raises(SpaceError, match="VecNormalize outermost"):
-        mean_return(agent)
-    with pytest.raises(SpaceError, match="VecNormalize outermost"):
-        save_policy(tmp_path / "policy", agent, CONFIG)
-    assert not (tmp_path / "policy").exists()
-
-
-def test_normalised_rewards_alone_change_no_observation(tmp_path):
-    agent = build_algorithm(
-        CONFIG, VecNormalize(make_environments(CARTPOLE, 1, seed=0), norm_obs=False), seed=0
-    )
-    assert on_raw_observations(agent) is agent
-    save_policy(tmp_path / "policy", agent, CONFIG)
-    assert load_policy(tmp_path / "policy").get_vec_normalize_env() is None
-
-
-def test_learners_keep_them():
-    agent = taught(VecNormalize(make_environments(CARTPOLE, 1, seed=0), training=False))
-    SB3Learner(agent, total_steps=64, rng=np.random.default_rng(0))
-    assert mean_return(agent) == 500
-
-
 class Simulator(gymnasium.Wrapper):
     """Keeps something that cannot be restored, so that its episodes are reset."""
 
@@ -337,19 +237,6 @@ def test_resumed_runs_keep_them_where_episodes_are_reset(tmp_path, wrapper):
         np.testing.assert_array_equal(getattr(after.obs_rms, part), getattr(before.obs_rms, part))
     other.learn(8, reset_num_timesteps=False)
     assert after.obs_rms.count > before.obs_rms.count
-
-
-def test_off_policy_zip_files(tmp_path):
-    env = VecNormalize(make_environments("Pendulum-v1", 1, seed=0))
-    agent = SAC("MlpPolicy", env, learning_starts=4, policy_kwargs={"net_arch": [4]})
-    agent.learn(8)
-    agent.save(tmp_path / "theirs.zip")
-    env.save(str(tmp_path / "vecnormalize.pkl"))
-    with pytest.warns(UserWarning, match="Opening"):
-        actor = load_actor(tmp_path / "theirs.zip", trust_pickle=True)
-    raw = np.array([[1.0, 0.0, 0.5]], np.float32)
-    expected, _ = agent.predict(env.normalize_obs(raw), deterministic=True)
-    np.testing.assert_array_equal(actor.predict(raw, deterministic=True)[0], expected)
 
 
 @pytest.mark.slow

@@ -22,7 +22,6 @@ from helpers.resumable_runs import assert_same, everything
 from helpers.terminal_run import CONFIG, EVALUATION, answer_to, name_of
 from helpers.waiting import SECONDS, wait_until
 from preferl.data import Segments, load_comparisons
-from preferl.errors import CheckpointError
 from preferl.feedback import PromptTeacher
 from preferl.feedback.prompt import KEYS
 from preferl.online import learn_from_preferences, run_online
@@ -102,13 +101,6 @@ def test_a_run_that_was_stopped_asks_exactly_its_budget(tmp_path, stop):
     decided = [KEYS[answer_to(name)] for name in seen if answer_to(name) != "n"]
     assert sorted(given) == sorted(decided)
     assert result["comparisons"] == len(decided)
-
-
-def test_answers_of_other_settings_are_refused(tmp_path):
-    with pytest.raises(KilledError):
-        learn_from_preferences(CONFIG, teacher=Person([], 3).teacher, checkpoints=tmp_path)
-    with pytest.raises(CheckpointError, match="seed of the run"):
-        learn_from_preferences(replace(CONFIG, seed=1), checkpoints=tmp_path)
 
 
 def test_an_answer_is_on_the_disk_before_the_next_query_is_shown(tmp_path):
@@ -235,16 +227,6 @@ def answered(people: Answering) -> int:
     kind = "left" if question.left > question.right else "right"
     people.store.queue.answer(people.person, question.token, f"key-{question.token}", kind)
     return 1
-
-
-def test_queries_that_others_put_are_not_counted_as_the_same(tmp_path):
-    with Store.open(tmp_path) as store:
-        people = Answering(store)
-        before = people.ask(2)
-        feedback = StoredFeedback(store)
-        assert feedback.newest == max(before)
-        people.ask(3)
-        assert feedback.newest == max(before) + 3
 
 
 @pytest.mark.parametrize("put", [0, 2, 3])

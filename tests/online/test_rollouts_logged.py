@@ -86,18 +86,3 @@ def test_each_update_is_logged_once() -> None:
     assert len(sink.of("train/loss")) == 2
     subject.learn(6)
     assert len(sink.of("train/loss")) == 3
-
-
-def test_an_algorithm_that_talks_goes_on_talking(capsys: pytest.CaptureFixture[str]) -> None:
-    subject = learner(PPO, verbose=1)
-    sink = Kept()
-    subject.report_to(sink)
-    subject.learn(40)
-    subject.learn(40)
-    assert "approx_kl" in capsys.readouterr().out
-    assert len(sink.of("train/approx_kl")) == len({step for step, _ in sink.of("train/approx_kl")})
-
-
-def test_without_a_sink_nothing_is_logged_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    learner(PPO).learn(40)
-    assert capsys.readouterr() == ("", "")

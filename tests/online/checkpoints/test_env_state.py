@@ -130,6 +130,7 @@ def test_what_draws_is_the_scripts(tmp_path):
     assert other.render().ndim == 3
 
 
+@pytest.mark.slow
 def test_other_processes_cannot_be_restored():
     venv = make_vec_env("CartPole-v1", 1, vec_env_cls=SubprocVecEnv)
     try:

@@ -4,15 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecNormalize
 
 from helpers.normalised_cartpole import CONFIG, MEAN, VAR, balancing
 from preferl.errors import CheckpointError, DataError, StorageError
-from preferl.evaluation import on_raw_observations
 from preferl.online import PPOConfig, SACConfig, load_policy, make_environments, save_policy
 from preferl.online.algorithms import build_algorithm
-from preferl.online.checkpoints.policy_folder import read_vecnormalize, spaces_alone
+from preferl.online.checkpoints.policy_folder import read_vecnormalize
 from preferl.online.configs import SB3Config
 
 CARTPOLE = "CartPole-v1"
@@ -81,15 +79,6 @@ def test_larger_networks_than_were_saved_are_not_built(tmp_path, network):
         load_policy(tmp_path / "policy")
 
 
-def test_policies_without_statistics_are_saved_as_before(tmp_path):
-    agent = build_algorithm(CONFIG, make_environments(CARTPOLE, 1, seed=0), seed=0)
-    save_policy(tmp_path / "policy", agent, CONFIG)
-    again = load_policy(tmp_path / "policy")
-    assert again.get_vec_normalize_env() is None
-    assert on_raw_observations(again) is again
-    assert not (tmp_path / "policy/normalisation.safetensors").exists()
-
-
 @pytest.mark.parametrize("damage", ["missing", "cut", "other"])
 def test_damaged_statistics_are_an_error(tmp_path, damage):
     save_policy(tmp_path / "policy", balancing(), CONFIG)
@@ -155,10 +144,3 @@ def test_a_file_that_normalises_rewards_alone_changes_no_observations(tmp_path):
     (tmp_path / "it.pkl").write_bytes(b"\x80\x04K\x03.")  # the number 3
     with pytest.raises(DataError, match=r"what VecNormalize\.save wrote"):
         read_vecnormalize(tmp_path / "it.pkl", env.venv)
-
-
-def test_an_environment_of_spaces_alone():
-    seen = spaces.Box(-1, 1, (3,))
-    done = spaces.Discrete(2)
-    env = spaces_alone(seen, done)
-    assert (env.num_envs, env.observation_space, env.action_space) == (1, seen, done)

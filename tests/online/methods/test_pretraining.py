@@ -43,15 +43,6 @@ class Clock(gym.Env[Any, Any]):
         return np.array([self.resets, self.time], np.float32)
 
 
-class DictClock(Clock):
-    observation_space = spaces.Dict(
-        {"time": spaces.Discrete(LENGTH + 1), "resets": spaces.Box(-np.inf, np.inf, (1,))}
-    )
-
-    def _look(self) -> Any:
-        return {"time": self.time, "resets": np.array([self.resets], np.float32)}
-
-
 def agent(env: Any, kind: Any = SAC, **settings: Any) -> Any:
     given = {"learning_starts": 0, "buffer_size": 400, "batch_size": 16, "seed": 0}
     policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
@@ -88,14 +79,6 @@ def test_steps_reach_the_buffer_as_they_were():
     np.testing.assert_allclose(stored, made, atol=1e-5)
 
 
-def test_episodes_that_a_time_limit_ended_are_marked():
-    subject = filled(DummyVecEnv([Clock]), 3 * LENGTH)
-    buffer = subject.replay_buffer
-    last = np.arange(LENGTH - 1, 3 * LENGTH, LENGTH)
-    assert buffer.dones[last].ravel().tolist() == [1, 1, 1]
-    assert buffer.timeouts[last].ravel().tolist() == [0, 1, 0]
-
-
 def test_it_goes_on_where_the_agent_was():
     subject = agent(DummyVecEnv([Clock]))
     subject.learn(4)
@@ -117,15 +100,6 @@ def test_normalised_observations_are_stored_as_the_environment_gave_them():
             buffer.next_observations[: 2 * LENGTH, v, 1], time + 1, rtol=1e-4
         )
         np.testing.assert_array_equal(buffer.rewards[: 2 * LENGTH, v], time + 1)
-
-
-def test_dictionaries_are_stored():
-    subject = filled(DummyVecEnv([DictClock] * 2), LENGTH + 2)
-    seen = subject.replay_buffer.observations
-    after = subject.replay_buffer.next_observations
-    assert seen["time"][: LENGTH + 2, 1].ravel().tolist() == [0, 1, 2, 3, 4, 5, 6, 0, 1]
-    assert after["time"][: LENGTH + 2, 1].ravel().tolist() == [1, 2, 3, 4, 5, 6, 7, 1, 2]
-    assert after["resets"][: LENGTH + 2, 1].ravel().tolist() == [1] * LENGTH + [2, 2]
 
 
 def test_random_steps_are_not_made_again():
@@ -191,12 +165,6 @@ def test_what_actor_and_critic_share_stays():
     actor = weights(subject.actor)
     reset_critic(subject, updates=3)
     assert same(subject.actor, actor)
-
-
-def test_nothing_is_learned_from_an_empty_buffer():
-    subject = agent(DummyVecEnv([Clock]))
-    reset_critic(subject)
-    assert subject._n_updates == 0
 
 
 def test_algorithms_without_a_critic_are_refused():
