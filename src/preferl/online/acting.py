@@ -49,7 +49,7 @@ def task_environments(
     pictures: bool = False,
     vec_env: VecEnvKind = "dummy",
 ) -> VecEnv:
-    """Copies of the environment in which policies of a task are evaluated, seeded in a row.
+    """Make copies of the environment in which policies of a task are evaluated, seeded in a row.
 
     With `states` their infos have `state`, see `RecordsStates`; they draw with `pictures`.
     """
@@ -60,7 +60,7 @@ def task_environments(
 
 
 def has_states(env: Environment) -> bool:
-    """Whether moments of it can be drawn again: MuJoCo's, and those with `state`; it is reset."""
+    """Reset an environment; return whether MuJoCo or its `state` can draw a moment again."""
     env.reset(seed=0)
     return is_mujoco(env) or getattr(env.unwrapped, "state", None) is not None
 
@@ -68,7 +68,7 @@ def has_states(env: Environment) -> bool:
 def record(
     policy: Policy, env: EnvSource, steps: int, *, seed: int, environments: int = 4
 ) -> Episodes:
-    """At least `steps` steps over all parallel environments, with the environment's rewards.
+    """Record at least `steps` steps over all parallel environments, with the environment's rewards.
 
     The policy is anything with `predict`; it acts as it was trained to, not greedily.
     """
@@ -122,10 +122,12 @@ def act(
         recording.begin(which=again)
         acting = (acting & ~step.dones) | again
         ended = ended + len(over)
-        if on_progress:
-            by_steps = (min(recording.steps, steps), steps)
-            on_progress(*(by_steps if episodes is None else (ended, wanted)))
-    return join([part for part in (recording.take(unfinished="cut"),) if part is not None])
+        if on_progress is not None and episodes is None:
+            on_progress(min(recording.steps, steps), steps)
+        elif on_progress is not None:
+            on_progress(ended, wanted)
+    recorded = recording.take(unfinished="cut")
+    return join([] if recorded is None else [recorded])
 
 
 def load_actor(
@@ -149,11 +151,10 @@ def load_actor(
                 "statistics of its own if it needs them."
             )
         return on_raw_observations(load_policy(path, device=device))
-    what = f"policy {path}"
     if not trust_pickle:
         raise ConfigError(
-            f"{what}: expected a policy folder of a preferl run, got a file, which holds pickles "
-            "if it is of stable-baselines3. If you trust its maker, pass --trust-pickle "
+            f"policy {path}: expected a policy folder of a preferl run, got a file, which holds "
+            "pickles if it is of stable-baselines3. If you trust its maker, pass --trust-pickle "
             "(trust_pickle=True)."
         )
     warnings.warn(
@@ -164,13 +165,13 @@ def load_actor(
         actor: BaseAlgorithm = _algorithm(path).load(path, device=device)
     except Exception as error:  # a foreign pickle fails in whichever way it likes
         raise CheckpointError(
-            f"{what}: expected a whole .zip of stable-baselines3, got {in_words(error)}."
+            f"policy {path}: expected a whole .zip of stable-baselines3, got {in_words(error)}."
         ) from error
     return _normalised(path, actor, vecnormalize)
 
 
 def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None) -> Policy:
-    """The same on raw observations, by the statistics that were named or lie beside it."""
+    """Let an actor take raw observations, by statistics that are named or lie beside its file."""
     beside = [path.with_name(name) for name in BESIDE if path.with_name(name).is_file()]
     file = Path(statistics) if statistics is not None else next(iter(beside), None)
     if file is None:
@@ -189,13 +190,14 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
 
 
 def _algorithm(path: Path) -> Any:
-    """Which algorithm a zip is of, by the module of its policy; nothing is run for it."""
+    """Find the algorithm of a zip by the module of its policy; nothing in the zip is run."""
     with zipfile.ZipFile(path) as file:
-        about = parse_json(file.read("data"))
-    module = about["policy_class"]["__module__"]
+        settings = parse_json(file.read("data"))
+    module = settings["policy_class"]["__module__"]
     names = {name.lower(): name for name in ("SAC", "TD3", "DQN")}
     kind = next((part for part in module.split(".") if part in names), None)
     if kind is None and not module.startswith("stable_baselines3.common"):
         raise ValueError(f"a policy of {module}")
-    name = names[kind] if kind else "PPO" if "n_epochs" in about else "A2C"
-    return getattr(stable_baselines3, name)
+    if kind is not None:
+        return getattr(stable_baselines3, names[kind])
+    return stable_baselines3.PPO if "n_epochs" in settings else stable_baselines3.A2C

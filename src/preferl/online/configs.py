@@ -272,7 +272,7 @@ class WarmStartConfig:
 
     @property
     def given(self) -> bool:
-        """Whether there are comparisons or labels to learn from."""
+        """Return whether there are comparisons or labels to learn from."""
         return bool(self.comparisons) or self.labels is not None
 
 
@@ -411,7 +411,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """The settings of a preset, such as "pendulum", but for the fields that are given.
+        """Return the settings of a preset, such as "pendulum", with the given fields changed.
 
         `preferl.presets.preset_names()` are all names.
 
@@ -424,7 +424,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         return replace(from_json(cls, load_preset(name)), **changes)
 
     def pessimism_after(self, steps: int) -> float:
-        """Deviations over members that a reward fitted after so many steps takes off the mean.
+        """Return the deviations over members that a reward fitted after so many steps takes off.
 
         It is below 0 where the exploration bonus is larger than the pessimism.
 

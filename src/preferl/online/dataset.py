@@ -156,14 +156,14 @@ def data_summary(result: Mapping[str, Any]) -> RunSummary:
 
 
 def data_id(episodes: Episodes) -> str:
-    """A name for recorded steps by their content: who has the same name has the same data."""
+    """Name recorded steps by their content: the same name stands for the same data."""
     seen = (*leaves(episodes.observations), *leaves(episodes.final_observations))
     steps = (episodes.actions, episodes.rewards, episodes.terminated, episodes.lengths)
     return content_id(*map(np.asarray, (*seen, *steps)))
 
 
 def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> Episodes:
-    """Episodes evenly from the first to the last, in their order; all where there are too few.
+    """Choose episodes evenly from the first to the last, in their order; all if too few.
 
     Without a count, as few as have so many steps.
     """
@@ -179,7 +179,7 @@ def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> E
 
 
 def evaluated(folder: Path) -> dict[int, float]:
-    """Mean returns of a run's checkpoints, by their steps, in their order."""
+    """Read the mean returns of a run's checkpoints, by their steps, in their order."""
     means = {}
     for file in sorted((folder / "evaluations").glob("*.json")):
         with reading(file, expected="the evaluation of a checkpoint", error=StorageError):
@@ -188,12 +188,12 @@ def evaluated(folder: Path) -> dict[int, float]:
 
 
 def expert(means: Mapping[int, float]) -> int:
-    """The checkpoint with the best mean return, the earlier one of equals."""
+    """Choose the checkpoint with the best mean return, the earlier one of equals."""
     return max(means, key=means.__getitem__)
 
 
 def medium(means: Mapping[int, float], random: float) -> int:
-    """The one nearest to a third of the way from random returns to the expert's, before it."""
+    """Choose the checkpoint, before the expert's, nearest to a third of the way from random."""
     best = expert(means)
     before = [step for step in means if step < best]
     if not before:
@@ -225,7 +225,7 @@ class _Recording:
         self._on_progress = on_progress or (lambda *_: None)
         usable_device(config.device)
         require_usable(task_env(config), f"environment {config.env_name}")
-        if not (not config.pictures or draws(task_env(config))):
+        if config.pictures and not draws(task_env(config)):
             raise ConfigError(
                 f"environment {config.env_name}: expected one that draws pictures, got none. Name "
                 '"rgb_array" in its `render_modes`, and take `render_mode`.'
@@ -254,7 +254,7 @@ class _Recording:
         self._experience: Episodes | None = None
 
     def run(self, folder: RunFolder, minari: str | None) -> dict[str, Any]:
-        """Everything in order; what `result.json` holds."""
+        """Do everything in order; return what `result.json` holds."""
         self._folder = folder
         config = self._config
         began = time.perf_counter()
@@ -282,20 +282,25 @@ class _Recording:
         return result
 
     def _environments(self, count: int, seed: int, *, states: bool) -> VecEnv:
-        """Copies of the environment, which record with `states` what pictures are drawn from."""
+        """Make copies of the environment; with `states` they record what is drawn."""
         config = self._config
-        pictures = states and self._config.pictures
-        kept: dict[str, Any] = {"states": states, "pictures": pictures}
-        return task_environments(config, count, seed=seed, vec_env=config.vec_env, **kept)
+        return task_environments(
+            config,
+            count,
+            seed=seed,
+            states=states,
+            pictures=states and config.pictures,
+            vec_env=config.vec_env,
+        )
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """What it trains by, where the config leaves that to the environment."""
+        """Return what it trains by, where the config leaves that to the environment."""
         return {"algorithm": self._algorithm, "training_environments": self._copies}
 
     @property
     def _copies(self) -> int:
-        """Environments that policies are trained in."""
+        """Return how many environments policies are trained in."""
         usual = 1 if isinstance(self._algorithm, SACConfig) else 8
         return self._config.training_environments or usual
 
@@ -328,12 +333,13 @@ class _Recording:
             else:
                 require_own(kept, 0)
             while config.train_steps - agent.num_timesteps >= least_steps(agent):
-                known = [*evaluated(folder.folder).values()]
-                if wanted is not None and known and known[-1] >= wanted:
+                means = [*evaluated(folder.folder).values()]
+                if wanted is not None and means and means[-1] >= wanted:
                     break
-                self._learn(agent, f", best return {max(known):,.0f}" if known else "")
+                self._learn(agent, f", best return {max(means):,.0f}" if means else "")
                 # In this order, so that a crash between two of them loses nothing that counts.
-                if (episodes := recorder.take()) is not None:
+                episodes = recorder.take()
+                if episodes is not None:
                     save_episodes(folder.path(f"experience/{agent.num_timesteps:09d}"), episodes)
                 save_run(kept, agent)
                 self._evaluate(agent, sink)
@@ -377,11 +383,11 @@ class _Recording:
     def _choose_policies(self, steps: int) -> None:
         """Take policies and episodes from a training of so many steps."""
         folder = self._folder.folder
-        found = evaluated(folder)
-        self._steps = trained = {"expert": expert(found)}
+        means = evaluated(folder)
+        self._steps["expert"] = expert(means)
         if "medium" in self._config.amounts:
-            trained["medium"] = medium(found, self._mean_return("random"))
-        for name, step in trained.items():
+            self._steps["medium"] = medium(means, self._mean_return("random"))
+        for name, step in self._steps.items():
             path = folder / f"checkpoints/{step:09d}"
             self._policies[name] = load_policy(path, device=self._config.device)
         paths = sorted((folder / "experience").glob("*"))
@@ -415,27 +421,27 @@ class _Recording:
             )
 
     def _replay(self) -> Episodes:
-        known = self._experience
+        experience = self._experience
         amount = self._config.amounts["replay"]
-        unit = self._config.unit
-        if known is None:
+        counts_episodes = self._config.unit == "episodes"
+        if experience is None:
             raise ConfigError(
                 "replay: expected episodes that ended while training, got none. Train for longer "
                 "than an episode, or leave replay out of the mix."
             )
         if amount == ALL:
-            return known
-        found = spread(known, count=amount if unit == "episodes" else None, steps=amount)
-        if (len(found) if unit == "episodes" else found.steps) < amount:
+            return experience
+        episodes = spread(experience, count=amount if counts_episodes else None, steps=amount)
+        if (len(episodes) if counts_episodes else episodes.steps) < amount:
             warnings.warn(
-                f"replay: {amount:,} {unit} were asked for, and training made only "
-                f"{len(known):,} episodes of {known.steps:,} steps; all of them are taken.",
+                f"replay: {amount:,} {self._config.unit} were asked for, and training made only "
+                f"{len(experience):,} episodes of {experience.steps:,} steps; all are taken.",
                 stacklevel=2,
             )
-        return found
+        return episodes
 
     def _mean_return(self, name: str) -> float:
-        """Of a policy whose tier is not recorded, or not yet."""
+        """Evaluate a policy whose tier is not recorded, or not yet."""
         self._report(f"evaluating {name}", 0, 1)
         seed = self._config.seed + SEEDS["references"]
         with generators_left_alone():
@@ -449,7 +455,7 @@ class _Recording:
             ).mean
 
     def _about(self, tiers: dict[str, Episodes]) -> list[dict[str, Any]]:
-        """A row per tier, in their order."""
+        """Return a row per tier, in their order."""
         firsts = np.cumsum([0, *(len(episodes) for episodes in tiers.values())])
         return [
             {

@@ -165,7 +165,7 @@ class SB3Learner:
 
     @property
     def recording(self) -> Recording:
-        """What the environments did, with the environments' own rewards."""
+        """Return the record of what the environments did, with the environments' own rewards."""
         return self.env.core.recording
 
     def learn(self, steps: int) -> Episodes:
@@ -184,8 +184,8 @@ class SB3Learner:
             self._explore(self.exploration_fraction * steps)
             self._improve(self._asked - self.steps)
         finished = self.recording.finished_steps
-        made = self.steps - before
-        return self._taken(cut=made > 0 and 2 * finished <= made)
+        steps_made = self.steps - before
+        return self._taken(cut=steps_made > 0 and 2 * finished <= steps_made)
 
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` as while exploring, in whole vector steps; learn nothing.
@@ -232,7 +232,7 @@ class SB3Learner:
             reset_critic(self.algorithm)
 
     def snapshot(self) -> dict[str, Any]:
-        """The state of agent and environments between two calls, for `restore`."""
+        """Return the state of agent and environments between two calls, for `restore`."""
         return {
             "agent": agent_state(self.algorithm),
             "environment": env_state(_environment(self.algorithm)),
@@ -348,7 +348,7 @@ class RecordedExperience:
         self.observation_space, self.action_space = inferred
 
     def learn(self, steps: int) -> Episodes:
-        """Make no step; no episodes."""
+        """Make no step; return no episodes."""
         del steps
         return _no_episodes(self.observation_space, self.action_space)
 
@@ -358,7 +358,7 @@ class RecordedExperience:
         """Change nothing: nobody learns from the reward."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Nothing that later iterations depend on."""
+        """Return nothing, on which later iterations depend."""
         return {}
 
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
@@ -433,7 +433,7 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
 
 
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
-    """The agent that a config describes, in its environments."""
+    """Build the agent that a config describes, in its environments."""
     make = env_factory(config)
     require_usable(make, f"environment {config.env_name}")
     wrap = RecordsStates if config.states else None
@@ -475,15 +475,18 @@ def _warn_of_short_iterations(config: OnlineConfig, algorithm: PPOConfig) -> Non
 
 
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
-    """The reward model and trainer that a config describes, for the learner's spaces."""
+    """Build the reward model and trainer that a config describes, for the learner's spaces."""
+    spaces_of: FeedbackVecEnv | RecordedExperience
     if isinstance(learner, SB3Learner):
-        known = (learner.env.observation_space, learner.env.action_space)
+        spaces_of = learner.env
     elif isinstance(learner, RecordedExperience):
-        known = (learner.observation_space, learner.action_space)
+        spaces_of = learner
     else:
         raise ConfigError(
             "trainer: expected a RewardTrainer beside a learner of your own, got none beside a "
             f"{type(learner).__name__}. Build its model for the learner's spaces and pass trainer=."
         )
-    model = build_reward_model(config.model, *known, seed=config.seed)
+    model = build_reward_model(
+        config.model, spaces_of.observation_space, spaces_of.action_space, seed=config.seed
+    )
     return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

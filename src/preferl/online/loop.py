@@ -179,7 +179,7 @@ class Resumable(Protocol):
     """A learner that can go on in another program."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that it depends on between two calls: what `write_state` takes."""
+        """Return everything that it depends on between two calls: what `write_state` takes."""
 
     def restore(self, snapshot: Mapping[str, Any], reward: RewardFunction | None) -> None:
         """Go on from there with `reward`."""

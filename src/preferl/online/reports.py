@@ -80,7 +80,7 @@ class IterationReport:
 
     @property
     def accuracy_in_words(self) -> str:
-        """Of the reward on answers that it was not fitted to: those held out, or else the fit's."""
+        """Say how accurate the reward is on held-out answers, or else on those the fit left out."""
         held_out = self.validation
         if held_out is not None and held_out.accuracy is not None and held_out.interval is not None:
             return share_in_words(
@@ -90,7 +90,7 @@ class IterationReport:
 
     @property
     def unseen_accuracy(self) -> tuple[float, int]:
-        """Of the reward on decided answers that it was not fitted to, and how many these are.
+        """Return the reward's accuracy on decided answers it was not fitted to, and their number.
 
         Of held-out and out-of-bag answers, those that are more; NaN and 0 without any.
         """
@@ -103,7 +103,7 @@ class IterationReport:
         return accuracy, decided
 
     def metrics(self) -> dict[str, float]:
-        """The numbers of this iteration for a metric sink."""
+        """Return the numbers of this iteration for a metric sink."""
         values = {"policy/true_return": self.mean_return, "feedback/answers": self.comparisons}
         if self.fit is not None:
             values |= self.fit.metrics()
@@ -149,7 +149,7 @@ class OnlineReport:
 
     @property
     def last_fitted(self) -> IterationReport | None:
-        """The last iteration that fitted the reward; None without one.
+        """Return the last iteration that fitted the reward; None without one.
 
         It is seldom the last of all, which by default asks nothing.
         """
@@ -158,24 +158,26 @@ class OnlineReport:
 
     @property
     def has_true_reward(self) -> bool:
-        """Whether the environment gave any reward in the steps of any iteration."""
+        """Return whether the environment gave any reward in the steps of any iteration."""
         return any(iteration.has_true_reward for iteration in self.iterations)
 
     @property
     def part_seconds(self) -> dict[str, float]:
-        """Wall time of each of `PARTS`, over all iterations."""
-        return {part: sum(one.seconds.get(part, 0.0) for one in self.iterations) for part in PARTS}
+        """Return the wall time of each of `PARTS`, over all iterations."""
+        return {
+            part: sum(report.seconds.get(part, 0.0) for report in self.iterations) for part in PARTS
+        }
 
     @property
     def time_in_words(self) -> str:
-        """The wall time, and how much of it the reward took."""
+        """Say how long the run took, and which share of it the reward took."""
         parts = self.part_seconds
         share = (parts["fitting"] + parts["relabelling"]) / self.seconds if self.seconds else 0.0
         return f"{self.seconds:,.0f} s, {100 * share:.0f} % of them for fits and relabelling"
 
 
 def trust_of(report: OnlineReport, names: Sequence[str] = ()) -> dict[str, dict[str, float]]:
-    """The trust in each annotator after the last fit, by name; empty where nobody is known.
+    """Return the trust in each annotator after the last fit, by name; empty where nobody is known.
 
     Names are those of the table of people. Annotators that it lacks, such as those of a warm start,
     are named by their row.
@@ -217,7 +219,7 @@ class Stopwatch:
 
 
 def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Course:
-    """The numbers of iterations in which `findings` looks for what is wrong.
+    """Return the numbers of iterations in which `findings` looks for what is wrong.
 
     Unknown are the number of answers once the oldest are dropped (`max_comparisons`), and a noise
     that was not fitted, since there were no decided unseen answers or since it was not to be.

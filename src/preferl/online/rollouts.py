@@ -89,7 +89,7 @@ def _learn_within(
 
 
 def least_steps(algorithm: BaseAlgorithm) -> int:
-    """The fewest environment steps that an algorithm learns from, over all its environments.
+    """Return the fewest environment steps that an algorithm learns from, over all environments.
 
     Where rollouts can be shorter, that is a minibatch, or two steps: the advantage of one alone
     cannot be normalised, in the last minibatch either. Elsewhere it is a whole rollout.
@@ -104,22 +104,22 @@ def least_steps(algorithm: BaseAlgorithm) -> int:
 
 
 def _rollout(algorithm: BaseAlgorithm) -> int | None:
-    """Steps of each environment in a rollout; None where that is whole episodes."""
+    """Return steps of each environment in a rollout; None where that is whole episodes."""
     if isinstance(algorithm, OnPolicyAlgorithm):
         return algorithm.n_steps
-    often: Any = getattr(algorithm, "train_freq", None)  # of off-policy ones
-    known = isinstance(often, TrainFreq) and often.unit == TrainFrequencyUnit.STEP
-    return often.frequency if known else None
+    every: Any = getattr(algorithm, "train_freq", None)  # of off-policy ones
+    in_steps = isinstance(every, TrainFreq) and every.unit == TrainFrequencyUnit.STEP
+    return every.frequency if in_steps else None
 
 
 def _shrinks(algorithm: BaseAlgorithm) -> bool:
-    """Whether rollouts can be shorter: buffers of other kinds may have more to shrink."""
+    """Return whether rollouts can be shorter: other buffers may have more to shrink."""
     buffers = (RolloutBuffer, DictRolloutBuffer)
     return isinstance(algorithm, OnPolicyAlgorithm) and type(algorithm.rollout_buffer) in buffers
 
 
 def _shorter(algorithm: BaseAlgorithm, rest: int) -> int:
-    """Steps of each environment in a rollout of at most `rest`; 0 if it cannot be so short."""
+    """Return steps per environment in a rollout of at most `rest`; 0 if it cannot be so short."""
     taken = rest * algorithm.n_envs
     if not _shrinks(algorithm) or taken < least_steps(algorithm):
         return 0
@@ -243,7 +243,7 @@ class _Until(BaseCallback):
 
 
 def listed(callback: MaybeCallback) -> list[BaseCallback]:
-    """Callbacks as a list; functions as `ConvertCallback`s."""
+    """Return callbacks as a list; functions as `ConvertCallback`s."""
     if callback is None or isinstance(callback, list):
         return callback or []
     return [callback if isinstance(callback, BaseCallback) else ConvertCallback(callback)]

@@ -247,13 +247,13 @@ def _result(parts: LoopParts, report: OnlineReport) -> dict[str, Any]:
 
 
 def _recorded(teacher: Teacher) -> Teacher:
-    """What settings hold of a teacher: all of a registered one, and the name of another."""
+    """Return what settings hold of a teacher: all of a registered one, the name of another."""
     named = hasattr(teacher, "__qualname__") or TEACHERS.has_config(type(teacher))
     return teacher if named else cast("Teacher", type(teacher))
 
 
 def _name_of(sampler: PairSampler) -> str:
-    """`module:Name` of a function, or of the class of an object."""
+    """Return `module:Name` of a function, or of the class of an object."""
     named: Any = sampler if inspect.isroutine(sampler) else type(sampler)
     return f"{named.__module__}:{named.__qualname__}"
 
@@ -279,7 +279,7 @@ def _trust(parts: LoopParts, report: OnlineReport) -> dict[str, dict[str, float]
 
 
 def _answers_in_words(feedback: Feedback) -> str:
-    """Whose answers a run learns from, to which question, and how many could not be given."""
+    """Say whose answers a run learns from, to which question, and how many were declined."""
     by = ""
     question = "which of two clips is better"
     if isinstance(feedback, InstantFeedback):
@@ -293,7 +293,7 @@ def _answers_in_words(feedback: Feedback) -> str:
 
 
 def _declined(feedback: Feedback) -> int | None:
-    """How many queries a feedback could not get decided; None of one that does not count them."""
+    """Return how many queries were declined; None for feedback that does not count them."""
     if isinstance(feedback, InstantFeedback | StoredFeedback):
         return feedback.declined
     return None
@@ -302,7 +302,7 @@ def _declined(feedback: Feedback) -> int | None:
 def _filmable(
     config: OnlineConfig, evaluation: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
-    """Without clips where there are no pictures; raise now what filming would raise at the end."""
+    """Leave out clips where nothing is drawn; raise now what filming would raise at the end."""
     if evaluation.clip_steps and not draws(env_factory(config)):
         LOGGER.warning("%s draws no pictures: the report has no clips.", config.env_name)
         return replace(evaluation, clip_steps=0)
@@ -396,7 +396,7 @@ def _evaluate(
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
-    """The config's algorithm after as many steps on the environment's own reward.
+    """Train the config's algorithm for as many steps on the environment's own reward.
 
     Its environments are closed; set others to let it learn on.
     """
@@ -412,7 +412,7 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
 
 
 def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
-    """Queries about `episodes`, answered by the true return without error."""
+    """Answer queries about `episodes` by the true return, without error."""
     rng = np.random.default_rng([config.seed, 0x0E7])
     exact = ScriptedTeacher.oracle()
     # All episodes may end sooner than those learned from.
@@ -421,7 +421,7 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
 
 
 def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]":
-    """Films of policies named "before" and "after", in one episode, which begins alike."""
+    """Film policies named "before" and "after", in one episode, which begins alike."""
     if not steps:
         return []
     from preferl.evaluation.report import Video
@@ -443,7 +443,7 @@ def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]
 
 
 def _accuracy_in_words(report: OnlineReport) -> str:
-    """The accuracy of the last fit on answers that it left out; "" without a fit."""
+    """Say how accurate the last fit is on answers that it left out; "" without a fit."""
     fitted = report.last_fitted
     return "" if fitted is None else fitted.accuracy_in_words
 

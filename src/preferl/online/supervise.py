@@ -97,7 +97,7 @@ def launch(
 
 
 def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMessage) -> Program:
-    """The annotation page of a store and project, with options of `preferl annotate serve`."""
+    """Describe the annotation page of a project as a program, with options of its command."""
     command = preferl_program("annotate", "serve", *shared, *options)
     probe = PageProbe(on_message)
     return Program(PAGE, command, probe.is_up, probe.lost)
@@ -120,7 +120,7 @@ class PageProbe:
     _answered: float = field(default=0.0, init=False)
 
     def is_up(self, status: Status | None, _age: float) -> bool:
-        """Whether the page has reported its link."""
+        """Return whether the page has reported its link."""
         link = None if status is None else status.link
         if link is None:
             return False
@@ -133,7 +133,7 @@ class PageProbe:
         return True
 
     def lost(self, _age: float = 0.0) -> str | None:
-        """Why the page counts as lost, or None."""
+        """Say why the page counts as lost, or return None."""
         address = urlsplit(self._link or "")
         host = address.hostname
         late = time.monotonic() - self._asked >= self.every
@@ -173,12 +173,12 @@ class RewardServiceProbe:
         return None
 
     def is_up(self, _status: Status | None, age: float) -> bool:
-        """Whether it has given a heartbeat that is younger than its process."""
+        """Return whether it has given a heartbeat that is younger than its process."""
         beat = self._beat()
         return beat is not None and beat.works and beat.age < age
 
     def lost(self, age: float) -> str | None:
-        """Why it is lost though its process runs."""
+        """Say why it is lost though its process runs, or return None."""
         beat = self._beat()
         if beat is None or beat.age > age:  # older than the process
             return None
@@ -199,14 +199,14 @@ class RewardServiceProbe:
         return f"has given no heartbeat {since}"
 
     def failing(self) -> str | None:
-        """What it cannot do now, and tries again."""
+        """Say what it cannot do now and tries again, or return None."""
         beat = self._beat()
         if beat is None or not beat.alive or beat.status.state != "failed":
             return None
         return f"The reward service has a problem: {beat.status.problem}"
 
     def stale(self) -> str | None:
-        """Whether the newest reward has fallen behind the answers, once for each version."""
+        """Report a newest reward that has fallen behind the answers, once for each version."""
         rewards = self.store.reports.rewards(self.project)
         beat = self._beat()
         if not rewards:

@@ -41,7 +41,7 @@ class AnswerJournal:
             write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self.run})
 
     def read(self) -> Iterator[tuple[Comparisons, np.random.Generator]]:
-        """What was added in this iteration, in its order."""
+        """Read what was added in this iteration, in its order."""
         for number in versions(self.place):
             path = version_folder(self.place, number)
             state = read_state(path)
@@ -56,7 +56,7 @@ class AnswerJournal:
         self.iteration = iteration
 
     def begun(self, newest: int) -> int | None:
-        """The newest query of a lasting feedback when the run began; None, and noted, if now."""
+        """Return the newest query when the run began; note it and return None if it begins now."""
         path = self.folder / "begun.json"
         if not path.is_file():
             write_json(path, {"newest": newest, "run": self.run}, durable=True)
@@ -67,7 +67,7 @@ class AnswerJournal:
             return int(noted["newest"])
 
     def fixed(self, load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The data that the run began with, as they were then; loaded and kept if it begins now."""
+        """Return the data that the run began with; load and keep them if it begins now."""
         path = self.folder / "fixed"
         if path.is_dir():
             state: dict[str, Any] = read_state(path)

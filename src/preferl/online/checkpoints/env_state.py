@@ -60,19 +60,19 @@ layers of their own."""
 
 
 def layers(env: Any) -> Iterator[Any]:
-    """An environment and everything inside it, outermost first."""
+    """Go through an environment and everything inside it, outermost first."""
     yield env
     inside = vars(env)
-    for one in [*inside.get("envs", ()), inside.get("venv"), inside.get("env")]:
-        if isinstance(one, gymnasium.Env | VecEnv | gymnasium.vector.VectorEnv):
-            yield from layers(one)
+    for part in [*inside.get("envs", ()), inside.get("venv"), inside.get("env")]:
+        if isinstance(part, gymnasium.Env | VecEnv | gymnasium.vector.VectorEnv):
+            yield from layers(part)
 
 
 def env_state(env: Any) -> dict[str, Any]:
-    """The state of all layers; `problems` name what cannot be restored: episodes then restart."""
+    """Return the state of all layers; if there are `problems` to restore it, episodes restart."""
     problems: list[str] = []
-    found = [_layer_state(layer, problems) for layer in layers(env)]
-    return {"drawing": sampling(env.action_space), "layers": found, "problems": problems}
+    states = [_layer_state(layer, problems) for layer in layers(env)]
+    return {"drawing": sampling(env.action_space), "layers": states, "problems": problems}
 
 
 def restore_env(env: Any, state: Mapping[str, Any]) -> None:
@@ -85,63 +85,70 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     here = list(layers(env))
     there = state["layers"]
     present = " > ".join(type(layer).__name__ for layer in here)
-    saved = " > ".join(one["class"] for one in there)
+    saved = " > ".join(layer_state["class"] for layer_state in there)
     if present != saved:
         raise CheckpointError(
             f"environment: expected the layers that were saved, {saved}, got {present}. Build it "
             "as it was built when the run began."
         )
-    for layer, one in zip(here, there, strict=True):
+    for layer, saved_layer in zip(here, there, strict=True):
+        attributes = saved_layer["attributes"]
         whole = not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT))
-        plain = one["attributes"]["plain"].items()
-        drawing = {name: part for name, part in plain if isinstance(part, np.random.Generator)}
-        _restore(layer, one["attributes"] if whole else {"plain": drawing, "nested": {}})
-        if whole and "mujoco" in one:
-            _restore_mujoco(layer, one["mujoco"])
+        if not whole:
+            plain = attributes["plain"].items()
+            drawing = {name: part for name, part in plain if isinstance(part, np.random.Generator)}
+            attributes = {"plain": drawing, "nested": {}}
+        _restore(layer, attributes)
+        if whole and "mujoco" in saved_layer:
+            _restore_mujoco(layer, saved_layer["mujoco"])
         if isinstance(layer, FeedbackControls):
-            layer.restore(one["own"])
+            layer.restore(saved_layer["own"])
     restore_sampling(env.action_space, state["drawing"])
 
 
 def sampling(space: Any) -> list[np.random.Generator | None]:
-    """From what a space and those in it sample; None where they never did."""
-    return [one._np_random for one in _spaces(space)]
+    """Return the generators of a space and of those in it; None where they never sampled."""
+    return [part._np_random for part in _spaces(space)]
 
 
 def restore_sampling(space: Any, generators: list[np.random.Generator | None]) -> None:
     """Let a space sample what another one would have sampled next."""
-    for one, generator in zip(_spaces(space), generators, strict=True):
-        one._np_random = generator
+    for part, generator in zip(_spaces(space), generators, strict=True):
+        part._np_random = generator
 
 
 def _spaces(space: Any) -> Iterator[Any]:
     yield space
     inner = getattr(space, "spaces", ())
-    for one in inner.values() if isinstance(inner, Mapping) else inner:
-        yield from _spaces(one)
+    for part in inner.values() if isinstance(inner, Mapping) else inner:
+        yield from _spaces(part)
 
 
 def _layer_state(layer: Any, problems: list[str]) -> dict[str, Any]:
     simulated = isinstance(layer, gymnasium.Env) and layer is layer.unwrapped and is_mujoco(layer)
-    own = {"own": layer.snapshot()} if isinstance(layer, FeedbackControls) else {}
     passing = PASSING | {"model", "data"} if simulated else PASSING
     name = type(layer).__name__
-    attributes = _attributes(layer, name, passing, [] if own else problems)
-    mujoco = {"mujoco": _mujoco_state(layer)} if simulated else {}
-    return {"class": name, "attributes": attributes, **mujoco, **own}
+    state: dict[str, Any] = {"class": name}
+    if isinstance(layer, FeedbackControls):
+        state["own"] = layer.snapshot()
+        problems = []  # it restores itself
+    state["attributes"] = _attributes(layer, name, passing, problems)
+    if simulated:
+        state["mujoco"] = _mujoco_state(layer)
+    return state
 
 
 def _attributes(
     thing: Any, where: str, passing: frozenset[str], problems: list[str]
 ) -> dict[str, Any]:
-    """Plain attributes by name, those of what is nested under `nested`."""
+    """Return plain attributes by name, those of what is nested under `nested`."""
     plain: dict[str, Any] = {}
     nested: dict[str, Any] = {}
     for name, value in _items(thing).items():
         if name in passing or _is_fixed(value):
             continue
         inside = value.values() if isinstance(value, dict) else [value]
-        if any(isinstance(one, NESTED) for one in inside):
+        if any(isinstance(part, NESTED) for part in inside):
             nested[name] = _attributes(value, f"{where}.{name}", passing, problems)
         elif is_plain(value):
             plain[name] = value
@@ -175,7 +182,7 @@ def _is_fixed(value: Any) -> bool:
 
 
 def _mujoco_state(env: Any) -> dict[str, Any]:
-    """All that MuJoCo knows of a moment, so that the next step is the same to the last bit.
+    """Return all that MuJoCo knows of a moment, so that the next step is the same to the last bit.
 
     `derived` is what the last step left for environments to read, such as where bodies were.
     """
@@ -206,7 +213,7 @@ def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
 
 
 def _mujoco_arrays(data: Any) -> dict[str, Array]:
-    """Arrays of numbers among what MuJoCo computes."""
+    """Return the arrays of numbers among what MuJoCo computes."""
     named = ((name, getattr(data, name)) for name in dir(data) if not name.startswith("_"))
     arrays = {name: value for name, value in named if isinstance(value, np.ndarray)}
     return {name: array for name, array in arrays.items() if array.size and array.flags.writeable}

@@ -44,7 +44,7 @@ UNUSED: Final = (
 
 
 def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Settings of a `VecNormalize`, or of its fields in a file, and its statistics, for a folder.
+    """Return settings of a `VecNormalize`, or of its fields in a file, and its statistics.
 
     The settings are `clip`, the largest size of a normalised number; `epsilon`, added to variances;
     `keys` of a dictionary that are normalised, None for observations of one array. Statistics are
@@ -88,7 +88,7 @@ def _normalised(
 
 
 def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, RunningMeanStd]]:
-    """Running statistics behind the names of their keys."""
+    """Return running statistics behind the names of their keys."""
     return [("", statistics)] if keys is None else [(f"{key}/", statistics[key]) for key in keys]
 
 
@@ -189,7 +189,7 @@ def load_policy(
 
 
 def _with_small_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
-    """The same algorithm with room for few steps, since what only acts stores none."""
+    """Give an algorithm room for few steps, since what only acts stores none."""
     if isinstance(config, SB3Config):
         return replace(config, settings={**config.settings, **_few_steps(config.settings)})
     return replace(config, **_few_steps({f.name: getattr(config, f.name) for f in fields(config)}))
@@ -200,7 +200,7 @@ def _few_steps(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spaces_alone(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> VecEnv:
-    """An environment that has spaces and nothing else, for a policy that only acts."""
+    """Make an environment that has spaces and nothing else, for a policy that only acts."""
     env: gymnasium.Env[Any, Any] = gymnasium.Env()
     env.observation_space = observations
     env.action_space = actions

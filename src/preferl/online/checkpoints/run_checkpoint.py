@@ -146,7 +146,7 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
 
 
 def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
-    """Networks, optimisers, counters, noise and replay buffer of an algorithm between two rollouts.
+    """Return networks, optimisers, counters, noise and replay buffer between two rollouts.
 
     A rollout buffer is empty then and left out; so is what only the logger knows. Networks that are
     not torch's are a `ConfigError`.
@@ -160,8 +160,8 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
         "replay": replay_state(algorithm),
         "drawing": sampling(algorithm.action_space),
         "noise": [
-            (one.exploration_mat.detach(), one.exploration_matrices.detach())
-            for one in _state_dependent_noise(algorithm)
+            (noise.exploration_mat.detach(), noise.exploration_matrices.detach())
+            for noise in _state_dependent_noise(algorithm)
         ],
     }
 
@@ -176,19 +176,20 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
     problems = snapshot["environment"]["problems"]
     restore_env(env, snapshot["environment"])
     try:
-        own = algorithm.get_parameters()
+        parameters = algorithm.get_parameters()
         for name, saved in state["parameters"].items():  # of networks; optimisers differ by step
-            if own[name] and all(isinstance(part, torch.Tensor) for part in own[name].values()):
-                require_state(name, saved, own[name])
+            own = parameters[name]
+            if own and all(isinstance(part, torch.Tensor) for part in own.values()):
+                require_state(name, saved, own)
         require_finite("variables", state["variables"])
         algorithm.set_parameters(dict(state["parameters"]), device=algorithm.device)
         for name, value in state["variables"].items():
             recursive_getattr(algorithm, name).data.copy_(value)
         restore_replay(algorithm, state["replay"])
-        noise = state["noise"]
-        for one, saved in zip(_state_dependent_noise(algorithm), noise, strict=False):
-            matrices = (part.to(algorithm.device) for part in saved)
-            one.exploration_mat, one.exploration_matrices = matrices
+        for noise, saved in zip(_state_dependent_noise(algorithm), state["noise"], strict=False):
+            matrix, matrices = saved
+            noise.exploration_mat = matrix.to(algorithm.device)
+            noise.exploration_matrices = matrices.to(algorithm.device)
     except (ValueError, LookupError, RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(
             "agent: expected one with the networks and buffers that were saved, got "
@@ -204,9 +205,9 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
 
 
 def _state_dependent_noise(algorithm: BaseAlgorithm) -> list[StateDependentNoiseDistribution]:
-    """Distributions that act with the matrices of the last rollout until the next one begins."""
+    """Find distributions that act with the last rollout's matrices until the next one begins."""
     held = (getattr(part, "action_dist", None) for part in algorithm.policy.modules())
-    return [one for one in held if isinstance(one, StateDependentNoiseDistribution)]
+    return [noise for noise in held if isinstance(noise, StateDependentNoiseDistribution)]
 
 
 def _wrappers(env: Any) -> list[FeedbackVecEnv]:
@@ -214,7 +215,7 @@ def _wrappers(env: Any) -> list[FeedbackVecEnv]:
 
 
 def _described(agent: Agent, env: Any) -> tuple[Any, dict[str, Any]]:
-    """The environment, and what has to be the same for a run to go on."""
+    """Return the environment, and what has to be the same for a run to go on."""
     if env is None and isinstance(agent, BaseAlgorithm):
         env = agent.get_env()
     if env is None:

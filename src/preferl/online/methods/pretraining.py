@@ -102,7 +102,7 @@ def require_critic(algorithm: BaseAlgorithm) -> BaseAlgorithm:
 
 
 def has_critic(algorithm: BaseAlgorithm) -> bool:
-    """Whether an algorithm has a critic that `reset_critic` can reset."""
+    """Return whether an algorithm has a critic that `reset_critic` can reset."""
     parts = (getattr(algorithm, name, None) for name in ("actor", "critic", "critic_target"))
     return isinstance(algorithm, OffPolicyAlgorithm) and all(
         isinstance(part, nn.Module) for part in parts

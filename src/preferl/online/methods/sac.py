@@ -88,7 +88,7 @@ class SAC(stable_baselines3.SAC):
         return losses
 
     def _act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """The actor's `action_log_prob`, `[B, A]` and `[B, 1]`, without checks of its numbers.
+        """Return the actor's `action_log_prob`, `[B, A]` and `[B, 1]`, without checks of numbers.
 
         These ask the device for an answer, which a graph cannot.
         """
@@ -101,7 +101,7 @@ class SAC(stable_baselines3.SAC):
         return actions, log_density[:, None]
 
     def _is_recordable(self) -> bool:
-        """Whether a graph can make the updates: it would also go on with what changed meanwhile."""
+        """Return whether a recorded graph can make the updates."""
         return (
             self.device.type == "cuda"
             and not self.use_sde
@@ -113,7 +113,7 @@ class SAC(stable_baselines3.SAC):
         )
 
     def _recorded_update(self, batch_size: int) -> RecordedUpdate:
-        """The recording, made anew where an optimiser began again or was restored."""
+        """Return the recording, made anew where an optimiser began again or was restored."""
         states = tuple(optimiser.state for optimiser in self._optimisers())
         kept = zip(states, self._recorded_states, strict=False)
         same = self._recorded_batch_size == batch_size and all(a is b and a for a, b in kept)
