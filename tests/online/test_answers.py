@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
 
 from helpers.answered_store import Answering
 from preferl.data import Comparisons, Segments, concatenate, save_comparisons, save_episodes
@@ -43,10 +42,6 @@ class Collected:
 
     def comparisons(self):
         return self.known
-
-
-def test_there_is_nothing_where_nothing_is_named():
-    assert fixed() == (None, None)
 
 
 def test_folders_come_before_what_is_given_and_declined_answers_are_left_out(tmp_path, rng):
@@ -101,20 +96,6 @@ def test_files_may_move_once_they_are_read(tmp_path, rng):
     np.testing.assert_array_equal(
         found.segments[found.pairs[2:]].observations, kept.segments[kept.pairs].observations
     )
-
-
-def test_pictures_of_episodes_are_read_into_memory(tmp_path, rng):
-    pictures = Box(0, 255, (32, 32, 3), np.uint8)
-    recorded, given = (make_episodes(rng, [6, 6], pictures) for _ in range(2))
-    save_episodes(tmp_path / "episodes", recorded)
-    start = WarmStartConfig(episodes=tmp_path / "episodes")
-    for more, steps in ((None, 12), (None, 6), (given, 24)):
-        config = OnlineConfig(warm_start=start, buffer_steps=steps)
-        _, found = load_warm_start(config, None, more)
-        assert found.steps == steps
-        for column in (found.observations, found.final_observations, found.actions):
-            assert type(column) is np.ndarray
-            assert not isinstance(column.base, np.memmap)
 
 
 def test_something_else_is_refused(tmp_path, rng):
@@ -183,11 +164,6 @@ def test_people_of_other_answers_are_not_those_of_a_store(tmp_path, rng):
     save_comparisons(tmp_path / "others", known)
     both = fixed(known, comparisons=(tmp_path / "others",)).comparisons
     assert both.annotator is None, "row 0 of one is not row 0 of the other"
-
-
-def test_without_a_share_all_are_trained_on(rng):
-    comparisons = make_comparisons(rng, pairs=5)
-    assert (split_answers(comparisons, 0.0, {}) == [TRAIN] * 5).all()
 
 
 def test_the_split_is_that_of_the_reward_service(rng):
@@ -276,8 +252,3 @@ def test_noise_does_not_make_clips_alike_or_members_agree():
     )
     assert noisy == clean
     assert noisy.deviation == pytest.approx((20 / 2**0.5 + 1 / 2**0.5) / 2)
-
-
-def test_without_a_reward_or_a_query_nothing_is_expected():
-    for reward, pairs in ((None, [[0, 1]]), (reward_of([[0] * 4]), np.empty((0, 2), int))):
-        assert np.isnan(query_metrics(reward, CLIPS, np.array(pairs))).all()

@@ -150,26 +150,6 @@ def test_a_preparation_that_drops_answers_is_refused(answers):
         Prepared(drop)(answers, np.arange(20))
 
 
-def test_every_member_trains_on_pseudo_labels_and_bootstraps_stay(answers):
-    trainer = RewardTrainer(
-        MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0), RewardTrainerConfig(epochs=1), seed=0
-    )
-    few = answers[:2]
-    places = np.array([0, 1, -1])
-    seen = []
-
-    def judge(features, mask, preference, weight, trust, soft):
-        seen.append(weight)
-        return kept(features, mask, preference, weight, trust, soft)
-
-    kept = trainer._loss
-    trainer._loss = judge
-    report = trainer.fit(concatenate([few, few[:1]]), places=places)
-    weights = {tuple(column) for column in seen[0].T.tolist()}
-    assert weights == {*map(tuple, trainer.bootstrap(2).T.tolist()), (1.0, 1.0, 1.0)}
-    assert report.pairs == 2
-
-
 def test_a_run_uses_what_its_settings_name(caplog):
     config = OnlineConfig(
         environments=2,

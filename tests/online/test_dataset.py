@@ -91,15 +91,6 @@ def test_states_belong_to_the_observations(tmp_path):
     np.testing.assert_allclose(episodes.states[:, 1], episodes.observations[:, 2], atol=1e-5)
 
 
-def test_the_same_seed_gives_the_same_episodes(tmp_path):
-    only = replace(SMALL, mix="random:2")
-    for name, config in (("a", only), ("b", only), ("c", replace(only, seed=1))):
-        record_dataset(config, tmp_path / name)
-    a, b, c = (load_episodes(tmp_path / name / "episodes") for name in "abc")
-    np.testing.assert_array_equal(a.observations, b.observations)
-    assert not np.array_equal(a.observations, c.observations)
-
-
 @pytest.mark.filterwarnings("ignore:Opening .* runs what its maker put into it")
 def test_the_seed_decides_what_a_saved_policy_draws(tmp_path):
     SAC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}).save(tmp_path / "policy.zip")
@@ -142,11 +133,6 @@ def test_a_recording_that_was_stopped_keeps_the_tiers_it_has(tmp_path, rising):
     np.testing.assert_array_equal(
         load_episodes(tmp_path / "episodes").observations[:600], kept.observations
     )
-
-
-def test_training_ends_once_it_is_good_enough(tmp_path, rising):
-    config = replace(SMALL, mix="expert:1", target_return=-750.0)
-    assert record_dataset(config, tmp_path)["tiers"][0]["trained"] == 400
 
 
 def test_discrete_actions_are_learned_by_ppo(tmp_path):

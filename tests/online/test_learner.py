@@ -148,15 +148,6 @@ def test_schedules_follow_the_whole_run() -> None:
     assert now < 0.05
 
 
-def test_exploration_of_dqn_follows_the_whole_run() -> None:
-    algorithm = dqn(exploration_fraction=1.0, exploration_final_eps=0.0)
-    subject = learner(algorithm, total_steps=400, exploration_fraction=0.0)
-    for _ in range(4):
-        subject.learn(100)
-        expected = max(0.0, 1 - subject.steps / 400)
-        assert algorithm.exploration_rate == pytest.approx(expected, abs=1e-6)
-
-
 def test_a_saved_algorithm_holds_its_own_schedule(tmp_path: Path) -> None:
     algorithm = ppo(learning_rate=lambda remaining: 0.5 * remaining)
     subject = learner(algorithm, total_steps=64, exploration_fraction=0.0)
@@ -310,19 +301,6 @@ def test_a_bonus_for_new_states_comes_before_the_first_reward() -> None:
 
 def frozen(network: torch.nn.Module) -> list[torch.Tensor]:
     return [part.detach().clone() for part in network.parameters()]
-
-
-@pytest.mark.parametrize("make", [ppo, sac, dqn])
-def test_without_a_reward_any_algorithm_learns_to_see_new_states(make: Any) -> None:
-    algorithm = make()
-    subject = learner(algorithm, exploration_fraction=0.0)
-    subject.explore(20)
-    before = frozen(algorithm.policy)
-    subject.learn(100)
-    assert not all(map(torch.equal, algorithm.policy.parameters(), before))
-    resets = algorithm._n_updates
-    subject.set_reward(Curious(subject.env))
-    assert algorithm._n_updates == resets + (100 if make is sac else 0)
 
 
 @pytest.mark.parametrize("make", [ppo, dqn])

@@ -196,19 +196,6 @@ def test_attempts_choose_among_as_many_candidates_as_the_sampler_wants():
     assert seen == [(24, 3), (8, 1)]
 
 
-def test_a_run_delivers_the_labels_that_it_was_asked_for():
-    given: list[int] = []
-    noting = Noting(TINY.teacher)
-    config = replace(TINY, max_comparisons=None)
-    report = learn_from_preferences(
-        config, teacher=noting, on_answers=lambda answers: given.append(len(answers))
-    )
-    assert len(report.comparisons) == TINY.comparisons
-    assert sum(noting.asked) > TINY.comparisons
-    assert len(noting.policies) == len(given) == 3
-    assert given == sorted(set(given))
-
-
 @cache
 def undisturbed() -> tuple[OnlineReport, Noting, dict[str, Any]]:
     noting = Noting(TINY.teacher)

@@ -14,7 +14,6 @@ from preferl.online import (
     OnlineConfig,
     PPOConfig,
     learn_from_preferences,
-    make_environments,
     run_online,
 )
 from preferl.online.configs import EvaluationConfig
@@ -74,15 +73,6 @@ def test_copies_act_in_processes_as_they_act_here():
         venv.close()
         found[kind] = report.experience
     np.testing.assert_array_equal(found["dummy"].observations, found["subproc"].observations)
-
-
-def test_a_process_that_ends_is_worded():
-    with pytest.raises(ConfigError, match=r"vec_env: expected 1 processes.*__main__"):
-        make_environments(exits, 1, seed=0, vec_env="subproc")
-
-
-def exits():
-    raise SystemExit(3)
 
 
 class Fickle(Garden):

@@ -10,7 +10,7 @@ from preferl.evaluation import evaluate_reward
 from preferl.feedback.instant import sample_comparisons
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models import MLPRewardConfig
-from preferl.online import OnlineConfig, learn_from_preferences, run_online
+from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.online.wrappers.feedback_config import VariableLengthWarning
 from preferl.testing import make_comparisons, make_episodes
 from preferl.training import RewardTrainerConfig
@@ -80,15 +80,3 @@ def test_without_anything_recorded_there_is_nothing_to_learn_from(comparisons, r
     config = replace(RECORDED, comparisons=10)
     with pytest.raises(ConfigError, match="episodes="):
         learn_from_preferences(config, comparisons=known)
-
-
-def test_some_steps_are_as_many_as_environments_need():
-    for settings in ({"steps": 0}, {"initial_steps": 0}, {"steps": 1, "initial_steps": 0}):
-        with pytest.raises(ConfigError):
-            replace(OnlineConfig(), **settings)
-
-
-def test_a_whole_run_needs_an_agent(tmp_path, episodes):
-    with pytest.raises(ConfigError, match="learn_from_preferences"):
-        run_online(RECORDED, tmp_path / "run", episodes=episodes)
-    assert not (tmp_path / "run").exists()

@@ -91,13 +91,6 @@ def test_the_report_has_the_accuracy_on_them_and_how_many_they_are():
     assert metrics["reward/held_out_answers"] == found.decided
 
 
-def test_by_default_none_is_held_out():
-    report = learn_from_preferences(replace(TINY, validation=0.0))
-    assert report.iterations[2].fit.pairs == 60
-    assert all(one.validation is None for one in report.iterations)
-    assert "reward/held_out_accuracy" not in report.iterations[0].metrics()
-
-
 BAND = AdaptivePenalty(1e-4, band=(1.1, 1.5))
 
 
@@ -135,12 +128,6 @@ def test_entropy_and_deviation_are_of_new_queries_before_they_are_learned_from()
         assert one.query_deviation > 0
         assert one.metrics()["feedback/entropy"] == one.query_entropy
         assert one.metrics()["feedback/deviation"] == one.query_deviation
-
-
-def test_one_network_has_no_deviation():
-    report = learn_from_preferences(replace(TINY, model=MLPRewardConfig(hidden=(16,))))
-    assert "feedback/entropy" in report.iterations[1].metrics()
-    assert "feedback/deviation" not in report.iterations[1].metrics()
 
 
 def test_clips_that_repeat_are_warned_of_once(caplog):

@@ -38,9 +38,3 @@ def test_pictures_stay_bytes_from_the_environment_to_the_answers(short, tmp_path
     again = load_reward(tmp_path / "reward")
     rewards = [r.member_rewards(report.experience[:2]) for r in (report.reward, again)]
     assert np.array_equal(*rewards)
-
-
-def test_the_preset_asks_500_queries_of_pictures():
-    config = from_json(OnlineConfig, load_preset("moving_dot"))
-    assert config.comparisons == 500
-    assert isinstance(config.model, CNNRewardConfig)

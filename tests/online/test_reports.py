@@ -85,12 +85,6 @@ def test_held_out_answers_come_with_their_interval() -> None:
     assert found["reward/held_out_answers"] == 4
 
 
-def test_seconds_are_metrics_and_do_not_tell_reports_apart() -> None:
-    timed = report(seconds={"acting": 2.5, "fitting": 0.5})
-    assert timed.metrics().items() >= {"time/acting": 2.5, "time/fitting": 0.5}.items()
-    assert timed == report()
-
-
 def test_a_part_within_a_part_counts_as_its_own() -> None:
     clock = iter([0.0, 1.0, 4.0, 10.0, 11.0, 13.0])  # relabelling from 1 to 4, fitting to 10
     stopwatch = Stopwatch(lambda: next(clock))
@@ -114,15 +108,6 @@ def run(*iterations: IterationReport, seconds: float = 0.0) -> OnlineReport:
         learner=None,
         experience=None,
     )
-
-
-def test_the_reward_has_a_share_of_the_time() -> None:
-    first = report(seconds={"acting": 80.0, "fitting": 5.0, "relabelling": 1.0, "asking": 2.0})
-    second = report(seconds={"acting": 100.0, "fitting": 3.0})
-    found = run(first, second, report(), seconds=200.0)
-    assert found.part_seconds == {"acting": 180, "fitting": 8, "relabelling": 1, "asking": 2}
-    assert found.time_in_words == "200 s, 4 % of them for fits and relabelling"  # 9 of 200
-    assert run().time_in_words == "0 s, 0 % of them for fits and relabelling"
 
 
 def test_the_accuracy_of_more_unseen_answers_counts() -> None:
@@ -164,11 +149,6 @@ def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> 
     np.testing.assert_array_equal(found.noise, [np.nan, 0.4, np.nan])  # no unseen answer, no fit
     assert found.total == 900
     assert course_of([], config).steps.shape == (0,)
-
-
-def test_the_course_has_no_returns_where_the_environment_gives_no_reward() -> None:
-    zero = report(evaluation=evaluation(300, 0.0, 0.0), has_true_reward=False)
-    np.testing.assert_array_equal(course_of([zero], OnlineConfig()).true_return, [np.nan])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from helpers.programs import start
 from helpers.resumable_runs import assert_same, everything
 from helpers.terminal_run import CONFIG, EVALUATION, answer_to, name_of
 from helpers.waiting import SECONDS, wait_until
-from preferl.data import Segments, load_comparisons
+from preferl.data import load_comparisons
 from preferl.feedback import PromptTeacher
 from preferl.feedback.prompt import KEYS
 from preferl.online import learn_from_preferences, run_online
@@ -227,20 +227,3 @@ def answered(people: Answering) -> int:
     kind = "left" if question.left > question.right else "right"
     people.store.queue.answer(people.person, question.token, f"key-{question.token}", kind)
     return 1
-
-
-@pytest.mark.parametrize("put", [0, 2, 3])
-def test_only_what_was_not_put_is_put(tmp_path, put):
-    with Store.open(tmp_path) as store:
-        people = Answering(store)
-        people.ask(1)
-        feedback = StoredFeedback(store)
-        since = feedback.newest
-        block = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
-        clips = Segments(block, block[:, :1], block[:, 0], np.arange(6) * 2, np.full(6, 2), 2)
-        pairs = np.arange(6).reshape(3, 2)
-        if put:
-            feedback.ask(clips, pairs[:put])
-        feedback.ask_rest(clips, pairs, since=since)
-        feedback.ask_rest(clips, pairs, since=since)
-        assert len(store.queries.asked(people.project.id)) == 1 + 3
