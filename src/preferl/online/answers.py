@@ -1,5 +1,6 @@
 """What a run learns from: comparisons that exist already and new answers, some of them held out."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +18,7 @@ from preferl.data.sources.labels import load_labels
 from preferl.data.validation import TRAIN, validation_split
 from preferl.errors import DataError, FeedbackError
 from preferl.feedback.instant import InstantFeedback
-from preferl.feedback.preparations import FitContext
+from preferl.feedback.preparations import FitContext, Preparation
 from preferl.feedback.protocols import Feedback
 from preferl.feedback.sampling import entropy, logit_variance
 from preferl.online.configs import OnlineConfig
@@ -207,23 +208,30 @@ def prepare_answers(
         rng=rng,
         trust=_trust_in_answers(given, votes, reward, trainer),
     )
+    prepared = _apply(config.prepare, given, context)
+    return prepared, np.append(own_places, np.full(len(prepared) - len(given), -1))
+
+
+def _apply(
+    preparations: Sequence[Preparation], given: Comparisons, context: FitContext
+) -> Comparisons:
+    """Apply preparations in their order, and log what became of the answers."""
     prepared = given
-    for preparation in config.prepare:
+    for preparation in preparations:
         prepared = preparation(prepared, context)
         if not np.array_equal(prepared.pairs[: len(given)], given.pairs):
             raise DataError(
                 f"comparisons from {type(preparation).__name__}: expected the {len(given)} "
                 f"answers first, whatever their weight, got {len(prepared)} others."
             )
-    pseudo_labels = len(prepared) - len(given)
     LOGGER.info(
         "Before the fit: %d of %d answers left out, %d turned round, %d pseudo-labels.",
         (prepared.weight[: len(given)] == 0).sum(),
         len(given),
         (prepared.preference[: len(given)] != given.preference).sum(),
-        pseudo_labels,
+        len(prepared) - len(given),
     )
-    return prepared, np.append(own_places, np.full(pseudo_labels, -1))
+    return prepared
 
 
 def _votes(

@@ -22,7 +22,7 @@ from preferl.data.segments import Segments, Short, sample_segments, windows_of
 from preferl.data.validation import TRAIN, VALIDATION
 from preferl.envs.config import EnvSource
 from preferl.envs.factory import env_factory
-from preferl.errors import ConfigError, DataError, require_in
+from preferl.errors import ConfigError, DataError
 from preferl.evaluation.curve import Evaluation, Evaluator, often
 from preferl.evaluation.findings import findings, ties_and_contradictions
 from preferl.evaluation.policies import Policy
@@ -294,9 +294,11 @@ def build_parts(
 
     Settings that do not go together are refused here, before a folder is touched.
     """
-    given = config.warm_start.given or comparisons is not None
-    fix = "Ask at least one query, or give comparisons to learn from."
-    require_in("comparisons", config.comparisons, 0 if given else 1, float("inf"), fix=fix)
+    if not (config.comparisons or config.warm_start.given or comparisons is not None):
+        raise ConfigError(
+            "comparisons: expected at least 1, got 0. Ask at least one query, or give comparisons "
+            "to learn from."
+        )
 
     @cache
     def read_warm_start() -> WarmStart:
@@ -647,12 +649,8 @@ class PreferenceLoop:
         if state.reward is None and not comparisons.decided.any():
             LOGGER.info("No fit yet: %d answers are all ties.", len(comparisons))
             return None, None  # the agent goes on to see new states
-        sets = split_answers(
-            comparisons,
-            config.validation,
-            state.clip_sets,
-            joined=state.given.comparisons is not None,
-        )
+        joined = state.given.comparisons is not None
+        sets = split_answers(comparisons, config.validation, state.clip_sets, joined=joined)
         train = comparisons[sets == TRAIN]
         held_out = comparisons[sets == VALIDATION]
         bagged = has_out_of_bag(trainer.config, members=trainer.model.members)

@@ -195,16 +195,14 @@ def run_online(
                 answers=result["comparisons"],
                 findings=report.findings,
             )
+            stage = on_stage or (lambda _: None)
             try:
                 if not report.interrupted:
-                    stage = on_stage or (lambda _: None)
                     evaluated = _evaluate(config, evaluation, report, true_reward, stage)
                     stage("writing the report")
                     _write_report(folder.path("report.html"), parts, report, evaluated)
                     summary = evaluated.completed(summary)
-                    result |= evaluated.to_json() | {
-                        "accuracy_in_words": _accuracy_in_words(report)
-                    }
+                    result |= evaluated.to_json()
             except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
                 result["interrupted"] = True
             folder.result(result, summary)
@@ -243,6 +241,7 @@ def _result(parts: LoopParts, report: OnlineReport) -> dict[str, Any]:
         "time": {part: round(seconds, 2) for part, seconds in report.part_seconds.items()},
         "evaluations": {"taught": [evaluation.to_json() for evaluation in report.evaluations]},
         "trust": _trust(parts, report),
+        "accuracy_in_words": _accuracy_in_words(report),
     }
 
 
