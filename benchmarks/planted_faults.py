@@ -248,9 +248,9 @@ FAULTS: Final = (
             ),
             Edit(
                 "src/preferl/online/wrappers/feedback_core.py",
-                "                self._compute_deferred()\n"
-                "                self._deferred.reward = self.computer.deferrable\n",
-                "                self._deferred.reward = self.computer.deferrable\n",
+                "            self._compute_deferred()  # the steps until now, by the reward that "
+                "they had\n",
+                "",
             ),
         ),
     ),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.clips import at
 from preferl.data import Comparisons, Segments
 from preferl.errors import ConfigError
 from preferl.feedback import AnswerFilter, FitContext
@@ -29,11 +30,9 @@ class Scores:
 
 def answers(preference: list[float]) -> Comparisons:
     """About pairs of clips 0 and 1, 0 and 2, and so on."""
-    block = np.arange(len(preference) + 1.0)[:, None]
     count = len(preference)
-    segments = Segments(block, block, block[:, 0], np.arange(count + 1), np.ones(count + 1, int), 1)
     pairs = np.stack([np.zeros(count, int), 1 + np.arange(count)], axis=1)
-    return Comparisons.of(segments, pairs, np.array(preference))
+    return Comparisons.of(at(*range(count + 1)), pairs, np.array(preference))
 
 
 def seen_by_none(members: int, answers: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from helpers.clips import at
 from preferl.data import Clips, Comparisons, Segments
 from preferl.errors import DataError, FeedbackError
 from preferl.feedback import (
@@ -23,10 +24,7 @@ NAN = float("nan")
 
 def windows(count: int, base: float = 0.0) -> Segments:
     """`count` windows of two steps; their returns grow, and step `t` holds `base + t`."""
-    block = base + np.arange(2.0 * count)
-    return Segments(
-        block[:, None], block[:, None], block, np.arange(count) * 2, np.full(count, 2), 2
-    )
+    return at(*(base + np.arange(2.0 * count)), length=2)
 
 
 def test_one_call_takes_the_segments_for_the_policy() -> None:

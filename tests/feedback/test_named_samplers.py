@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from preferl.data import Comparisons, Segments
+from helpers.clips import at
+from preferl.data import Comparisons
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.sampling import segments_wanted
 from preferl.registry import SAMPLERS
@@ -16,13 +17,6 @@ B_PREF += ("k_center", "k_center_disagreement", "k_center_entropy")
 # about window 3: pairs with it have the largest disagreement, all others the largest entropy.
 SCORES = np.array([[0.0, 0, 0, 5], [0, 0, 0, -5]])
 PLACES = (0.0, 4.0, 10.0, 5.0)
-
-
-def at(*places: float) -> Segments:
-    """One-step windows at these places."""
-    block = np.array(places)[:, None]
-    count = len(places)
-    return Segments(block, block, block[:, 0], np.arange(count), np.ones(count, int), 1)
 
 
 def sampler(name: str, scores: object = SCORES, oversampling: float = 6, asked: object = None):

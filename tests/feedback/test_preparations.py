@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from helpers.clips import at
 from preferl.configs import from_json, to_json
-from preferl.data import Segments
 from preferl.feedback import AnswerFilter, FitContext, Likelihood, Preparation, PseudoLabels
 from preferl.feedback.step_rewards import PerStep
 from preferl.online import OnlineConfig
@@ -10,8 +10,7 @@ from preferl.online import OnlineConfig
 
 def test_log_odds_have_the_fitted_scale_and_leave_noise_out():
     reward = PerStep()
-    block = np.array([[0.0], [1.0]])
-    segments = Segments(block, block, np.array([2.0, 5.0]), np.arange(2), np.ones(2, int), 1)
+    segments = at(2, 5)
     pairs = np.array([[0, 1], [1, 0]])
     plain = FitContext(reward).logits(segments, pairs)
     np.testing.assert_allclose(plain, [[-3, 3]])

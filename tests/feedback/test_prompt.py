@@ -134,20 +134,6 @@ def test_dictionaries_are_drawn_by_key_and_discrete_actions_have_one_line() -> N
     assert labels == ["observation arm 0", "observation arm 1", "observation hand 0", "action 0"]
 
 
-def test_long_clips_and_many_numbers_are_cut_and_counted() -> None:
-    block = np.zeros((2, 500, 40))
-    text = sparklines(Clips(block, block, np.ones((2, 500), bool), block[..., 0]), width=20, rows=5)
-    assert len(text.splitlines()) == 7
-    assert len(strips(text, "observation 0")[0]) == 20
-    assert "75 more" in text
-
-
-def test_a_number_without_any_value_has_nothing_to_show() -> None:
-    block = np.full((2, 3), np.nan)
-    shown = Clips(block[..., None], np.zeros((2, 3)), np.ones((2, 3), bool), block)
-    assert "nothing to show" in sparklines(shown)
-
-
 def test_names_of_observations_end_no_prompt_and_command_no_terminal(
     rng: np.random.Generator,
 ) -> None:

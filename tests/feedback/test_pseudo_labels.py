@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from helpers.clips import at
 from preferl.data import Comparisons, Episodes, Segments
 from preferl.errors import ConfigError
 from preferl.feedback import FitContext, Likelihood, PseudoLabels
@@ -33,10 +34,8 @@ def experience() -> Episodes:
 
 
 def answers(annotator=None) -> Comparisons:
-    block = np.array([[5.0], [7.0]])
-    segments = Segments(block, block, block[:, 0], np.arange(2), np.ones(2, int), 1)
     pairs = np.array([[0, 1], [1, 0]])
-    return Comparisons.of(segments, pairs, np.array([1.0, 0.5]), np.array([3.0, 1.0]), annotator)
+    return Comparisons.of(at(5, 7), pairs, np.array([1.0, 0.5]), np.array([3.0, 1.0]), annotator)
 
 
 def context(**parts: object) -> FitContext:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.clips import at
 from preferl.data import Comparisons, Segments
 from preferl.data.arrays import load_segments, save_segments
 from preferl.errors import FeedbackError
@@ -17,15 +18,6 @@ from preferl.feedback import (
 from preferl.feedback.sampling import farthest_first, mean_observation
 from preferl.shapes import FloatArray, IntArray
 from preferl.testing.feedback_contracts import check_sampler
-
-
-def at(*places: float) -> Segments:
-    """One-step windows at these places."""
-    block = np.array(places)
-    count = len(block)
-    return Segments(
-        block[:, None], block[:, None], block, np.arange(count), np.ones(count, np.int64), 1
-    )
 
 
 def offering(pairs: list[list[int]]) -> object:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from preferl.data import Clips, Segments
+from helpers.clips import at
+from preferl.data import Clips
 from preferl.errors import ConfigError, FeedbackError
 from preferl.feedback import ScriptedTeacher
 
@@ -216,7 +217,7 @@ def test_swapping_the_clips_mirrors_the_probability(rng: np.random.Generator) ->
 
 def test_scaled_to_fixes_the_scale_for_pairs_shown_one_at_a_time(rng: np.random.Generator) -> None:
     rewards = rng.normal(size=400) * 70
-    segments = Segments(rewards[:, None], rewards, rewards, np.arange(400), np.ones(400, int), 1)
+    segments = at(*rewards)
     teacher = ScriptedTeacher().scaled_to(segments)
     assert teacher.scale == pytest.approx(math.sqrt(2) * rewards.std())
     few = of_returns([10.0], [0.0])
@@ -228,9 +229,7 @@ def test_scaled_to_fixes_the_scale_for_pairs_shown_one_at_a_time(rng: np.random.
 
 
 def test_scaled_to_equal_segments_does_not_divide_by_nothing() -> None:
-    ones = np.ones(4)
-    segments = Segments(ones[:, None], ones, ones, np.arange(4), np.ones(4, int), 1)
-    assert ScriptedTeacher().scaled_to(segments).scale == 1.0
+    assert ScriptedTeacher().scaled_to(at(1, 1, 1, 1)).scale == 1.0
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,11 @@ from importlib.util import find_spec
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import SyncVectorEnv
 from stable_baselines3.common.env_util import make_vec_env
 
 from preferl.errors import ConfigError
 from preferl.online import (
     FeedbackVecEnv,
-    FeedbackVectorEnv,
-    HumanPreferencesEnvWrapper,
     OnlineConfig,
     PPOConfig,
     learn_from_preferences,
@@ -47,39 +44,21 @@ def test_states_of_mujoco_put_the_simulator_back():
     assert np.array_equal(info["state"], np.concatenate([stage.data.qpos, stage.data.qvel]))
 
 
-def recording_states() -> RecordsStates:
-    return RecordsStates(gymnasium.make("CartPole-v1"))
+def test_states_that_are_recorded_and_not_kept_are_logged_once(tmp_path, caplog):
+    def resets(feedback, **settings):
+        caplog.clear()
+        venv = make_vec_env(lambda: RecordsStates(gymnasium.make("CartPole-v1")), 1)
+        env = FeedbackVecEnv(venv, feedback, **settings)
+        env.reset()
+        env.reset()
+        env.close()
+        return caplog.text.count("Pass `states=True` to FeedbackVecEnv")
 
-
-WRAPPERS = {
-    "FeedbackVecEnv": lambda feedback, **more: FeedbackVecEnv(
-        make_vec_env(recording_states, 1), feedback, **more
-    ),
-    "FeedbackVectorEnv": lambda feedback, **more: FeedbackVectorEnv(
-        SyncVectorEnv([recording_states]), feedback, **more
-    ),
-    "HumanPreferencesEnvWrapper": lambda feedback, **more: HumanPreferencesEnvWrapper(
-        recording_states(), feedback=feedback, collect_prefs=feedback is not None, **more
-    ),
-}
-
-
-@pytest.mark.parametrize("name", list(WRAPPERS))
-def test_states_that_are_recorded_and_not_kept_are_logged_once(tmp_path, monkeypatch, caplog, name):
-    monkeypatch.chdir(tmp_path)
     with Store.open(tmp_path) as store:
         store.projects.create("cart-pole")
-        for feedback, more, times in (
-            (StoredFeedback(store), {}, 1),
-            (StoredFeedback(store), {"states": True}, 0),
-            (None, {}, 0),  # nobody is shown a clip
-        ):
-            caplog.clear()
-            env = WRAPPERS[name](feedback, **more)
-            env.reset()
-            env.reset()
-            env.close()
-            assert caplog.text.count(f"Pass `states=True` to {name}") == times
+        assert resets(StoredFeedback(store)) == 1
+        assert resets(StoredFeedback(store), states=True) == 0
+        assert resets(None) == 0, "nobody is shown a clip"
 
 
 def test_online_runs_keep_states_that_people_can_be_shown():

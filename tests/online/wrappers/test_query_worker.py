@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.waiting import SECONDS, wait_until
+from helpers.waiting import SECONDS
 from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
 from preferl.feedback.sampling import UniformPairs
@@ -18,7 +18,6 @@ from preferl.online.wrappers.feedback_config import FeedbackConfig
 from preferl.online.wrappers.query_worker import ExperienceBuffer, QueryWorker
 from preferl.store import database
 from preferl.store.feedback import StoredFeedback
-from preferl.store.status import Status
 from preferl.store.store import Store
 
 
@@ -159,23 +158,6 @@ def test_questions_are_asked_up_to_the_length_of_the_queue(feedback: StoredFeedb
     assert shown.length == 5
 
 
-def test_clips_that_repeat_one_another_are_warned_of_once(feedback: StoredFeedback, caplog) -> None:
-    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=7)
-    worker = QueryWorker(feedback, config)
-    for seed in range(2):
-        worker.put(episodes(20, seed=seed))
-        assert worker.flush()
-    worker.close()
-    messages = [
-        record.message for record in caplog.records if "repeat one another" in record.message
-    ]
-    assert len(messages) == 1
-    assert (
-        "each step is shown 3.5 times on average (7 queries, clips of 5 steps, 20 steps"
-        in messages[0]
-    )
-
-
 def test_a_budget_holds_over_restarts(feedback: StoredFeedback) -> None:
     config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=4, max_queries=6)
     teacher = ScriptedTeacher.oracle()
@@ -289,21 +271,6 @@ def test_episodes_that_are_always_too_short_are_logged_once(
     assert len(messages) == 2
     assert 'short="pad"' in messages[0]
     assert messages[1] == "Queries are asked again."
-
-
-def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
-    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, short="drop"))
-    for seed in range(25):
-        worker.put(episodes(20, seed=seed))
-    assert worker.flush()
-
-    def status() -> Any:
-        agents = feedback.store.reports.services(feedback.project.id)
-        return agents[0].status if agents else Status()  # not a word yet
-
-    wait_until(lambda: status().state == "failed", "the agent failed")
-    assert "segment_length" in status().problem
-    assert worker.close()
 
 
 def test_what_comes_after_the_end_is_not_counted_as_asked(feedback: StoredFeedback) -> None:

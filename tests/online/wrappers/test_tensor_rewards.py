@@ -5,7 +5,6 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
-from preferl.data.episodes import Episodes
 from preferl.errors import DataError, ModelError, SpaceError
 from preferl.functional.preference import lower_bound
 from preferl.models import (
@@ -16,6 +15,7 @@ from preferl.models import (
 )
 from preferl.online.wrappers.tensor_rewards import TensorRewards
 from preferl.shapes import map_observations, take
+from preferl.testing import make_episodes
 from preferl.training import RewardFunction, relabel
 
 LENGTHS = np.array([[4, 9, 7], [12, 5, 3], [8, 8, 4]])  # of the episodes of three environments
@@ -34,18 +34,7 @@ def reward_of(kind, observations=BOX, actions=ACTIONS, *, seed=0, **how):
 
 def episodes_of(space, actions):
     """Random episodes, those of one environment after those of another."""
-    for number, each in enumerate((space, actions)):
-        each.seed(number)
-    count = int(LENGTHS.sum())
-    steps = [space.sample() for _ in range(count)]
-    if isinstance(space, Dict):
-        seen = {key: np.stack([step[key] for step in steps]) for key in space}
-        last = {key: value[: LENGTHS.size] for key, value in seen.items()}
-    else:
-        seen = np.stack(steps)
-        last = seen[: LENGTHS.size]
-    acted = np.stack([actions.sample() for _ in range(count)])
-    return Episodes(seen, acted, np.zeros(count), np.zeros(count, bool), last, LENGTHS.ravel())
+    return make_episodes(np.random.default_rng(0), LENGTHS.ravel(), space, actions)
 
 
 def as_they_act(rewards, episodes, device="cpu"):

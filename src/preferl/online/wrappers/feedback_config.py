@@ -147,9 +147,9 @@ def settings_of(config: FeedbackConfig | None, more: Mapping[str, Any]) -> Feedb
             f"config: expected a FeedbackConfig or None, got a {type(config).__name__}. Pass "
             "`config=FeedbackConfig(...)`, or its fields as keywords."
         )
-    known = {field.name for field in fields(FeedbackConfig)}
-    if not more.keys() <= known:
-        raise ConfigError(f"settings: expected {sorted(known)}, got {sorted({*more} - known)}.")
+    names = {field.name for field in fields(FeedbackConfig)}
+    if not more.keys() <= names:
+        raise ConfigError(f"settings: expected {sorted(names)}, got {sorted({*more} - names)}.")
     return replace(config or FeedbackConfig(), **more)
 
 
@@ -215,19 +215,21 @@ class RepetitionGuard:
             return
         length = self._config.segment_length
         windows = windows_of(episodes, length, self._config.short)
-        there = int(windows.sum())
+        different = int(windows.sum())
         usable = int(episodes.lengths[windows > 0].sum())
         times = 2 * length * max(queries / max(usable, 1), asked / max(steps, 1))
-        if there < 2 * queries:
-            text = (
-                f"{queries} queries show {2 * queries} clips, and there are {there} different ones"
-            )
+        if different < 2 * queries:
             shorter = int((episodes.lengths < length).sum())
-            text += f" of {length} steps ({shorter} of {len(episodes)} episodes are "
-            text += "shorter): some are shown again."
+            text = (
+                f"{queries} queries show {2 * queries} clips, and there are {different} different "
+                f"ones of {length} steps ({shorter} of {len(episodes)} episodes are shorter): some "
+                "are shown again."
+            )
         elif times > MOST_SHOWN:
-            text = f"Clips repeat one another: each step is shown {times:.1f} times on average"
-            text += f" ({asked} queries, clips of {length} steps, {steps:,} steps recorded)."
+            text = (
+                f"Clips repeat one another: each step is shown {times:.1f} times on average "
+                f"({asked} queries, clips of {length} steps, {steps:,} steps recorded)."
+            )
         else:
             return
         self.warned = True

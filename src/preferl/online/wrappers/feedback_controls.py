@@ -173,19 +173,23 @@ class FeedbackControls:
 
 def require_kind(env: Any, wrapper: object) -> None:
     """Raise `ConfigError` unless `env` is what the wrapper is for, and name the wrapper that is."""
-    vector = isinstance(env, gymnasium.vector.VectorEnv)
-    single = isinstance(env, gymnasium.Env)
-    sb3 = not (vector or single) and hasattr(env, "step_async") and hasattr(env, "num_envs")
-    fits = dict(zip(WRAPPED, (sb3, vector, single), strict=True))
-    right = next((name for name in fits if fits[name]), None)
-    mine = type(wrapper).__name__
-    if right == mine:
-        return
-    fix = f"Wrap it in {right}." if right else "Wrap an environment of one of these libraries."
-    raise ConfigError(
-        f"environment of {mine}: expected {WRAPPED[mine]}, got "
-        f"{WRAPPED[right] if right else 'something else'}, a {type(env).__name__}. {fix}"
-    )
+    name = type(wrapper).__name__
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        right = "FeedbackVectorEnv"
+    elif isinstance(env, gymnasium.Env):
+        right = "HumanPreferencesEnvWrapper"
+    elif hasattr(env, "step_async") and hasattr(env, "num_envs"):
+        right = "FeedbackVecEnv"
+    else:
+        raise ConfigError(
+            f"environment of {name}: expected {WRAPPED[name]}, got something else, a "
+            f"{type(env).__name__}. Wrap an environment of one of these libraries."
+        )
+    if right != name:
+        raise ConfigError(
+            f"environment of {name}: expected {WRAPPED[name]}, got {WRAPPED[right]}, a "
+            f"{type(env).__name__}. Wrap it in {right}."
+        )
 
 
 def hide_return(info: dict[str, Any], learned: Any) -> None:

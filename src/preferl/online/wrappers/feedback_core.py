@@ -70,8 +70,8 @@ class FeedbackCore:
     `FeedbackVecEnv`.
 
     Attributes:
-        recording: of the steps.
-        computer: of their rewards.
+        recording: keeps the steps.
+        computer: decides which reward they get, and computes it.
         queries: asks in the background; None where nothing is asked.
         on_episodes: takes what is to be asked about, and returns at once; by default `queries` do.
         returns: `[V]` sums of rewards given at once in the running episodes, or just over.
@@ -170,20 +170,24 @@ class FeedbackCore:
             self._deferred.begins[here] = self.steps_deferred
 
     def act(self, actions: Array) -> None:
-        """Record the actions `[V, *act]` of a step that begins, and compute their rewards."""
+        """Record the actions `[V, *act]` of a step that begins, and compute their rewards.
+
+        Which reward that is, `RewardComputer.compute` tells. While rewards are deferred it is zero,
+        and `settle` computes the rest.
+        """
         if not self.recording.begun:
             raise ConfigError("Call `reset()` before the first step.")
         self.recording.act(actions)
-        oldest_step = self.recording.time
-        if self._deferred is not None:
-            if self._deferred.reward is not self.computer.deferrable:
-                self._compute_deferred()
-                self._deferred.reward = self.computer.deferrable
-            oldest_step = self._deferred.next
-        if self._deferred is not None and self._deferred.reward is not None:
-            self._reward_now = np.zeros(len(self.returns), np.float32)
-        else:
+        deferred = self._deferred
+        if deferred is not None and deferred.reward is not self.computer.deferrable:
+            self._compute_deferred()  # the steps until now, by the reward that they had
+            deferred.reward = self.computer.deferrable
+        if deferred is None or deferred.reward is None:
             self._reward_now = self.computer.compute(self.recording.windows)
+            oldest_step = self.recording.time
+        else:
+            self._reward_now = np.zeros(len(self.returns), np.float32)
+            oldest_step = deferred.next
         self.recording.kept_from = oldest_step - _lookback(self.computer.reward)
 
     def outcome(

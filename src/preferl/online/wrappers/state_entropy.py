@@ -56,10 +56,10 @@ class StateEntropyBonus:
         states = self._flat(observations)
         if self._ring is None:
             self._ring = np.zeros((self._remembered, states.shape[1]))
-        known = self._ring[: min(self._next, self._remembered)]
+        earlier = self._ring[: min(self._next, self._remembered)]
         bonus = np.zeros(len(states), np.float32)
-        if len(known) >= self._nearest:
-            squares = (states**2).sum(1)[:, None] + (known**2).sum(1) - 2 * states @ known.T
+        if len(earlier) >= self._nearest:
+            squares = (states**2).sum(1)[:, None] + (earlier**2).sum(1) - 2 * states @ earlier.T
             kth = np.partition(squares, self._nearest - 1, axis=1)[:, self._nearest - 1]
             distance = np.sqrt(np.maximum(kth, 0.0))  # [V]
             self._total += float(distance.sum())
