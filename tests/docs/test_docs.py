@@ -111,19 +111,22 @@ def unknown_words(line):
     return [option for option in options if option not in known]
 
 
+@cache
+def is_importable(dotted):
+    package, _, last = dotted.rpartition(".")
+    try:
+        if hasattr(import_module(package), last):
+            return True
+        import_module(dotted)
+    except ImportError:
+        return False
+    return True
+
+
 def missing_names(text):
     """Dotted names in inline code, `preferl.x.Y`, that cannot be imported."""
-    missing = []
-    for dotted in re.findall(r"`(preferl(?:\.\w+)+)[`(]", text):
-        head, _, last = dotted.rpartition(".")
-        try:
-            import_module(dotted)
-        except ImportError:
-            try:
-                getattr(import_module(head), last)
-            except (ImportError, AttributeError):
-                missing.append(dotted)
-    return missing
+    names = re.findall(r"`(preferl(?:\.\w+)+)[`(]", text)
+    return [dotted for dotted in names if not is_importable(dotted)]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import preferl
@@ -10,15 +11,18 @@ ROOT = Path(__file__).parents[2]
 SOURCE = Path(preferl.__file__).parent
 
 
+@cache
 def words_of_the_code():
     """All texts in the code, with `{}` where a value is put in."""
+    words = []
     for file in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+                words.append(node.value)
             elif isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", None) for part in node.values]
-                yield "".join(part if isinstance(part, str) else "{}" for part in parts)
+                words.append("".join(p if isinstance(p, str) else "{}" for p in parts))
+    return "\n".join(words)
 
 
 def messages(page):
@@ -29,8 +33,7 @@ def messages(page):
 
 
 def missing(page):
-    known = "\n".join(words_of_the_code())
-    return [part for part in messages(page) if part not in known]
+    return [part for part in messages(page) if part not in words_of_the_code()]
 
 
 def test_they_are_in_the_code():

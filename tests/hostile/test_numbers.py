@@ -82,10 +82,3 @@ def test_rewards_are_scaled_by_finite_numbers(tmp_path, field, value):
     file.write_text(json.dumps(about))
     with pytest.raises(PreferlError, match="finite"):
         read(tmp_path / "it")
-
-
-def test_what_was_saved_is_read(tmp_path):
-    for name in WEIGHTS:
-        make, read = VALID[name]
-        make(tmp_path / name)
-        read(tmp_path / name)
