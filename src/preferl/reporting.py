@@ -147,7 +147,7 @@ class WandbSink:
 
 @final
 class Sinks:
-    """Several sinks as one; none at all makes a sink that forgets."""
+    """Several sinks as one; without any, numbers are dropped."""
 
     def __init__(self, *sinks: MetricSink) -> None:
         self._sinks = sinks
@@ -268,7 +268,7 @@ def common_series(found: Iterable[tuple[Array, FloatArray]]) -> tuple[Array, Flo
 
 
 def series(columns: Mapping[str, FloatArray], name: str) -> tuple[Array, FloatArray]:
-    """Steps at which a metric of `read_jsonl` is known, in rising order, and its values there.
+    """Return the steps at which a metric was logged, in rising order, and its values there.
 
     A resumed run logs some steps once more; the last value counts.
 

@@ -199,7 +199,7 @@ def _overview(
 
 
 def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[tuple[float, str]]:
-    """When and what happened besides answers, published rewards included, the newest first."""
+    """List events and published rewards with their times, the newest first."""
     latest = store.reports.latest_events(project_id, LATEST)
     events = [(event.at, _words(event.kind, event.detail or {})) for event in latest]
     for reward in rewards[-LATEST:]:
@@ -209,7 +209,7 @@ def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list
 
 
 def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[str, Any]]:
-    """Everybody with how they answer, why somebody should look, and when they were last here."""
+    """A row for each person: how they answer, what is suspicious, and when they were last here."""
     signed_in = store.people.last_sign_ins(project_id)
     rows = []
     for person in store.people.all(project_id):

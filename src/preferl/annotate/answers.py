@@ -175,7 +175,7 @@ def _predicted(left: float) -> str:
 
 
 def _then(query: StoredQuery, name: str, counted: int) -> str:
-    """What becomes of a query of which one of the answers that count is withdrawn."""
+    """Say what becomes of a query when one of its counted answers is withdrawn."""
     if query.purpose == "known":
         return f"{name} may be asked about the pair again"
     waits = query.purpose == "ask" and query.cancelled_at is None and counted <= query.quorum

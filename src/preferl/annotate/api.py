@@ -61,13 +61,13 @@ class AnswerBody(ClaimBody):
 
 
 class HoldBody(Body):
-    """Queries that are still looked at."""
+    """Queries that a person is still looking at."""
 
     tokens: Annotated[list[Token], Field(max_length=16)]
 
 
 class ReleaseBody(HoldBody):
-    """Queries that are no longer; beacons carry no headers, so the proof is here."""
+    """Queries that are given back, with the proof that beacons cannot send as a header."""
 
     csrf: Annotated[str, Field(max_length=100)] = ""
 

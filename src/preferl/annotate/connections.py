@@ -89,7 +89,7 @@ class PatientProtocol(H11Protocol):
             oldest.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Wait on while a request is incomplete."""
+        """Take in a part of a request, and wait on while it is incomplete."""
         super().data_received(data)
         self._look()
 
@@ -99,19 +99,19 @@ class PatientProtocol(H11Protocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop waiting for a client that has gone."""
         super().connection_lost(exc)
         self._waiting.pop(self, None)
         self._stop("arriving")
         self._stop("reading")
 
     def pause_writing(self) -> None:
-        """Wait for the client to read."""
+        """Begin to wait for the client to read."""
         super().pause_writing()
         self._close_after("reading", self._read_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Wait no longer for that."""
+        """Stop waiting for the client to read."""
         super().resume_writing()
         self._stop("reading")
 

@@ -174,7 +174,7 @@ class SharedLimits:
         return True
 
     def _take(self, what: What, who: str) -> int:
-        """How many requests could be taken."""
+        """Take several requests, or one, from what is left to a person; return how many."""
         if time.monotonic() - self._forgot_at > FORGET_SECONDS:
             self._forgot_at = time.monotonic()
             self._people.forget_allowances()
@@ -200,7 +200,7 @@ def limited(what: What) -> Callable[[Request], Awaitable[None]]:
 
 
 def whose(address: str) -> str:
-    """Who asks from an address: of IPv6 the network of 64 bits, all of which one machine may use.
+    """Return whom an address stands for: of IPv6 its network of 64 bits, which one machine may use.
 
     >>> whose("192.0.2.1"), whose("2001:db8::1:2:3:4")
     ('192.0.2.1', '2001:db8::')

@@ -33,7 +33,7 @@ GIVE_WAY: Final[Message] = ("elsewhere", {})  # the last one to a page beside to
 
 
 class _Reader(NamedTuple):
-    """Whose page listens, and to the news of which project."""
+    """The person whose page listens, and the project whose news it gets."""
 
     project_id: int
     annotator_id: int

@@ -73,7 +73,7 @@ class Overviews:
 
 
 async def in_turn(request: Request, look: Callable[[], HTMLResponse]) -> HTMLResponse:
-    """The page of somebody who looks on, in a thread, one such page at a time.
+    """Render the page of somebody who looks on, in a thread, one such page at a time.
 
     Those who wait hold no thread, which people who answer need. Where somebody waits, the next page
     begins after a rest that is as long as this page took.

@@ -102,7 +102,7 @@ class Tally:
 
 
 def _until(which: str, service: Status, more: int) -> str | None:
-    """What is still to come before a reward, of the service that learns it."""
+    """Say how many answers a reward still needs, or what its service is doing."""
     if service.state == "fitting":
         return f"the {which} reward is learning now"
     if service.state == "failed":
@@ -141,7 +141,7 @@ def _service_words(service: ServiceState) -> str:
 
 
 def _after(status: Status) -> str:
-    """How far an agent is and which reward it uses; nothing of others."""
+    """Say how far an agent is and which reward it uses; "" of other programs."""
     if status.steps is None:
         return ""
     version = status.reward_version

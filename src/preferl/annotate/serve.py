@@ -97,7 +97,7 @@ def serve(
 
 @contextmanager
 def private_redirect(link: str) -> Iterator[Path]:
-    """A file that leads the browser to a link: everybody can read command lines, but not this."""
+    """Write a private file that leads the browser to a link, since command lines are public."""
     with TemporaryDirectory(prefix="preferl-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "open.html"
         with writing(file, private=True) as draft:
@@ -138,7 +138,7 @@ def address(settings: AnnotateSettings, listening: socket.socket) -> str:
 
 
 def bind(settings: AnnotateSettings) -> socket.socket:
-    """Listen before anything else starts, so that a taken port fails at once.
+    """Listen at the address of the page, before anything else starts.
 
     Raises:
         ConfigError: the address is taken or none of this machine.
@@ -198,7 +198,7 @@ def kept_running(command: Sequence[str], rest: float = REST_SECONDS) -> Iterator
 
 
 def _watch(command: Sequence[str], stopping: threading.Event, rest: float) -> None:
-    """Restart a program until it has to stop; then end it, by force where it does not end."""
+    """Start a program again whenever it ends; once `stopping`, end it, by force if need be."""
     while not stopping.is_set():
         process = subprocess.Popen(command, start_new_session=True)
         while process.poll() is None and not stopping.wait(0.2):

@@ -154,7 +154,7 @@ class Evaluator:
         self.max_steps = max_steps
 
     def due(self, step: int, before: int | None, *, over: bool = False) -> bool:
-        """Whether to evaluate at a step, after the one of the evaluation before; None had none.
+        """Whether an evaluation is due at a step; `before` is the step of the last one, if any.
 
         The first chance is always taken, and so is the last one, when the run is `over`.
 
@@ -179,7 +179,7 @@ class Evaluator:
 
 
 def often(every: int | None, steps: int) -> int:
-    """Steps between two evaluations of a run: as asked for, or else for `EVALUATIONS` in all."""
+    """Return the steps between two evaluations: `every`, or those of `EVALUATIONS` in all."""
     return max(1, steps // EVALUATIONS) if every is None else every
 
 

@@ -110,7 +110,7 @@ def show(
 
 
 def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
-    """All steps of the first episode, in environments of which there is one."""
+    """Record all steps of the first episode in a single environment."""
     steps: list[Step] = []
     acting = rollout(policy, envs, deterministic=True)
     while not steps or not steps[-1].dones[0]:

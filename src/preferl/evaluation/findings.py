@@ -120,7 +120,7 @@ def _clip_numbers(segments: Segments) -> IntArray:
 
 
 def _numbered(segments: Segments, *columns: Array) -> tuple[IntArray, IntArray]:
-    """`[N]` a number for what each clip holds of columns, and how many clips have each number."""
+    """Number clips `[N]` by their content in `columns`, and count the clips of each number."""
     names = segment_ids(segments, columns)
     return np.unique(names, return_inverse=True, return_counts=True)[1:]
 

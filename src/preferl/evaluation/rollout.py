@@ -231,7 +231,7 @@ def _has_limit(env: gymnasium.Env[Any, Any]) -> bool:
 
 @final
 class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A hand environment that charges for the distance to its object, which it had rewarded.
+    """A hand environment whose reward falls with the distance to the object, instead of rising.
 
     The dense rewards of gymnasium-robotics' door, hammer and relocate environments add 0.1 times
     the distance from the palm to the object, where the original environments (Rajeswaran et al.
@@ -286,6 +286,6 @@ def task_env(env: str | EnvConfig) -> EnvFactory:
 
 
 def corrected(env: Environment) -> Environment:
-    """The same, with the rewards of its task."""
+    """Return an environment with the rewards that its task is scored by."""
     correct = CORRECTIONS.get(env.spec.id if env.spec else "")
     return env if correct is None else correct(env)

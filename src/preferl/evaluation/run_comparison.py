@@ -47,7 +47,7 @@ LONGEST_NAME: Final = 24
 
 
 def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
-    """Runs by the shortest ends of their paths that tell them apart.
+    """Name runs by the shortest ends of their paths that differ.
 
     Raises:
         ConfigError: fewer than two, or one twice.
@@ -91,7 +91,7 @@ def differing_settings(runs: Named) -> dict[str, tuple[str, ...]]:
 
 
 def cautions(runs: Named) -> list[str]:
-    """What speaks against reading the scores of runs as a difference of their settings."""
+    """List reasons why scores of runs may differ by more than their settings."""
     cautions = []
     scored = {name: run.summary for name, run in runs.items() if run.summary.score is not None}
     places = list(dict.fromkeys(f"{run.subject} ({run.unit})" for run in scored.values()))
@@ -281,7 +281,7 @@ def _table(caption: str, runs: Named, rows: Mapping[str, tuple[str, ...]]) -> It
 
 
 def _packages(versions: Mapping[str, Any]) -> dict[str, Any]:
-    """Versions by name, without the sections in which they lie."""
+    """Flatten the versions of a run to values by name."""
     flat = {name: value for name, value in versions.items() if not isinstance(value, Mapping)}
     packages = versions.get("packages") or {}
     git = versions.get("git") or {}

@@ -71,10 +71,10 @@ class Unit:
 
 
 class Executor(Protocol):
-    """Whatever has units done."""
+    """A function that does units, wherever that is."""
 
     def __call__(self, units: Sequence[Unit], on_done: OnDone = ...) -> dict[str, str]:
-        """Do all that are not done yet; the units that failed, with the last lines of why."""
+        """Do the units that are not done; return why others failed, by their names."""
 
 
 def run_units(
@@ -142,7 +142,7 @@ def perform(unit: Unit) -> None:
 
 
 def begun(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
-    """Make the folders of units; those that are not done, after `on_done` for those that are.
+    """Make the folders of units, call `on_done` for those that are done, and return the others.
 
     Raises:
         ConfigError, StorageError: as `run_units`.
@@ -157,7 +157,7 @@ def begun(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
 
 
 def ended(unit: Unit, code: int, on_done: OnDone) -> dict[str, str]:
-    """Call `on_done` if a unit is done; else log and return why, by its name.
+    """Call `on_done` if a unit is done; else log why it failed, and return that by its name.
 
     `code` is the exit status of its process, below zero for a signal.
     """
@@ -170,7 +170,10 @@ def ended(unit: Unit, code: int, on_done: OnDone) -> dict[str, str]:
 
 
 def run_here(unit: Unit) -> int:
-    """Do a unit in a process of its own; its exit status. Ctrl-C interrupts it, and is raised."""
+    """Do a unit in a process of its own and return its exit status.
+
+    Ctrl-C interrupts the process, and is raised again.
+    """
     process = _started(unit)
     try:
         while process.is_alive():
@@ -251,7 +254,7 @@ def _work(unit: Unit) -> None:
 
 
 def _end_with_the_first() -> None:
-    """End this process once the one that started it has ended, by whatever."""
+    """End this process once the program that started it has ended, for whatever reason."""
     first = parent_process()
     if first is not None:
         first.join()

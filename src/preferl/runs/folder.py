@@ -50,7 +50,7 @@ class RunFolder:
         return from_json(cls, read_file(self.path("config.json"))["config"])
 
     def path(self, name: str) -> Path:
-        """Where a file of this run belongs; makes the folders on the way or raises."""
+        """Return where a file of this run belongs, after making the folders on the way."""
         path = self.folder / name
         with _writing_to(path.parent):
             make_folder(path.parent)
@@ -236,7 +236,7 @@ def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
 
 
 def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by dotted name; a section `config`, which holds nearly all, adds no word to it."""
+    """Return settings by dotted name; the section `config` of a run adds no word to their names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = "" if name == "config" and not prefix else f"{prefix}{name}."

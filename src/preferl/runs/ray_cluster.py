@@ -49,7 +49,7 @@ up after 90 s by default."""
 
 
 def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
-    """What runs units on this machine, or on the machines of a Ray cluster.
+    """Return what runs units on this machine, or on the machines of a Ray cluster.
 
     Args:
         cluster: `local` for this machine, or the address of a Ray cluster as `ray.init` takes it:
@@ -114,7 +114,7 @@ def run_units_on_ray(
 
 
 def _run_on_this_machine(unit: Unit, current: str) -> int:
-    """What a task of Ray does; the exit status of the unit's process."""
+    """Do a unit, as a task of Ray, and return the exit status of its process."""
     for folder, what in ((unit.folder / UNIT, "unit"), (Path(current), "program")):
         if not folder.exists():
             raise StorageError(
@@ -151,7 +151,7 @@ def _cancel(ray: Any, tasks: list[Any]) -> None:
 
 @contextmanager
 def _connected(ray: Any, address: str) -> Iterator[None]:
-    """Be connected to a cluster in the block; a connection that is there already stays."""
+    """Connect to a cluster for the block; an existing connection is used and stays."""
     if ray.is_initialized():
         yield
         return

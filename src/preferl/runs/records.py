@@ -166,7 +166,11 @@ def read_run(path: Path | str) -> RunRecord:
 
 
 def _settings(path: Path) -> dict[str, Any] | None:
-    """What `config.json` holds of a run; None of a reward, `StorageError` of anything else."""
+    """Read the `config.json` of a run; None where it is a reward's.
+
+    Raises:
+        StorageError: the file is damaged, or of another program.
+    """
     settings = read_file(path / "config.json")
     if "observation_space" in settings and "model" in settings:
         return None
@@ -218,7 +222,7 @@ def _record(path: Path, settings: Mapping[str, Any]) -> RunRecord:
 def _state(
     path: Path, summary: RunSummary, holder: Mapping[str, Any] | None, left: Mapping[str, Any]
 ) -> tuple[State, str]:
-    """The state, and who is at work or why it failed."""
+    """Return the state of a run, and who is at work in its folder or why it failed."""
     if summary.finished:
         return "finished", ""
     if (path / FAILURE).is_file():
@@ -273,7 +277,7 @@ def _last(metrics: Metrics, name: str, *, at: float | None = None) -> float | No
 
 
 def _curves(curves: Iterable[MetricCurve], metrics: Metrics) -> Iterable[RunCurve]:
-    """Those curves whose metrics were logged."""
+    """Read the curves whose metrics were logged."""
     for curve in curves:
         names = [name for name in curve.metrics if name in metrics]
         steps, values = common_series(series(metrics, name) for name in names)

@@ -115,7 +115,7 @@ class Sweep:
         return cls(command, options, tuple({**run, **more} for run in listed for more in combined))
 
     def by_name(self) -> dict[str, dict[str, Any]]:
-        """All options of each run, by a name of what it varies, which folders can have.
+        """Return all options of each run, by a name that tells what it varies and fits a folder.
 
         Raises:
             ConfigError: two runs with the same options.
@@ -208,7 +208,7 @@ def _require_few(
 
 
 def _letters(value: Any) -> int:
-    """How many letters settings have, at least one for each."""
+    """Count the letters of settings, at least one for each."""
     if isinstance(value, Mapping):
         return 1 + sum(_letters(name) + _letters(inner) for name, inner in value.items())
     if isinstance(value, list):
@@ -253,7 +253,7 @@ def _name(run: Mapping[str, Any]) -> str:
 
 
 def _in_a_name(value: Any) -> str:
-    """A value without what would be read in a file alone: brackets, and the keys of settings."""
+    """A value as part of a folder's name: without brackets, and without the keys of settings."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

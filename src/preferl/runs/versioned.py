@@ -37,7 +37,7 @@ def version_name(number: int) -> str:
 
 
 def version_folder(folder: Path | str, number: int) -> Path:
-    """Where a version is."""
+    """The folder of a version."""
     return Path(folder) / version_name(number)
 
 
@@ -70,7 +70,7 @@ def require_whole(path: Path, files: Mapping[str, Any]) -> None:
 
 
 def remove_versions(folder: Location | SyncedFolder, numbers: Iterable[int] = ()) -> None:
-    """Remove versions, each at once, and what writers left that were killed.
+    """Remove versions, each in one step, and the drafts of writers that were killed.
 
     Only the folder's one writer may call it. What cannot be removed stays for now, with a warning.
     """
