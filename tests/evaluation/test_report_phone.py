@@ -1,16 +1,17 @@
 """A report on a phone: charts are read without zooming, and the page itself never scrolls aside."""
 
-import shutil
-
 import numpy as np
 import pytest
 
+from helpers import written_runs
 from helpers.waiting import SECONDS
 from preferl.evaluation import PolicyReport
 from preferl.evaluation.plots import Curve, accuracy_bars, learning_curves
 from preferl.evaluation.report import Figure, Report, Section, write_report
 from preferl.evaluation.reward_report import Calibration, RewardReport
+from preferl.evaluation.run_comparison import comparison_report, short_names
 from preferl.evaluation.summary import run_report
+from preferl.runs import read_run
 
 pytestmark = pytest.mark.browser
 
@@ -47,23 +48,30 @@ def row_figure():
     return figure
 
 
-def test_charts_are_read_on_a_phone(report):
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
+def opened(chromium, path, width):
+    page = chromium.new_page(viewport={"width": width, "height": 800})
+    page.set_default_timeout(1000 * SECONDS)
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    return page
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        for width, scrolls in ((390, True), (1280, False)):
-            opened = browser.new_page(viewport={"width": width, "height": 800})
-            opened.set_default_timeout(1000 * SECONDS)
-            opened.goto(report.as_uri())
-            assert all(height >= 13 for height in heights(opened)), width
-            assert opened.evaluate("document.documentElement.scrollWidth") <= width
-            window = opened.locator(".window").first
-            assert window.evaluate("box => box.scrollWidth > box.clientWidth") == scrolls
-            assert opened.locator(".swipe").is_visible() == scrolls
-            rows = opened.locator(".window").last
-            assert rows.evaluate("box => box.scrollWidth <= box.clientWidth"), "all rows are seen"
-        browser.close()
+
+@pytest.mark.parametrize(("width", "scrolls"), [(390, True), (1280, False)])
+def test_charts_are_read_on_a_phone(chromium, report, width, scrolls):
+    page = opened(chromium, report, width)
+    assert all(height >= 13 for height in heights(page))
+    window = page.locator(".window").first
+    assert window.evaluate("box => box.scrollWidth > box.clientWidth") == scrolls
+    assert page.locator(".swipe").is_visible() == scrolls
+    rows = page.locator(".window").last
+    assert rows.evaluate("box => box.scrollWidth <= box.clientWidth"), "all rows are seen"
+
+
+def test_a_comparison_does_not_scroll_aside_on_a_phone(chromium, tmp_path):
+    paths = [
+        written_runs.online(tmp_path / name, comparisons=100 + n) for n, name in enumerate("ab")
+    ]
+    runs = short_names([read_run(path) for path in paths])
+    write_report(tmp_path / "comparison.html", comparison_report(runs))
+    page = opened(chromium, tmp_path / "comparison.html", 390)
+    assert page.locator("svg").count() == 4

@@ -1,14 +1,10 @@
 """Runs side by side: which settings differ, what can be concluded, and the page."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from helpers import written_runs
-from helpers.waiting import SECONDS
 from preferl.errors import ConfigError
-from preferl.evaluation.report import render, write_report
+from preferl.evaluation.report import render
 from preferl.evaluation.run_comparison import (
     cautions,
     comparison_report,
@@ -90,23 +86,3 @@ def test_agents_of_different_kinds_share_a_drawing_of_their_evaluations(tmp_path
     page = render(comparison_report(short_names([read_run(path) for path in paths])))
     assert "Evaluated return while learning, over updates. Last: iql 2.50, dt 2.50, bc" in page
     assert "Thin lines are seeds, the others their means. Bands are 95 % intervals" in page
-
-
-@pytest.mark.browser
-def test_the_page_does_not_scroll_aside_on_a_phone(runs, tmp_path):
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    path: Path = tmp_path / "comparison.html"
-    write_report(path, comparison_report(runs))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        for width in (390, 1280):
-            opened = browser.new_page(viewport={"width": width, "height": 800})
-            opened.set_default_timeout(1000 * SECONDS)
-            opened.goto(path.as_uri())
-            assert opened.evaluate("document.documentElement.scrollWidth") <= width
-            assert opened.locator("svg").count() == 4
-        browser.close()

@@ -326,7 +326,7 @@ def _write_report(
 ) -> None:
     """How the fit went, and the rewards of the episode with the highest true return."""
     from preferl.evaluation.report import write_report
-    from preferl.evaluation.reward_pages import fit_page
+    from preferl.evaluation.summary import fit_page
 
     if config.demonstrations is None:
         about = {"unit": "clip", "source": f"{len(episodes)} clips"}
@@ -368,7 +368,7 @@ def reward_evaluate(config: EvaluateConfig) -> None:
         echo(f"Numbers: {config.json}")
     if config.report is not None:
         from preferl.evaluation.report import write_report
-        from preferl.evaluation.reward_pages import evaluation_page
+        from preferl.evaluation.summary import evaluation_page
 
         details = {"Settings": to_json(config), "Versions": versions()}
         title = f"{config.run.name} on {config.in_words}"
