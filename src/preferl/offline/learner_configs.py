@@ -11,7 +11,7 @@ from preferl.models.configs import CNNRewardConfig
 from preferl.models.spaces import Channels
 from preferl.training.configs import Precision
 
-Spending = Literal["paid", "even"]  # how a target return goes down, see `DTConfig`
+Decrement = Literal["received", "even"]  # how a target return goes down, see `DTConfig`
 ActionLoss = Literal["squares", "gaussian"]  # of continuous actions, see `DTConfig`
 
 PRESETS: dict[str, dict[str, float]] = {
@@ -368,9 +368,9 @@ class DTConfig(LearnerConfig):
         max_grad_norm: that gradients are scaled down to.
         target: target return of a policy unless another is given: a number, or `"q0.95"` for
             that quantile of the recorded returns.
-        spending: how a policy lowers its target return as it acts: by the rewards it receives
-            (`"paid"`), or evenly over the steps of the longest episode (`"even"`), which needs no
-            reward.
+        decrement: how a policy lowers its target return as it acts: by the rewards it receives
+            (`"received"`), or evenly over the steps of the longest episode (`"even"`), which needs
+            no reward.
         action_loss: of continuous actions: their mean square error (`"squares"`), as in the paper,
             or their negative log likelihood under a Gaussian whose deviation, of each number of an
             action, is the likeliest for the minibatch (`"gaussian"`). That fits numbers which
@@ -402,7 +402,7 @@ class DTConfig(LearnerConfig):
     warmup: float = 0.1
     max_grad_norm: float = 0.25
     target: str = "q0.95"
-    spending: Spending = "paid"
+    decrement: Decrement = "received"
     action_loss: ActionLoss = "squares"
     precision: Precision = "float32"
     regulariser: DTRConfig | None = None

@@ -147,7 +147,7 @@ def test_discrete_actions_and_pictures_are_learned_from(rng) -> None:
     episodes = make_episodes(rng, [12, 9], pictures, choices)
     agent = DecisionTransformer(pictures, choices, SMALL, seed=0, steps=3)
     assert agent.fit(agent.sequences(episodes))["loss"] < 5
-    actions, _ = agent.policy(spending="even").predict(episodes.observations[:4])
+    actions, _ = agent.policy(decrement="even").predict(episodes.observations[:4])
     assert actions.shape == (4,)
     assert set(actions.tolist()) <= {0, 1, 2}
 

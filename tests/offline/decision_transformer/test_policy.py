@@ -1,4 +1,4 @@
-"""A Decision Transformer acting: contexts, spending, targets, and folders."""
+"""A Decision Transformer acting: contexts, decrement, targets, and folders."""
 
 import subprocess
 import sys
@@ -111,7 +111,7 @@ def test_a_target_is_a_number_or_a_quantile(agent) -> None:
 
 
 def test_what_is_asked_for_goes_down_evenly(agent) -> None:
-    policy = agent.policy(6.0, spending="even")
+    policy = agent.policy(6.0, decrement="even")
     state = None
     asked = []
     for _ in range(HORIZON + 2):
@@ -176,12 +176,12 @@ def test_a_folder_brings_it_back(kind: str, tmp_path, rng) -> None:
         actions = spaces.Discrete(4, start=1)
     if kind == "pictures":
         space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
-    policy = learned(config, (space, actions)).policy("q0.9", spending="even")
+    policy = learned(config, (space, actions)).policy("q0.9", decrement="even")
     policy.save(tmp_path / "policy")
     again = DecisionTransformerPolicy.load(tmp_path / "policy")
-    assert (again.target, again.spending, again.learner) == (
+    assert (again.target, again.decrement, again.learner) == (
         policy.target,
-        policy.spending,
+        policy.decrement,
         policy.learner,
     )
     seen = [space.sample() for _ in range(5)]
@@ -207,7 +207,7 @@ def test_it_acts_without_the_extra(policy, tmp_path) -> None:
 
 def test_drawn_actions_follow_the_logits() -> None:
     agent = learned(CONFIG, (SPACES[0], spaces.Discrete(3)))
-    policy = agent.policy(spending="even")
+    policy = agent.policy(decrement="even")
     many = np.zeros((2000, 2))
     drawn, _ = policy.predict(many, deterministic=False)
     context = policy.predict(many[:1])[1]

@@ -47,10 +47,10 @@ def test_an_episode_that_begins_forgets_the_one_before_and_no_other():
 
 def test_rewards_lower_the_target_of_each_candidate():
     seen = context(2, targets=(6.0, 12.0))
-    seen.append(np.zeros((2, 2)), None, "paid")
+    seen.append(np.zeros((2, 2)), None, "received")
     np.testing.assert_allclose(seen.returns_to_go[:, :, -1], [[0.6, 1.2]] * 2)
     seen.rewards = np.array([2.0, -1.0])
-    seen.append(np.zeros((2, 2)), None, "paid")
+    seen.append(np.zeros((2, 2)), None, "received")
     expected = [[0.8, 2.0], [1.4, 2.6]]  # (0.6 - 0.2) / 0.5 and so on
     np.testing.assert_allclose(seen.returns_to_go[:, :, -1], expected, rtol=1e-6)
 
@@ -66,9 +66,9 @@ def test_evenly_the_target_is_spent_over_the_longest_episode_and_no_further():
 
 def test_rewards_are_asked_for_at_each_step_but_the_first():
     seen = context(2)
-    seen.append(np.zeros((2, 2)), None, "paid")
-    seen.append(np.zeros((2, 2)), np.array([True, True]), "paid")  # both begin anew
-    with pytest.raises(ConfigError, match=r'reward of the last actions.*spending="even"'):
-        seen.append(np.zeros((2, 2)), np.array([True, False]), "paid")
+    seen.append(np.zeros((2, 2)), None, "received")
+    seen.append(np.zeros((2, 2)), np.array([True, True]), "received")  # both begin anew
+    with pytest.raises(ConfigError, match=r'reward of the last actions.*decrement="even"'):
+        seen.append(np.zeros((2, 2)), np.array([True, False]), "received")
     with pytest.raises(SpaceError, match="expected 2 rows, got 3"):
-        seen.append(np.zeros((3, 2)), None, "paid")
+        seen.append(np.zeros((3, 2)), None, "received")

@@ -146,7 +146,7 @@ def test_without_the_engine_the_library_goes_on(request) -> None:
             request.addfinalizer(lambda: ENGINES.register("actions", engine))
         agent = DecisionTransformer(spaces.Box(-9, 9, (2,)), actions, config, seed=0, steps=5)
         loss = agent.fit(agent.sequences(episodes))["loss"]
-        policy = agent.policy(spending="even")
+        policy = agent.policy(decrement="even")
         state = None
         steps = []
         for seen in np.ones((6, 3, 2)):

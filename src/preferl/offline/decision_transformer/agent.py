@@ -22,7 +22,7 @@ from preferl.feedback.step_rewards import Reward
 from preferl.offline.decision_transformer.parameters import LearnedTransformer
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.decision_transformer.sequences import SequenceCollator, Sequences
-from preferl.offline.learner_configs import DTConfig, Spending
+from preferl.offline.learner_configs import Decrement, DTConfig
 from preferl.printing import get_logger
 from preferl.shapes import FloatArray
 
@@ -215,14 +215,14 @@ class DecisionTransformer:
         return DecisionTransformerPolicy.load(path).with_reward(reward)
 
     def policy(
-        self, target: float | str | None = None, *, spending: Spending | None = None
+        self, target: float | str | None = None, *, decrement: Decrement | None = None
     ) -> DecisionTransformerPolicy:
         """A copy of the learned parameters, as a policy.
 
         Args:
             target: target return, or `"q0.95"` for a quantile of those it learned from; the
                 config's if None.
-            spending: how that goes down; the config's if None.
+            decrement: how that goes down; the config's if None.
 
         Raises:
             ConfigError: the agent has not learned yet, or another kind of target.
@@ -245,5 +245,5 @@ class DecisionTransformer:
             pixel_encoder=config.pixel_encoder,
             regulariser=config.regulariser,
         )
-        policy = DecisionTransformerPolicy(learned, spending=spending or config.spending)
+        policy = DecisionTransformerPolicy(learned, decrement=decrement or config.decrement)
         return policy.with_target(config.target if target is None else target)

@@ -10,7 +10,7 @@ from preferl._optional import require
 from preferl.errors import CheckpointError, PreferlError
 from preferl.evaluation.policy import PolicyReport
 from preferl.offline.decision_transformer.parameters import LearnedTransformer
-from preferl.offline.learner_configs import Spending
+from preferl.offline.learner_configs import Decrement
 
 PREFIX: Final = "hub:"  # before the name of a repository, as of data sets there
 WANTED: Final = ("*.json", "*.safetensors", "pytorch_model.bin")  # no cards, videos, optimisers
@@ -30,7 +30,7 @@ trained with preferl {preferl} on recorded episodes. It acts to earn a target re
 | actions | `{learned.action_space}` |
 | steps of history | {statistics.context} |
 | target return | {target:g}, unless another is given |
-| lowers that | {spending} |
+| lowers that | {decrement} |
 | parameters | {parameters:,} |
 
 ## Use
@@ -75,8 +75,8 @@ has {statistics.longest:,} steps.
 """
 
 PARTS: Final = {"pixel_encoder": "its pixel encoder", "critics": "its critics"}
-SPENDING: Final[Mapping[str, str]] = {
-    "paid": "by the rewards it receives",
+DECREMENT: Final[Mapping[str, str]] = {
+    "received": "by the rewards it receives",
     "even": "evenly over the steps of the longest recorded episode",
 }
 
@@ -111,7 +111,7 @@ def model_card(
     name: str,
     *,
     target: float,
-    spending: Spending,
+    decrement: Decrement,
     env: str | None = None,
     report: PolicyReport | None = None,
     data: str | None = None,
@@ -135,7 +135,7 @@ def model_card(
         target=target,
         mean=statistics.mean.tolist(),
         deviation=statistics.deviation.tolist(),
-        spending=SPENDING[spending],
+        decrement=DECREMENT[decrement],
         parameters=sum(tensor.numel() for tensor in learned.parameters.values()),
         more=more if parts else "",
         data=data or "The owner has not described the episodes.",

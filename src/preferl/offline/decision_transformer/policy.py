@@ -30,7 +30,7 @@ from preferl.offline.decision_transformer.sequences import (
     action_features,
     action_size,
 )
-from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, Spending, TokenShape
+from preferl.offline.learner_configs import Decrement, DTRConfig, PixelEncoderConfig, TokenShape
 from preferl.offline.policy import OfflinePolicy, batched, within
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.reading import read_object
@@ -67,7 +67,7 @@ class Context:
         self.rewards: FloatArray | None = None  # `[V]` of the last actions, once known
         self.history: History | None = None  # of a learned reward with memory
 
-    def append(self, states: Array, starts: BoolArray | None, spending: Spending) -> None:
+    def append(self, states: Array, starts: BoolArray | None, decrement: Decrement) -> None:
         """Append a step with normalised states `[V, *state]`, whose action is not known yet.
 
         Episodes begin where `starts` `[V]` is true, and at the first step in all environments.
@@ -78,7 +78,7 @@ class Context:
         if starts is not None:
             begin = begin | np.asarray(starts, bool)
         self._time = np.where(begin, 0, self._time + 1)
-        returns_to_go = self._next_returns_to_go(begin, spending)
+        returns_to_go = self._next_returns_to_go(begin, decrement)
         if self.history is not None:
             self.history.forget(begin)
         for steps, empty, step in (
@@ -93,9 +93,9 @@ class Context:
             steps[:, -1] = step
         self.rewards = None
 
-    def _next_returns_to_go(self, begin: BoolArray, spending: Spending) -> FloatArray:
+    def _next_returns_to_go(self, begin: BoolArray, decrement: Decrement) -> FloatArray:
         """`[V, C]` of the new step."""
-        if spending == "even":
+        if decrement == "even":
             left = np.maximum(1 - self._time / self._statistics.longest, 0)
             return np.asarray(self._targets * left[:, None])
         if begin.all():
@@ -104,7 +104,7 @@ class Context:
             raise ConfigError(
                 "reward of the last actions: expected policy.earned(state, rewards) before the "
                 "next predict, got nothing. Call it, or lower the target return evenly: "
-                'spending="even".'
+                'decrement="even".'
             )
         received = self.rewards[:, None] / self._statistics.scale
         left = (self.returns_to_go[:, :, -1] - received) / self._statistics.discount
@@ -121,7 +121,7 @@ class DecisionTransformerPolicy:
 
     Args:
         learned: parameters and what belongs to them.
-        spending: how the target goes down.
+        decrement: how the target goes down.
         target: target return.
         seed: of actions that are drawn.
     """
@@ -130,7 +130,7 @@ class DecisionTransformerPolicy:
         self,
         learned: LearnedTransformer,
         *,
-        spending: Spending = "paid",
+        decrement: Decrement = "received",
         target: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -140,7 +140,7 @@ class DecisionTransformerPolicy:
         self.statistics = learned.statistics
         self.learner = learned.algorithm
         self.target = target
-        self.spending = spending
+        self.decrement = decrement
         self._pixels = learned.build_pixel_encoder()
         self._critics = learned.build_critics()
         self.reward: Reward | None = None
@@ -192,7 +192,7 @@ class DecisionTransformerPolicy:
             # Of a negative return, twice is less; more has to be more.
             targets = self.target + (np.array(candidates) - 1) * abs(self.target)  # [C]
             context = Context(self.statistics, states, action_size(self.action_space), targets)
-        context.append(states, episode_start, self.spending)
+        context.append(states, episode_start, self.decrement)
         actions = self._to_space(self._features(context, deterministic))
         # The context keeps the actions as a bounded space cut them off.
         context.actions[:, -1] = action_features(actions, self.action_space)
@@ -255,7 +255,7 @@ class DecisionTransformerPolicy:
                 self.learned,
                 repository.repo_id,
                 target=self.target,
-                spending=self.spending,
+                decrement=self.decrement,
                 env=env,
                 report=report,
                 data=data,
@@ -293,7 +293,7 @@ class DecisionTransformerPolicy:
             "kind": KIND,
             "learner": self.learner,
             "target": self.target,
-            "spending": self.spending,
+            "decrement": self.decrement,
             "shape": asdict(learned.shape),
             "conditions": {k: value for k, value in statistics.items() if k not in ARRAYS},
             "pixel_encoder": asdict(learned.pixel_encoder),
@@ -326,7 +326,7 @@ class DecisionTransformerPolicy:
             arrays: dict[str, Any] = {name: beside.pop(name).numpy() for name in ARRAYS}
             quantiles = tuple(settings["conditions"].pop("quantiles"))
             statistics = InputStatistics(quantiles=quantiles, **settings["conditions"], **arrays)
-            require_one_of("spending", settings["spending"], Spending)
+            require_one_of("decrement", settings["decrement"], Decrement)
             regulariser = settings["regulariser"]
             learned = LearnedTransformer(
                 *spaces_of,
@@ -339,7 +339,7 @@ class DecisionTransformerPolicy:
             )
             return cls(
                 learned,
-                spending=settings["spending"],
+                decrement=settings["decrement"],
                 target=statistics.target_return(settings["target"]),
                 seed=seed,
             )

@@ -17,7 +17,7 @@ from preferl.offline.decision_transformer.hub import any_error, local_folder
 from preferl.offline.decision_transformer.parameters import LearnedTransformer
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.decision_transformer.sequences import InputStatistics
-from preferl.offline.learner_configs import PixelEncoderConfig, Spending, TokenShape
+from preferl.offline.learner_configs import Decrement, PixelEncoderConfig, TokenShape
 from preferl.offline.transitions import observation_size
 from preferl.reading import Expansion
 from preferl.shapes import FloatArray
@@ -42,7 +42,7 @@ def load_decision_transformer(
     scale: float = 1000.0,
     context: int = 20,
     discount: float = 1.0,
-    spending: Spending = "paid",
+    decrement: Decrement = "received",
 ) -> DecisionTransformerPolicy:
     """Load a Decision Transformer of somebody else, from `config.json` and its parameters alone.
 
@@ -59,7 +59,7 @@ def load_decision_transformer(
         scale: that returns were divided by; 1000 in the tutorial.
         context: `H`, steps of history; 20 in the tutorial.
         discount: of returns, in (0, 1].
-        spending: how the target goes down.
+        decrement: how the target goes down.
 
     Raises:
         CheckpointError: no such model, parameters that are missing or not finite, or a config of
@@ -90,7 +90,7 @@ def load_decision_transformer(
         hub=config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
         pixel_encoder=PixelEncoderConfig(),
     )
-    return DecisionTransformerPolicy(learned, spending=spending).with_target(target)
+    return DecisionTransformerPolicy(learned, decrement=decrement).with_target(target)
 
 
 def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
