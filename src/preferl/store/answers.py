@@ -76,7 +76,7 @@ class AnswerPage:
 
 @final
 class GivenAnswers:
-    """The answers of a store as those see them who run a study."""
+    """The answers of a store, for people who run a study."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -273,7 +273,7 @@ def _chosen(project_id: int, show: Show) -> Select[*tuple[Any, ...]]:
 
 
 def _differing(project_id: int) -> Select[int]:
-    """Queries whose answers that count are not all alike; one that cannot tell is another kind."""
+    """SQL: queries whose counted answers differ; "cannot tell" differs from a preference."""
     given = func.coalesce(Answer.preference, -1.0)
     return (
         select(Answer.query_id)

@@ -319,7 +319,10 @@ class ClipStore:
 
 
 def _is_drawing(clip: type[Clip]) -> ColumnElement[bool]:
-    """Whether a program has a clip to draw; if it was killed or the clock was set back, no more."""
+    """SQL: whether a program holds a clip to draw it.
+
+    A claim ends by itself. One from the future does not count: the clock was set back.
+    """
     return func.coalesce(clip.drawing_until, 0.0).between(now(), now() + DRAWING_SECONDS)
 
 
@@ -329,7 +332,7 @@ def _is_undrawn(clip: type[Clip]) -> ColumnElement[bool]:
 
 
 def _video_of(clip: InstrumentedAttribute[str]) -> ScalarSelect[str]:
-    """State of the video of a query's clip, looked up by its key: the drawn ones may be many."""
+    """SQL: the state of the video of a query's clip, looked up by key: many clips are drawn."""
     this = (Clip.project_id == Query.project_id, Clip.id == clip)
     return select(Clip.video).where(*this).scalar_subquery()
 

@@ -82,7 +82,7 @@ def _now_postgresql(*_: object, **__: object) -> str:
 
 
 def clock(session: Session) -> float:
-    """The time by the database."""
+    """Return the time by the database's clock."""
     return float(session.scalar(_CLOCK) or 0.0)
 
 
@@ -162,7 +162,7 @@ class Database:
 def rows_among(
     session: Session, statement: Select[*Columns], column: Any, values: Iterable[Any]
 ) -> Iterator[Row[*Columns]]:
-    """The rows in which a column has one of many values, more than one statement may hold."""
+    """Yield the rows in which a column has one of these values, however many there are."""
     values = list(values)
     for start in range(0, len(values), MOST_PARAMETERS):
         some = values[start : start + MOST_PARAMETERS]

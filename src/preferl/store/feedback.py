@@ -129,7 +129,7 @@ class StoredFeedback:
         return self.store.queries.count(self.project.id, None if all_agents else self.agent)
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Put queries into the queue; their clips are on disk before.
+        """Ask about these pairs; their clips are on disk before the queries are.
 
         The `pairs` are `[P, 2]` rows of `segments`. Two windows with the same steps are not
         compared: an answer would mean nothing. What a newer reward chose, by `model_version`, comes
@@ -230,7 +230,7 @@ class StoredFeedback:
         return self.answered().comparisons
 
     def answered(self) -> Answered:
-        """The same, with the number of each comparison's query; read anew after new answers."""
+        """Return all answers so far, with their queries; read again only after new answers."""
         revision = self.revision
         if self._known is None or self._known[0] != revision:
             self._known = (revision, self._read())

@@ -90,7 +90,7 @@ def looks_like_owner(name: str) -> bool:
 
 
 def _latin(letter: str) -> str:
-    """The letter that people may take it for; nothing for what is no letter or is invisible."""
+    """Return the Latin letter that people may take this one for; nothing for an invisible one."""
     if letter in LOOKS_LIKE:
         return LOOKS_LIKE[letter]
     if letter.isascii():
@@ -160,7 +160,7 @@ class People:
         return self._admit(project_id, OWNER, "admin", secret.hexdigest())
 
     def by_secret(self, secret: str) -> Annotator | None:
-        """Whose link this is; None where nobody's, or of somebody who may no longer answer."""
+        """Return the person whose link this is; None if there is none who may still answer."""
         return self._database.first(select(Annotator).where(_opens(secret)))
 
     def get(self, annotator_id: int) -> Annotator:
@@ -181,7 +181,7 @@ class People:
         disabled: bool | None = None,
         qualified: bool | None = None,
     ) -> Annotator:
-        """Change what is not None; raises `ConfigError` for an unknown person or role."""
+        """Change a person's role or rights, where not None; `ConfigError` for an unknown one."""
         with self._database.write() as session:
             annotator = _existing(session, annotator_id)
             if role is not None:
@@ -225,7 +225,7 @@ class People:
         return annotator, token
 
     def by_token(self, token: str) -> Annotator | None:
-        """Whose session this is; None where it has ended, or they may no longer answer."""
+        """Return the person whose session this is; None if it or their access has ended."""
         people = select(Annotator).join(SignIn).where(Annotator.disabled_at.is_(None))
         return self._database.first(
             people.where(SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None))
@@ -276,7 +276,7 @@ class People:
         return True
 
     def forget_allowances(self, seconds: float = 86_400.0) -> None:
-        """Forget what people have left who have not asked for so long: they have all of it."""
+        """Delete allowances that nobody used for so many seconds: they have grown back by now."""
         with self._database.write(durable=False) as session:
             session.execute(delete(Allowance).where(Allowance.at < clock(session) - seconds))
 

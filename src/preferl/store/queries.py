@@ -67,7 +67,7 @@ class Queries:
     def ask_stored(
         self, project_id: int, pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]
     ) -> list[int]:
-        """The same about clips that are stored already, by their names."""
+        """Store queries about clips that are there already, by their names, as `ask` does."""
         _check(pairs, **details)
         return self._ask(project_id, pairs, **details)
 
@@ -197,10 +197,10 @@ def _asked(project_id: int, agent: str | None) -> list[ColumnElement[bool]]:
 
 @final
 class RankedQueries:
-    """Queries that sort clips into lists: each is put once answers have settled the one before.
+    """Queries that sort clips into lists: each is asked once the one before is settled.
 
     What comes next follows from the clips of a list and the answers to its queries alone, so that
-    any program may put it, an answer that is undone or corrected counts as it is now, and nothing
+    any program may ask it, an answer that is undone or corrected counts as it is now, and nothing
     but clips and queries is kept. See `preferl.feedback.ranked_lists`.
     """
 
@@ -210,7 +210,7 @@ class RankedQueries:
         self._lists: dict[int, tuple[list[str], IntArray, IntArray]] = {}
 
     def create(self, project_id: int, segments: Segments, rows: IntArray, queries: int) -> int:
-        """Begin lists of clips, `[M, K]` rows of segments, in a new project; queries put at once.
+        """Begin lists of clips, `[M, K]` rows of segments; returns how many queries are asked now.
 
         `queries` are those of all lists together.
 
@@ -226,7 +226,7 @@ class RankedQueries:
         return self.extend(project_id)
 
     def extend(self, project_id: int) -> int:
-        """Put the queries that answers have made way for; returns how many."""
+        """Ask the queries that answers have made way for; returns how many."""
         names, rows, shares = self._of(project_id)
         if not names:
             return 0
@@ -269,7 +269,7 @@ class RankedQueries:
 
 
 def _settled(project_id: int) -> Select[*tuple[Any, ...]]:
-    """Clips of what was asked to learn from, whether it is open, and the mean of its answers."""
+    """SQL: clips of each query to learn from, whether it is open, and the mean of its answers."""
     counts = and_(Answer.query_id == Query.id, Answer.kind.in_(COUNTED), LATEST)
     is_open = and_(Query.needed > 0, Query.cancelled_at.is_(None))
     return (

@@ -256,7 +256,7 @@ class _Choice:
         self._qualifying = bool(self.project.qualification) and not settled
 
     def renewed(self) -> list[tuple[Lease, Query]]:
-        """What the person holds, oldest first; what ran out goes on unless others need it."""
+        """Renew what the person holds, oldest first; what ran out goes on unless others need it."""
         held = []
         for lease, query in self.session.execute(statements.HOLDING, self._about).all():
             mine = active_at(lease, self.at) or query.purpose != "ask" or self._again(query)
@@ -309,7 +309,7 @@ class _Choice:
         return None
 
     def idle(self) -> State:
-        """Why there is nothing: no more is wanted, or more is to come."""
+        """Return why there is no query: none is wanted any more, or some are still to come."""
         budget = self.project.budget
         asked = budget is not None and self._totals.wanted >= budget
         if self._spent or (asked and not self._count(statements.UNSHOWN)):
@@ -340,7 +340,7 @@ class _Choice:
         return bool(self._count(statements.LOCKED, query_id=query.id)) and self._room(query)
 
     def _instead(self, *, undrawn: bool) -> Query | None:
-        """At times a pair whose answer is known, or an earlier query of theirs."""
+        """Draw, now and then, a known pair or an earlier query in place of the next one."""
         known = self.project.known_share
         repeats = self.project.repeat_share
         if not known and not repeats:

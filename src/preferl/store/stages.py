@@ -1,4 +1,4 @@
-"""Simulators that show any recorded state from where a person can compare it, without simulating.
+"""Draw recorded states of simulators, without simulating, as a person can compare them.
 
 A state is what `StateReader` reads. Of an environment that cannot be put back, it is the picture
 itself, recorded while the agent acts. For MuJoCo it is `[qpos, qvel, placed]`, where `placed` holds

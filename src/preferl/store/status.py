@@ -25,7 +25,7 @@ def agent_program(agent: str | None) -> str:
 
 
 def kind_of(program: str) -> str:
-    """Which of our programs this is, whatever its own name.
+    """Return the kind of a program of preferl, whatever follows in its name.
 
     >>> kind_of("agent left arm"), kind_of("reward")
     ('agent', 'reward')

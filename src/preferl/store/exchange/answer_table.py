@@ -136,7 +136,7 @@ def people_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A row with every cell of its kind and the cells going together.
+    """Return a row whose cells are of their kinds and agree with each other.
 
     Columns that are not `NEEDED` may be missing, unknown ones are dropped.
 
@@ -191,7 +191,7 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
 def read_answers(
     path: Path, *, owner: str | None = None, without_same: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows and where they are, each right by itself and agreeing with those before.
+    """Yield the checked rows of a file and where they are; each agrees with those before.
 
     Answers in the owner's name get the name `owner`, and those about a clip and itself are left out
     `without_same`; both are refused otherwise.
@@ -229,7 +229,7 @@ def read_answers(
 def queries_of(
     session: Session, project: Project, rows: Sequence[tuple[str, dict[str, Any]]]
 ) -> dict[str, int]:
-    """Numbers of the queries that rows name; those that are not there yet are added."""
+    """Return the numbers of the queries that rows name; add those that are missing."""
     statement = select(Query.id, Query.detail).where(Query.project_id == project.id)
     numbers = {query_name(project, n, detail): n for n, detail in session.execute(statement)}
     fresh: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -266,7 +266,7 @@ def queries_of(
 def _require_clips(
     session: Session, project: Project, queries: Mapping[str, tuple[str, dict[str, Any]]]
 ) -> dict[str, bool]:
-    """Whether the clips of these new queries, all of which have to be here, have videos."""
+    """Return which clips of new queries have videos; `DataError` for one that is not stored."""
     clips = [row[side] for _, row in queries.values() for side in ("first_clip", "second_clip")]
     videos = known_clips(session, project.id, clips)
     for name, (where, row) in queries.items():

@@ -127,7 +127,7 @@ def _row(
 
 
 def _sorted(detail: dict[str, Any] | None) -> Any:
-    """With keys in order, so that equal details are written alike."""
+    """Return a detail with its keys in order, so that equal details are written alike."""
     return json.loads(json.dumps(detail, sort_keys=True))
 
 

@@ -244,7 +244,7 @@ def _keys(project_id: int, answers: Sequence[PairAnswer], names: Sequence[str]) 
 def _who_gave_the_same(
     session: Session, project_id: int, answers: Sequence[PairAnswer], name: str
 ) -> str | None:
-    """Whose answers of earlier imports these are; None for `name`'s own, and for new ones."""
+    """Return for whom these answers were imported before; None for `name`, and for nobody."""
     if known_answers(session, _keys(project_id, answers[:1], [name])):
         return None
     people = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))

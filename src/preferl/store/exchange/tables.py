@@ -251,7 +251,7 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _delimiter(heads: str) -> str:
-    """What divides the heads of a table into most columns."""
+    """Return the delimiter that divides the heads of a table into most columns."""
 
     def columns(delimiter: str) -> int:
         return len(next(csv.reader([heads], delimiter=delimiter), []))

@@ -299,7 +299,7 @@ def _longest_runs(votes: Votes) -> IntArray:
 
 
 def _agreement_with_others(votes: Votes) -> tuple[IntArray, IntArray]:
-    """Pairs of an own and another's answer to one query: those that agree, and all, `[A]`."""
+    """Count pairs of an own and another's answer to one query: those that agree, and all, `[A]`."""
     first = votes.first_answers
     unit, counts = first.counts_by_query()
     alike, others = (

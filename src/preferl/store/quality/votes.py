@@ -153,7 +153,7 @@ class Votes:
 
     @property
     def first_answers(self) -> Self:
-        """Those that count, without repeats: a person who is asked again is not another person."""
+        """The answers that count, without repeats: who is asked again is not another person."""
         return self[self.counts & ~self.is_repeat]
 
     def tally(self, rows: BoolArray | IntArray) -> IntArray:

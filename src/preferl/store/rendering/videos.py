@@ -118,7 +118,7 @@ class RenderWorker:
         return any(clips.is_drawing(project.id) for project in projects)
 
     def _is_new(self, project: Project, why: str) -> bool:
-        """Whether this is to be logged: what stops one clip mostly stops all of them."""
+        """Whether a project has a problem for the first time: what stops one clip stops most."""
         is_new = (project.id, why) not in self._warned
         self._warned.add((project.id, why))
         return is_new
