@@ -2,7 +2,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,21 +11,21 @@ from helpers.waiting import SECONDS
 from preferl.store.store import Store
 
 
-def _programs() -> Path | None:
+def _programs():
     """Where PostgreSQL's programs are; Debian does not put them on the path."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     named = shutil.which("initdb")
     return found[0] if found else (Path(named).parent if named else None)
 
 
-def _as_postgres(command: list[str], **more) -> subprocess.CompletedProcess:
+def _as_postgres(command, **more):
     """PostgreSQL refuses to run as root."""
     prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     return subprocess.run([*prefix, *command], check=True, capture_output=True, text=True, **more)
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory) -> Iterator[str]:
+def postgres(tmp_path_factory):
     """The URL of a server; of its own unless `PREFERL_TEST_POSTGRES` names one."""
     pytest.importorskip("psycopg")
     if url := os.environ.get("PREFERL_TEST_POSTGRES"):
@@ -67,7 +66,7 @@ def postgres(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def open_store(request, tmp_path, empty_store, monkeypatch) -> Iterator[Callable[[], Store]]:
+def open_store(request, tmp_path, empty_store, monkeypatch):
     """Opens the same store as often as it is called, as several programs do."""
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", SECONDS)
     opened: list[Store] = []
@@ -78,7 +77,7 @@ def open_store(request, tmp_path, empty_store, monkeypatch) -> Iterator[Callable
     else:
         shutil.copytree(empty_store, location)
 
-    def open_it() -> Store:
+    def open_it():
         opened.append(Store.open(location, tmp_path / "store"))
         return opened[-1]
 
@@ -88,31 +87,31 @@ def open_store(request, tmp_path, empty_store, monkeypatch) -> Iterator[Callable
 
 
 @pytest.fixture
-def store(open_store) -> Store:
+def store(open_store):
     return open_store()
 
 
 @pytest.fixture
-def project(store: Store) -> int:
+def project(store):
     """The number of a new project."""
     return store.projects.create("dots").id
 
 
 @pytest.fixture
-def fresh_database(postgres: str) -> str:
+def fresh_database(postgres):
     """The URL of an empty database."""
     return _new_database(postgres)
 
 
 @pytest.fixture(scope="session")
-def tables(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def tables(postgres, tmp_path_factory):
     """The name of a database with empty tables, to be copied, as `empty_store` is."""
     url = _new_database(postgres)
     Store.open(url, tmp_path_factory.mktemp("tables")).close()
     return url.split("/")[3].partition("?")[0]
 
 
-def _new_database(postgres: str, template: str = "template1") -> str:
+def _new_database(postgres, template="template1"):
     import psycopg
 
     name = f"t{uuid4().hex[:12]}"

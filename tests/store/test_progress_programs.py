@@ -30,7 +30,7 @@ def test_episodes_for_people_to_see(store, project):
 
 def test_programs_that_give_no_sign_of_life_are_lost(store, project):
 
-    def let_time_pass() -> None:
+    def let_time_pass():
         with store.database.write() as session:
             session.execute(update(Service).values(beat_at=Service.beat_at - 2400))
 

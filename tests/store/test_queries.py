@@ -17,7 +17,6 @@ from preferl.store import StoredFeedback
 from preferl.store.clips import clip_ids
 from preferl.store.queries import GREATEST_SPEED
 from preferl.store.schema import Clip
-from preferl.store.store import Store
 from preferl.testing.feedback_contracts import example_segments
 
 PLAYER = Path(preferl.annotate.__file__).parent / "static" / "player.js"
@@ -52,7 +51,7 @@ def test_no_more_are_asked_than_a_project_may_have(open_store):
     together = threading.Barrier(3)
     pairs = np.array([(i, j) for i in range(8) for j in range(i)][:6])
 
-    def ask(store: Store) -> int:
+    def ask(store):
         together.wait()
         return sum(len(store.queries.ask(project, segments, pairs, most=20)) for _ in range(3))
 
@@ -127,7 +126,7 @@ def test_programs_that_extend_lists_together_ask_nothing_twice(open_store, monke
             first.queue.answer(ann, question.token, f"key-{number:05d}", "left")
     together = threading.Barrier(3)
 
-    def extend(store: Store) -> int:
+    def extend(store):
         together.wait()
         return store.ranked.extend(project)
 

@@ -360,7 +360,7 @@ def test_races_for_leases_end_with_one_winner_each(open_store):
     held = set()
     failed = []
 
-    def work(number: int) -> None:
+    def work(number):
         try:
             start.wait()
             for _ in range(5):

@@ -25,7 +25,7 @@ DOOR = "AdroitHandDoor-v1"
 draw_off_screen()
 
 
-def test_reading_states_leaves_the_generator_where_it_was() -> None:
+def test_reading_states_leaves_the_generator_where_it_was():
     pytest.importorskip("gymnasium_robotics")
     plain, read = (make_registered(DOOR) for _ in range(2))
     for env in (plain, read):
@@ -35,7 +35,7 @@ def test_reading_states_leaves_the_generator_where_it_was() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems draw in other ways")
-def test_without_graphics_the_error_names_what_to_install() -> None:
+def test_without_graphics_the_error_names_what_to_install():
     pytest.importorskip("mujoco")
     code = (
         "import ctypes.util, numpy as np\n"
@@ -55,7 +55,7 @@ def test_without_graphics_the_error_names_what_to_install() -> None:
     assert "apt-get install -y libegl1" in done.stdout
 
 
-def test_drawing_a_state_is_not_acting() -> None:
+def test_drawing_a_state_is_not_acting():
     env: Any = gymnasium.make("CartPole-v1", render_mode="rgb_array")
     stage = StateStage(env)
     assert stage.widths == (4,)
@@ -71,7 +71,7 @@ def test_drawing_a_state_is_not_acting() -> None:
     env.close()
 
 
-def test_a_pendulum_shows_torque_up_to_its_limit() -> None:
+def test_a_pendulum_shows_torque_up_to_its_limit():
     stage = StateStage(gymnasium.make("Pendulum-v1", render_mode="rgb_array"))
     assert stage.widths == (2,)
     upright = np.zeros(2)
@@ -80,7 +80,7 @@ def test_a_pendulum_shows_torque_up_to_its_limit() -> None:
     np.testing.assert_array_equal(most, more)
 
 
-def test_a_state_is_there_once_an_episode_has_begun() -> None:
+def test_a_state_is_there_once_an_episode_has_begun():
     env: Any = gymnasium.make("CartPole-v1")
     read = StateReader(env)
     with pytest.raises(ConfigError, match=r"environment: expected .*after reset, got CartPoleEnv"):
@@ -92,7 +92,7 @@ def test_a_state_is_there_once_an_episode_has_begun() -> None:
     assert (state != read()).any(), "a copy, which no step changes"
 
 
-def test_cameras_by_name_and_by_settings() -> None:
+def test_cameras_by_name_and_by_settings():
     mujoco = pytest.importorskip("mujoco")
     env: Any = make_registered("HalfCheetah-v5")
     env.reset(seed=0)
@@ -116,12 +116,12 @@ def test_cameras_by_name_and_by_settings() -> None:
 class Spot(gardens.Garden):
     """A garden whose pictures depend on `state` alone, unless it hides its goal."""
 
-    def __init__(self, render_mode: str | None = None, hides: bool = False) -> None:
+    def __init__(self, render_mode=None, hides=False):
         super().__init__(render_mode, hides=hides)
 
 
 @pytest.fixture
-def registered() -> Any:
+def registered():
     gymnasium.register("Spot-v0", entry_point=Spot)
     gymnasium.register("Hidden-v0", entry_point=Spot, kwargs={"hides": True})
     yield
@@ -129,13 +129,13 @@ def registered() -> Any:
         del gymnasium.registry[name]
 
 
-def width(env: Any) -> int:
+def width(env):
     read = StateReader(env)
     env.reset(seed=0)
     return len(read())
 
 
-def test_what_cannot_be_put_back_is_drawn_while_it_acts(registered: Any) -> None:
+def test_what_cannot_be_put_back_is_drawn_while_it_acts(registered):
     drawn = {"render_mode": "rgb_array"}
     assert width(gymnasium.make("Spot-v0", **drawn)) == 2
     assert width(gymnasium.make("Spot-v0")) == 2
@@ -147,7 +147,7 @@ def test_what_cannot_be_put_back_is_drawn_while_it_acts(registered: Any) -> None
 
 
 @pytest.mark.parametrize("name", ["Spot-v0", "Pendulum-v1"])
-def test_finding_out_leaves_the_generator_where_it_was(registered: Any, name: str) -> None:
+def test_finding_out_leaves_the_generator_where_it_was(registered, name):
     plain, read = (gymnasium.make(name, render_mode="rgb_array") for _ in range(2))
     for env in (plain, read):
         env.reset(seed=3)
@@ -156,7 +156,7 @@ def test_finding_out_leaves_the_generator_where_it_was(registered: Any, name: st
     np.testing.assert_array_equal(plain.reset()[0], read.reset()[0])
 
 
-def test_recorded_pictures_are_small_and_alike() -> None:
+def test_recorded_pictures_are_small_and_alike():
     env = gardens.Garden("rgb_array")
     env.reset(seed=0)
     state = picture_state(env.render())

@@ -132,7 +132,7 @@ with Store.open(sys.argv[1]) as store:
     print(len(store.projects.all()))
 """
 
-    def seen_by_others() -> str:
+    def seen_by_others():
         command = [sys.executable, "-c", code, str(tmp_path)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

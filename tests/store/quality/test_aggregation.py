@@ -10,7 +10,7 @@ METHODS = ["mean", "majority", "dawid_skene"]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_single_answers_stay_what_they_are(method: str) -> None:
+def test_single_answers_stay_what_they_are(method):
     # query 6 was answered by two people, one of whom could not tell
     votes = Votes.of([9, 4, 6, 6, 7], [0, 1, 0, 1, 1], [0, 0.5, 1, NAN, NAN])
     query, preference, weight = combine_answers(votes, method)
@@ -19,7 +19,7 @@ def test_single_answers_stay_what_they_are(method: str) -> None:
     assert weight.tolist() == [1, 1, 0, 1]
 
 
-def test_the_mean_is_the_same_likelihood_as_every_answer(rng: np.random.Generator) -> None:
+def test_the_mean_is_the_same_likelihood_as_every_answer(rng):
     answers = rng.choice([1.0, 0.5, 0.0, NAN], size=(4, 30))
     annotator, query = np.indices(answers.shape).reshape(2, -1)
     _, preference, weight = combine_answers(Votes.of(query, annotator, answers.ravel()))
@@ -42,7 +42,7 @@ def test_the_mean_is_the_same_likelihood_as_every_answer(rng: np.random.Generato
         ([0, NAN, NAN], 0),
     ],
 )
-def test_majorities(answers: list[float], expected: float) -> None:
+def test_majorities(answers, expected):
     people = range(len(answers))
     _, preference, weight = combine_answers(
         Votes.of([3] * len(answers), people, answers), "majority"
@@ -51,25 +51,25 @@ def test_majorities(answers: list[float], expected: float) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_repeats_are_no_further_opinion(method: str) -> None:
+def test_repeats_are_no_further_opinion(method):
     votes = Votes.of([0, 0, 5], [0, 1, 0], [1, 1, 0], repeat_of=np.array([-1, -1, 0]))
     query, preference, _ = combine_answers(votes, method)
     assert query.tolist() == [0]
     assert preference[0] > 0.9
 
 
-def test_what_is_known_overrules_by_dawid_and_skene_only() -> None:
+def test_what_is_known_overrules_by_dawid_and_skene_only():
     votes = Votes.of([0, 1, 1], [0, 0, 1], [0, 0, 0], known=np.array([1.0, 1, 1]))
     assert combine_answers(votes, "dawid_skene")[1].tolist() == [1, 1]
     assert combine_answers(votes, "majority")[1].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_votes(method: str) -> None:
+def test_no_votes(method):
     assert [len(part) for part in combine_answers(Votes.of([], [], []), method)] == [0, 0, 0]
 
 
-def test_each_answer_by_itself() -> None:
+def test_each_answer_by_itself():
     answers = [4, 0, 4, 5, 0], [0, 1, 1, 0, 0], [1, 0, 0.5, 1, NAN]
     votes = Votes.of(*answers, repeat_of=np.array([-1, -1, -1, 4, -1]))
     query, preference, weight = combine_answers(votes, "each")
@@ -78,6 +78,6 @@ def test_each_answer_by_itself() -> None:
     assert weight.tolist() == [1, 1, 1, 0]
 
 
-def test_an_unknown_method() -> None:
+def test_an_unknown_method():
     with pytest.raises(ConfigError, match="method: expected one of mean, majority, dawid_skene"):
         combine_answers(Votes.of([], [], []), "median")

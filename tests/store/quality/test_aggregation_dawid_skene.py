@@ -12,7 +12,7 @@ from preferl.testing import CrowdConfig, simulate_crowd
 NAN = np.nan
 
 
-def plain_em(table: np.ndarray, steps: int, weight: float, accuracy: float) -> np.ndarray:
+def plain_em(table, steps, weight, accuracy):
     """`[Q, 3]` posteriors of a full `[A, Q]` table of categories, by loops over everything."""
     people, queries = table.shape
     posterior = np.array(
@@ -44,7 +44,7 @@ def plain_em(table: np.ndarray, steps: int, weight: float, accuracy: float) -> n
     return posterior
 
 
-def test_expectation_maximisation_is_that_of_plain_loops(rng: np.random.Generator) -> None:
+def test_expectation_maximisation_is_that_of_plain_loops(rng):
     table = rng.integers(3, size=(4, 12))
     table[1:3] = np.where(rng.random((2, 12)) < 0.7, table[0], table[1:3])
     annotator, query = np.indices(table.shape).reshape(2, -1)
@@ -57,7 +57,7 @@ def test_expectation_maximisation_is_that_of_plain_loops(rng: np.random.Generato
 
 @pytest.mark.parametrize("answers", [0.0, 4.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_objective_never_falls(answers: float, seed: int) -> None:
+def test_the_objective_never_falls(answers, seed):
     rng = np.random.default_rng(seed)
     crowd = simulate_crowd(
         np.array([0, 0.3, 0.6, 0.9]), rng, CrowdConfig(answers=80, tie_width=1.0, cannot_tell=0.05)
@@ -68,7 +68,7 @@ def test_the_objective_never_falls(answers: float, seed: int) -> None:
     assert fit.objective[-1] > fit.objective[0] + 0.5
 
 
-def test_accuracies_are_found_again() -> None:
+def test_accuracies_are_found_again():
     careless = np.array([0, 0, 0.2, 0.5, 0.9])
     config = CrowdConfig(answers=1000, difference=50, known_share=0, repeat_share=0)
     crowd = simulate_crowd(careless, np.random.default_rng(1), config)
@@ -80,7 +80,7 @@ def test_accuracies_are_found_again() -> None:
     np.testing.assert_allclose(fit.accuracy, 1 - careless / 2, atol=0.045)
 
 
-def test_reliability_beats_counting_heads_in_a_mixed_crowd() -> None:
+def test_reliability_beats_counting_heads_in_a_mixed_crowd():
     gains = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -95,7 +95,7 @@ def test_reliability_beats_counting_heads_in_a_mixed_crowd() -> None:
     assert np.mean(gains) > 0.03
 
 
-def test_what_is_known_decides_and_teaches() -> None:
+def test_what_is_known_decides_and_teaches():
     # two against one, but the two are wrong on every query that is known
     query = np.repeat(np.arange(9), 3)
     preference = np.tile([0.0, 0.0, 1.0], 9)
@@ -117,7 +117,7 @@ tables = st.lists(
 
 @given(tables, st.randoms())
 @settings(max_examples=60)
-def test_names_order_and_sides_change_nothing(table, random) -> None:
+def test_names_order_and_sides_change_nothing(table, random):
     table = np.array(table)
     annotator, query = np.indices(table.shape).reshape(2, -1)
     config = DawidSkeneConfig(iterations=30, tolerance=0)
@@ -141,7 +141,7 @@ def test_names_order_and_sides_change_nothing(table, random) -> None:
     np.testing.assert_allclose(mirror.confusion, fit.confusion, atol=1e-6)
 
 
-def test_ties_are_a_truth_only_where_someone_saw_one() -> None:
+def test_ties_are_a_truth_only_where_someone_saw_one():
     split = Votes.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 0, 1, 1])
     fit = fit_dawid_skene(split)
     assert (fit.posterior[:, 1] == 0).all()
@@ -151,7 +151,7 @@ def test_ties_are_a_truth_only_where_someone_saw_one() -> None:
     assert tied.preference[0] == pytest.approx(0.5)
 
 
-def test_others_do_not_include_oneself() -> None:
+def test_others_do_not_include_oneself():
     votes = Votes.of(
         [0, 0, 0, 1, 1, 2, 3],
         [0, 1, 2, 0, 1, 0, 0],
@@ -167,14 +167,14 @@ def test_others_do_not_include_oneself() -> None:
     assert others[0] == pytest.approx(odds[1] / (odds[1] + odds[2]))
 
 
-def test_nothing_to_learn_from() -> None:
+def test_nothing_to_learn_from():
     fit = fit_dawid_skene(Votes.of([0], [0], [NAN]))
     assert fit.posterior.shape == (0, 3)
     assert fit.accuracy.tolist() == pytest.approx([0.8])
 
 
 @pytest.mark.parametrize("field", ["accuracy", "answers", "tolerance", "iterations"])
-def test_settings_out_of_range(field: str) -> None:
+def test_settings_out_of_range(field):
     with pytest.raises(ConfigError, match=f"DawidSkeneConfig.{field}"):
         DawidSkeneConfig(**{field: -1})
 

@@ -1,5 +1,4 @@
 from itertools import permutations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ KRIPPENDORFF_2011 = [  # 4 observers, 12 units, 5 values, 0 is missing; nominal 
 ]
 
 
-def plain_alpha(units: list[list[int]]) -> float:
+def plain_alpha(units):
     """Alpha written as its definition: disagreement within units over disagreement overall."""
     units = [unit for unit in units if len(unit) > 1]
     pool = [value for unit in units for value in unit]
@@ -31,7 +30,7 @@ def plain_alpha(units: list[list[int]]) -> float:
     return 1 - within / overall if overall else NAN
 
 
-def votes_of(table: np.ndarray) -> Votes:
+def votes_of(table):
     """Votes of `[A, Q]` preferences in which -1 is no answer at all."""
     annotator, query = np.nonzero(table != -1)
     return Votes.of(
@@ -39,11 +38,11 @@ def votes_of(table: np.ndarray) -> Votes:
     )
 
 
-def alpha_of(votes: Votes) -> float:
+def alpha_of(votes):
     return krippendorff_alpha(votes.first_answers.counts_by_query()[1])
 
 
-def load_stop_sign(folder: Path) -> Votes:
+def load_stop_sign(folder):
     """Fifty pairs judged twice by eight people; the second pass repeats the first."""
     files = [folder / f"stop_sign_preferences_{person}.pkl" for person in range(1, 9)]
     chosen = np.array([np.asarray(load_pickle(file)) for file in files])  # [8, 2, 50, 2]
@@ -57,7 +56,7 @@ def load_stop_sign(folder: Path) -> Votes:
     )
 
 
-def test_alpha_of_the_published_example() -> None:
+def test_alpha_of_the_published_example():
     table = np.array(KRIPPENDORFF_2011).T
     unit, observer = np.nonzero(table)
     counts = value_counts(unit, table[unit, observer] - 1, 5)
@@ -67,7 +66,7 @@ def test_alpha_of_the_published_example() -> None:
     )
 
 
-def test_alpha_by_hand(rng: np.random.Generator) -> None:
+def test_alpha_by_hand(rng):
     # two people, three queries: 1 1 / 0 0 / 1 0, so the coincidences are first-first 2,
     # second-second 2, first-second 1 both ways: 1 - 5 * 2 / (36 - 18)
     votes = votes_of(np.array([[1, 0, 1], [1, 0, 0]]))
@@ -86,7 +85,7 @@ answers = st.lists(
 
 @given(answers, st.randoms())
 @settings(max_examples=150)
-def test_alpha_is_its_definition_and_ignores_names_and_order(table, random) -> None:
+def test_alpha_is_its_definition_and_ignores_names_and_order(table, random):
     table = np.array(table)
     kept = (1.0, 0.5, 0.0)
     expected = plain_alpha([[v for v in unit if v in kept] for unit in table.T.tolist()])
@@ -102,13 +101,13 @@ def test_alpha_is_its_definition_and_ignores_names_and_order(table, random) -> N
     assert alpha_of(votes_of(mirrored)) == pytest.approx(alpha, nan_ok=True, abs=1e-9)
 
 
-def test_ties_are_answers(rng: np.random.Generator) -> None:
+def test_ties_are_answers(rng):
     votes = votes_of(np.array([[1, 0, 0.5, 0.5], [1, 0, 0.5, 1]]))
     assert alpha_of(votes) < 1
     assert agreement_report(votes, rng).raw == 0.75
 
 
-def test_repeats_are_not_other_people(rng: np.random.Generator) -> None:
+def test_repeats_are_not_other_people(rng):
     votes = votes_of(np.array([[1, 0, 1], [1, 0, 0]]))
     more = Votes.of(
         [*votes.query, 10, 11],
@@ -121,20 +120,20 @@ def test_repeats_are_not_other_people(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("queries", [0, 9])
-def test_little_data_is_reported(queries: int, rng: np.random.Generator) -> None:
+def test_little_data_is_reported(queries, rng):
     report = agreement_report(votes_of(rng.integers(2, size=(2, queries)) * 1.0), rng)
     assert (report.alpha, report.low, report.high) == (None, None, None)
     assert report.note.startswith(f"not enough data: {queries} of at least 10")
     assert report.queries == report.pairs == queries
 
 
-def test_answers_that_are_all_the_same_say_nothing(rng: np.random.Generator) -> None:
+def test_answers_that_are_all_the_same_say_nothing(rng):
     report = agreement_report(votes_of(np.ones((3, 20))), rng)
     assert report.note == "not enough data: all answers are the same"
     assert (report.alpha, report.raw, report.chance, report.pairs) == (None, 1, 1, 60)
 
 
-def test_the_interval_is_the_plain_bootstrap_over_queries(rng: np.random.Generator) -> None:
+def test_the_interval_is_the_plain_bootstrap_over_queries(rng):
     table = rng.choice([1.0, 0.5, 0.0], size=(3, 40))
     table[1] = np.where(rng.random(40) < 0.7, table[0], table[1])
     report = agreement_report(votes_of(table), rng)
@@ -146,7 +145,7 @@ def test_the_interval_is_the_plain_bootstrap_over_queries(rng: np.random.Generat
     )
 
 
-def test_eight_people_and_the_stop_sign(shared: Path, rng: np.random.Generator) -> None:
+def test_eight_people_and_the_stop_sign(shared, rng):
     votes = load_stop_sign(shared / "data/stop-sign-eight-annotators")
     repeats, originals = votes.repeated()
     same = votes.preference[repeats] == votes.preference[originals]

@@ -11,7 +11,7 @@ from preferl.testing import CrowdConfig, simulate_crowd
 NAN = np.nan
 
 
-def test_every_column_by_hand() -> None:
+def test_every_column_by_hand():
     votes = Votes.of(
         query=[0, 1, 2, 3, 4, 5, 0, 1],
         annotator=[0, 0, 0, 0, 0, 0, 1, 1],
@@ -45,7 +45,7 @@ def test_every_column_by_hand() -> None:
     assert report.reasons == ((), (), ())
 
 
-def test_runs_follow_time_and_end_at_ties() -> None:
+def test_runs_follow_time_and_end_at_ties():
     preference = np.array([1, 1, 0, 1, 0.5, 1, 1, 1.0])
     votes = Votes.of(np.arange(8), [0] * 8, preference)
     assert annotator_report(votes).streak.tolist() == [3]
@@ -54,7 +54,7 @@ def test_runs_follow_time_and_end_at_ties() -> None:
     assert annotator_report(later).streak.tolist() == [6]
 
 
-def test_the_bound_on_runs_holds(rng: np.random.Generator) -> None:
+def test_the_bound_on_runs_holds(rng):
     side = rng.integers(2, size=(1500, 60)) * 1.0
     annotator, query = np.indices(side.shape).reshape(2, -1)
     report = annotator_report(Votes.of(query, annotator, side.ravel()))
@@ -67,7 +67,7 @@ def test_the_bound_on_runs_holds(rng: np.random.Generator) -> None:
     assert np.mean(["one side" in reasons for reasons in report.reasons]) < 0.002
 
 
-def test_whoever_goes_by_the_side_is_found() -> None:
+def test_whoever_goes_by_the_side_is_found():
     careless = np.array([0, 0, 0, 0.3])
     crowd = simulate_crowd(careless, np.random.default_rng(0), random_left=1.0)
     report = annotator_report(crowd.votes)
@@ -80,7 +80,7 @@ def test_whoever_goes_by_the_side_is_found() -> None:
     assert (report.consistency_same_sides[2], report.consistency_swapped[2]) == (1, 0)
 
 
-def test_renaming_and_mirroring_change_nothing_else() -> None:
+def test_renaming_and_mirroring_change_nothing_else():
     crowd = simulate_crowd(
         np.array([0, 0.1, 0.5]), np.random.default_rng(3), CrowdConfig(answers=60, tie_width=1.0)
     )
@@ -119,7 +119,7 @@ def test_renaming_and_mirroring_change_nothing_else() -> None:
             assert (got["name"], got["reasons"]) == (row["name"], row["reasons"])
 
 
-def test_rows_are_plain() -> None:
+def test_rows_are_plain():
     votes = Votes.of([0, 1], [0, 0], [1, NAN], names=["ann", "bob"])
     rows = annotator_report(votes).rows()
     assert json.loads(json.dumps(rows, allow_nan=True))[0]["answers"] == 2
@@ -127,11 +127,11 @@ def test_rows_are_plain() -> None:
     assert (rows[0]["name"], rows[0]["flagged"], rows[0]["reasons"]) == ("ann", False, [])
 
 
-def test_nobody_and_nothing() -> None:
+def test_nobody_and_nothing():
     assert annotator_report(Votes.of([], [], [])).rows() == []
 
 
-def test_answers_that_left_no_time_to_look_are_counted_and_flagged_where_they_are_many() -> None:
+def test_answers_that_left_no_time_to_look_are_counted_and_flagged_where_they_are_many():
     response = np.array([200, 999, 1000, NAN, 200, 1001, 200, *[200] * 3, *[1500] * 297])
     votes = Votes.of(
         query=np.arange(307),

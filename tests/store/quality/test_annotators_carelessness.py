@@ -13,9 +13,7 @@ from preferl.testing import CrowdConfig, simulate_crowd
 NAN = np.nan
 
 
-def flag_rates(
-    careless: list[float], runs: int = 200, config: CrowdConfig | None = None
-) -> np.ndarray:
+def flag_rates(careless, runs=200, config=None):
     """How often each annotator of a simulated crowd is flagged."""
     crowds = (
         simulate_crowd(np.array(careless), np.random.default_rng(seed), config)
@@ -24,7 +22,7 @@ def flag_rates(
     return np.mean([estimate_carelessness(crowd.votes).flagged for crowd in crowds], 0)
 
 
-def test_misses_by_hand() -> None:
+def test_misses_by_hand():
     votes = Votes.of(
         query=[0, 1, 2, 3, 4],
         annotator=[0, 0, 0, 0, 0],
@@ -39,7 +37,7 @@ def test_misses_by_hand() -> None:
     assert [len(kind.miss) for kind in evidence_on_others(votes)] == [0, 0, 0]
 
 
-def test_random_answers_miss_half_whatever_the_keys() -> None:
+def test_random_answers_miss_half_whatever_the_keys():
     for random_left in (0.5, 0.9):
         crowd = simulate_crowd(
             np.array([0, 0, 0, 1.0]),
@@ -55,7 +53,7 @@ def test_random_answers_miss_half_whatever_the_keys() -> None:
     assert evidence_on_known(tied).miss.tolist() == [0.5, 0.5]
 
 
-def test_one_kind_of_evidence_by_hand() -> None:
+def test_one_kind_of_evidence_by_hand():
     # only known pairs: the first misses 6 of 20, the second 2 of 20
     miss = np.r_[np.ones(6), np.zeros(14), np.ones(2), np.zeros(18)]
     votes = Votes.of(
@@ -69,7 +67,7 @@ def test_one_kind_of_evidence_by_hand() -> None:
     assert result.share[1] < 0
 
 
-def test_the_share_is_found_again() -> None:
+def test_the_share_is_found_again():
     careless = np.array([0, 0, 0, 0, 0.3])
     shares = [
         estimate_carelessness(
@@ -80,7 +78,7 @@ def test_the_share_is_found_again() -> None:
     np.testing.assert_allclose(np.mean(shares, 0), careless, atol=0.03)
 
 
-def test_careful_and_careless_in_a_few_crowds() -> None:
+def test_careful_and_careless_in_a_few_crowds():
     rates = flag_rates([0, 0, 0, 0, 0.4], runs=20)
     assert rates[4] >= 0.95
     assert rates[:4].mean() <= 0.05
@@ -90,28 +88,28 @@ def test_careful_and_careless_in_a_few_crowds() -> None:
 @pytest.mark.parametrize(
     ("answers", "found", "blamed"), [(100, 0.55, 0.05), (300, 0.84, 0.02), (500, 0.97, 0.02)]
 )
-def test_error_rates_over_two_hundred_crowds(answers: int, found: float, blamed: float) -> None:
+def test_error_rates_over_two_hundred_crowds(answers, found, blamed):
     rates = flag_rates([0, 0, 0, 0, 0.2], config=CrowdConfig(answers=answers))
     assert rates[4] >= found
     assert rates[:4].mean() <= blamed
 
 
 @pytest.mark.slow
-def test_more_of_the_crowd_may_be_careless() -> None:
+def test_more_of_the_crowd_may_be_careless():
     rates = flag_rates([0, 0, 0, 0.2, 0.2])
     assert rates[3:].mean() >= 0.83
     assert rates[:3].mean() <= 0.03
 
 
 @pytest.mark.slow
-def test_a_careful_crowd_is_left_alone() -> None:
+def test_a_careful_crowd_is_left_alone():
     assert flag_rates([0, 0, 0, 0, 0]).mean() <= 0.02
     # ties, declined answers and queries that people seldom share
     config = CrowdConfig(tie_width=1.0, cannot_tell=0.05, quorum=2)
     assert flag_rates([0, 0, 0, 0, 0], config=config).mean() <= 0.02
 
 
-def test_contrary_answers_are_worse_than_random() -> None:
+def test_contrary_answers_are_worse_than_random():
     crowd = simulate_crowd(np.zeros(4), np.random.default_rng(0))
     votes = crowd.votes
     contrary = np.where(votes.annotator == 1, 1 - votes.preference, votes.preference)
@@ -121,7 +119,7 @@ def test_contrary_answers_are_worse_than_random() -> None:
     assert result.share[1] > 1
 
 
-def test_two_who_disagree_cannot_be_distinguished() -> None:
+def test_two_who_disagree_cannot_be_distinguished():
     rng = np.random.default_rng(0)
     config = CrowdConfig(quorum=2, known_share=0, repeat_share=0)
     result = estimate_carelessness(simulate_crowd(np.array([0, 0.5]), rng, config).votes)
@@ -129,12 +127,12 @@ def test_two_who_disagree_cannot_be_distinguished() -> None:
     np.testing.assert_allclose(np.nan_to_num(result.share), 0, atol=0.15)
 
 
-def test_nobody_is_blamed_where_pairs_are_coin_tosses(rng: np.random.Generator) -> None:
+def test_nobody_is_blamed_where_pairs_are_coin_tosses(rng):
     crowd = simulate_crowd(np.ones(6), rng, CrowdConfig(answers=300))
     assert not estimate_carelessness(crowd.votes).flagged.any()
 
 
-def test_a_few_answers_are_too_few() -> None:
+def test_a_few_answers_are_too_few():
     answers = np.zeros(29)
     votes = Votes.of(np.arange(29), [0] * 29, answers, known=np.ones(29), names=["ann", "bob"])
     result = estimate_carelessness(votes)
@@ -144,7 +142,7 @@ def test_a_few_answers_are_too_few() -> None:
     assert estimate_carelessness(more).flagged.tolist() == [True, False]
 
 
-def test_nothing_is_known_of_those_who_did_not_answer() -> None:
+def test_nothing_is_known_of_those_who_did_not_answer():
     votes = Votes.of([0], [0], [1], names=["ann", "bob"])
     result = estimate_carelessness(votes)
     assert np.isnan(result.share).all()

@@ -9,7 +9,7 @@ from preferl.store.quality.votes import CANNOT_TELL, EQUAL, FIRST, SECOND, Votes
 NAN = np.nan
 
 
-def test_what_each_answer_means() -> None:
+def test_what_each_answer_means():
     votes = Votes.of(
         [0, 1, 2, 3], [0] * 4, [1, 0.5, 0, NAN], swapped=np.array([True, True, True, False])
     )
@@ -19,13 +19,13 @@ def test_what_each_answer_means() -> None:
     assert votes.counts.tolist() == [True, True, True, False]
 
 
-def test_some_rows_keep_the_annotators() -> None:
+def test_some_rows_keep_the_annotators():
     votes = Votes.of([3, 5], [0, 1], [1, 0], names=["ann", "bob"])
     kept = votes[votes.query == 5]
     assert (len(kept), kept.annotator.tolist(), kept.names) == (1, [1], ("ann", "bob"))
 
 
-def test_repeats_are_joined_to_the_same_persons_answer_in_any_order() -> None:
+def test_repeats_are_joined_to_the_same_persons_answer_in_any_order():
     votes = Votes.of(
         query=[9, 2, 2, 8, 7],
         annotator=[1, 0, 1, 0, 0],
@@ -39,7 +39,7 @@ def test_repeats_are_joined_to_the_same_persons_answer_in_any_order() -> None:
     assert votes.first_answers.query.tolist() == [2, 2]
 
 
-def test_no_votes_at_all() -> None:
+def test_no_votes_at_all():
     votes = Votes.of([], [], [])
     assert (len(votes), votes.annotators, votes.category.tolist()) == (0, 0, [])
     assert [rows.tolist() for rows in votes.repeated()] == [[], []]
@@ -59,7 +59,7 @@ WRONG = (
 )
 
 
-def test_votes_that_cannot_be() -> None:
+def test_votes_that_cannot_be():
     good = {"query": [4, 4], "annotator": [0, 1], "preference": [1.0, 0.0]}
     Votes.of(**good)
     for columns, message in WRONG:
@@ -67,7 +67,7 @@ def test_votes_that_cannot_be() -> None:
             Votes.of(**(good | columns))
 
 
-def test_columns_of_the_wrong_kind() -> None:
+def test_columns_of_the_wrong_kind():
     votes = Votes.of([0], [0], [1])
     columns = {name: getattr(votes, name) for name in Votes.__dataclass_fields__}
     with pytest.raises(DataError, match=r"Votes.swapped: expected bool"):

@@ -1,21 +1,18 @@
-from typing import Any
-
 import numpy as np
 import pytest
 
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError
-from preferl.shapes import Observations
 from preferl.store.rendering.frames import PixelFrames, holds_pixels
 
 
-def segments_of(observations: Observations, steps: int = 4) -> Segments:
+def segments_of(observations, steps=4):
     """Two segments: steps 1 and 2, and padded step 3."""
     block = np.zeros((steps, 1))
     return Segments(observations, block, np.zeros(steps), np.array([1, 3]), np.array([2, 1]), 2)
 
 
-def numbered(*shape: int) -> Any:
+def numbered(*shape):
     """`[4, *shape]` whose values encode step, row and column."""
     return np.arange(4 * int(np.prod(shape))).reshape(4, *shape).astype(np.uint8)
 
@@ -44,7 +41,7 @@ def numbered(*shape: int) -> Any:
         ((2, 3, 12, 10), {}, lambda one: one[1].transpose(1, 2, 0)),
     ],
 )
-def test_the_newest_frame_is_shown(shape: Any, options: Any, shown: Any) -> None:
+def test_the_newest_frame_is_shown(shape, options, shown):
     pixels = numbered(*shape)
     source = PixelFrames(**options)
     pictures = list(source(segments_of(pixels), 0))
@@ -55,7 +52,7 @@ def test_the_newest_frame_is_shown(shape: Any, options: Any, shown: Any) -> None
     source.close()
 
 
-def test_floats_become_bytes() -> None:
+def test_floats_become_bytes():
     ramp = np.broadcast_to(np.linspace(0, 1, 256).reshape(16, 16, 1), (4, 16, 16, 1))
     picture = next(PixelFrames()(segments_of(ramp), 0))
     assert picture.dtype == np.uint8
@@ -65,7 +62,7 @@ def test_floats_become_bytes() -> None:
             next(PixelFrames()(segments_of(wrong), 0))
 
 
-def test_one_of_several_observations() -> None:
+def test_one_of_several_observations():
     pixels = numbered(12, 10, 3)
     speeds = np.zeros((4, 2))
     eyes = {"camera": pixels, "speed": speeds}
@@ -84,19 +81,19 @@ def test_one_of_several_observations() -> None:
     assert not holds_pixels({"speed": speeds})
 
 
-def test_numbers_are_no_pictures() -> None:
+def test_numbers_are_no_pictures():
     for wrong in (np.zeros((4, 3)), np.zeros((4, 3, 3), np.uint8), np.zeros((4, 99), np.uint8)):
         assert not holds_pixels(wrong)
         with pytest.raises(DataError, match="pictures"):
             next(PixelFrames()(segments_of(wrong), 0))
 
 
-def test_channels_that_are_not_whole_pictures() -> None:
+def test_channels_that_are_not_whole_pictures():
     with pytest.raises(DataError, match="multiple of 3"):
         next(PixelFrames(colours=3)(segments_of(numbered(12, 10, 4)), 0))
 
 
 @pytest.mark.parametrize("wrong", [{"channels": "middle"}, {"colours": 2}, {"newest": "mid"}])
-def test_unknown_settings(wrong: Any) -> None:
+def test_unknown_settings(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         PixelFrames(**wrong)

@@ -9,14 +9,13 @@ import pytest
 from helpers.gardens import Garden
 from preferl.data.segments import Segments
 from preferl.errors import DataError
-from preferl.store import Store
 from preferl.store.rendering.frames import EnvFrames, RecordedFrames, frame_source
 from preferl.store.rendering.videos import RenderWorker
 from preferl.store.stages import picture_state
 
 
 @pytest.fixture
-def walks() -> Segments:
+def walks():
     """Two clips of three steps, with their pictures."""
     env = Garden("rgb_array")
     seen = []
@@ -31,7 +30,7 @@ def walks() -> Segments:
     return Segments(*columns, np.array([0, 3]), np.array([3, 3]), 3, states=np.stack(states))
 
 
-def test_a_store_keeps_and_plays_them(walks: Segments, store: Store) -> None:
+def test_a_store_keeps_and_plays_them(walks, store):
     project = store.projects.create("walks", frames={"kind": "recorded"}, fps=5).id
     clips = store.clips.put(project, walks)
     store.queries.ask(project, walks, np.array([[0, 1]]))
@@ -42,14 +41,14 @@ def test_a_store_keeps_and_plays_them(walks: Segments, store: Store) -> None:
         assert sum(1 for _ in video.decode(video=0)) == 3
 
 
-def test_an_environment_that_is_not_here_is_not_needed(walks: Segments) -> None:
+def test_an_environment_that_is_not_here_is_not_needed(walks):
     source = EnvFrames("nowhere:Garden-v0")
     drawn = list(source(walks, 1))
     np.testing.assert_array_equal(drawn, list(RecordedFrames()(walks, 1)))
     assert drawn[0].shape == (60, 90, 3)
 
 
-def test_where_none_were_recorded_the_message_explains_how(walks: Segments) -> None:
+def test_where_none_were_recorded_the_message_explains_how(walks):
     bare = Segments(walks.observations, walks.actions, walks.rewards, walks.start, walks.real, 3)
     with pytest.raises(DataError, match=r"recorded pictures: expected some.*`states=True`"):
         next(frame_source({"kind": "recorded"})(bare, 0))

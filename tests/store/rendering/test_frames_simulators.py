@@ -9,7 +9,6 @@ import pytest
 from preferl.data.segments import Segments
 from preferl.envs.simulators import draw_off_screen, draw_plainly, make_registered
 from preferl.errors import ConfigError, DataError
-from preferl.shapes import Array
 from preferl.store.rendering.frames import POSES, EnvFrames
 from preferl.store.stages import StateReader, placed
 
@@ -17,14 +16,14 @@ DOOR = "AdroitHandDoor-v1"
 draw_off_screen()
 
 
-def one_segment(observations: Array, actions: Array, states: Array | None = None) -> Segments:
+def one_segment(observations, actions, states=None):
     steps = len(observations)
     start = np.array([0])
     real = np.array([steps])
     return Segments(observations, actions, np.zeros(steps), start, real, steps, states=states)
 
 
-def observed(env: Any) -> Array:
+def observed(env):
     """What the environment reports of its present state: the outcome of a step of no time."""
     stage = env.unwrapped
     frames = stage.frame_skip
@@ -35,7 +34,7 @@ def observed(env: Any) -> Array:
     return observation
 
 
-def rollout(env: Any, steps: int, *, settle: bool = False) -> tuple[Segments, list[Array]]:
+def rollout(env, steps, *, settle=False):
     """A segment with states, and what the environment draws of each step."""
     read = StateReader(env)
     observation, _ = env.reset(seed=5)
@@ -59,11 +58,11 @@ def rollout(env: Any, steps: int, *, settle: bool = False) -> tuple[Segments, li
     return one_segment(np.array(seen), actions, np.array(states)), pictures
 
 
-def without_states(segments: Segments) -> Segments:
-    return one_segment(segments.observations, segments.actions)  # type: ignore[arg-type]
+def without_states(segments):
+    return one_segment(segments.observations, segments.actions)
 
 
-def drawn(source: EnvFrames, segments: Segments) -> Array:
+def drawn(source, segments):
     try:
         return np.stack(list(source(segments, 0)))
     finally:
@@ -73,7 +72,7 @@ def drawn(source: EnvFrames, segments: Segments) -> Array:
 @pytest.mark.parametrize(
     "env_id", ["Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0"]
 )
-def test_classic_control_is_drawn_as_it_was(env_id: str) -> None:
+def test_classic_control_is_drawn_as_it_was(env_id):
     env = gymnasium.make(env_id, render_mode="rgb_array")
     segments, pictures = rollout(env, 3)
     env.close()
@@ -86,14 +85,13 @@ def test_classic_control_is_drawn_as_it_was(env_id: str) -> None:
     assert (np.abs(close) > 8).mean() < 0.001
 
 
-def test_a_pendulum_also_shows_its_torque() -> None:
+def test_a_pendulum_also_shows_its_torque():
     env = gymnasium.make("Pendulum-v1", render_mode="rgb_array")
     segments, pictures = rollout(env, 2)
-    assert segments.states is not None
     for step in range(2):
-        env.unwrapped.state = segments.states[step]  # type: ignore[attr-defined]
-        env.unwrapped.last_u = segments.actions[step, 0]  # type: ignore[attr-defined]
-        pictures[step] = env.render()  # type: ignore[assignment]
+        env.unwrapped.state = segments.states[step]
+        env.unwrapped.last_u = segments.actions[step, 0]
+        pictures[step] = env.render()
     env.close()
     np.testing.assert_array_equal(drawn(EnvFrames("Pendulum-v1"), segments), pictures)
     poses = POSES["Pendulum-v1"](env, np.asarray(segments.observations))
@@ -101,7 +99,7 @@ def test_a_pendulum_also_shows_its_torque() -> None:
     np.testing.assert_allclose(poses[:, 0], angle, atol=1e-6)
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_what_cannot_be_drawn_is_refused():
     block = np.zeros((2, 3))
     with pytest.raises(ConfigError, match=r"Did you mean .*Pendulum-v1"):
         drawn(EnvFrames("Pendulum-v"), one_segment(block, block))
@@ -115,13 +113,13 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         EnvFrames("Pendulum-v1", size=0)
 
 
-def where_it_looks(env: Any) -> dict[str, Any]:
+def where_it_looks(env):
     """The middle of the scene when an environment first drew, which differs among episodes."""
     return {"lookat": env.unwrapped.mujoco_renderer.viewer.cam.lookat.tolist()}
 
 
 @pytest.fixture(scope="module")
-def graphics() -> None:
+def graphics():
     """MuJoCo that can draw here."""
     mujoco = pytest.importorskip("mujoco")
     model = mujoco.MjModel.from_xml_string("<mujoco/>")
@@ -136,20 +134,19 @@ def graphics() -> None:
     ("env_id", "follows"),
     [("HalfCheetah-v5", True), ("Hopper-v5", True), ("Pusher-v5", False), ("Reacher-v5", False)],
 )
-def test_mujoco_is_drawn_as_its_environment_draws_it(env_id: str, follows: bool) -> None:
+def test_mujoco_is_drawn_as_its_environment_draws_it(env_id, follows):
     env = make_registered(env_id, render_mode="rgb_array", width=96, height=96)
     draw_plainly(env)
     segments, pictures = rollout(env, 3, settle=True)
     source = EnvFrames(env_id, size=96, camera=None if follows else where_it_looks(env))
     env.close()
     np.testing.assert_allclose(drawn(source, segments), pictures, atol=2)
-    assert segments.states is not None
     later = np.concatenate([np.ones((3, 1)), segments.states], axis=1)
-    timed = one_segment(segments.observations, segments.actions, later)  # type: ignore[arg-type]
+    timed = one_segment(segments.observations, segments.actions, later)
     np.testing.assert_allclose(drawn(source, timed), pictures, atol=2)  # opens again
 
 
-def animal(pictures: Array) -> Array:
+def animal(pictures):
     """How many pixels of each picture show it: the one thing that is not grey or green."""
     red = pictures[..., 0].astype(int)
     green = pictures[..., 1].astype(int)
@@ -157,7 +154,7 @@ def animal(pictures: Array) -> Array:
 
 
 @pytest.mark.usefixtures("graphics")
-def test_walkers_stay_in_the_picture() -> None:
+def test_walkers_stay_in_the_picture():
     env = make_registered("HalfCheetah-v5")
     env.reset(seed=0)
     states = StateReader(env)()[None].repeat(2, 0)
@@ -173,7 +170,7 @@ def test_walkers_stay_in_the_picture() -> None:
 
 @pytest.mark.usefixtures("graphics")
 @pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Ant-v5", "Hopper-v5"])
-def test_runners_stay_in_sight_over_a_floor_that_goes_on(env_id: str) -> None:
+def test_runners_stay_in_sight_over_a_floor_that_goes_on(env_id):
     env = make_registered(env_id, render_mode="rgb_array", width=96, height=96)
     draw_plainly(env)
     env.reset(seed=0)
@@ -193,7 +190,7 @@ def test_runners_stay_in_sight_over_a_floor_that_goes_on(env_id: str) -> None:
 
 
 @pytest.mark.usefixtures("graphics")
-def test_the_door_is_drawn_from_what_was_observed() -> None:
+def test_the_door_is_drawn_from_what_was_observed():
     pytest.importorskip("gymnasium_robotics")
     mujoco = pytest.importorskip("mujoco")
     env = make_registered(DOOR, render_mode="rgb_array", width=96, height=96)
@@ -202,7 +199,6 @@ def test_the_door_is_drawn_from_what_was_observed() -> None:
     segments, pictures = rollout(env, 6, settle=True)
     truth = segments.states
     seen = np.asarray(segments.observations)
-    assert truth is not None
     stage: Any = env.unwrapped
     stage.reset(seed=9)  # another door
     poses = POSES[DOOR](env, seen)
@@ -224,7 +220,7 @@ def test_the_door_is_drawn_from_what_was_observed() -> None:
     np.testing.assert_allclose(drawn(EnvFrames(DOOR, 96, camera), short), pictures, atol=2)
 
 
-def test_a_door_that_moves_is_off_by_millimetres() -> None:
+def test_a_door_that_moves_is_off_by_millimetres():
     pytest.importorskip("gymnasium_robotics")
     env = make_registered(DOOR)
     read = StateReader(env)

@@ -4,9 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
@@ -16,7 +13,6 @@ from sqlalchemy import text
 from helpers.waiting import SECONDS, wait_until
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, StorageError
-from preferl.shapes import Array
 from preferl.store import Store
 from preferl.store.clips import clip_ids
 from preferl.store.rendering.videos import RenderWorker, pictures_of, serve_rendering
@@ -24,7 +20,7 @@ from preferl.store.rendering.videos import RenderWorker, pictures_of, serve_rend
 PENDULUM = {"kind": "env", "env_id": "Pendulum-v1"}
 
 
-def pendulums(count: int, steps: int = 4) -> Segments:
+def pendulums(count, steps=4):
     """Segments of a pendulum that stands at different angles; the last one is shorter."""
     angle = np.linspace(0, 3, count * steps)
     seen = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)
@@ -34,7 +30,7 @@ def pendulums(count: int, steps: int = 4) -> Segments:
     return Segments(seen, np.zeros((len(seen), 1)), 0 * angle, start, real, steps)
 
 
-def asked(store: Store, segments: Segments, **settings: Any) -> tuple[Any, list[str]]:
+def asked(store, segments, **settings):
     """A project in which neighbours are compared, the last pair most urgently."""
     project = store.projects.create("swing", **settings)
     clips = store.clips.put(project.id, segments)
@@ -44,29 +40,29 @@ def asked(store: Store, segments: Segments, **settings: Any) -> tuple[Any, list[
     return project, clips
 
 
-def videos(store: Store, project: Any, clips: list[str]) -> list[str]:
+def videos(store, project, clips):
     """The state of each clip's video."""
     rows = [store.clips.get(project.id, clip) for clip in clips]
     return [row.video for row in rows if row is not None]
 
 
-def frames_in(path: Path) -> int:
+def frames_in(path):
     with av.open(str(path)) as container:
         return sum(1 for _ in container.decode(video=0))
 
 
-def black(segments: Segments, row: int) -> Array:
+def black(segments, row):
     return np.zeros((segments.real[row], 16, 16), np.uint8)
 
 
-def fails_at_the_second(segments: Segments, row: int) -> Iterator[Array]:
-    if segments.observations[segments.start[row], 0] < 0.6:  # type: ignore[index]
+def fails_at_the_second(segments, row):
+    if segments.observations[segments.start[row], 0] < 0.6:
         yield np.zeros((16, 16), np.uint8)
         raise RuntimeError("the simulator broke")
     yield from black(segments, row)
 
 
-def test_clips_that_wait_are_drawn_and_can_be_shown(store: Store) -> None:
+def test_clips_that_wait_are_drawn_and_can_be_shown(store):
     project, clips = asked(store, pendulums(3), frames=PENDULUM, fps=20)
     ann = store.people.owner(project.id).annotator.id
     assert not store.queue.claim(project.id, ann, 1).queries
@@ -78,15 +74,15 @@ def test_clips_that_wait_are_drawn_and_can_be_shown(store: Store) -> None:
     assert store.queue.claim(project.id, ann, 1).queries
 
 
-def test_several_workers_share_the_clips(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_workers_share_the_clips(store, monkeypatch):
     monkeypatch.setattr("preferl.store.clips.DRAWING_SECONDS", 600)  # of a thread that is held up
     count = 24
     drawn = list[tuple[int, str]]()
     all_at_work = threading.Barrier(3)
     project, clips = asked(store, pendulums(count))
 
-    def work(worker: int) -> None:
-        def draw(segments: Segments, row: int) -> Array:
+    def work(worker):
+        def draw(segments, row):
             first = not any(one == worker for one, _ in drawn)
             drawn.append((worker, clip_ids(segments)[row]))
             if first:
@@ -107,9 +103,7 @@ def test_several_workers_share_the_clips(store: Store, monkeypatch: pytest.Monke
     assert {worker for worker, _ in drawn} == {0, 1, 2}
 
 
-def test_a_clip_of_a_worker_that_was_killed_comes_back(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clip_of_a_worker_that_was_killed_comes_back(store, monkeypatch):
     monkeypatch.setattr("preferl.store.clips.DRAWING_SECONDS", 600)
     project, (clip, _) = asked(store, pendulums(2))
     lost = store.clips.drawing(project.id, clip)  # whose end never comes
@@ -124,15 +118,13 @@ def test_a_clip_of_a_worker_that_was_killed_comes_back(
     assert worker.rendered == (2, 0)
 
 
-def test_a_worker_that_takes_long_keeps_its_clip(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_takes_long_keeps_its_clip(store, monkeypatch):
     monkeypatch.setattr("preferl.store.clips.DRAWING_SECONDS", 600)
     monkeypatch.setattr("preferl.store.rendering.videos.DRAWING_SECONDS", 0)  # it is over at once
     project, _ = asked(store, pendulums(2))
     taken = list[bool]()
 
-    def slowly(segments: Segments, row: int) -> Iterator[Array]:
+    def slowly(segments, row):
         this = {"clip": clip_ids(segments)[row]}
         for picture in black(segments, row):
             with store.database.write() as session:
@@ -146,9 +138,7 @@ def test_a_worker_that_takes_long_keeps_its_clip(
     assert taken == [False] * 7, "after each picture it had said that it goes on"
 
 
-def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(store, caplog):
     project, clips = asked(store, pendulums(3))
     with RenderWorker(store, fails_at_the_second) as worker:
         assert worker.round() == 3
@@ -158,27 +148,22 @@ def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(
     assert caplog.records[0].exc_info is not None
     assert videos(store, project, clips) == ["ready", "failed", "failed"]
     failed = store.clips.get(project.id, clips[1])
-    assert failed is not None
     assert failed.video_error == "RuntimeError: the simulator broke"
     folder = store.clips.video_path(project.id, clips[0]).parent
     assert [file.name for file in folder.iterdir()] == [f"{clips[0]}.mp4"]
 
 
-def test_a_project_that_does_not_say_how_is_logged_once(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_project_that_does_not_say_how_is_logged_once(store, caplog):
     asked(store, pendulums(2))
     with RenderWorker(store) as worker:
         assert worker.round() == worker.round() == 0
     assert [record.args for record in caplog.records] == [("swing",)]
 
 
-def test_known_problems_are_logged_without_a_traceback(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_known_problems_are_logged_without_a_traceback(store, caplog):
     asked(store, pendulums(2))
 
-    def stateless(segments: Segments, row: int) -> Iterator[Array]:
+    def stateless(segments, row):
         raise DataError("There are no states.")
 
     with RenderWorker(store, stateless) as worker:
@@ -187,12 +172,12 @@ def test_known_problems_are_logged_without_a_traceback(
     assert "cannot be drawn: There are no states. Others" in caplog.text
 
 
-def test_the_most_urgent_comes_first(store: Store) -> None:
+def test_the_most_urgent_comes_first(store):
     asked(store, pendulums(12))
     drawn = []
 
-    def note(segments: Segments, row: int) -> Array:
-        drawn.append(float(segments.observations[segments.start[row], 0]))  # type: ignore[index]
+    def note(segments, row):
+        drawn.append(float(segments.observations[segments.start[row], 0]))
         return black(segments, row)
 
     with RenderWorker(store, note) as worker:
@@ -200,11 +185,11 @@ def test_the_most_urgent_comes_first(store: Store) -> None:
     assert sorted(drawn[:2]) == sorted(drawn)[:2], "cosines fall, so the last are least"
 
 
-def test_stopping_leaves_a_clip_as_it_was(store: Store) -> None:
+def test_stopping_leaves_a_clip_as_it_was(store):
     project, clips = asked(store, pendulums(2))
     worker = RenderWorker(store, lambda s, row: stop_midway(s, row))
 
-    def stop_midway(segments: Segments, row: int) -> Iterator[Array]:
+    def stop_midway(segments, row):
         for picture in black(segments, row):
             yield picture
             worker.stop()
@@ -215,7 +200,7 @@ def test_stopping_leaves_a_clip_as_it_was(store: Store) -> None:
     assert videos(store, project, clips) == ["none", "none"]
 
 
-def test_there_is_one_picture_per_step() -> None:
+def test_there_is_one_picture_per_step():
     segments = pendulums(1, steps=3)  # two real steps
     for count in (1, 3):
         pictures = np.zeros((count, 16, 16), np.uint8)
@@ -224,7 +209,7 @@ def test_there_is_one_picture_per_step() -> None:
     assert len([*pictures_of(black, segments, 0)]) == 2
 
 
-def test_a_full_disk_is_no_fault_of_the_clip(store: Store) -> None:
+def test_a_full_disk_is_no_fault_of_the_clip(store):
     project, clips = asked(store, pendulums(2))
     store.clips.video_path(project.id, clips[0]).parent.parent.write_text("in the way")
     with RenderWorker(store, black) as worker, pytest.raises(StorageError):
@@ -232,7 +217,7 @@ def test_a_full_disk_is_no_fault_of_the_clip(store: Store) -> None:
     assert videos(store, project, clips[:1]) == ["none"]
 
 
-def test_serving_tries_again_what_failed(tmp_path: Path) -> None:
+def test_serving_tries_again_what_failed(tmp_path):
     with Store.open(tmp_path) as store:
         project, clips = asked(store, pendulums(2))
         store.clips.video_failed(project.id, clips[0], "no graphics")
@@ -257,7 +242,7 @@ print(json.dumps([drawn, [m for m in ("torch", "stable_baselines3") if m in sys.
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM is not heard there")
-def test_the_process_draws_until_a_signal_and_loads_no_torch(tmp_path: Path) -> None:
+def test_the_process_draws_until_a_signal_and_loads_no_torch(tmp_path):
     with Store.open(tmp_path) as store:
         project, clips = asked(store, pendulums(2), frames=PENDULUM)
         command = [sys.executable, "-c", SERVE, str(tmp_path)]
@@ -271,7 +256,7 @@ def test_the_process_draws_until_a_signal_and_loads_no_torch(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes have no parents there")
-def test_the_process_ends_with_the_one_it_belongs_to(tmp_path: Path) -> None:
+def test_the_process_ends_with_the_one_it_belongs_to(tmp_path):
     with Store.open(tmp_path) as store:
         project, clips = asked(store, pendulums(2), frames=PENDULUM)
         # A process that starts the worker in the background, and is killed.
@@ -282,7 +267,6 @@ def test_the_process_ends_with_the_one_it_belongs_to(tmp_path: Path) -> None:
         )
         command = [sys.executable, "-c", starts, SERVE, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as between:
-            assert between.stdout is not None
             worker = int(between.stdout.readline())
             wait_until(store.clips.video_path(project.id, clips[1]).is_file)
             os.kill(worker, 0)
