@@ -7,11 +7,6 @@ import torch
 from preferl.shapes import leaves, map_observations, take
 
 
-def test_a_function_is_applied_to_each_array():
-    assert map_observations(np.sum, np.array([1, 2])) == 3
-    assert map_observations(np.sum, {"b": np.array([1, 2]), "a": np.array([5])}) == {"b": 3, "a": 5}
-
-
 def test_alike_observations_meet_key_by_key():
     first = {"arm": np.array([1.0]), "hand": np.array([2.0])}
     second = {"hand": np.array([20.0]), "arm": np.array([10.0])}
@@ -26,11 +21,6 @@ def test_alike_observations_meet_key_by_key():
 def test_observations_that_are_not_alike_are_an_error():
     with pytest.raises(KeyError, match="hand"):
         map_observations(np.add, {"hand": np.zeros(1)}, {"arm": np.zeros(1)})
-
-
-def test_tensors_stay_tensors():
-    found = map_observations(lambda array: array * 2, {"arm": torch.tensor([1.5])})
-    assert torch.equal(found["arm"], torch.tensor([3.0]))
 
 
 def test_leaves_stand_in_the_order_of_their_keys():

@@ -12,21 +12,18 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 
 from preferl.data import Comparisons
-from preferl.evaluation import evaluate_policy
 from preferl.models import (
-    CNNRewardConfig,
     LSTMRewardConfig,
     MLPRewardConfig,
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.offline import BehaviourCloning, CloningConfig, Transitions
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences, run_online
 from preferl.online.configs import EvaluationConfig
-from preferl.testing import make_comparisons, make_episodes
+from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.threads import half_of_the_cores, is_small, threads_for, torch_threads
-from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig, relabel
+from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
 
 PERCEPTRON = MLPRewardConfig(hidden=(8,), members=2)
 WIDE = MLPRewardConfig(hidden=(1_000, 1_000))
@@ -172,17 +169,6 @@ def test_reward_models_are_fitted_and_used_with_the_threads_of_their_size(
     assert set(noticed) == {threads}
 
 
-def test_convolutions_have_all_threads(rng, three_threads):
-    threads: list[int] = []
-    comparisons = make_comparisons(rng, pairs=4)
-    steps = len(comparisons.segments.actions)
-    pictures = rng.integers(0, 255, (steps, 3, 16, 16), np.uint8)
-    segments = replace(comparisons.segments, observations=pictures)
-    comparisons = replace(comparisons, segments=segments)
-    fitted(CNNRewardConfig(filters=2, hidden=4), comparisons, threads)
-    assert threads == [3]
-
-
 @pytest.mark.parametrize(("model", "threads"), [(PERCEPTRON, 1), (TRANSFORMER, 3)])
 def test_agents_that_act_have_one_thread_beside_any_reward(
     model, threads, three_threads, monkeypatch
@@ -218,38 +204,3 @@ def test_whole_runs_have_one_thread_from_start_to_end(tmp_path, three_threads):
     evaluation = EvaluationConfig(episodes=1, oracle=False, queries=10, clip_steps=0)
     run_online(RUN, tmp_path / "run", evaluation=evaluation, on_iteration=note, on_stage=note)
     assert set(threads) == {1}
-
-
-def test_agents_of_recorded_data_have_one_thread_as_long_as_all_are_small(rng, three_threads):
-    episodes = make_episodes(rng, [30, 20])
-    for hidden, threads in (((8,), 1), ((1_000, 1_000), 3)):
-        noticed: list[int] = []
-        config = CloningConfig(hidden=hidden)
-        agents = BehaviourCloning(POINT_SPACE, PUSH_SPACE, config, seeds=[0], steps=1)
-
-        def note(*_, to=noticed):
-            to.append(torch.get_num_threads())
-
-        agents.fit(Transitions.of(episodes), 1, on_progress=note)
-        assert noticed == [threads]
-
-
-def test_policies_are_evaluated_with_the_threads_of_their_size(three_threads):
-    agent = PPO("MlpPolicy", "Pendulum-v1", n_steps=64, device="cpu")
-    threads: list[int] = []
-    predict = agent.policy.predict
-
-    def noted_predict(*args, **kwargs):
-        threads.append(torch.get_num_threads())
-        return predict(*args, **kwargs)
-
-    agent.policy.predict = noted_predict
-    evaluate_policy(agent, "Pendulum-v1", episodes=1, seed=0, max_steps=3)
-    assert set(threads) == {1}
-
-
-def test_rewards_of_recorded_steps_are_computed_with_the_threads_of_their_size(rng, three_threads):
-    threads: list[int] = []
-    model = build_reward_model(PERCEPTRON, POINT_SPACE, PUSH_SPACE, seed=0)
-    relabel(make_episodes(rng, [5]), RewardFunction(model, combine=noted(threads)))
-    assert len(threads) == 1

@@ -124,17 +124,3 @@ def test_lists_begin_with_a_query_each(recorded, tmp_path, capsys):
         asked = store.queries.asked(project.id)
         assert store.progress(project.id).wanted == 20
     assert len({clip for _, *pair in asked for clip in pair}) == 2 * len(asked) == 8
-
-
-def test_lists_that_cannot_be_made(recorded, episodes, tmp_path):
-    where = {"env": "Pendulum-v1", "elsewhere": True, "store": f"{tmp_path / 'labels'}"}
-    with pytest.raises(ConfigError, match="Leave --sampler or --lists out"):
-        annotate_create(CreateConfig(run=recorded, lists=2, sampler="covering", **where))
-    for lists in (0, 201):
-        with pytest.raises(ConfigError, match="lists"):
-            annotate_create(CreateConfig(run=recorded, lists=lists, **where))
-    save_episodes(tmp_path / "still", join([episodes[:1]] * 5))
-    short = {"length": int(episodes.lengths[0]) - 2, "queries": 20, "lists": 5}
-    with pytest.raises(DataError, match="at least two different ones for each of 5"):
-        annotate_create(CreateConfig(run=tmp_path / "still", **short, **where))
-    assert not (tmp_path / "labels").exists()

@@ -1,6 +1,5 @@
 """What commands print is what they were given, on terminals and elsewhere."""
 
-import re
 import time
 from io import StringIO
 
@@ -124,37 +123,6 @@ def test_a_line_of_progress_fits_and_keeps_its_numbers(doing, width):
     assert " 45 % 0:01:15, left 0:01:31" in line
     assert line.startswith(doing[:8])
     assert ("━" in line) == (width == 200)
-
-
-def lines_on_screen(output):
-    """What a terminal shows in the end of text that moves its cursor up and erases lines."""
-    lines = [""]
-    row = 0
-    for part in re.findall(r"\x1b\[[\d;?]*[A-Za-z]|\n|\r|[^\x1b\n\r]+", output):
-        if part == "\n":
-            row += 1
-            lines += [""] * (row + 1 - len(lines))
-        elif part == "\x1b[2K":
-            lines[row] = ""
-        elif part.endswith("A") and part.startswith("\x1b"):
-            row -= int(part[2:-1] or 1)
-        elif not part.startswith("\x1b") and part != "\r":
-            lines[row] += part
-    return [line for line in lines if line]
-
-
-def test_a_line_above_the_live_one_leaves_no_copy_of_it(monkeypatch, capsys):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    line = ProgressLine("learning")
-    assert line.live
-    with line.running():
-        for done in range(1, 4):
-            line("learning", done, 5, "return -13.0 (95 % interval -15.0 to -11.0, 10 episodes)")
-            time.sleep(0.3)
-            line.note(f"{done} of 5 steps")
-    assert lines_on_screen(capsys.readouterr().out) == [f"{done} of 5 steps" for done in (1, 2, 3)]
 
 
 HOSTILE = "\x1b]0;owned\x07\x9b2J[red]name[/blue]"

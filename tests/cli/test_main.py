@@ -16,7 +16,7 @@ from helpers import written_runs
 from helpers.command_line import run
 from preferl.cli.annotate import ExportConfig
 from preferl.cli.console import echo, note
-from preferl.cli.demo import HEIGHT, WIDTH, draw_pendulum, play_pendulums
+from preferl.cli.demo import play_pendulums
 from preferl.cli.main import COMMANDS, COMMON
 
 
@@ -154,13 +154,6 @@ def test_demo_answered_at_the_terminal(tmp_path):
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert (result["comparisons"], result["declined"]) == (15, 5)
     assert "(5 more were declined)" in (tmp_path / "run/report.html").read_text()
-
-
-def test_pendulum_is_drawn_where_it_is():
-    upright = draw_pendulum(np.array([[1.0, 0.0, 0.0]]), 0).splitlines()
-    left = draw_pendulum(np.array([[0.0, 1.0, 0.0]]), 0).splitlines()
-    assert upright[0][WIDTH // 2] == "●"
-    assert left[HEIGHT // 2][0] == "●"
 
 
 def test_pair_is_printed_where_nothing_can_move(capsys):

@@ -10,7 +10,6 @@ from helpers.command_line import run
 from helpers.gardens import Lawn
 from preferl.cli.online import OnlineRunConfig, read_settings, run_with_progress, starting_point
 from preferl.cli.parsing import parse
-from preferl.envs.config import wrapper_parts
 from preferl.errors import ConfigError
 from preferl.online import OnlineConfig, PPOConfig
 from preferl.online.configs import EvaluationConfig
@@ -167,17 +166,6 @@ def test_an_unknown_key_of_a_file_names_the_file_and_the_nearest_key(tmp_path, c
     assert f"{file}: keys of OnlineConfig: expected those" in message
     assert "got ['comparsions']. The nearest is comparisons." in message
     assert "segment_length" not in message
-
-
-def test_numbers_with_an_exponent_are_numbers_in_all_settings(tmp_path):
-    (tmp_path / "it.yaml").write_text(
-        "env_kwargs: {dt: 1e-3}\nalgorithm: {kind: sb3, settings: {learning_rate: 1E-4}}\n"
-    )
-    words = ["--config", str(tmp_path / "it.yaml"), "--wrappers", "mine:Shift: {by: -2e3}"]
-    settings = parse(OnlineRunConfig, words, prog="", default=starting_point(words)).run
-    assert settings.env_kwargs == {"dt": 0.001}
-    assert settings.algorithm.settings == {"learning_rate": 0.0001}
-    assert wrapper_parts(settings.wrappers[0]) == ("mine:Shift", {"by": -2000.0})
 
 
 def test_settings_are_yaml_or_json_or_those_of_a_run(tmp_path):

@@ -66,23 +66,6 @@ def test_epic_distance_from_a_reward_of_ones_own(fitted, tmp_path, monkeypatch, 
     assert f"{numbers['epic']:.3f}" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_data_of_the_fit_are_named(fitted, tmp_path, capsys):
-    data = fitted[1:]
-    episodes = data[:2]
-    quick = ("--epochs", 1, "--hidden", 4, "--report-to", "jsonl")
-    seen = "The reward was fitted to answers from here"
-    drawn = "These pairs are new, but"
-    script = (*episodes, "--teacher", "oracle", "--queries", 30, "--length", LENGTH)
-    for words in (data, script):
-        assert fit(*words, *quick, "--out", tmp_path / "fit") == 0
-        for asked, expected in ((data, seen if words == data else ""), (script, drawn)):
-            capsys.readouterr()
-            assert evaluate(tmp_path / "fit", *asked) == 0
-            out = capsys.readouterr().out
-            assert [text for text in (seen, drawn) if text in out] == [expected] * bool(expected)
-
-
 def labelled(seed, name, tmp_path):
     """Answers of a script about the fixture's episodes, in a folder."""
     words = (tmp_path / "episodes", "--out", tmp_path / name, "--queries", 40, "--length", LENGTH)

@@ -117,10 +117,6 @@ def test_any_setting_of_model_and_trainer_by_name(data, tmp_path, capsys):
     page = (out / "report.html").read_text()
     assert "Attention of the reward" in page
     assert "reward/validation_loss" in read_jsonl(out / "metrics.jsonl")
-    assert fit("--model", "pt", "--help") == 0
-    help_of = capsys.readouterr().out
-    assert "--model.preference-width" in help_of
-    assert "--trainer.penalty.strength" in help_of
     assert fit(*words, *own, "--model.layers", 0, "--out", out) != 0
     assert "layers: expected at least 1" in capsys.readouterr().err
 

@@ -4,7 +4,6 @@ import json
 import sys
 from importlib import import_module
 from pathlib import Path
-from shutil import copyfile
 
 import pytest
 import torch
@@ -94,32 +93,3 @@ def test_an_online_run_with_a_model_in_its_settings(fitted, tmp_path, capsys):
     assert "model.kind" in capsys.readouterr().err
     assert run(*words, *TRUST) == 0
     assert load_reward(tmp_path / "run/reward").members == 2
-
-
-@pytest.fixture
-def below(fitted, tmp_path, monkeypatch):
-    """The same, but for a reward of a module in a package, which does not import the module."""
-    package = tmp_path / "package_of_tests"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    copyfile(f"{MODULE}.py", package / "models.py")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    about = fitted / "reward/config.json"
-    about.write_text(about.read_text().replace(MODULE, "package_of_tests.models"))
-    yield fitted
-    for name in ("package_of_tests", "package_of_tests.models"):
-        sys.modules.pop(name, None)
-
-
-@pytest.mark.slow
-def test_trust_in_a_package_covers_its_modules(below, tmp_path, capsys):
-    data = ("--demonstrations", tmp_path / "episodes")
-    evaluated = ("reward", "evaluate", below, *data, "--teacher", "oracle", "--queries", 20)
-    trained = ("offline", "run", *data, "--reward", below, "--episodes", 0, "--no-controls")
-    trained += ("--seeds", 0, "--steps", 2, "--report-to", "jsonl", "--out", tmp_path / "run")
-    for words in (evaluated, trained):
-        assert run(*words) == 1
-        assert "--trust package_of_tests.models" in capsys.readouterr().err
-        assert run(*words, "--trust", "package_of_tests") == 0
-        forget()
-        sys.modules.pop("package_of_tests.models")
