@@ -439,33 +439,15 @@ def annotate_create(config: CreateConfig) -> None:
     """Draw the queries, store them, and print the next command."""
     from preferl.store.queries import known_pairs
 
-    require_one_of("sampler", config.sampler, SAMPLERS.names())
-    takes = inspect.signature(SAMPLERS.load(config.sampler)).parameters
-    scorer = takes.get("scorer")
-    needed = scorer is not None and scorer.default is scorer.empty
-    needs_reward = needed or config.sampler == "informative"
-    if (config.reward is None and needs_reward) or (config.reward and scorer is None):
-        expected = f"a fitted one with {config.sampler!r} pairs" if needs_reward else "none"
-        fix = "Give --reward FOLDER." if needs_reward else "Give --sampler informative with it."
-        raise ConfigError(f"reward: expected {expected}, got {config.reward}. {fix}")
+    _require_reward_for_sampler(config)
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
     episodes = _episodes(config)
-    instructions = ""
-    if config.instructions is not None:
-        with reading(config.instructions, expected="a text file", error=DataError):
-            instructions = config.instructions.read_text(encoding="utf-8")
-    taken = ("title", "question", "fps", "quorum", "qualification", "strength", "budget")
-    given = {name: getattr(config, name) for name in taken}
-    if config.lists is not None and config.budget is None:  # queries come up as answers do
-        given["budget"] = config.queries * config.quorum
-    settings = store.ProjectSettings(
-        **given,
-        instructions=instructions,
-        frames=_frames(config, episodes),
-    )
-    drawn = _draw_lists if config.lists is not None else _draw_pairs
-    segments, pairs = drawn(config, episodes)
+    settings = _project_settings(config, episodes)
+    if config.lists is None:
+        segments, pairs = _draw_pairs(config, episodes)
+    else:
+        segments, pairs = _draw_lists(config, episodes)
     rng = np.random.default_rng([config.seed, 1])
     known = known_pairs(episodes, config.known, config.length, rng) if config.known else None
     trust = typed(config.env)
@@ -490,6 +472,43 @@ def annotate_create(config: CreateConfig) -> None:
         f"{config.queries:,} pairs of {config.length} steps from {len(episodes):,} episodes wait "
         f"in {place}{and_known}.\n"
         f"Answer them: {shlex.join(('preferl', 'annotate', 'serve', *shown))}"
+    )
+
+
+def _require_reward_for_sampler(config: CreateConfig) -> None:
+    """Raise `ConfigError` unless there is a reward exactly where the sampler scores clips by it."""
+    require_one_of("sampler", config.sampler, SAMPLERS.names())
+    scorer = inspect.signature(SAMPLERS.load(config.sampler)).parameters.get("scorer")
+    needed = scorer is not None and scorer.default is scorer.empty
+    if config.reward is None and (needed or config.sampler == "informative"):
+        raise ConfigError(
+            f"reward: expected a fitted one with {config.sampler!r} pairs, got None. "
+            "Give --reward FOLDER."
+        )
+    if config.reward is not None and scorer is None:
+        raise ConfigError(
+            f"reward: expected none, got {config.reward}. Give --sampler informative with it."
+        )
+
+
+def _project_settings(config: CreateConfig, episodes: "data.Episodes") -> "store.ProjectSettings":
+    instructions = ""
+    if config.instructions is not None:
+        with reading(config.instructions, expected="a text file", error=DataError):
+            instructions = config.instructions.read_text(encoding="utf-8")
+    budget = config.budget
+    if config.lists is not None and budget is None:  # queries come up as answers do
+        budget = config.queries * config.quorum
+    return store.ProjectSettings(
+        title=config.title,
+        question=config.question,
+        instructions=instructions,
+        fps=config.fps,
+        quorum=config.quorum,
+        qualification=config.qualification,
+        strength=config.strength,
+        budget=budget,
+        frames=_frames(config, episodes),
     )
 
 

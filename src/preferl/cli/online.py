@@ -186,15 +186,14 @@ def run_with_progress(
     feedback: Feedback | None = None,
     true_reward: Any = None,
     on_iteration: "Callable[[IterationReport], None] | None" = None,
-    resume: bool | None = None,
+    resume: bool = False,
     keep_experience: bool = False,
     report_to: Sequence[str] = PLACES_BY_DEFAULT,
 ) -> None:
     """Run, with a live line, a table at the end and the path of the report.
 
     With `ask` the person at the terminal answers, and `show` presents each pair, by default as
-    sparklines. `resume` is None where a command cannot continue the run in the folder.
-    The other arguments are those of `preferl.online.run_online`.
+    sparklines. The other arguments are those of `preferl.online.run_online`.
     """
     from preferl.cli.people import awaited_answers
     from preferl.envs.checks import require_usable
@@ -204,9 +203,10 @@ def run_with_progress(
 
     usable_device(run.device)  # before anything is announced
     require_usable(env_factory(run), f"environment {run.env_name}")
-    who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
-    if not (feedback or ask):
-        who = teacher_in_words(run.teacher)
+    if feedback is not None:
+        who = "people in a browser"
+    else:
+        who = "you" if ask else teacher_in_words(run.teacher)
     note(
         f"Teaching {run.env_name} from {run.comparisons} comparisons answered by {who}"
         f"{' and those of the warm start' if run.warm_start.given else ''}: "
@@ -262,10 +262,10 @@ def run_with_progress(
             on_evaluation=show_evaluation,
             report_to=report_to,
             on_stage=lambda doing: line(doing, 0, 0),
-            resume=bool(resume),
+            resume=resume,
             keep_experience=keep_experience,
         )
-    _summarise(result, out, resumable=resume is not None)
+    _summarise(result, out)
 
 
 def _behaviour_in_words(report: "IterationReport") -> str:
@@ -281,12 +281,11 @@ def _behaviour_in_words(report: "IterationReport") -> str:
     return "no whole episode yet"
 
 
-def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
+def _summarise(result: dict[str, Any], out: Path) -> None:
     if result["interrupted"]:
-        hint = " The same command with --resume continues from there." if resumable else ""
         interrupt(
             f"Stopped after {result['env_steps']:,} steps and {result['comparisons']} answers. "
-            f"The results so far are in {out}.{hint}"
+            f"The results so far are in {out}. The same command with --resume continues from there."
         )
     taught = f"taught by {result['comparisons']} comparisons"
     names = {"random": "random policy", "taught": taught, "oracle": "trained on the true reward"}
