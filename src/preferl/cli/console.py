@@ -76,6 +76,15 @@ def print_table(
     Console().print(table)
 
 
+def cell(value: float | str | None, form: str) -> str:
+    """A value in a table, or a dash where there is none.
+
+    >>> cell(0.25, ".0%"), cell(None, ".0%")
+    ('25%', '–')
+    """
+    return "–" if value is None else format(value, form)
+
+
 def columns_that_fit(
     rows: Sequence[Mapping[str, str]], columns: Mapping[str, int]
 ) -> tuple[str, ...]:

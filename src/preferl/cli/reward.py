@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from preferl import data, models, training
-from preferl.cli.console import ProgressLine, echo, interrupt, print_table
+from preferl.cli.console import ProgressLine, cell, echo, interrupt, print_table
 from preferl.cli.options import (
     AnswersConfig,
     Labels,
@@ -442,21 +442,17 @@ def _print_reports(headline: str, reports: "dict[str, RewardReport]") -> None:
         ("Spearman with the true reward", report.spearman, ".3f"),
         ("EPIC distance from the true reward", report.epic, ".3f"),
     )
-    print_table(headline, [(name, _cell(v, form)) for name, v, form in numbers])
+    print_table(headline, [(name, cell(v, form)) for name, v, form in numbers])
     beside: dict[str, Callable[[RewardReport], str]] = {
-        "accuracy": lambda one: _cell(one.accuracy, ".1%"),
-        "log loss": lambda one: _cell(one.log_loss, ".3f"),
-        "Spearman": lambda one: _cell(one.spearman, ".3f"),
-        "EPIC": lambda one: _cell(one.epic, ".3f"),
+        "accuracy": lambda one: cell(one.accuracy, ".1%"),
+        "log loss": lambda one: cell(one.log_loss, ".3f"),
+        "Spearman": lambda one: cell(one.spearman, ".3f"),
+        "EPIC": lambda one: cell(one.epic, ".3f"),
     }
     rows = [(name, *(cell(one) for cell in beside.values())) for name, one in reports.items()]
     print_table("Beside controls", rows, ("reward", *beside), bold=0)
     for note in report.notes:
         echo(note)
-
-
-def _cell(value: Any, form: str) -> str:
-    return "–" if value is None else format(value, form)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from preferl.cli.console import columns_that_fit, complain, echo, print_table
+from preferl.cli.console import cell, columns_that_fit, complain, echo, print_table
 from preferl.cli.parsing import POSITIONAL
 from preferl.configs import changed
 from preferl.errors import ConfigError
@@ -183,8 +183,8 @@ def _row(name: str, run: RunRecord) -> dict[str, str]:
         "environment or data": summary.subject,
         "began": datetime.fromtimestamp(run.began).astimezone().strftime("%Y-%m-%d %H:%M"),
         "took": _duration(summary.seconds),
-        "steps": _count(summary.steps),
-        "answers": _count(summary.answers),
+        "steps": cell(summary.steps, ","),
+        "answers": cell(summary.answers, ","),
         "score": _number(summary.score),
         "95 % interval": _interval(summary.score),
         "accuracy": _accuracy(summary.accuracy),
@@ -208,8 +208,8 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
         "environment or data": summary.subject,
         "began": began.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "took": _duration(summary.seconds),
-        summary.steps_of: _count(summary.steps),
-        "answers": _count(summary.answers),
+        summary.steps_of: cell(summary.steps, ","),
+        "answers": cell(summary.answers, ","),
         summary.unit: score,
         **{f"{summary.unit}, {name}": _number(estimate) for name, estimate in beside},
         "success": _success(summary.score),
@@ -244,18 +244,13 @@ def _of_answers(accuracy: "Estimate | None") -> str:
     return f" of {accuracy.count:,} {accuracy.of}, 95 % interval {low:.0%} to {high:.0%}"
 
 
-def _count(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
-
-
 def _number(estimate: "Estimate | None") -> str:
-    return "–" if estimate is None else f"{estimate.mean:,.1f}"
+    return cell(None if estimate is None else estimate.mean, ",.1f")
 
 
 def _success(estimate: "Estimate | None") -> str:
     """The share of episodes that succeeded."""
-    share = None if estimate is None else estimate.success
-    return "–" if share is None else f"{share:.0%}"
+    return cell(None if estimate is None else estimate.success, ".0%")
 
 
 def _interval(estimate: "Estimate | None") -> str:
@@ -266,7 +261,7 @@ def _interval(estimate: "Estimate | None") -> str:
 
 
 def _accuracy(accuracy: "Estimate | None") -> str:
-    return "–" if accuracy is None else f"{accuracy.mean:.0%}"
+    return cell(None if accuracy is None else accuracy.mean, ".0%")
 
 
 def _duration(seconds: float | None) -> str:
