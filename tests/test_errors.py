@@ -20,7 +20,6 @@ from preferl.errors import (
     StorageError,
     UnsafePickleError,
     UsageError,
-    mismatch,
     require_in,
     require_one_of,
     require_share,
@@ -51,17 +50,6 @@ def test_the_tree_at_the_top_of_the_module_is_whole():
     drawn = {line.split("─ ")[1].split()[0] for line in errors.__doc__.splitlines() if "─ " in line}
     assert kinds == drawn | {"PreferlError"}
     assert {kind.__name__ for kind, _ in KINDS} == drawn
-
-
-def test_a_fix_follows_only_where_there_is_one():
-    assert mismatch("steps", expected="1", got=0) == "steps: expected 1, got 0."
-    assert mismatch("steps", expected="1", got=0, fix="Add.") == "steps: expected 1, got 0. Add."
-
-
-def test_a_check_raises_its_own_kind_with_all_that_it_knows():
-    SpaceError.check([1], "actions", "some", "none")
-    with pytest.raises(SpaceError, match=r"^actions: expected some, got none. Act.$"):
-        SpaceError.check([], "actions", "some", "none", fix="Act.")
 
 
 @pytest.mark.parametrize("value", [0, 0.5, 1, True])
@@ -98,6 +86,6 @@ def test_choices_are_a_literal_or_a_collection(choices):
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in KINDS])
 def test_no_terminal_obeys_an_error(kind):
-    for error in (kind("\x1b[2J"), kind.mismatch("\x1b[2J", expected="text", got="\x9b2J")):
-        assert str(error).startswith(r"\x1b[2J")
-        assert not set("\x1b\x9b") & set("".join(format_exception(error)))
+    error = kind("\x1b[2J of \x9b2J")
+    assert str(error) == r"\x1b[2J of \x9b2J"
+    assert not set("\x1b\x9b") & set("".join(format_exception(error)))

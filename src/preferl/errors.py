@@ -1,4 +1,4 @@
-"""Errors that preferl raises on purpose, and checks that raise them.
+"""Errors that preferl raises on purpose, and checks of settings that raise them.
 
 ::
 
@@ -16,7 +16,7 @@
     ├── StorageError (OSError)        a folder that cannot be read or written
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
-Messages name the thing, what was expected, what was got and what to do; `mismatch` words them.
+Messages name the thing, what was expected, what was got and what to do.
 """
 
 from collections.abc import Iterable
@@ -35,24 +35,6 @@ class PreferlError(Exception):
 
     def __str__(self) -> str:
         return harmless(super().__str__())
-
-    @classmethod
-    def mismatch(cls, what: str, *, expected: object, got: object, fix: str = "") -> Self:
-        """Build an error of this kind, worded by `mismatch`."""
-        return cls(mismatch(what, expected=expected, got=got, fix=fix))
-
-    @classmethod
-    def check(
-        cls, holds: object, what: object, expected: object, got: object, fix: str = ""
-    ) -> None:
-        """Raise an error of this kind, worded by `mismatch`, unless a condition holds.
-
-        >>> DataError.check(1 < 0, "lengths", "numbers of at least 1", 0)
-        Traceback (most recent call last):
-        preferl.errors.DataError: lengths: expected numbers of at least 1, got 0.
-        """
-        if not holds:
-            raise cls.mismatch(f"{what}", expected=expected, got=got, fix=fix)
 
 
 class DataError(PreferlError, ValueError):
@@ -113,15 +95,6 @@ class StorageError(PreferlError, OSError):
 
 class MissingExtraError(PreferlError, ImportError):
     """An optional dependency that is not installed."""
-
-
-def mismatch(what: str, *, expected: object, got: object, fix: str = "") -> str:
-    """Word an error: the thing, what was expected, what was got, what to do.
-
-    >>> mismatch("preference", expected="numbers in [0, 1]", got=7, fix="Divide by 10.")
-    'preference: expected numbers in [0, 1], got 7. Divide by 10.'
-    """
-    return f"{what}: expected {expected}, got {in_words(got)}." + (f" {fix}" if fix else "")
 
 
 def in_words(got: object) -> str:

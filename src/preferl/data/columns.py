@@ -9,8 +9,6 @@ import numpy as np
 from preferl.errors import DataError, PreferlError
 from preferl.shapes import Array
 
-check = DataError.check
-
 
 @contextmanager
 def reading_foreign(

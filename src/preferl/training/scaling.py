@@ -12,7 +12,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.data.tasks import Task, find_task
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.shapes import FloatArray
 
 
@@ -124,9 +124,9 @@ def _scale(returns: FloatArray, horizon: float) -> float:
     span = float(returns.max() - returns.min())
     if span > 1e-8 * float(np.abs(returns).max()):  # else it is made of rounding, or none
         return horizon / span
-    what = "returns to scale by"
-    expected = "a highest and a lowest"
-    got = f"{returns[0]:g} for all {len(returns)} episodes"
-    fix = "Rewards keep their scale."
-    warnings.warn(mismatch(what, expected=expected, got=got, fix=fix), stacklevel=3)
+    warnings.warn(
+        f"returns to scale by: expected a highest and a lowest, got {returns[0]:g} for all "
+        f"{len(returns)} episodes. Rewards keep their scale.",
+        stacklevel=3,
+    )
     return 1.0
