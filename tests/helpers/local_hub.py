@@ -7,33 +7,55 @@ the path of git's large file storage, as there.
 import base64
 import hashlib
 import json
-import re
+import socket
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from helpers.waiting import wait_until
 
 TOKEN = "hf_local"
 
 
-class LocalHub(ThreadingHTTPServer):
-    """Repositories by name, each with its files; every request is noted."""
+class LocalHub:
+    """Repositories by name, each with its files."""
 
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.repositories: dict[str, dict[str, bytes]] = {}
         self.private: dict[str, bool] = {}
         self.commits: list[dict[str, Any]] = []
-        self.requests: list[str] = []
         self.stored: dict[str, bytes] = {}
         self.failing = False
-        self.lock = threading.Lock()
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    def app(self) -> Starlette:
+        """The server of these repositories."""
+        model = "/api/models/{owner}/{name}"
+        file = "/{owner}/{name}/resolve/{revision}/{path:path}"
+        routes = {
+            "POST /api/repos/create": self.create,
+            "GET /api/whoami-v2": self.who,
+            "POST /api/validate-yaml": self.yaml,
+            f"POST {model}/preupload/{{revision}}": self.preupload,
+            "POST /{owner}/{name}.git/info/lfs/objects/batch": self.batch,
+            "PUT /storage/{oid}": self.store,
+            "POST /storage/{oid}/verify": self.verify,
+            f"POST {model}/commit/{{revision}}": self.commit,
+            f"GET {model}": self.info,
+            f"GET {model}/revision/{{revision}}": self.info,
+            f"GET {model}/tree/{{revision}}": self.tree,
+            f"GET {file}": self.resolve,
+        }
+        split = ((*route.split(" "), action) for route, action in routes.items())
+        return Starlette(routes=[Route(path, run, methods=[method]) for method, path, run in split])
 
     def sha(self, name: str) -> str:
         """Of the present state of a repository, as long as git's."""
@@ -41,151 +63,97 @@ class LocalHub(ThreadingHTTPServer):
         hashes = json.dumps({key: hashlib.sha256(files[key]).hexdigest() for key in sorted(files)})
         return hashlib.sha1(hashes.encode()).hexdigest()
 
+    def repository(self, request: Request) -> str:
+        """The name of the repository that is asked for; 404 without it."""
+        name = "{owner}/{name}".format(**request.path_params)
+        self.require_order()
+        if name not in self.repositories:
+            raise HTTPException(404, headers={"X-Error-Code": "RepoNotFound"})
+        return name
 
-class _Handler(BaseHTTPRequestHandler):
-    server: LocalHub
-    protocol_version = "HTTP/1.1"
+    def require_order(self) -> None:
+        if self.failing:
+            raise HTTPException(403, "out of order")
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-        pass
+    def require_token(self, request: Request) -> None:
+        self.require_order()
+        if request.headers.get("authorization") != f"Bearer {TOKEN}":
+            raise HTTPException(401, "Invalid credentials")
 
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            parts = []
-            while size := int(self.rfile.readline(), 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    async def create(self, request: Request) -> Response:
+        self.require_token(request)
+        asked = await request.json()
+        name = f"{asked.get('organization') or 'me'}/{asked['name']}"
+        about = {"url": f"{self.url}/{name}", "name": name, "id": name}
+        if name in self.repositories:
+            return JSONResponse(about | {"error": "You already created this model repo"}, 409)
+        self.repositories[name] = {".gitattributes": b"*.safetensors filter=lfs\n"}
+        self.private[name] = asked.get("visibility") == "private"
+        return JSONResponse(about)
 
-    def _send(self, status: int, content: bytes = b"", **headers: str) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        if "Content_Length" not in headers:
-            self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+    async def who(self, request: Request) -> Response:
+        self.require_token(request)
+        auth = {"type": "access_token"}
+        return JSONResponse({"name": "me", "type": "user", "orgs": [], "auth": auth})
 
-    def _json(self, value: Any, status: int = 200) -> None:
-        self._send(status, json.dumps(value).encode(), Content_Type="application/json")
+    async def yaml(self, _: Request) -> Response:
+        return JSONResponse({"errors": [], "warnings": []})
 
-    def _answer(self) -> None:
-        body = self._body()
-        path = self.path.split("?")[0]
-        with self.server.lock:
-            self.server.requests.append(f"{self.command} {path}")
-            if self.server.failing:
-                self._json({"error": "out of order"}, 403)
-                return
-            for method, pattern, action in _ROUTES:
-                found = re.fullmatch(pattern, path)
-                if method == self.command and found:
-                    action(self, body, *found.groups())
-                    return
-            self._json({"error": f"no {self.command} {path}"}, 404)
+    async def preupload(self, request: Request) -> Response:
+        self.repository(request)
+        paths = [file["path"] for file in (await request.json())["files"]]
+        modes = {path: "lfs" if path.endswith(".safetensors") else "regular" for path in paths}
+        rest = {"shouldIgnore": False, "oid": None}
+        files = [{"path": path, "uploadMode": mode} | rest for path, mode in modes.items()]
+        return JSONResponse({"files": files})
 
-    do_GET = do_POST = do_PUT = do_HEAD = _answer  # noqa: N815 - names of http.server
-
-    def _is_known(self) -> bool:
-        if self.headers.get("Authorization") == f"Bearer {TOKEN}":
-            return True
-        self._json({"error": "Invalid credentials"}, 401)
-        return False
-
-    def create(self, body: bytes) -> None:
-        if not self._is_known():
-            return
-        asked = json.loads(body)
-        owner = asked.get("organization") or "me"
-        name = f"{owner}/{asked['name']}"
-        url = f"{self.server.url}/{name}"
-        if name in self.server.repositories:
-            self._json({"error": "You already created this model repo", "url": url}, 409)
-            return
-        self.server.repositories[name] = {".gitattributes": b"*.safetensors filter=lfs\n"}
-        self.server.private[name] = asked.get("visibility") == "private"
-        self._json({"url": url, "name": name, "id": name})
-
-    def who(self, _body: bytes) -> None:
-        if self._is_known():
-            self._json({"name": "me", "type": "user", "orgs": [], "auth": {"type": "access_token"}})
-
-    def yaml(self, _body: bytes) -> None:
-        self._json({"errors": [], "warnings": []})
-
-    def preupload(self, body: bytes, name: str, _revision: str) -> None:
-        if name not in self.server.repositories:
-            self._json({"error": "Repository not found"}, 404)
-            return
-        files = json.loads(body)["files"]
-        modes = {True: "lfs", False: "regular"}
-        self._json(
-            {
-                "files": [
-                    {
-                        "path": file["path"],
-                        "uploadMode": modes[file["path"].endswith(".safetensors")],
-                        "shouldIgnore": False,
-                        "oid": None,
-                    }
-                    for file in files
-                ]
-            }
-        )
-
-    def batch(self, body: bytes, _name: str) -> None:
-        objects = json.loads(body)["objects"]
+    async def batch(self, request: Request) -> Response:
+        objects = (await request.json())["objects"]
         for one in objects:
-            href = f"{self.server.url}/storage/{one['oid']}"
+            href = f"{self.url}/storage/{one['oid']}"
             one["actions"] = {"upload": {"href": href}, "verify": {"href": f"{href}/verify"}}
-        self._json({"transfer": "basic", "objects": objects})
+        return JSONResponse({"transfer": "basic", "objects": objects})
 
-    def store(self, body: bytes, oid: str) -> None:
-        if hashlib.sha256(body).hexdigest() != oid:
-            self._json({"error": "another content"}, 422)
-            return
-        self.server.stored[oid] = body
-        self._send(200)
+    async def store(self, request: Request) -> Response:
+        content = await request.body()
+        oid = request.path_params["oid"]
+        if hashlib.sha256(content).hexdigest() != oid:
+            raise HTTPException(422, "another content")
+        self.stored[oid] = content
+        return Response()
 
-    def verify(self, _body: bytes, oid: str) -> None:
-        self._send(200 if oid in self.server.stored else 404)
+    async def verify(self, request: Request) -> Response:
+        return Response(status_code=200 if request.path_params["oid"] in self.stored else 404)
 
-    def commit(self, body: bytes, name: str, _revision: str) -> None:
-        if not self._is_known():
-            return
-        lines = [json.loads(line) for line in body.splitlines() if line.strip()]
-        files = self.server.repositories[name]
-        for line in lines:
-            value = line["value"]
-            match line["key"]:
+    async def commit(self, request: Request) -> Response:
+        self.require_token(request)
+        name = self.repository(request)
+        files = self.repositories[name]
+        for line in (await request.body()).splitlines():
+            part = json.loads(line)
+            value = part["value"]
+            match part["key"]:
                 case "header":
-                    self.server.commits.append({"repository": name, **value})
+                    self.commits.append({"repository": name, **value})
                 case "file":
                     files[value["path"]] = base64.b64decode(value["content"])
                 case "lfsFile":
-                    files[value["path"]] = self.server.stored[value["oid"]]
+                    files[value["path"]] = self.stored[value["oid"]]
                 case "deletedFile":
                     files.pop(value["path"], None)
-        sha = self.server.sha(name)
-        url = f"{self.server.url}/{name}/commit/{sha}"
-        self._json({"success": True, "commitOid": sha, "commitUrl": url, "hookOutput": ""})
+        sha = self.sha(name)
+        url = f"{self.url}/{name}/commit/{sha}"
+        return JSONResponse({"success": True, "commitOid": sha, "commitUrl": url, "hookOutput": ""})
 
-    def info(self, _body: bytes, name: str, *_revision: str) -> None:
-        files = self.server.repositories.get(name)
-        if files is None:
-            self._json({"error": "Repository not found"}, 404)
-            return
-        siblings = [{"rfilename": path} for path in sorted(files)]
-        private = self.server.private[name]
-        sha = self.server.sha(name)
-        self._json({"id": name, "sha": sha, "siblings": siblings, "private": private, "tags": []})
+    async def info(self, request: Request) -> Response:
+        name = self.repository(request)
+        files = [{"rfilename": path} for path in sorted(self.repositories[name])]
+        about = {"id": name, "sha": self.sha(name), "private": self.private[name], "tags": []}
+        return JSONResponse(about | {"siblings": files})
 
-    def tree(self, _body: bytes, name: str, *_revision: str) -> None:
-        files = self.server.repositories.get(name, {})
-        self._json(
+    async def tree(self, request: Request) -> Response:
+        files = self.repositories[self.repository(request)]
+        return JSONResponse(
             [
                 {
                     "type": "file",
@@ -197,52 +165,27 @@ class _Handler(BaseHTTPRequestHandler):
             ]
         )
 
-    def resolve(self, _body: bytes, name: str, _revision: str, path: str) -> None:
-        files = self.server.repositories.get(name)
-        if files is None:
-            self._send(404, X_Error_Code="RepoNotFound")
-            return
-        if path not in files:
-            self._send(404, X_Error_Code="EntryNotFound", X_Repo_Commit=self.server.sha(name))
-            return
-        content = files[path]
-        self._send(
-            200,
-            content,
-            X_Repo_Commit=self.server.sha(name),
-            ETag=f'"{hashlib.sha256(content).hexdigest()}"',
-            Content_Length=str(len(content)),
-            Accept_Ranges="none",
-        )
-
-
-_NAME = "([^/]+/[^/]+)"
-_ROUTES: Any = [
-    ("POST", "/api/repos/create", _Handler.create),
-    ("GET", "/api/whoami-v2", _Handler.who),
-    ("POST", "/api/validate-yaml", _Handler.yaml),
-    ("POST", f"/api/models/{_NAME}/preupload/([^/]+)", _Handler.preupload),
-    ("POST", f"/{_NAME}\\.git/info/lfs/objects/batch", _Handler.batch),
-    ("PUT", "/storage/([0-9a-f]+)", _Handler.store),
-    ("POST", "/storage/([0-9a-f]+)/verify", _Handler.verify),
-    ("POST", f"/api/models/{_NAME}/commit/([^/]+)", _Handler.commit),
-    ("GET", f"/api/models/{_NAME}", _Handler.info),
-    ("GET", f"/api/models/{_NAME}/revision/([^/]+)", _Handler.info),
-    ("GET", f"/api/models/{_NAME}/tree/([^/]+)", _Handler.tree),
-    ("GET", f"/{_NAME}/resolve/([^/]+)/(.+)", _Handler.resolve),
-    ("HEAD", f"/{_NAME}/resolve/([^/]+)/(.+)", _Handler.resolve),
-]
+    async def resolve(self, request: Request) -> Response:
+        name = self.repository(request)
+        headers = {"X-Repo-Commit": self.sha(name)}
+        content = self.repositories[name].get(request.path_params["path"])
+        if content is None:
+            raise HTTPException(404, headers=headers | {"X-Error-Code": "EntryNotFound"})
+        tag = f'"{hashlib.sha256(content).hexdigest()}"'
+        return Response(content, headers=headers | {"ETag": tag, "Accept-Ranges": "none"})
 
 
 @contextmanager
-def serving() -> Any:
+def serving() -> Iterator[LocalHub]:
     """A hub that answers as long as the block runs."""
-    hub = LocalHub()
-    thread = threading.Thread(target=hub.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield hub
-    finally:
-        hub.shutdown()
-        hub.server_close()
-        thread.join()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        hub = LocalHub(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        server = uvicorn.Server(uvicorn.Config(hub.app(), log_level="error"))
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        wait_until(lambda: server.started, "no hub")
+        try:
+            yield hub
+        finally:
+            server.should_exit = True
+            thread.join()
