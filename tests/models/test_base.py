@@ -28,7 +28,7 @@ from preferl.models.base import (
     trace_windows,
 )
 from preferl.testing import FadingModel
-from preferl.training import RewardFunction, relabel, reward_function as module
+from preferl.training import RewardFunction, relabel
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))
 ACTIONS = spaces.Box(-1, 1, (2,))
@@ -104,8 +104,6 @@ def mixed() -> Ensemble:
     )
 
 
-SPANS = ["preferl.models.lstm.SPAN", "preferl.models.transformer.SPAN"]
-
 MODELS: dict[str, Callable[[], RewardModel]] = {
     "lstm": lstm,
     "lstm of another shape": lambda: lstm(1, activation="tanh", pooling="last", normalise=False),
@@ -138,19 +136,6 @@ def test_each_step_has_the_reward_of_the_window_that_ends_there(model, lengths):
     torch.testing.assert_close(plain, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("span", [1, 7, 1000])
-def test_how_work_is_split_does_not_matter(model, span, monkeypatch):
-    features, lengths = features_of(model, LENGTHS)
-    expected = model.trace(features, lengths)
-    for name in SPANS:
-        monkeypatch.setattr(name, span)
-    monkeypatch.setattr("preferl.models.base.ROWS", span)
-    monkeypatch.setattr(module, "TRACED", span)
-    torch.testing.assert_close(model.trace(features, lengths), expected)
-    rewards = RewardFunction(model).member_rewards(episodes(LENGTHS))
-    np.testing.assert_allclose(rewards, expected, atol=1e-5)
-
-
 def test_rewards_relabelled_are_those_computed_while_acting(model):
     data = episodes(LENGTHS)
     reward = RewardFunction(model, combine=lower_bound(1.0)).scaled(data)
@@ -164,21 +149,6 @@ def test_rewards_relabelled_are_those_computed_while_acting(model):
     relabelled = relabel(data, reward)
     assert relabelled.rewards.dtype == np.float32
     np.testing.assert_allclose(relabelled.rewards, np.concatenate(online), atol=1e-5)
-
-
-@pytest.mark.parametrize("make", [lstm, transformer, mixed])
-def test_models_that_share_work_trace_on_their_own(make):
-    assert type(make()).trace is not RewardModel.trace
-
-
-def test_no_gradients_are_kept():
-    features, lengths = features_of(lstm(), LENGTHS)
-    assert not lstm().trace(features, lengths).requires_grad
-
-
-def test_no_steps_have_no_rewards(model):
-    none = episodes(LENGTHS)[:0]
-    assert RewardFunction(model).member_rewards(none).shape == (model.members, 0)
 
 
 def test_full_windows_are_all_steps_after_the_first_of_each_episode():

@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from preferl.models import blocks
 from preferl.models.blocks import ACTIVATIONS, MANY_ROWS, Perceptrons
 
 SIZES = (7, 8, 5, 2)
@@ -67,22 +66,6 @@ def test_each_member_is_a_plain_perceptron(activation, members, rows):
             torch.testing.assert_close(bias, want[2 + 2 * index], rtol=1e-6, atol=1e-6)
 
 
-def test_in_single_precision_too():
-    networks = build(3)
-    features = torch.randn(MANY_ROWS, SIZES[0])
-    for member, output in enumerate(networks(features)):
-        torch.testing.assert_close(output, plain(networks, member)(features), rtol=1e-5, atol=1e-6)
-
-
-def test_members_do_not_reach_into_each_other():
-    networks = build(3)
-    loss = uneven(networks(torch.randn(MANY_ROWS, SIZES[0]))[1])
-    for gradient in gradients(networks.parameters(), loss):
-        assert not gradient[0].any()
-        assert gradient[1].any()
-        assert not gradient[2].any()
-
-
 @pytest.mark.parametrize("rows", [4, MANY_ROWS])
 def test_features_are_left_as_they_were(rows):
     features = torch.randn(rows, SIZES[0])
@@ -90,13 +73,6 @@ def test_features_are_left_as_they_were(rows):
     build(2, activation="relu")(features).sum().backward()
     build(2, activation="relu", sizes=(SIZES[0], 1))(features)
     assert torch.equal(features, before)
-
-
-def test_without_hidden_layers_it_is_linear():
-    networks = build(2, sizes=(3, 1))
-    features = torch.randn(5, 3)
-    expected = torch.stack([features @ w for w in networks.weights[0]]) + networks.biases[0]
-    torch.testing.assert_close(networks(features), expected)
 
 
 @pytest.mark.parametrize("rows", [64, MANY_ROWS])
@@ -124,14 +100,6 @@ def test_the_same_seed_draws_the_same_weights_as_linear_layers_have():
         bound = fan_in**-0.5
         assert weight.abs().max() <= bound
         assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
-
-
-def test_both_ways_to_compute_agree(monkeypatch):
-    networks = build(3)
-    features = torch.randn(32, SIZES[0])
-    batched = networks(features)
-    monkeypatch.setattr(blocks, "MANY_ROWS", 1)
-    torch.testing.assert_close(networks(features), batched, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.gpu

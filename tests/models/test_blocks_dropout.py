@@ -31,24 +31,6 @@ def test_decisions_are_independent_of_neighbours_and_of_the_next_draw():
         assert abs(correlation) < 5 / 400_000**0.5
 
 
-def test_each_of_the_four_decisions_in_a_word_drops_alike():
-    ones = kept(torch.zeros(100_000, 4), 0.2)
-    assert (1 - ones).mean(0).tolist() == pytest.approx([0.2] * 4, abs=0.007)
-
-
-@pytest.mark.parametrize("count", [0, 1, 3, 4, 5])
-def test_any_number_of_decisions(count):
-    assert kept(torch.zeros(count), 0.5).shape == (count,)
-
-
-def test_a_seed_repeats_it():
-    draws = []
-    for _ in range(2):
-        torch.manual_seed(3)
-        draws.append(kept(torch.zeros(1000), 0.5))
-    assert torch.equal(*draws)
-
-
 def test_the_scale_keeps_the_mean():
     ones = torch.ones(200_000, requires_grad=True)
     dropped, scale = drop(ones, 0.25, training=True)

@@ -6,8 +6,8 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from preferl.errors import ConfigError, SpaceError
-from preferl.models import CNNReward, CNNRewardConfig, Ensemble
+from preferl.errors import SpaceError
+from preferl.models import CNNReward, CNNRewardConfig
 from preferl.models.cnn import AT_ONCE
 from preferl.testing import check_reward_model
 
@@ -91,14 +91,6 @@ def test_every_shape_keeps_the_contract(shape, settings):
     check_reward_model(CNNReward(frames(*shape), ACTIONS, replace(SMALL, **settings), seed=0))
 
 
-def test_members_of_an_ensemble_keep_the_contract():
-    models = [CNNReward(frames(16, 16, 1), ACTIONS, SMALL, seed=seed) for seed in (0, 1)]
-    check_reward_model(Ensemble(models))
-    seeing = CNNReward(frames(16, 16, 1), ACTIONS, replace(SMALL, use_actions=True), seed=0)
-    with pytest.raises(ConfigError, match="encoders"):
-        Ensemble([models[0], seeing])
-
-
 def test_the_order_of_channels_does_not_change_what_is_seen():
     last = CNNReward(frames(20, 24, 3), ACTIONS, SMALL, seed=3).eval()
     first = CNNReward(frames(3, 20, 24), ACTIONS, SMALL, seed=3).eval()
@@ -123,18 +115,6 @@ def test_padding_stays_out_of_the_statistics_of_a_training_batch():
     other = torch.where(mask[..., None, None, None], pictures, 255 - pictures)
     rewards = [model(seen, actions, mask).rewards for seen in (pictures, other)]
     torch.testing.assert_close(*rewards)
-
-
-def test_a_seed_makes_the_same_weights_and_touches_no_global_stream():
-    before = torch.random.get_rng_state()
-    one, same, other = (CNNReward(frames(16, 16, 1), ACTIONS, SMALL, seed=s) for s in (1, 1, 2))
-    assert torch.equal(before, torch.random.get_rng_state())
-    for name, weight in one.state_dict().items():
-        assert torch.equal(weight, same.state_dict()[name])
-        assert not torch.equal(weight, other.state_dict()[name])
-    first = one.networks[0].convolutions[0]
-    assert first.weight.abs().max() <= 1 / 7  # 49 pixels go into each output
-    assert first.weight.std().item() == pytest.approx(1 / 7 / 3**0.5, rel=0.15)
 
 
 @pytest.mark.parametrize("shape", [(7, 84, 1), (84, 7, 1)])

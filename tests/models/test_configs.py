@@ -1,11 +1,8 @@
 """Settings of reward models: their ranges, their JSON, and what they ask for at least."""
 
-import json
-
 import pytest
 from gymnasium import spaces
 
-from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
 from preferl.models import (
     CNNRewardConfig,
@@ -15,7 +12,7 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.models.configs import dense, least_numbers, members_of
+from preferl.models.configs import least_numbers
 
 BOX = spaces.Box(-1, 1, (3,))
 PICTURES = spaces.Box(0, 255, (84, 84, 1), "uint8")
@@ -26,68 +23,25 @@ PICTURES = spaces.Box(0, 255, (84, 84, 1), "uint8")
     [
         (CNNRewardConfig, {"kernels": (7, 5)}, "strides"),
         (CNNRewardConfig, {"strides": (3, 2, 1, 0)}, "strides"),
-        (CNNRewardConfig, {"kernels": ()}, "kernels"),
-        (CNNRewardConfig, {"filters": 0}, "filters"),
-        (CNNRewardConfig, {"hidden": 0}, "hidden"),
-        (CNNRewardConfig, {"members": 0}, "members"),
-        (CNNRewardConfig, {"dropout": 1.0}, "dropout"),
-        (CNNRewardConfig, {"pooling": "max"}, "pooling"),
-        (CNNRewardConfig, {"discount": 0.0}, "discount"),
         (MLPRewardConfig, {"hidden": (8, 0)}, "hidden"),
         (MLPRewardConfig, {"members": 0}, "members"),
         (MLPRewardConfig, {"activation": "sine"}, "activation"),
         (MLPRewardConfig, {"pooling": "max"}, "pooling"),
         (MLPRewardConfig, {"dropout": 1.0}, "dropout"),
-        (MLPRewardConfig, {"dropout": -0.1}, "dropout"),
         (MLPRewardConfig, {"discount": 0.0}, "discount"),
-        (MLPRewardConfig, {"discount": 1.1}, "discount"),
         (LSTMRewardConfig, {"width": 6}, "width"),
-        (LSTMRewardConfig, {"width": 0}, "width"),
         (LSTMRewardConfig, {"context": 0}, "context"),
-        (LSTMRewardConfig, {"dropout": 1.0}, "dropout"),
-        (LSTMRewardConfig, {"activation": "sine"}, "activation"),
-        (LSTMRewardConfig, {"pooling": "max"}, "pooling"),
         (PreferenceTransformerConfig, {"width": 18}, "width"),
         (PreferenceTransformerConfig, {"width": 9, "heads": 3}, "width"),
-        (PreferenceTransformerConfig, {"layers": 0}, "layers"),
         (PreferenceTransformerConfig, {"heads": 0}, "heads"),
-        (PreferenceTransformerConfig, {"preference_width": 0}, "preference_width"),
         (PreferenceTransformerConfig, {"context": 1}, "context"),
         (PreferenceTransformerConfig, {"positions": 7}, "positions"),
-        (PreferenceTransformerConfig, {"dropout": 1.0}, "dropout"),
         (PreferenceTransformerConfig, {"head": "none"}, "head"),
-        (PreferenceTransformerConfig, {"activation": "sine"}, "activation"),
-        (PreferenceTransformerConfig, {"pooling": "max"}, "pooling"),
     ],
 )
 def test_settings_out_of_range_are_named(kind, settings, name):
     with pytest.raises(ConfigError, match=f"^{name}: expected"):
         kind(**settings)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        MLPRewardConfig(hidden=(8, 4), members=3, discount=0.9),
-        CNNRewardConfig(kernels=(3,), strides=(2,), batch_norm=True),
-        LSTMRewardConfig(pooling="last"),
-        PreferenceTransformerConfig(head="plain", positions=200),
-        EnsembleConfig((MLPRewardConfig(), EnsembleConfig((LSTMRewardConfig(),)))),
-    ],
-)
-def test_configs_survive_json(config):
-    assert from_json(type(config), json.loads(json.dumps(to_json(config)))) == config
-
-
-def test_members_of_an_ensemble_are_those_of_all_its_parts():
-    inner = EnsembleConfig((MLPRewardConfig(members=3), LSTMRewardConfig()))
-    assert members_of(EnsembleConfig((inner, CNNRewardConfig(members=2)))) == 6
-    assert members_of(EnsembleConfig(())) == 0
-
-
-def test_weights_between_layers_by_hand():
-    assert dense((6, 10, 4, 1)) == 60 + 40 + 4
-    assert dense((6,)) == 0
 
 
 def test_least_numbers_by_hand():

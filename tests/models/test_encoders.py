@@ -107,13 +107,6 @@ def test_statistics_are_set_again_and_never_gathered():
     assert torch.equal(encoder.mean, mean)
 
 
-def test_encoding_moves_no_statistics():
-    encoder = VectorEncoder(ONE, ONE).train()
-    encoder(torch.full((9, 1), 5.0), torch.zeros(9, 1))
-    assert encoder.mean.tolist() == [0, 0]
-    assert encoder.count == 0
-
-
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e6 / 3, -1e9])
 def test_a_feature_that_never_moved_keeps_its_scale(constant):
     encoder = VectorEncoder(spaces.Box(-np.inf, np.inf, (2,)), ONE, use_actions=False)
@@ -128,14 +121,6 @@ def test_a_feature_that_never_moved_keeps_its_scale(constant):
     assert encoder.deviation[0] == 1
 
 
-def test_small_movements_far_from_zero_are_seen():
-    encoder = VectorEncoder(spaces.Box(-np.inf, np.inf, (1,)), ONE, use_actions=False)
-    steps = (1e5 + torch.arange(200_000) % 7).float()[:, None]
-    encoder.observe(steps, torch.zeros(200_000, 1))
-    assert encoder.deviation.item() == pytest.approx(2, rel=1e-4)
-    assert encoder(steps, torch.zeros(200_000, 1)).std().item() == pytest.approx(1, rel=1e-2)
-
-
 def test_strange_numbers_are_cut_off():
     encoder = VectorEncoder(ONE, ONE, use_actions=False)
     encoder.observe(torch.linspace(-1, 1, 9)[:, None], torch.zeros(9, 1))
@@ -147,13 +132,6 @@ def test_without_normalising_numbers_stay_what_they_are():
     steps = torch.tensor([[50.0], [-60.0]])
     encoder.observe(steps, steps)
     assert encoder(steps, steps).tolist() == [[50, 50], [-60, -60]]
-
-
-def test_inputs_are_not_written_to():
-    steps = torch.tensor([[50.0], [-60.0]])
-    for normalise in (True, False):
-        VectorEncoder(ONE, ONE, normalise=normalise, use_actions=False)(steps, steps)
-    assert steps.tolist() == [[50], [-60]]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +154,6 @@ def test_missing_keys_are_named():
         (ONE, np.zeros((3, 2)), r"shape \(1,\) .* got shape \(2,\)"),
         (ONE, {"a": np.zeros((3, 1))}, r"got \['a'\]"),
         (spaces.Discrete(2), np.zeros((3, 1)), r"shape \(\)"),
-        (spaces.Dict({"a": ONE}), np.zeros((3, 1)), r"expected \['a'\] .* got shape"),
         (spaces.Dict({"a": ONE}), {"b": np.zeros((3, 1))}, r"expected \['a'\] .* got \['b'\]"),
         (spaces.Dict({"a": ONE}), {"a": np.zeros((3, 4))}, r"observations/a of the steps"),
         (spaces.Discrete(2), np.array([0, 1, 2]), r"Discrete\(2\), got 2"),
@@ -193,35 +170,14 @@ def test_steps_of_other_spaces_are_refused(space, array, words):
 
 
 @pytest.mark.parametrize(
-    "space",
-    [
-        ONE,
-        spaces.Discrete(3, start=4),
-        spaces.MultiDiscrete([2, 3], start=[1, 0]),
-        spaces.MultiBinary([2, 2]),
-        spaces.Dict({"a": ONE, "b": spaces.Discrete(2)}),
-        spaces.Box(0, 255, (4, 4, 3), np.uint8),
-    ],
-)
-def test_steps_of_the_same_space_pass(space):
-    steps = sample_steps(space, 10, np.random.default_rng(0))
-    check_spaces(space, space, steps, steps)
-
-
-@pytest.mark.parametrize(
     ("array", "expected"),
     [
         (np.zeros((3, 2), np.float32), spaces.Box(-np.inf, np.inf, (2,), np.float32)),
         (np.zeros(3), spaces.Box(-np.inf, np.inf, (), np.float64)),
         (np.array([0, 3, 1]), spaces.Discrete(4)),
-        (np.array([-1, 0, 1]), spaces.Discrete(3, start=-1)),
         (np.array([[0, 3], [1, 1]]), spaces.MultiDiscrete([2, 4])),
-        (np.array([[0, -3], [1, 1]]), spaces.MultiDiscrete([2, 5], start=[0, -3])),
         (np.array([[True, False]]), spaces.MultiBinary((2,))),
-        (np.array([True, False]), spaces.Discrete(2)),
         (np.zeros((2, 4, 4, 3), np.uint8), spaces.Box(0, 255, (4, 4, 3), np.uint8)),
-        (np.zeros((2, 4, 4), np.uint8), spaces.Box(0, 255, (4, 4), np.uint8)),
-        (np.zeros((2, 5, 4, 4, 3), np.uint8), spaces.Box(0, 255, (5, 4, 4, 3), np.uint8)),
         (
             {"a": np.zeros((3, 1))},
             spaces.Dict({"a": spaces.Box(-np.inf, np.inf, (1,), np.float64)}),

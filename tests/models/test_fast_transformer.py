@@ -1,6 +1,5 @@
 """The algebra of the fast way to relabel: against the normalisations and windows it stands for."""
 
-import itertools
 import subprocess
 import sys
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.models.base import trace_windows
-from preferl.models.fast_transformer import OneBlock, Scales, embeddings
+from preferl.models.fast_transformer import OneBlock
 from preferl.registry import Registry
 from preferl.training import RewardFunction
 
@@ -35,27 +34,6 @@ def steps(count: int, features: int, scale: float = 1.0) -> Tensor:
     return scale * torch.randn(count, features, generator=torch.Generator().manual_seed(1))
 
 
-def test_scales_are_those_of_two_normalisations():
-    model = model_of(3, 2, width=8, context=4)
-    first = model.input_norm
-    second = model.blocks[0].norm1
-    place = model.time_embed.weight[1:].double().T
-    rows = steps(9, 5)
-    with torch.no_grad():
-        embeds = embeddings(model.state_embed, model.action_embed)
-        ones = torch.cat([rows, torch.ones(9, 1)], dim=1)
-        alpha, beta = Scales(embeds, place, (first, second))(ones.T)
-        kinds = [model.state_embed(rows[:, :3]), model.action_embed(rows[:, 3:])]
-    assert alpha.shape == beta.shape == (6, 2, 4)
-    for window, kind, at in itertools.product(range(6), range(2), range(4)):
-        token = kinds[kind][window + at].double() + place[:, at]
-        sigma = torch.sqrt(token.var(correction=0) + first.eps)
-        once = (token - token.mean()) / sigma * first.weight + first.bias
-        tau = torch.sqrt(once.var(correction=0) + second.eps)
-        assert alpha[window, kind, at].item() == pytest.approx(1 / (sigma * tau).item(), rel=2e-6)
-        assert beta[window, kind, at].item() == pytest.approx(1 / tau.item(), rel=2e-6)
-
-
 @pytest.mark.parametrize(
     ("observation", "action", "scale", "noise"),
     [
@@ -75,16 +53,6 @@ def test_the_published_size_equals_a_window_per_step(observation, action, scale,
     traced = model.trace(features, lengths)[:, some]
     plain = trace_windows(model, features, lengths, some)
     torch.testing.assert_close(traced, plain, atol=5e-6, rtol=1e-5)
-
-
-def test_rewards_of_a_window_do_not_depend_on_its_batch():
-    model = model_of(4, 2, width=16, heads=2, context=5)
-    features = steps(30, 6)
-    with torch.no_grad():
-        last = OneBlock(model).after_windows
-        together = last(features)
-        alone = [last(features[i : i + 5]) for i in range(26)]
-    torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
 
 
 def test_no_window_is_computed_for_full_windows(monkeypatch):

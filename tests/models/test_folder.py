@@ -1,7 +1,6 @@
 """Folders of networks: round trips, what is refused, and that nothing is lost by replacing them."""
 
 import json
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from preferl.models.folder import (
     NetworkFolder,
     bounded_network,
     require_finite,
-    require_numbers,
     require_state,
 )
 
@@ -45,12 +43,6 @@ def test_tensors_that_are_shared_or_transposed_come_back(tmp_path):
     assert found["c"].tolist() == [[0, 2], [1, 3]]
 
 
-def test_the_block_may_add_files(tmp_path):
-    with KIND.saving(tmp_path / "it", {}, TENSORS, *SPACES) as draft:
-        (draft / "card.md").write_text("words")
-    assert (tmp_path / "it/card.md").read_text() == "words"
-
-
 def test_a_block_that_fails_leaves_the_older_folder(tmp_path):
     save(tmp_path / "it", age="old")
     with pytest.raises(ZeroDivisionError):  # noqa: SIM117  # the folder is what fails
@@ -75,22 +67,6 @@ def test_another_format_is_refused_by_number_and_by_version(tmp_path):
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 4, "preferl": "8.0"}))
     with pytest.raises(CheckpointError, match=r"expected 3, got 4.*written by preferl 8\.0"):
         KIND.load(tmp_path / "it")
-
-
-def test_a_kind_without_a_format_reads_any(tmp_path):
-    save(tmp_path / "it")
-    old = NetworkFolder("network", "weights.safetensors", "about.json")
-    assert old.load(tmp_path / "it").numbers == 7
-    save(tmp_path / "it", kind=old)
-    assert "format" not in old.load(tmp_path / "it").about
-    with pytest.raises(CheckpointError, match="expected 3, got None"):
-        KIND.load(tmp_path / "it")
-
-
-def test_more_numbers_than_there_are_is_an_error():
-    require_numbers(1000, 1000)
-    with pytest.raises(ValueError, match="at least 1,001 numbers beside 1,000"):
-        require_numbers(1001, 1000)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +98,3 @@ def test_networks_are_bounded_by_what_was_saved():
         torch.nn.Linear(100, 100)
     with bounded_network(numbers=30), pytest.raises(ValueError, match="belong to different"):
         torch.nn.ParameterList(torch.zeros(0) for _ in range(100))
-
-
-def test_networks_of_other_threads_are_not_bounded():
-    made = []
-    with bounded_network(numbers=1):
-        thread = Thread(target=lambda: made.append(torch.nn.Linear(100, 100)))
-        thread.start()
-        thread.join()
-    assert made

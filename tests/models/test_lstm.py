@@ -6,11 +6,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.models import (
-    EnsembleConfig,
     LSTMReward,
     LSTMRewardConfig,
-    MLPRewardConfig,
-    build_reward_model,
 )
 from preferl.testing import check_reward_model
 
@@ -94,13 +91,6 @@ def test_a_score_is_the_sum_the_mean_or_the_last_of_the_real_rewards():
         torch.testing.assert_close(output.scores[0], torch.stack(expected))
 
 
-def test_a_window_without_a_real_step_scores_nothing():
-    observations, actions, _ = windows()
-    for pooling in ("sum", "mean", "last"):
-        scores = small(pooling=pooling)(observations, actions, torch.zeros(7, 6, dtype=bool)).scores
-        assert scores.tolist() == [[0.0] * 7]
-
-
 def test_padding_that_is_not_a_number_does_not_matter():
     model = small(normalise=False).eval()
     observations, actions, mask = windows()
@@ -129,44 +119,3 @@ def test_initial_weights_are_lecun_normal_and_orthogonal_and_biases_zero():
         torch.testing.assert_close(gate @ gate.T, torch.eye(128), atol=1e-5, rtol=0)
     for name, parameter in model.named_parameters():
         assert not name.endswith("bias") or not parameter.any()
-
-
-def test_a_seed_makes_the_same_weights_and_touches_no_global_stream():
-    before = torch.random.get_rng_state()
-    one, same, other = (small(seed).state_dict() for seed in (1, 1, 2))
-    assert torch.equal(before, torch.random.get_rng_state())
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not torch.equal(one["lstm.recurrent"], other["lstm.recurrent"])
-
-
-def test_half_precision_gives_nearly_the_same_in_single_precision():
-    model = with_biases(small())
-    output = model.eval()(*windows())
-    with torch.autocast("cpu", torch.bfloat16):
-        half = model(*windows())
-    assert half.rewards.dtype == half.scores.dtype == torch.float32
-    torch.testing.assert_close(half.scores, output.scores, atol=0.05, rtol=0.05)
-    half.scores.sum().backward()
-    assert all(p.grad.any() for p in model.parameters())
-
-
-def test_dropout_is_for_training_only():
-    model = small(dropout=0.5)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        assert not torch.equal(model(*windows()).scores, model(*windows()).scores)
-    model.eval()
-    assert torch.equal(model(*windows()).scores, model(*windows()).scores)
-
-
-def test_it_joins_markovian_models_in_an_ensemble_that_can_be_saved():
-    config = EnsembleConfig(
-        (
-            MLPRewardConfig(hidden=(8,), members=2),
-            LSTMRewardConfig(width=16, context=6, activation="tanh"),
-            LSTMRewardConfig(width=16, context=6, pooling="last"),
-        )
-    )
-    model = build_reward_model(config, OBSERVATIONS, ACTIONS, seed=0)
-    assert (model.members, model.context) == (4, 6)
-    check_reward_model(model)

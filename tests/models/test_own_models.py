@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from preferl.errors import CheckpointError, ConfigError
-from preferl.models import Ensemble, build_reward_model, load_reward_model, save_reward_model
+from preferl.models import Ensemble, build_reward_model, save_reward_model
 from preferl.models.build import config_of
 from preferl.registry import REWARD_MODELS
 from preferl.testing import check_reward_model
@@ -95,15 +95,6 @@ def test_it_comes_back_where_its_module_is_imported_or_trusted(module, tmp_path)
     np.testing.assert_array_equal(loaded(*steps()), reward(*steps()))
     assert published.refresh()  # now that it is imported
     np.testing.assert_array_equal(published.reward(*steps()), reward(*steps()))
-
-
-def test_it_may_be_one_of_several(module, tmp_path):
-    models = [build_reward_model(module.TiltConfig(), *SPACES, seed=seed) for seed in (1, 2)]
-    save_reward_model(tmp_path / "it", Ensemble(models))
-    forget()
-    with pytest.raises(CheckpointError, match="a module that may be imported"):
-        load_reward_model(tmp_path / "it")
-    assert load_reward_model(tmp_path / "it", trust=["own_tilts"]).members == 4
 
 
 def test_one_that_nothing_registers_is_not_saved(module, tmp_path):

@@ -6,7 +6,6 @@ import torch
 from gymnasium import spaces
 
 from preferl.data import Comparisons, Segments
-from preferl.errors import SpaceError
 from preferl.models import CNNReward, MLPReward
 from preferl.training.batches import (
     Answers,
@@ -15,7 +14,6 @@ from preferl.training.batches import (
     crop_pairs,
     draw_crops,
     gather_windows,
-    to_tensor,
 )
 
 LENGTH = 4
@@ -66,27 +64,6 @@ def test_the_last_window_ends_with_the_last_step(rng):
     assert mask.all()
 
 
-def test_changing_a_batch_leaves_the_next_as_it_was(rng):
-    windows = Windows(model(), segments(rng), observe=False)
-    rows = torch.tensor([1, 3])
-    first = windows(rows)[0].clone()
-    windows(rows)[0].zero_()
-    assert torch.equal(windows(rows)[0], first)
-
-
-def test_statistics_are_set_only_on_request(rng):
-    judge = model()
-    Windows(judge, segments(rng), observe=False)
-    assert judge.encoder.count == 0
-    Windows(judge, segments(rng), observe=True)
-    assert judge.encoder.count == 30
-
-
-def test_steps_of_another_shape_are_refused(rng):
-    with pytest.raises(SpaceError, match="comparisons"):
-        gather_windows(model(nested=True), segments(rng), observe=True)
-
-
 @pytest.mark.parametrize("padded", [False, True])
 def test_pictures_are_gathered_from_where_they_are(rng, padded, tmp_path):
     frames = spaces.Box(0, 255, (32, 32, 2), np.uint8)
@@ -130,20 +107,6 @@ def test_rows_and_parts_keep_what_belongs_together(answers):
     assert parts[1].preference.tolist() == [1.0, 0.0]
 
 
-def test_rows_and_parts_keep_their_annotators(answers):
-    known = replace(answers, annotator=torch.tensor([3, 1, -1, 0, 2]))
-    mixed = known[torch.tensor([4, 0, 3, 1, 2])]
-    assert [part.annotator.tolist() for part in mixed.split(2)] == [[2, 3], [0, 1], [-1]]
-    assert all(part.annotator is None for part in answers.split(2))
-
-
-def test_floats_become_single_and_integers_stay(rng):
-    assert to_tensor(np.zeros(2), "cpu").dtype == torch.float32
-    assert to_tensor(np.zeros(2, np.uint8), "cpu").dtype == torch.uint8
-    backwards = np.arange(3.0)[::-1]
-    assert to_tensor(backwards, "cpu").tolist() == [2, 1, 0]
-
-
 def one_less(start, real):
     """The second of three steps cut, as a crop of 2 and a place of 1 would."""
     return start + 1, real - 2
@@ -161,16 +124,6 @@ def test_cropped_windows_are_padded_on_the_left(rng):
     torch.testing.assert_close(
         features[0], judge.encoder(torch.from_numpy(expected), torch.from_numpy(expected))
     )
-
-
-def test_pictures_are_cropped_as_states_are(rng):
-    clips = segments(rng)
-    judge = model()
-    rows = torch.tensor([4, 1])
-    early = Windows(judge, clips, observe=False)
-    late = LateWindows(judge, clips)
-    for got, expected in zip(late(rows, one_less), early(rows, one_less), strict=True):
-        torch.testing.assert_close(got, expected)
 
 
 def test_both_clips_of_a_pair_lose_as_many_steps_from_places_of_their_own():

@@ -21,7 +21,6 @@ from preferl.training import (
     RewardTrainer,
     RewardTrainerConfig,
     load_reward,
-    reward_preset,
     save_reward,
 )
 from preferl.training.batches import Answers
@@ -82,15 +81,6 @@ def test_ties_and_declined_answers_say_nothing_of_noise(preference):
     assert fitted(more, torch.cat([decided, torch.tensor(preference)])) == fitted(some, decided)
 
 
-def test_weights_count_as_answers_do():
-    logits = torch.tensor([[3.0, 1.0, -2.0]])
-    preference = torch.tensor([1.0, 0.0, 0.0])
-    twice = fitted(logits.repeat(1, 2), preference.repeat(2))
-    weighed = fitted(logits, preference, weight=torch.full((3,), 2.0))
-    assert weighed.noise == pytest.approx(twice.noise, rel=1e-4)
-    assert weighed.scale == pytest.approx(twice.scale, rel=1e-4)
-
-
 @pytest.fixture(scope="module")
 def noisy() -> Comparisons:
     """Answers by the recorded reward, three in ten of them tossed: 15 % are wrong."""
@@ -137,41 +127,6 @@ def test_out_of_bag_answers_leave_held_out_ones_to_judge(noisy):
     opposite = replace(validation, preference=1 - validation.preference)
     one, other = (trainer_of(3, **config).fit(train, v) for v in (validation, opposite))
     assert one.likelihood == other.likelihood
-
-
-def test_weights_are_fitted_as_before(noisy):
-    states = []
-    for calibrate in (True, False):
-        trainer = trainer_of(3, calibrate=calibrate, noise=0.1)
-        trainer.fit(noisy[:50])
-        trainer.fit(noisy[:100])
-        states.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
-    assert torch.equal(*states)
-
-
-def test_published_presets_train_by_their_published_likelihood():
-    for name in ("mr", "nmr", "pt"):
-        preset = reward_preset(name, length=4)
-        assert preset.trainer.noise == 0
-        assert preset.held_out == 0.1
-
-
-def test_rewards_and_scores_do_not_change(noisy):
-    model = trainer_of(2).model
-    plain, other = (RewardFunction(model, likelihood=one) for one in (None, Likelihood(0.3, 9.0)))
-    episodes = noisy.segments.episodes()
-    for reward in (plain.scaled(episodes), other.scaled(episodes)):
-        np.testing.assert_array_equal(
-            reward.member_rewards(episodes), plain.member_rewards(episodes)
-        )
-        np.testing.assert_array_equal(reward.scores(noisy.segments), plain.scores(noisy.segments))
-    assert other.scaled(episodes).likelihood == Likelihood(0.3, 9.0)
-
-
-def test_the_likelihood_is_saved_with_the_reward(tmp_path):
-    reward = RewardFunction(trainer_of(2).model, likelihood=Likelihood(0.13, 0.7))
-    save_reward(tmp_path / "it", reward)
-    assert load_reward(tmp_path / "it").likelihood == Likelihood(0.13, 0.7)
 
 
 @pytest.mark.parametrize("wrong", [{"noise": 1.5}, {"scale": 0}, {"noise": None}, {"floor": 1}, 3])

@@ -5,13 +5,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
 from helpers import shared_work
 from helpers.shared_work import LENGTHS
 from preferl.errors import ConfigError
 from preferl.training import World
-from preferl.training.distributed import ALONE, launched
+from preferl.training.distributed import launched
 
 KINDS = ("perceptrons", "transformer", "pictures", "dropout", "relabel", "exchange")
 CURVES = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
@@ -52,14 +51,6 @@ def test_a_shared_fit_has_the_curves_of_one_process(found, kind, rtol, size):
         assert shared[name] == alone[name], name
     np.testing.assert_allclose(shared["trust"], alone["trust"], rtol=1e-4)
     np.testing.assert_allclose(shared["likelihood"], alone["likelihood"], rtol=1e-2)
-
-
-def test_the_fit_of_perceptrons_has_all_that_it_is_to_have(found):
-    alone = found("perceptrons", 1)
-    assert alone["epochs"] < 60, "it stopped early"
-    assert alone["best_epoch"] < alone["epochs"]
-    assert alone["penalty"] != 1e-4, "the penalty moved"
-    assert alone["trust"][3, 0] < 0 < alone["trust"][0, 0], "somebody answers the opposite"
 
 
 @pytest.mark.parametrize("kind", ["perceptrons", "transformer", "pictures", "dropout"])
@@ -147,26 +138,6 @@ def test_parts_are_all_rows_once():
                 row for rank in range(size) for row in range(count)[World(rank, size).part(count)]
             ]
             assert rows == list(range(count))
-
-
-def test_one_process_alone_exchanges_nothing():
-    tensor = torch.tensor([1.0, -0.0])
-    weight = torch.ones(1, requires_grad=True)
-    assert ALONE.sum(tensor) is tensor
-    assert ALONE.merge(tensor) is tensor
-    assert ALONE.mean(tensor, 7) is tensor
-    ALONE.sum_gradients([weight])
-    assert weight.grad is None
-    assert ALONE.decide(True)
-    assert not ALONE.decide(False)
-    assert ALONE.is_first
-    assert ALONE.seconds == 0
-
-
-def test_without_torchrun_there_is_one_process(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")  # as other launchers leave it
-    assert launched() == (0, 1)
-    assert (World.join().rank, World.join().size) == (0, 1)
 
 
 def test_an_environment_of_no_numbers_is_refused(monkeypatch):

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -147,18 +146,6 @@ def test_wrong_numbers_and_metrics_are_refused(tmp_path):
     assert versions(tmp_path) == [5]
 
 
-def test_numbers_depend_on_no_clock(tmp_path, monkeypatch):
-    publish(tmp_path, reward_of(1))
-    os.utime(version_folder(tmp_path, 1), (4e9, 4e9))  # in the year 2096
-    monkeypatch.setattr(time, "time", lambda: 0.0)
-    publish(tmp_path, reward_of(2))
-    os.utime(version_folder(tmp_path, 2), (0, 0))
-    published = PublishedReward(tmp_path)
-    assert published.refresh()
-    assert published.version == 2
-    assert not published.refresh()
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "reward.json"])
 @pytest.mark.parametrize("harm", ["cut", "gone", "changed"])
 def test_a_broken_version_is_reported_and_the_older_one_stays(tmp_path, name, harm, caplog):
@@ -181,28 +168,6 @@ def test_a_broken_version_is_reported_and_the_older_one_stays(tmp_path, name, ha
     file.write_bytes(whole)
     assert published.refresh(), "it is tried again"
     assert (published.version, published.problem) == (2, None)
-
-
-def test_a_version_that_is_half_copied_is_reported(tmp_path):
-    publish(tmp_path, reward_of(1))
-    publish(tmp_path, reward_of(2))
-    (version_folder(tmp_path, 2) / "version.json").unlink()
-    published = PublishedReward(tmp_path)
-    assert published.refresh()
-    assert published.version == 1
-    assert "00002" in published.problem
-    assert publish(tmp_path, reward_of(3)) == 3, "its number is not used again"
-    assert published.refresh()
-    assert (published.version, published.problem) == (3, None)
-
-
-@pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", b'{"files": 3, "metrics": {}}'])
-def test_nothing_in_a_version_can_stop_its_readers(tmp_path, content):
-    publish(tmp_path, reward_of(1))
-    (version_folder(tmp_path, 1) / "version.json").write_bytes(content)
-    published = PublishedReward(tmp_path)
-    assert not published.refresh()
-    assert published.problem is not None
 
 
 def test_a_folder_that_cannot_be_read_is_reported(tmp_path):
@@ -285,14 +250,6 @@ def test_a_full_disk_publishes_nothing_until_there_is_room(tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_one_publisher_at_a_time(tmp_path):
-    with Publisher(tmp_path) as first:
-        with pytest.raises(StorageError, match=f"process {os.getpid()} on "):
-            publish(tmp_path, reward_of())
-        assert first.publish(reward_of()) == 1
-    assert publish(tmp_path, reward_of()) == 2
-
-
 def test_another_process_is_refused_until_it_dies_and_then_replaced(tmp_path, caplog):
     code = (
         "import pathlib, runpy, sys\n"
@@ -336,17 +293,6 @@ def test_watching_reads_and_taking_brings_into_use(tmp_path, monkeypatch):
         assert len(set(watchers()) - set(others)) == 1
     wait_until(lambda: set(watchers()) <= set(others))
     assert published.version == 2
-
-
-def test_watching_outlives_what_it_cannot_read(tmp_path):
-    with PublishedReward(tmp_path).watch(0.01) as published:
-        publish(tmp_path, reward_of(1))
-        wait_until(lambda: published.next is not None)
-        (tmp_path / "00002").mkdir()
-        wait_until(lambda: published.problem is not None)
-        publish(tmp_path, reward_of(3))
-        wait_until(lambda: published.next.number == 3)
-        assert published.problem is None
 
 
 def test_closing_waits_for_no_disk_that_hangs(tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ from preferl.data.content import pair_numbers
 from preferl.errors import ConfigError, DataError, DivergenceError, SpaceError
 from preferl.functional import preference_loss
 from preferl.models import (
-    Ensemble,
     LSTMRewardConfig,
     MLPReward,
     MLPRewardConfig,
@@ -89,12 +88,6 @@ def test_a_fit_makes_one_call_per_batch_whatever_the_members(
     assert sum(model.rows) == 4 * 2 * 20
 
 
-def test_an_ensemble_of_alike_models_makes_no_more_calls(comparisons):
-    model = CountingModel(Ensemble([mlp(0), mlp(1), mlp(2)]))
-    fit(model, comparisons)
-    assert len(model.rows) == 3 * 3
-
-
 def test_fits_can_be_longer_than_in_the_config(comparisons):
     model = CountingModel(mlp())
     report = RewardTrainer(model, FEW, seed=0).fit(comparisons, epochs=5)
@@ -151,24 +144,6 @@ def test_each_member_is_trained_as_if_alone_on_its_bootstrap(comparisons, places
             torch.testing.assert_close(shared[i : i + 1], alone, atol=1e-5, rtol=1e-4)
 
 
-def test_declined_answers_have_places_as_well(comparisons):
-    others = np.arange(20) != 3
-    places = np.arange(20)
-    fitted = []
-    declined = answered(comparisons, np.where(others, comparisons.preference, NAN))
-    for train, own in ((declined, places), (comparisons[others], places[others])):
-        trainer = RewardTrainer(mlp(members=3), FEW, seed=4)
-        trainer.fit(train, places=own)
-        fitted.append(weights(trainer.model))
-    torch.testing.assert_close(*fitted)
-
-
-def test_a_single_network_and_members_without_bootstrap_see_every_answer():
-    assert (RewardTrainer(mlp(), seed=0).bootstrap(9) == 1).all()
-    config = replace(FEW, bootstrap=False)
-    assert (RewardTrainer(mlp(members=3), config, seed=0).bootstrap(9) == np.ones((3, 9))).all()
-
-
 def test_bootstraps_keep_their_counts_as_answers_arrive():
     trainer = RewardTrainer(mlp(members=4), seed=0)
     counts = trainer.bootstrap(4000)
@@ -200,22 +175,6 @@ def test_training_loss_is_the_mean_over_answers_whatever_the_batch(comparisons):
     np.testing.assert_allclose(weighed.train_loss, reports[0].train_loss, rtol=1e-5)
 
 
-def test_training_and_validation_loss_of_the_same_answers_agree(comparisons):
-    report = fit(
-        mlp(), comparisons, comparisons, learning_rate=1e-12, weight_decay=0.0, batch_size=7
-    )
-    np.testing.assert_allclose(report.train_loss, report.validation_loss, rtol=1e-5)
-    np.testing.assert_allclose(report.train_accuracy, report.validation_accuracy)
-
-
-def test_noise_changes_what_is_learned(comparisons):
-    plain = mlp()
-    noisy = mlp()
-    fit(plain, comparisons)
-    fit(noisy, comparisons, noise=0.1)
-    assert not torch.allclose(weights(plain), weights(noisy), atol=1e-4)
-
-
 def test_declined_answers_count_for_nothing(comparisons):
     declined = np.where(np.arange(20) % 3 == 0, NAN, comparisons.preference)
     with_them = mlp()
@@ -224,16 +183,6 @@ def test_declined_answers_count_for_nothing(comparisons):
     fit(without, comparisons[np.arange(20) % 3 != 0])
     assert torch.equal(weights(with_them), weights(without))
     assert report.pairs == 13
-
-
-def test_answers_without_weight_leave_gradients_to_the_others(comparisons):
-    weight = (np.arange(20) % 2).astype(float)
-    wrong = answered(comparisons, np.where(weight == 0, 1 - comparisons.preference, 1.0))
-    right = answered(comparisons, np.where(weight == 0, comparisons.preference, 1.0))
-    models = mlp(), mlp()
-    for model, answers in zip(models, (wrong, right), strict=True):
-        fit(model, replace(answers, weight=weight))
-    assert torch.equal(weights(models[0]), weights(models[1]))
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5, "fitted"])
@@ -391,17 +340,6 @@ def test_validation_steps_do_not_move_input_statistics(rng):
     assert torch.equal(weights(models[0]), weights(models[1]))
 
 
-def test_repeated_epochs_count_steps_once(comparisons):
-    model = mlp()
-    trainer = RewardTrainer(model, FEW, seed=0)
-    counts = []
-    for _ in range(2):
-        trainer.fit(comparisons)
-        counts.append(int(model.encoder.count))
-    segments = comparisons.segments
-    assert counts == [len(np.unique(segments.rows()[segments.mask()]))] * 2
-
-
 def test_evaluating_changes_nothing(comparisons):
     model = mlp(dropout=0.5)
     trainer = RewardTrainer(model, FEW, seed=0)
@@ -486,15 +424,6 @@ def test_training_stops_once_it_is_accurate_enough(comparisons):
     assert report.epochs < 300
 
 
-def test_fits_go_on_where_the_last_one_ended(comparisons):
-    model = mlp()
-    trainer = RewardTrainer(model, FEW, seed=0)
-    first = trainer.fit(comparisons)
-    second = trainer.fit(comparisons)
-    assert second.train_loss[0] < first.train_loss[0]
-    assert second.train_loss[-1] < first.train_loss[-1]
-
-
 def test_a_restarted_fit_remembers_nothing(comparisons):
     model = mlp()
     fresh = weights(model).clone()
@@ -524,13 +453,6 @@ def test_a_restarted_fit_forgets_the_fitted_noise(comparisons, restart):
     assert (abs(found[0] - found[1]) < 1e-3) == restart
 
 
-def test_without_restart_the_penalty_goes_on(comparisons):
-    config = replace(FEW, epochs=1, penalty=AdaptivePenalty(1.0, band=(0.0, 1e-6)))
-    trainer = RewardTrainer(mlp(), config, seed=0)
-    strengths = [trainer.fit(comparisons, comparisons).penalty for _ in range(2)]
-    assert strengths == pytest.approx([1.2, 1.44])
-
-
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_equal_seeds_agree_bit_for_bit_whatever_the_global_seed(comparisons, dropout):
     models = []
@@ -544,28 +466,6 @@ def test_equal_seeds_agree_bit_for_bit_whatever_the_global_seed(comparisons, dro
     assert torch.equal(weights(models[0]), weights(models[1]))
 
 
-@pytest.mark.parametrize(("members", "dropout"), [(1, 0.0), (2, 0.0), (1, 0.5)])
-def test_other_seeds_differ_even_under_one_global_seed(comparisons, members, dropout):
-    models = []
-    for seed in (1, 2):
-        model = mlp(members=members, dropout=dropout)
-        with global_seed(0):
-            fit(model, comparisons, seed=seed)
-        models.append(model)
-    assert not torch.equal(weights(models[0]), weights(models[1]))
-
-
-def test_dropout_differs_from_fit_to_fit(comparisons):
-    model = mlp(dropout=0.5)
-    config = replace(FEW, restart=True, epochs=1, batch_size=20)
-    trainer = RewardTrainer(model, config, seed=0)
-    results = []
-    for _ in range(2):
-        trainer.fit(comparisons)
-        results.append(weights(model).clone())
-    assert not torch.equal(*results)
-
-
 def test_true_rewards_are_never_read(comparisons, rng):
     strange = rng.normal(size=comparisons.segments.steps) * 1e6
     strange[::2] = NAN
@@ -577,14 +477,6 @@ def test_true_rewards_are_never_read(comparisons, rng):
     ]
     assert torch.equal(weights(models[0]), weights(models[1]))
     np.testing.assert_array_equal(reports[0].validation_loss, reports[1].validation_loss)
-
-
-def test_devices_are_named(comparisons):
-    trainer = RewardTrainer(mlp(), FEW, seed=0, device="auto")
-    expected = "cuda" if torch.cuda.is_available() else "cpu"
-    assert trainer.model.device.type == expected
-    trainer.fit(comparisons)
-    assert RewardTrainer(mlp(), FEW, seed=0, device="cpu").model.device.type == "cpu"
 
 
 @pytest.mark.slow
@@ -617,11 +509,6 @@ def test_the_schedule_spans_each_fit(comparisons):
     expected = pytest.approx([0.0, 0.05, 0.1, 0.075])
     assert rates_seen(trainer, comparisons) == expected
     assert rates_seen(trainer, comparisons) == expected
-
-
-def test_without_a_schedule_the_rate_stays(comparisons):
-    trainer = RewardTrainer(mlp(), FEW, seed=0)
-    assert set(rates_seen(trainer, comparisons)) == {1e-2}
 
 
 def test_half_precision_learns_nearly_the_same_with_weights_in_full(comparisons):
@@ -657,11 +544,6 @@ def test_a_band_without_unseen_answers_is_refused(comparisons):
     with pytest.raises(ConfigError, match="needs validation comparisons"):
         fit(mlp(members=3), comparisons, bootstrap=False, **setting)
     fit(mlp(members=3), comparisons, **setting)
-
-
-def test_without_unseen_answers_nothing_stops_a_fit(comparisons):
-    report = fit(mlp(), comparisons, epochs=8, patience=1)
-    assert (report.epochs, report.best_epoch) == (8, 8)
 
 
 def test_segments_longer_than_the_context_are_refused(comparisons):
@@ -762,18 +644,3 @@ def test_models_remember_the_pairs_of_all_fits_but_not_what_did_not_count(compar
     again.fit(comparisons[10:12], comparisons[12:14])
     expected = np.union1d(numbers[:5], numbers[10:14])
     np.testing.assert_array_equal(again.model.fitted_pairs, expected)
-
-
-def test_a_restarted_fit_remembers_its_own_pairs_alone(comparisons):
-    trainer = RewardTrainer(mlp(), replace(FEW, restart=True), seed=0)
-    for part in (comparisons[:5], comparisons[5:]):
-        trainer.fit(part)
-    np.testing.assert_array_equal(trainer.model.fitted_pairs, np.sort(pair_numbers(part)))
-
-
-def test_memories_of_pairs_are_bounded(comparisons, monkeypatch):
-    monkeypatch.setattr("preferl.training.reward_trainer.MOST_PAIRS", 7)
-    model = mlp()
-    fit(model, comparisons)
-    assert len(model.fitted_pairs) == 7
-    assert np.isin(model.fitted_pairs, pair_numbers(comparisons)).all()

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from preferl.data import Comparisons
-from preferl.errors import CheckpointError, ConfigError
+from preferl.errors import CheckpointError
 from preferl.functional import preference_loss
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import FitReport, RewardTrainer, RewardTrainerConfig
 from preferl.training.reward_trainer import load_trainer, save_trainer
-from preferl.training.trust import AnnotatorTrust, Trust, fit_trust, trust_by_name
+from preferl.training.trust import AnnotatorTrust, Trust, fit_trust
 
 CPU = torch.device("cpu")
 FEW = RewardTrainerConfig(epochs=4, batch_size=8, learning_rate=1e-2, trust=True)
@@ -44,14 +44,6 @@ def test_three_right_and_one_wrong_by_hand():
     assert ann.high - ann.value == pytest.approx(1.96 / math.sqrt(0.75), abs=1e-4)
     assert ann.value - ann.low == pytest.approx(2.263, abs=1e-3)
     assert (ann.annotator, ann.answers) == (0, 4)
-
-
-def test_the_prior_keeps_few_answers_near_one():
-    right, wrong = fitted_by([2, 2], [1, 0], [3, 8])
-    # By hand: the slope 2 (1 - sigmoid(2 a)) - (a - 1) is 0 where a = 1.1743.
-    assert right.value == pytest.approx(1.1743, abs=1e-4)
-    assert wrong.value < right.value < 1.2
-    assert (right.annotator, wrong.annotator) == (3, 8)
 
 
 def test_somebody_without_an_answer_that_counts_has_the_prior():
@@ -99,11 +91,6 @@ def test_the_interval_covers_what_is_true(rng):
     assert 0.88 <= inside / 120 <= 1
 
 
-def test_a_negative_deviation_is_refused():
-    with pytest.raises(ConfigError, match="deviation"):
-        fitted_by([1], [1], [0], deviation=-1)
-
-
 def begun(*annotators: int) -> AnnotatorTrust:
     trust = AnnotatorTrust(CPU)
     trust.begin(np.array(annotators), 1)
@@ -140,13 +127,6 @@ def test_the_scale_is_that_of_those_who_answer():
     assert anchored.value.tolist() == [3, -1], "answers of nobody in particular fix the scale"
 
 
-def test_newcomers_begin_at_one_beside_those_who_are_known():
-    trust = begun(0, 1)
-    trust.restore({"value": torch.tensor([1.5, -0.5])})
-    trust.begin(np.array([0, 1, 3]), 1)
-    assert trust.value.tolist() == [1.5, -0.5, 1, 1]
-
-
 def test_without_annotators_nothing_is_fitted_and_that_is_logged(caplog):
     trust = AnnotatorTrust(CPU)
     with caplog.at_level(logging.WARNING):
@@ -157,13 +137,6 @@ def test_without_annotators_nothing_is_fitted_and_that_is_logged(caplog):
     trust.step()
     trust.normalise()
     assert not len(trust.value)
-
-
-def test_names_of_people():
-    ann = Trust(1, 0.5, 0.0, 1.0, 3)
-    about = {"value": 0.5, "low": 0.0, "high": 1.0, "answers": 3}
-    assert trust_by_name([ann], ["Bo", "Ann"]) == {"Ann": about}
-    assert trust_by_name([], ()) is None
 
 
 def crowd(rng: np.random.Generator, pairs: int) -> Comparisons:
@@ -245,14 +218,6 @@ def test_the_next_fit_of_a_saved_trainer_is_that_of_the_original(rng, tmp_path):
     assert other.trust.value.tolist() == own.trust.value.tolist()
 
 
-def test_a_trainer_saved_without_trust_has_none(rng, tmp_path):
-    own, _ = fitted(make_comparisons(rng, 20), replace(FEW, trust=False))
-    save_trainer(tmp_path, own, {})
-    other = trainer(FEW)
-    load_trainer(tmp_path, other, own.model)
-    assert not len(other.trust.value)
-
-
 def test_damaged_trust_is_refused(rng, tmp_path):
     own, _ = fitted(crowd(rng, 20), FEW)
     own.trust.restore({"value": torch.tensor([1.0, math.nan])})
@@ -261,13 +226,3 @@ def test_damaged_trust_is_refused(rng, tmp_path):
     with pytest.raises(CheckpointError):
         load_trainer(tmp_path, other, own.model)
     assert not len(other.trust.value)
-
-
-def test_each_fit_begins_at_one_without_a_warm_start(rng):
-    asked = crowd(rng, 40)
-    config = replace(FEW, restart=True)
-    own, _ = fitted(asked, config)
-    again = own.trust.value
-    own.fit(make_comparisons(rng, 20))
-    assert len(again) == 4
-    assert not len(own.trust.value)
