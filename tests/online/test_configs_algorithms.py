@@ -93,7 +93,7 @@ def test_settings_reach_the_algorithm():
     [
         PPOConfig(10, 20, learning_rate="lin_0.01", clip_range="lin_0.4"),
         SB3Config("stable_baselines3:A2C", settings={"n_steps": 10, "learning_rate": "lin_0.01"}),
-        SACConfig(400, learning_starts=20, learning_rate="lin_0.01"),
+        SACConfig(400, 20, batch_size=8, learning_rate="lin_0.01", hidden=(8,)),
     ],
 )
 def test_a_number_falls_to_zero_over_the_whole_run(config):

@@ -274,7 +274,8 @@ class _Recording:
             "tiers": self._about(tiers),
         }
         self._report("writing", 0, 1)
-        _write(folder, config, join(list(tiers.values())), about, minari, about["algorithm"])
+        episodes = join(list(tiers.values()))
+        _write(folder, config, episodes, about, minari=minari, algorithm=about["algorithm"])
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
         folder.result(result, data_summary(result))
@@ -485,6 +486,7 @@ def _write(
     config: DatasetConfig,
     episodes: Episodes,
     about: dict[str, Any],
+    *,
     minari: str | None,
     algorithm: str | None,
 ) -> None:
@@ -630,5 +632,5 @@ def _joined(
         "references": references,
         "tiers": tiers,
     }
-    _write(folder, run.config, join(parts), about, minari, results[0]["algorithm"])
+    _write(folder, run.config, join(parts), about, minari=minari, algorithm=results[0]["algorithm"])
     return about | {"minari": minari}

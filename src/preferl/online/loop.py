@@ -414,7 +414,7 @@ class PreferenceLoop:
         learner = self.parts.learner
         began = time.perf_counter() - state.seconds
         interrupted = False
-        # Fits of a large reward model have all processor threads even so.
+        # A small policy takes one processor thread; fits of a large reward model take all.
         with learner.threads() if isinstance(learner, SB3Learner) else nullcontext():
             try:
                 for number in range(len(state.iterations), len(self.parts.plan)):
@@ -521,7 +521,7 @@ class PreferenceLoop:
         """Note what a teacher's thresholds follow: returns of the latest whole episodes."""
         config = self.parts.config
         state = self.state
-        if not (whole.any() or state.returns):  # a piece tells more than nothing
+        if not whole.any() and not state.returns:  # a piece tells more than nothing
             whole = np.ones_like(whole)
         returns = episodes.returns[whole].tolist()
         lengths = episodes.lengths[whole].tolist()

@@ -49,8 +49,27 @@ def learn_within(
     Raises:
         DivergenceError: the networks' weights, or the actions, became NaN or infinite.
     """
+    count = algorithm.n_envs
+    length = _rollout(algorithm)
+    watch = _Watch(listed(callback))
     with threads_for(small=is_small(algorithm.policy)), _watching_for_divergence(algorithm):
-        return _learn_within(algorithm, steps, last, callback, progress_bar)
+        if length is None:
+            if steps >= count:
+                until = _Until(algorithm.num_timesteps + steps - count)
+                both = CallbackList([watch, until])
+                algorithm.learn(steps, both, reset_num_timesteps=False, progress_bar=progress_bar)
+                require_reset(algorithm)  # the last step is in no buffer
+            return not watch.stopped
+        whole, rest = divmod(steps // count, length)
+        shorter = _shorter(algorithm, rest) if last or not whole else 0
+        for vector_steps, size in ((whole * length, length), (shorter, shorter)):
+            if vector_steps and not watch.stopped:
+                taken = vector_steps * count
+                with _rollouts_of(algorithm, size):
+                    algorithm.learn(
+                        taken, watch, reset_num_timesteps=False, progress_bar=progress_bar
+                    )
+    return not watch.stopped
 
 
 @contextmanager
@@ -63,29 +82,6 @@ def _watching_for_divergence(algorithm: BaseAlgorithm) -> Iterator[None]:
             raise DivergenceError.of("the agent's distribution of actions") from error
         raise
     require_converged("the agent's weights", algorithm.policy.parameters())
-
-
-def _learn_within(
-    algorithm: BaseAlgorithm, steps: int, last: bool, callback: MaybeCallback, progress_bar: bool
-) -> bool:
-    count = algorithm.n_envs
-    length = _rollout(algorithm)
-    watch = _Watch(listed(callback))
-    if length is None:
-        if steps >= count:
-            until = _Until(algorithm.num_timesteps + steps - count)
-            both = CallbackList([watch, until])
-            algorithm.learn(steps, both, reset_num_timesteps=False, progress_bar=progress_bar)
-            require_reset(algorithm)  # the last step is in no buffer
-        return not watch.stopped
-    whole, rest = divmod(steps // count, length)
-    shorter = _shorter(algorithm, rest) if last or not whole else 0
-    for vector_steps, size in ((whole * length, length), (shorter, shorter)):
-        if vector_steps and not watch.stopped:
-            taken = vector_steps * count
-            with _rollouts_of(algorithm, size):
-                algorithm.learn(taken, watch, reset_num_timesteps=False, progress_bar=progress_bar)
-    return not watch.stopped
 
 
 def least_steps(algorithm: BaseAlgorithm) -> int:

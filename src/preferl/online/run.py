@@ -198,7 +198,9 @@ def run_online(
             stage = on_stage or (lambda _: None)
             try:
                 if not report.interrupted:
-                    evaluated = _evaluate(config, evaluation, report, true_reward, stage)
+                    evaluated = _evaluate(
+                        config, evaluation, report, true_reward=true_reward, on_stage=stage
+                    )
                     stage("writing the report")
                     _write_report(folder.path("report.html"), parts, report, evaluated)
                     summary = evaluated.completed(summary)
@@ -358,6 +360,7 @@ def _evaluate(
     config: OnlineConfig,
     evaluation: EvaluationConfig,
     report: OnlineReport,
+    *,
     true_reward: TransitionReward | None,
     on_stage: OnStage,
 ) -> _Evaluated:
@@ -391,7 +394,13 @@ def _evaluate(
     with closing(make_environments(env, 1, seed=seed + 40_000)) as venv:
         shown = act(taught, venv, episodes=1)
     has_true_reward = report.has_true_reward or fresh.has_true_reward
-    return _Evaluated(reports, rewards, shown, clips, has_true_reward)
+    return _Evaluated(
+        policies=reports,
+        rewards=rewards,
+        shown=shown,
+        clips=clips,
+        has_true_reward=has_true_reward,
+    )
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
