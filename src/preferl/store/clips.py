@@ -251,40 +251,39 @@ class ClipStore:
     def _draw_for(
         self, project_id: int, clip_id: str, seconds: float, *where: ColumnElement[bool]
     ) -> bool:
-        this = (Clip.project_id == project_id, Clip.id == clip_id, *where)
-        taken = update(Clip).where(*this).values(drawing_until=now() + seconds)
+        this = update(Clip).where(Clip.project_id == project_id, Clip.id == clip_id, *where)
+        taken = this.values(drawing_until=now() + seconds)
         with self._database.write(durable=False) as session:
             options = {"synchronize_session": False}
             return bool(session.execute(taken.returning(Clip.id), execution_options=options).all())
 
     def video_ready(self, project_id: int, ids: Sequence[str]) -> None:
         """Mark clips as drawn; queries whose clips both have videos can then be shown."""
-        these = (Clip.project_id == project_id, Clip.id.in_(ids))
-        queries = (
+        drawn = update(Clip).where(Clip.project_id == project_id, Clip.id.in_(ids))
+        shown = update(Query).where(
             Query.project_id == project_id,
             Query.ready.is_(False),
             or_(Query.first_clip.in_(ids), Query.second_clip.in_(ids)),
-            *(_video_of(clip) == "ready" for clip in (Query.first_clip, Query.second_clip)),
+            _video_of(Query.first_clip) == "ready",
+            _video_of(Query.second_clip) == "ready",
         )
-        ready = update(Query).where(*queries).values(ready=True)
         with self._database.write() as session:
             locked_project(session, project_id)  # two that end a pair together see each other's
-            session.execute(update(Clip).where(*these).values(video="ready", video_error=None))
-            session.execute(ready.execution_options(synchronize_session=False))
+            session.execute(drawn.values(video="ready", video_error=None))
+            session.execute(
+                shown.values(ready=True), execution_options={"synchronize_session": False}
+            )
 
     def video_failed(self, project_id: int, clip_id: str, error: str) -> None:
         """Mark a clip that cannot be drawn, and why; its queries wait until that is fixed."""
-        failed = {"video": "failed", "video_error": error[:1000]}
-        this = (Clip.project_id == project_id, Clip.id == clip_id)
+        this = update(Clip).where(Clip.project_id == project_id, Clip.id == clip_id)
         with self._database.write() as session:
-            session.execute(update(Clip).where(*this).values(failed))
+            session.execute(this.values(video="failed", video_error=error[:1000]))
 
     def retry_failed(self, project_id: int) -> int:
         """Let videos that failed be tried again; returns how many there are."""
-        failed = (Clip.project_id == project_id, Clip.video == "failed")
-        retried = (
-            update(Clip).where(*failed).values(video="none", video_error=None, drawing_until=None)
-        )
+        failed = update(Clip).where(Clip.project_id == project_id, Clip.video == "failed")
+        retried = failed.values(video="none", video_error=None, drawing_until=None)
         with self._database.write() as session:
             return len(session.execute(retried.returning(Clip.id)).all())
 

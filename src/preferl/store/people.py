@@ -240,7 +240,7 @@ class People:
         """When each person of a project last opened their link, by their number."""
         latest = (
             select(SignIn.annotator_id, func.max(SignIn.began_at))
-            .join(Annotator, Annotator.id == SignIn.annotator_id)
+            .join(Annotator)
             .where(Annotator.project_id == project_id)
             .group_by(SignIn.annotator_id)
         )

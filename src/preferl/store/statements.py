@@ -101,7 +101,7 @@ OUT: Final = select(func.count()).where(
 
 HOLDING: Final = (
     select(Lease, Query)
-    .join(Query, Query.id == Lease.query_id)
+    .join(Query)
     .where(Lease.annotator_id == PERSON, Query.project_id == PROJECT)
     .order_by(Lease.granted_at, Lease.query_id)
 )
@@ -117,7 +117,7 @@ KNOWN_HAD: Final = select(func.count(Query.id)).where(
 )
 KNOWN_ANSWERED: Final = (
     select(Answer.preference, Query.known)
-    .join(Query, Query.id == Answer.query_id)
+    .join(Query)
     .where(Answer.annotator_id == PERSON, Query.purpose == "known", *_COUNTS)
     .order_by(Answer.id)
     .limit(LIMIT)
@@ -131,7 +131,7 @@ SEEN: Final = select(
 _again = aliased(Query)
 REPEATABLE: Final = (
     select(Answer.query_id, Answer.swapped)
-    .join(Query, Query.id == Answer.query_id)
+    .join(Query)
     .where(Answer.annotator_id == PERSON, Answer.project_id == PROJECT)
     .where(Query.purpose == "ask", *_DECIDES)
     .where(or_(Query.ready, bindparam("undrawn", type_=Boolean())))
@@ -157,16 +157,14 @@ TOTALS: Final = select(
 
 DECIDED: Final = (
     select(func.count(func.distinct(Answer.query_id)))
-    .join(Query, Query.id == Answer.query_id)
+    .join(Query)
     .where(Answer.project_id == PROJECT, Query.purpose == "ask", *_DECIDES)
 )
 UNDRAWN: Final = select(func.count(Query.id)).where(
     Query.project_id == PROJECT, Query.ready.is_(False), _NOT_CANCELLED
 )
 IMPORTED: Final = (
-    select(func.count(Answer.id))
-    .join(Query, Query.id == Answer.query_id)
-    .where(*_ASKED, Query.quorum == 0, *_COUNTS)
+    select(func.count(Answer.id)).join(Query).where(*_ASKED, Query.quorum == 0, *_COUNTS)
 )
 """Answers that were imported with their queries, which needed none."""
 
@@ -174,7 +172,7 @@ FAILED: Final = select(func.count()).where(Clip.project_id == PROJECT, Clip.vide
 ACTIVE_PEOPLE: Final = (
     select(Lease.annotator_id)
     .distinct()
-    .join(Query, Query.id == Lease.query_id)
+    .join(Query)
     .where(Query.project_id == PROJECT, Lease.renewed_at > AT)
 )
 REVISION: Final = select(func.count(Answer.id)).where(
