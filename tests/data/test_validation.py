@@ -4,24 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from preferl.data import Comparisons, Episodes, Segments, cut, folds, sample_segments, split
+from helpers.numbered_steps import numbered_episodes
+from preferl.data import Comparisons, Segments, cut, folds, sample_segments, split
 from preferl.data.validation import split_off_episodes
 
 
-def _episodes(lengths) -> Episodes:
-    steps = np.arange(float(np.sum(lengths)))
-    return Episodes(
-        steps[:, None],
-        steps[:, None],
-        steps,
-        np.zeros(len(steps), bool),
-        np.zeros((len(lengths), 1)),
-        np.asarray(lengths, int),
-    )
-
-
 def _comparisons(pairs, length: int = 4, lengths=(10,) * 12, seed: int = 0) -> Comparisons:
-    segments = sample_segments(_episodes(lengths), 30, length, np.random.default_rng(seed))
+    segments = sample_segments(numbered_episodes(lengths), 30, length, np.random.default_rng(seed))
     pairs = np.asarray(pairs)
     return Comparisons(segments, pairs, np.full(len(pairs), 0.5), np.ones(len(pairs)))
 
@@ -54,7 +43,7 @@ def test_split_by_pair_is_disjoint_also_for_repeated_and_swapped_pairs(pairs, sh
 
 
 def test_split_finds_equal_windows_under_different_numbers(rng):
-    segments = cut(_episodes([40]), np.array([0, 10, 0, 10, 20, 30]), 4)
+    segments = cut(numbered_episodes([40]), np.array([0, 10, 0, 10, 20, 30]), 4)
     pairs = np.array([[0, 1], [3, 2], [4, 5], [2, 1]])
     train, held = split(
         Comparisons(segments, pairs, np.ones(4), np.ones(4)), rng, validation=0.5, by="pair"
@@ -100,7 +89,7 @@ def test_split_by_episode_shares_no_step():
 
 
 def test_split_by_episode_sees_windows_that_cross_an_end():
-    episodes = _episodes([10, 10, 10])
+    episodes = numbered_episodes([10, 10, 10])
     segments = cut(episodes, np.array([0, 8, 12, 22, 25]), 4)  # the second crosses into episode 1
     comparisons = Comparisons(
         segments, np.array([[0, 1], [2, 2], [3, 4]]), np.full(3, 0.5), np.ones(3)
@@ -111,7 +100,9 @@ def test_split_by_episode_sees_windows_that_cross_an_end():
 
 
 def test_split_by_episode_sees_whole_episodes_inside_a_window():
-    segments = cut(_episodes([4, 2, 6, 10]), np.array([2, 6, 12]), 6)  # the first holds episode 1
+    segments = cut(
+        numbered_episodes([4, 2, 6, 10]), np.array([2, 6, 12]), 6
+    )  # the first holds episode 1
     comparisons = Comparisons(
         segments, np.array([[0, 0], [1, 1], [2, 2]]), np.full(3, 0.5), np.ones(3)
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from preferl.data import Episodes
+from helpers.numbered_steps import numbered_episodes
 from preferl.data.sources import load_demonstrations, load_labels, read_labels
 from preferl.errors import DataError
 
@@ -41,18 +41,6 @@ PT_SETS = [
 ]
 
 
-def _episodes(lengths=(10, 10, 20)) -> Episodes:
-    steps = np.arange(float(sum(lengths)))
-    return Episodes(
-        steps[:, None],
-        steps[:, None],
-        steps,
-        np.zeros(len(steps), bool),
-        np.zeros((len(lengths), 1)),
-        np.array(lengths),
-    )
-
-
 def _folder(folder: Path, **files) -> Path:
     folder.mkdir(exist_ok=True)
     for name, content in files.items():
@@ -84,7 +72,7 @@ def _pt(folder: Path, *, labels=(0, 1, -1), first=FIRST, second=SECOND, name="nu
 
 
 def test_unirlhf_folders(tmp_path):
-    loaded = load_labels(_unirlhf(tmp_path), _episodes(), crossing="keep")
+    loaded = load_labels(_unirlhf(tmp_path), numbered_episodes(), crossing="keep")
     comparisons = loaded.comparisons
     assert comparisons.preference.tolist() == [1, 0, 0.5, 1]
     shown = comparisons.segments[comparisons.pairs].observations[..., 0, 0]
@@ -99,7 +87,7 @@ def test_computed_labels_are_shares(tmp_path):
 
 
 def test_pt_folders_label_their_first_rows(tmp_path):
-    loaded = load_labels(_pt(tmp_path), _episodes(), crossing="keep")
+    loaded = load_labels(_pt(tmp_path), numbered_episodes(), crossing="keep")
     comparisons = loaded.comparisons
     assert comparisons.preference.tolist() == [1, 0, 0.5]
     shown = comparisons.segments[comparisons.pairs].observations[..., 0, 0]
@@ -135,7 +123,7 @@ def test_files_are_found_by_name_in_any_order(tmp_path, monkeypatch):
 
 def test_pairs_across_an_end_are_left_out_and_counted(tmp_path):
     folder = _unirlhf(tmp_path)
-    episodes = _episodes()
+    episodes = numbered_episodes()
     loaded = load_labels(folder, episodes, crossing="drop")
     report = loaded.report
     assert (report.pairs, report.first, report.second, report.ties) == (4, 2, 1, 1)
@@ -148,7 +136,9 @@ def test_pairs_across_an_end_are_left_out_and_counted(tmp_path):
 
 
 def test_clips_are_stored_once(tmp_path):
-    segments = load_labels(_unirlhf(tmp_path), _episodes(), crossing="keep").comparisons.segments
+    segments = load_labels(
+        _unirlhf(tmp_path), numbered_episodes(), crossing="keep"
+    ).comparisons.segments
     assert len(segments) == 7  # row 3 was compared with itself
     assert segments.steps < 40
 
@@ -156,27 +146,27 @@ def test_clips_are_stored_once(tmp_path):
 def test_pt_folders_that_cross_an_end_are_of_other_data(tmp_path):
     folder = _pt(tmp_path)  # the second pair's window at 8 is in no episode of 10
     crossing = _pt(tmp_path / "crossing", first=np.array([0, 8, 3]), second=np.array([20, 5, 3]))
-    assert load_labels(folder, _episodes()).report.crossing == 0
+    assert load_labels(folder, numbered_episodes()).report.crossing == 0
     with pytest.raises(DataError, match=r"crossing does not fit.* 1 of 3 pairs.* rows 8 to 12\."):
-        load_labels(crossing, _episodes())
-    dropped = load_labels(crossing, _episodes(), crossing="drop")
+        load_labels(crossing, numbered_episodes())
+    dropped = load_labels(crossing, numbered_episodes(), crossing="drop")
     assert (dropped.report.crossing, dropped.report.dropped) == (1, 1)
-    assert len(load_labels(crossing, _episodes(), crossing="keep").comparisons) == 3
+    assert len(load_labels(crossing, numbered_episodes(), crossing="keep").comparisons) == 3
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in PT_SETS if name.startswith("antmaze")])
 def test_antmaze_labels_stay_inside_episodes_of_1000_steps(shared, name):
     folder = shared / "data/preference-transformer-human-labels" / name
-    assert load_labels(folder, _episodes([1000] * 999)).report.crossing == 0
+    assert load_labels(folder, numbered_episodes([1000] * 999)).report.crossing == 0
     with pytest.raises(DataError, match="does not fit these episodes"):
-        load_labels(folder, _episodes([1001] * 999))
+        load_labels(folder, numbered_episodes([1001] * 999))
     with pytest.raises(DataError, match="does not belong to these episodes"):
-        load_labels(folder, _episodes([1000] * 998))
+        load_labels(folder, numbered_episodes([1000] * 998))
 
 
 def test_labels_of_other_data_are_noticed(tmp_path):
     with pytest.raises(DataError, match=r"does not belong.*\[0, 20\] of these 25 steps.*\[0, 30\]"):
-        load_labels(_unirlhf(tmp_path), _episodes((25,)))
+        load_labels(_unirlhf(tmp_path), numbered_episodes((25,)))
 
 
 @pytest.mark.parametrize(

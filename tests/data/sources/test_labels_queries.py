@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from preferl.data import Episodes
+from helpers.numbered_steps import numbered_episodes
 from preferl.data.sources import (
     LabelRows,
     load_demonstrations,
@@ -13,22 +13,12 @@ from preferl.data.sources import (
 )
 from preferl.errors import DataError
 
-
-def _episodes(rewards, lengths) -> Episodes:
-    rewards = np.asarray(rewards)
-    column = np.arange(float(len(rewards)))[:, None]
-    return Episodes(
-        column, column, rewards, np.zeros(len(rewards), bool), np.zeros((len(lengths), 1)),
-        np.array(lengths),
-    )  # fmt: skip
-
-
 ROWS = LabelRows(np.array([0, 1, 0]), np.array([2, 0, 3]), np.array([0.0, 0.0, 1.0]), 2)
 
 
 @pytest.mark.parametrize(("ties", "expected"), [("half", [0, 1, 0.5]), ("first", [0, 1, 1])])
 def test_more_reward_is_preferred(ties, expected):
-    episodes = _episodes([0.0, 1, 3, 1, 0], [5])  # sums by start: 1, 4, 4, 1
+    episodes = numbered_episodes([5], [0.0, 1, 3, 1, 0])  # sums by start: 1, 4, 4, 1
     answered = scripted_preferences(ROWS, episodes, ties=ties)
     assert answered.preference.tolist() == expected
     shown = answered.segments[answered.pairs].observations[..., 0, 0]
@@ -36,7 +26,7 @@ def test_more_reward_is_preferred(ties, expected):
 
 
 def test_segments_across_an_end():
-    episodes = _episodes([0.0, 1, 3, 1, 0], [2, 3])  # the window at 1 crosses
+    episodes = numbered_episodes([2, 3], [0.0, 1, 3, 1, 0])  # the window at 1 crosses
     assert len(scripted_preferences(ROWS, episodes)) == 2
     assert scripted_preferences(ROWS, episodes, crossing="keep").preference.tolist() == [0, 1, 0.5]
     with pytest.raises(DataError, match="1 of 3 pairs"):
@@ -46,8 +36,8 @@ def test_segments_across_an_end():
 def test_sums_have_the_precision_of_the_rewards():
     rewards = np.array([1.0, 0.0, 1.0, 1e-9], np.float32)
     rows = LabelRows(np.array([0]), np.array([2]), np.array([np.nan]), 2)
-    assert scripted_preferences(rows, _episodes(rewards, [4])).preference.tolist() == [0.5]
-    exact = _episodes(rewards.astype(np.float64), [4])
+    assert scripted_preferences(rows, numbered_episodes([4], rewards)).preference.tolist() == [0.5]
+    exact = numbered_episodes([4], rewards.astype(np.float64))
     assert scripted_preferences(rows, exact).preference.tolist() == [0]
 
 

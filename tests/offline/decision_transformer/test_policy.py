@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from helpers.installed import needs
 from preferl.data import Episodes
-from preferl.errors import ConfigError, SpaceError
+from preferl.errors import ConfigError
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
@@ -108,27 +108,6 @@ def test_a_target_is_a_number_or_a_quantile(agent) -> None:
     for wrong in ("q1.5", "much", "nan", "q"):
         with pytest.raises(ConfigError):
             policy.with_target(wrong)
-
-
-def test_what_is_asked_for_goes_down_evenly(agent) -> None:
-    policy = agent.policy(6.0, decrement="even")
-    state = None
-    asked = []
-    for _ in range(HORIZON + 2):
-        _, state = policy.predict(np.zeros(2), state)
-        asked.append(state.returns_to_go[0, 0, -1] * policy.statistics.scale)
-    expected = [6.0 - 0.5 * t for t in range(12)] + [0, 0]
-    np.testing.assert_allclose(asked, expected, atol=1e-6)
-
-
-def test_a_missing_reward_is_refused(policy) -> None:
-    _, state = policy.predict(np.zeros((2, 2)))
-    with pytest.raises(ConfigError, match="reward of the last actions"):
-        policy.predict(np.zeros((2, 2)), state)
-    with pytest.raises(SpaceError, match="2 rows"):
-        policy.predict(np.zeros((3, 2)), state)
-    with pytest.raises(SpaceError, match="shape"):
-        policy.predict(np.zeros((3, 5)))
 
 
 class Memory:

@@ -1,0 +1,21 @@
+"""Episodes whose observations, actions and rewards are the numbers of their steps."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from preferl.data import Episodes
+
+
+def numbered_episodes(
+    lengths: Sequence[int] = (10, 10, 20), rewards: Sequence[float] | None = None
+) -> Episodes:
+    steps = np.arange(float(np.sum(lengths)))
+    return Episodes(
+        steps[:, None],
+        steps[:, None],
+        steps if rewards is None else np.asarray(rewards),
+        np.zeros(len(steps), bool),
+        np.zeros((len(lengths), 1)),
+        np.asarray(lengths, int),
+    )
