@@ -214,7 +214,12 @@ FAULTS: Final = (
     Fault(
         "journal emptied before the checkpoint",
         "answers are lost by a kill between the two",
-        ("tests/test_power_loss.py", "tests/online/test_resumed_answers.py", "tests/online"),
+        (
+            "tests/test_killed_runs.py",
+            "tests/test_power_loss.py",
+            "tests/online/test_resumed_answers.py",
+            "tests/online",
+        ),
         (
             Edit(
                 "src/preferl/online/loop.py",

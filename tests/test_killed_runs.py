@@ -5,7 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from helpers.resumable_runs import KilledError
+from helpers.terminal_run import CONFIG
+from preferl.online import learn_from_preferences
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kills.py"
 OFFLINE = [pytest.param(run, marks=pytest.mark.nightly) for run in ("iql", "dt")]
@@ -24,3 +29,22 @@ def test_a_run_that_was_killed_comes_to_the_same(tmp_path, run):
     row = json.loads(out.read_text())["runs"][run]
     assert row["kills"] == 1
     assert row["compared"] > 10
+
+
+def test_answers_leave_the_journal_once_a_checkpoint_holds_them(tmp_path, monkeypatch):
+    asked: list[int] = []
+
+    def teacher(shown, _):
+        asked.append(len(shown))
+        return np.ones(len(shown))
+
+    def killed(*_, **__):
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("preferl.online.loop.write_checkpoint", killed)
+        with pytest.raises(KilledError):
+            learn_from_preferences(CONFIG, teacher=teacher, checkpoints=tmp_path)
+    assert 0 < sum(asked) < CONFIG.comparisons
+    learn_from_preferences(CONFIG, teacher=teacher, checkpoints=tmp_path)
+    assert sum(asked) == CONFIG.comparisons
