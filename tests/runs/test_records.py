@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from helpers import written_runs
+from helpers.folder_contents import contents
 from preferl.errors import StorageError
 from preferl.online import OnlineConfig
 from preferl.reporting import JsonlSink
@@ -29,14 +29,6 @@ with open_run(sys.argv[1], config=OnlineConfig(), seed=0):
     print("held", flush=True)
     sys.stdin.read()
 """
-
-
-def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Bytes and times of all files and folders."""
-    return {
-        str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
-        for path in [folder, *folder.rglob("*")]
-    }
 
 
 @pytest.fixture
@@ -217,14 +209,14 @@ def test_all_runs_below_a_folder_and_words_about_the_rest(tmp_path):
     (damaged / "summary.json").write_text('{"env_st')
     nonsense = written_runs.online(tmp_path / "wrong")
     (nonsense / "summary.json").write_text('{"score": 7}')
-    before = everything(tmp_path)
+    before = contents(tmp_path)
     found, skipped = find_runs(tmp_path)
     assert [run.path.name for run in found] == ["first", "second"]
     assert len(skipped) == 3
     assert any("hub/config.json" in words and "something else" in words for words in skipped)
     assert any("torn/summary.json" in words for words in skipped)
     assert any(str(nonsense) in words for words in skipped)
-    assert everything(tmp_path) == before
+    assert contents(tmp_path) == before
 
 
 def test_text_of_a_folder_does_not_command_the_terminal(tmp_path):
