@@ -14,7 +14,7 @@ from preferl.data import Comparisons, Episodes, sample_segments
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import Ensemble, MLPReward, MLPRewardConfig, RewardModel
 from preferl.online import SB3Learner
-from preferl.online.wrappers.feedback_env import EpisodeRecorder
+from preferl.online.wrappers.feedback_env import episode_recorder
 from preferl.testing import (
     FadingModel,
     PointWorld,
@@ -85,7 +85,7 @@ def test_rewards_online_are_those_of_relabelling_what_was_recorded(model, kind):
     learner = SB3Learner(
         algorithm(kind), total_steps=300, exploration_fraction=0.2, rng=np.random.default_rng(0)
     )
-    outside = EpisodeRecorder(learner.env)  # sees the rewards, through resets
+    outside = episode_recorder(learner.env)  # sees the rewards, through resets
     learner.algorithm.set_env(outside)
     for version in range(2):
         reward = RewardFunction(model)
@@ -138,7 +138,7 @@ def test_the_point_world_is_a_proper_environment():
 
 @pytest.fixture(scope="module")
 def experience() -> Episodes:
-    recorder = EpisodeRecorder(DummyVecEnv([PointWorld] * 4))
+    recorder = episode_recorder(DummyVecEnv([PointWorld] * 4))
     recorder.seed(0)
     recorder.reset()
     rng = np.random.default_rng(0)

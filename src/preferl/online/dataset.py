@@ -39,7 +39,7 @@ from preferl.online.checkpoints.policy_folder import load_policy, save_policy
 from preferl.online.checkpoints.run_checkpoint import resume_run, save_run
 from preferl.online.configs import ALL, AlgorithmConfig, DatasetConfig, SACConfig, Tier
 from preferl.online.rollouts import SinkWriter, learn_within, least_steps
-from preferl.online.wrappers.feedback_env import EpisodeRecorder
+from preferl.online.wrappers.feedback_env import episode_recorder
 from preferl.reading import read_object, reading
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable, versions
@@ -323,7 +323,7 @@ class _Recording:
         venv = self._environments(self._copies, config.seed, states=self._states)
         with (
             closing(open_sinks(self._places, folder.folder)) as sink,
-            closing(EpisodeRecorder(venv, states=self._states)) as recorder,
+            closing(episode_recorder(venv, states=self._states)) as recorder,
         ):
             agent = self._build(recorder, config.train_steps)
             writer = SinkWriter(sink, lambda: agent.num_timesteps)

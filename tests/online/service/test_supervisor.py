@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,25 @@ def process_of(supervisor, place=0):
     return supervisor.programs[place].process
 
 
-def test_programs_run_while_the_block_does(tmp_path):
-    lines = []
-    with Supervisor(
-        [program(SLEEPS, is_up=up), program(SLEEPS, name="other", is_up=up)],
-        tmp_path,
-        FAST,
-        on_message=lines.append,
+@pytest.fixture
+def lines():
+    """What a supervisor has reported."""
+    return []
+
+
+@pytest.fixture
+def supervise(tmp_path, lines):
+    """Makes a supervisor of programs that reports to `lines`."""
+
+    def make(*programs, config=FAST, on_message=lines.append, **more):
+        return Supervisor(programs, tmp_path, config, on_message=on_message, **more)
+
+    return make
+
+
+def test_programs_run_while_the_block_does(supervise, lines, tmp_path):
+    with supervise(
+        program(SLEEPS, is_up=up), program(SLEEPS, name="other", is_up=up)
     ) as supervisor:
         running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
         assert all(is_running(known) for known in running)
@@ -72,11 +85,8 @@ def test_programs_run_while_the_block_does(tmp_path):
     assert (tmp_path / "worker.log").stat().st_mode & 0o777 == 0o600, "logs hold links"
 
 
-def test_one_that_is_killed_is_reported_and_started_again(tmp_path):
-    lines = []
-    with Supervisor(
-        [program(SLEEPS, is_up=up)], tmp_path, FAST, on_message=lines.append
-    ) as supervisor:
+def test_one_that_is_killed_is_reported_and_started_again(supervise, lines, tmp_path):
+    with supervise(program(SLEEPS, is_up=up)) as supervisor:
         first = process_of(supervisor)
         first.kill()
         wait_until(lambda: lines)
@@ -87,9 +97,8 @@ def test_one_that_is_killed_is_reported_and_started_again(tmp_path):
         assert process_of(supervisor).pid != first.pid
 
 
-def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
-    lines = []
-    config = SuperviseConfig(**{**vars(FAST), "restarts": 3})
+def test_one_that_always_dies_is_given_up_after_growing_pauses(supervise, lines, tmp_path):
+    config = replace(FAST, restarts=3)
     seen_up = tmp_path / "seen"
     looks = []
     code = (
@@ -101,12 +110,8 @@ def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
         """Whether it is up, after which it works no longer."""
         return up(status, age) and seen_up.write_text("") == 0
 
-    with Supervisor(
-        [program(code, is_up=seen)],
-        tmp_path,
-        config,
-        complaints=[lambda: looks.append(1)],
-        on_message=lines.append,
+    with supervise(
+        program(code, is_up=seen), config=config, complaints=[lambda: looks.append(1)]
     ) as supervisor:
         wait_until(lambda: any("given up" in line for line in lines))
         messages = [line for line in lines if "ended with status 3: no room" in line]
@@ -122,20 +127,16 @@ def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
         assert len(supervisor.problems) == 1
 
 
-def test_a_steady_program_is_forgiven(tmp_path):
-    config = SuperviseConfig(**{**vars(FAST), "restarts": 1, "steady_seconds": 0.1})
-    lines = []
-    with Supervisor(
-        [program(SLEEPS, is_up=up)], tmp_path, config, on_message=lines.append
-    ) as supervisor:
+def test_a_steady_program_is_forgiven(supervise, lines):
+    config = replace(FAST, restarts=1, steady_seconds=0.1)
+    with supervise(program(SLEEPS, is_up=up), config=config) as supervisor:
         for times in range(1, 4):
             wait_until(lambda: supervisor.programs[0].failures == 0)
             process_of(supervisor).kill()
             wait_until(lambda times=times: lines.count("worker is up again.") == times)
 
 
-def test_one_that_runs_without_a_heartbeat_is_ended_and_started_again(tmp_path):
-    lines = []
+def test_one_that_runs_without_a_heartbeat_is_ended_and_started_again(supervise, lines):
     hanging = threading.Event()
 
     def heard(line):
@@ -146,9 +147,9 @@ def test_one_that_runs_without_a_heartbeat_is_ended_and_started_again(tmp_path):
         return "hangs" if hanging.is_set() and age > 0.2 else None
 
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS
-    config = SuperviseConfig(**{**vars(FAST), "stop_seconds": 0.3})
+    config = replace(FAST, stop_seconds=0.3)
     hangs = program(code, is_up=up, lost=lost)
-    with Supervisor([hangs], tmp_path, config, on_message=heard) as supervisor:
+    with supervise(hangs, config=config, on_message=heard) as supervisor:
         first = process_of(supervisor)
         hanging.set()
         wait_until(lambda: lines)
@@ -162,7 +163,7 @@ def test_one_that_never_comes_up_is_an_error_with_its_last_words(tmp_path):
         Supervisor(
             [program("print('port taken'); raise SystemExit(2)", is_up=up)], tmp_path, FAST
         ).__enter__()
-    late = SuperviseConfig(**{**vars(FAST), "start_seconds": 0.3})
+    late = replace(FAST, start_seconds=0.3)
     silent = program("import time; time.sleep(3600)", is_up=up)
     supervisor = Supervisor([program(SLEEPS, name="good"), silent], tmp_path, late)
     with pytest.raises(StorageError, match=r"is not up after \d+\.\d s: nothing"):
@@ -188,8 +189,7 @@ def test_one_that_is_up_is_seen_while_another_is_still_starting(tmp_path):
         assert supervisor.problems == []
 
 
-def test_complaints_are_reported_once_until_they_change(tmp_path):
-    lines = []
+def test_complaints_are_reported_once_until_they_change(supervise, lines):
     now = [None]
     looks = []
 
@@ -197,9 +197,7 @@ def test_complaints_are_reported_once_until_they_change(tmp_path):
         looks.append(now[0])
         return now[0]
 
-    with Supervisor(
-        [], tmp_path, FAST, complaints=[complaint], on_message=lines.append
-    ) as watching:
+    with supervise(complaints=[complaint]) as watching:
         for text in ("stale", None, "stale", "staler"):
             now[0] = text
             seen = len(looks)
@@ -208,8 +206,7 @@ def test_complaints_are_reported_once_until_they_change(tmp_path):
     assert lines == ["stale", "stale", "staler"]
 
 
-def test_a_complaint_that_fails_ends_nothing(tmp_path):
-    lines = []
+def test_a_complaint_that_fails_ends_nothing(supervise, lines):
     fails = [1]
 
     def complaint():
@@ -218,7 +215,7 @@ def test_a_complaint_that_fails_ends_nothing(tmp_path):
             raise ZeroDivisionError
         return "well said"
 
-    with Supervisor([], tmp_path, FAST, complaints=[complaint], on_message=lines.append):
+    with supervise(complaints=[complaint]):
         wait_until(lambda: lines == ["well said"])
 
 

@@ -9,7 +9,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.data.episodes import Episodes
 from preferl.errors import DataError, SpaceError
-from preferl.online.wrappers.feedback_env import EpisodeRecorder
+from preferl.online.wrappers.feedback_env import episode_recorder
 from preferl.online.wrappers.recording import Recording, zeros_of
 
 GOES_ON = 0
@@ -130,7 +130,7 @@ def scripts(draw: st.DrawFn) -> tuple[np.ndarray, list[str]]:
 
 def small_recorder(venv: VecEnv, **settings: Any) -> Any:
     """One whose arrays have to grow at once."""
-    recorder = EpisodeRecorder(venv, **settings)
+    recorder = episode_recorder(venv, **settings)
     recorder.core.recording = Recording(
         venv.observation_space, venv.action_space, venv.num_envs, capacity=2
     )
@@ -165,13 +165,13 @@ def test_any_course_of_events_is_recorded_as_by_hand(script: tuple[np.ndarray, l
 
 
 def test_states_that_are_not_reported_are_missed() -> None:
-    recorder = EpisodeRecorder(make_vec_env("CartPole-v1"), states=True)
+    recorder = episode_recorder(make_vec_env("CartPole-v1"), states=True)
     with pytest.raises(DataError, match="the key state"):
         recorder.reset()
 
 
 def test_what_was_taken_is_not_overwritten() -> None:
-    recorder = EpisodeRecorder(ScriptedVecEnv(np.ones((6, 1), int)))
+    recorder = episode_recorder(ScriptedVecEnv(np.ones((6, 1), int)))
     recorder.reset()
     recorder.step(np.zeros((1, 1)))
     first = recorder.take()
@@ -185,7 +185,7 @@ def test_what_was_taken_is_not_overwritten() -> None:
 
 def test_an_end_without_its_final_observation_is_refused() -> None:
     env = ScriptedVecEnv(np.ones((1, 1), int))
-    recorder = EpisodeRecorder(env)
+    recorder = episode_recorder(env)
     recorder.reset()
     env.step_wait = lambda: (env.shown, env.rewards, np.array([True]), [{}])  # type: ignore[method-assign]
     with pytest.raises(DataError, match="terminal_observation"):

@@ -14,7 +14,7 @@ from preferl.data.windows import window_indices
 from preferl.errors import DataError, SpaceError
 from preferl.models import MLPReward
 from preferl.online import FeedbackVecEnv
-from preferl.online.wrappers.feedback_env import EpisodeRecorder
+from preferl.online.wrappers.feedback_env import episode_recorder
 from preferl.shapes import leaves, take
 from preferl.testing import PointWorld
 from preferl.training.publish import publish
@@ -90,11 +90,11 @@ def strolls(environments: int) -> VecEnv:
 @pytest.mark.parametrize("context", [1, 4])
 @pytest.mark.parametrize("make", [lambda: strolls(3), lambda: make_vec_env("Pendulum-v1", 2)])
 def test_online_reward_is_offline_relabel_through_resets(make: Any, context: int) -> None:
-    inside = EpisodeRecorder(make())
+    inside = episode_recorder(make())
     env = FeedbackVecEnv(inside)
     reward = Curious(env, context)
     env.set_reward(reward)
-    outside = EpisodeRecorder(env)
+    outside = episode_recorder(env)
     env.action_space.seed(0)
     outside.reset()
     for step in range(60):
@@ -114,7 +114,7 @@ def test_online_reward_is_offline_relabel_through_resets(make: Any, context: int
 
 def test_true_rewards_are_recorded_and_reported_while_others_are_given() -> None:
     true_env = make_vec_env("Pendulum-v1", 2, seed=5)
-    recorder = EpisodeRecorder(make_vec_env("Pendulum-v1", 2, seed=5))
+    recorder = episode_recorder(make_vec_env("Pendulum-v1", 2, seed=5))
     env = FeedbackVecEnv(recorder)
     env.set_reward(Constant(env, 7.0))
     true_env.reset()

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from importlib.util import find_spec
 
 import gymnasium
@@ -79,4 +78,3 @@ def test_online_runs_keep_states_that_people_can_be_shown():
     cosine = np.cos(segments.states[:, 0])
     assert np.allclose(cosine, segments.observations[:, 0], atol=1e-5)
     assert report.experience.states is not None
-    assert learn_from_preferences(replace(config, states=False)).experience.states is None

@@ -192,13 +192,13 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.core.close(seconds, self.venv.close)
 
 
-def EpisodeRecorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:  # noqa: N802  # it was a class
+def episode_recorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:
     """Wrap environments that keep their own rewards, and whose episodes `take` returns.
 
     With `states`, `info["state"]` of steps and resets is recorded, see `RecordsStates`.
     """
-    own = FeedbackConfig(before=BeforeFirstReward.ENVIRONMENT, states=states)
-    return FeedbackVecEnv(venv, config=own, record=True)
+    config = FeedbackConfig(before=BeforeFirstReward.ENVIRONMENT, states=states)
+    return FeedbackVecEnv(venv, config=config, record=True)
 
 
 @final
