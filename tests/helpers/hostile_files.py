@@ -213,6 +213,7 @@ def _model(config: dict[str, Any], **others: Any) -> Callable[[Path], object]:
 
 def _policy(about: dict[str, Any], **tensors: tuple[int, ...]) -> Callable[[Path], object]:
     spaces = {"observation_space": BOX, "action_space": BOX, "normalisation": None}
+    about = {"format": 1, "preferl": "0"} | about
     weights = _tensors(**(tensors or {"a": (9,)}))
     return _files({"policy.json": spaces | about, "policy.safetensors": weights})
 

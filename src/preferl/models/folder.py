@@ -48,7 +48,7 @@ class NetworkFolder:
     what: str  # its name in errors
     weights: str  # its file of tensors, by which such a folder is known
     config: str  # its file of JSON
-    format: int | None = None  # version of the layout that files name
+    format: int = 1  # version of the layout that files name
 
     @contextmanager
     def saving(
@@ -60,15 +60,15 @@ class NetworkFolder:
         put more files into the draft. A folder that holds something else is a `StorageError`.
         """
         path = Path(path)
-        free = not path.is_dir() or (path / self.weights).is_file() or not any(path.iterdir())
-        if not free:
+        is_folder = path.is_dir() and any(path.iterdir())
+        if is_folder and not (path / self.weights).is_file():
             raise StorageError(
                 f"{path}: expected a new or empty folder, or one that holds a {self.what}, got a "
                 "folder that holds something else. Choose another name: what is there would be "
                 "replaced."
             )
-        layout = {"format": self.format, "preferl": version("preferl")} if self.format else {}
         spaces = zip(("observation_space", "action_space"), map(space_to_json, of), strict=True)
+        layout = {"format": self.format, "preferl": version("preferl")}
         written = {**layout, **about, **dict(spaces)}
         # Networks may share tensors, which safetensors writes but once.
         own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
@@ -91,28 +91,28 @@ class NetworkFolder:
         with self.reading(path):
             about = read_object(path / self.config)
             tensors = load_file(path / self.weights)
-        got = about.get("format")
-        if self.format not in (None, about.get("format")):
+        if about.get("format") != self.format:
             raise CheckpointError(
-                f"format of {path}: expected {self.format}, got {got}. It was written by preferl "
-                f"{about.get('preferl', 'of an unknown version')}."
+                f"format of {path}: expected {self.format}, got {about.get('format')}. It was "
+                f"written by preferl {about.get('preferl', 'of an unknown version')}."
             )
         with reading(path / self.config, expected="the shape of a known model"):
-            found = [space_from_json(about[f"{of}_space"]) for of in ("observation", "action")]
-        return Saved(about, (found[0], found[1]), tensors)
+            observations = space_from_json(about["observation_space"])
+            actions = space_from_json(about["action_space"])
+        return Saved(about, (observations, actions), tensors)
 
 
-REWARD_MODEL = NetworkFolder("reward model", "model.safetensors", "config.json", format=1)
+REWARD_MODEL = NetworkFolder("reward model", "model.safetensors", "config.json")
 POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json")
-"""Of stable-baselines3; a folder of an offline policy has the same files, and a format."""
-OFFLINE_POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json", format=1)
+"""Folder of a policy of stable-baselines3 or of an offline learner."""
 
 
 def require_numbers(needed: int, there: int) -> None:
     """Raise `ValueError` if a config's model needs more numbers than were saved beside it."""
     if needed > there:
-        expected = f"one of at least {needed:,} numbers beside {there:,}"
-        raise ValueError(f"{expected}: they belong to different models")
+        raise ValueError(
+            f"one of at least {needed:,} numbers beside {there:,}: they belong to different models"
+        )
 
 
 @contextmanager
@@ -171,20 +171,17 @@ def require_finite(
     what: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
 ) -> None:
     """Raise `CheckpointError` for NaN, infinity, scales that are not above 0, or another type."""
-    expected: Any
     for name, tensor in tensors.items():
+        infinite = int((~tensor.isfinite()).sum()) if tensor.is_floating_point() else 0
         if dtype not in (None, tensor.dtype):
-            expected = dtype
-            got = f"{tensor.dtype}"
-        elif strange := tensor.is_floating_point() and int((~tensor.isfinite()).sum()):
-            expected = "finite numbers"
-            got = f"{strange} of {tensor.numel()} NaN or infinite"
+            problem = f"expected {dtype}, got {tensor.dtype}"
+        elif infinite:
+            problem = f"expected finite numbers, got {infinite} of {tensor.numel()} NaN or infinite"
         elif name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
-            expected = "numbers above 0"
-            got = f"{tensor.min().item()}"
+            problem = f"expected numbers above 0, got {tensor.min().item()}"
         else:
             continue
         raise CheckpointError(
-            f"{what}, {name}: expected {expected}, got {got}. The training that wrote it "
-            "diverged, or the file is damaged."
+            f"{what}, {name}: {problem}. The training that wrote it diverged, or the file is "
+            "damaged."
         )

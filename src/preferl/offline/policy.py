@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from preferl._optional import require
 from preferl.errors import SpaceError
 from preferl.files import writing
-from preferl.models.folder import OFFLINE_POLICY, require_finite
+from preferl.models.folder import POLICY, require_finite
 from preferl.offline.transitions import ActionScale, flat_observations, observation_size
 from preferl.shapes import Array
 from preferl.threads import MOST_WEIGHTS, threads_for
@@ -98,7 +98,7 @@ class OfflinePolicy:
         """
         about = {"learner": self.learner, "log_std_bounds": list(self._bounds)}
         spaces_of = (self.observation_space, self.action_space)
-        with OFFLINE_POLICY.saving(path, about, self._parameters, *spaces_of):
+        with POLICY.saving(path, about, self._parameters, *spaces_of):
             pass
 
     @classmethod
@@ -109,8 +109,8 @@ class OfflinePolicy:
             CheckpointError: no such folder, a damaged one, or one of another format.
         """
         path = Path(path)
-        about, spaces_of, parameters = OFFLINE_POLICY.load(path)
-        with OFFLINE_POLICY.reading(path):
+        about, spaces_of, parameters = POLICY.load(path)
+        with POLICY.reading(path):
             low, high = map(float, about["log_std_bounds"])
             if not -math.inf < low <= high < math.inf:
                 raise ValueError(f"log deviations between {low} and {high}")

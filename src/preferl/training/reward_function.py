@@ -134,10 +134,7 @@ class RewardFunction:
         `world` is that of `member_rewards`.
         """
         rewards = self.member_rewards(episodes, world=world)
-        return self.with_scaler(RewardScaler.fit(rewards, target=target, centre=centre))
-
-    def with_scaler(self, scaler: RewardScaler | None) -> Self:
-        """The same with other statistics, or with rewards as the model makes them."""
+        scaler = RewardScaler.fit(rewards, target=target, centre=centre)
         return type(self)(self._model, combine=self.how, scaler=scaler, likelihood=self.likelihood)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
@@ -274,12 +271,10 @@ class RewardFunction:
 
     def _affine_of(self, scaler: RewardScaler) -> tuple[Tensor, Tensor]:
         """What a scaler takes from members' rewards `[E, B]` and multiplies them by, `[E, 1]`."""
-        numbers = scaler.mean, scaler.target / scaler.deviation
-        mean, scale = (
-            torch.tensor(each, dtype=torch.float32, device=self._device)[:, None]
-            for each in numbers
-        )
-        return mean, scale
+        mean = torch.tensor(scaler.mean, dtype=torch.float32, device=self._device)
+        scale = scaler.target / scaler.deviation
+        factor = torch.tensor(scale, dtype=torch.float32, device=self._device)
+        return mean[:, None], factor[:, None]
 
     def _encoded(self, observations: Observations, actions: Array) -> Any:
         encoder = self._model.encoder

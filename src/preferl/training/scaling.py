@@ -43,8 +43,8 @@ class RewardScaler:
             )
         mean = self.mean
         deviation = self.deviation
-        whole = np.isfinite(mean).all() and np.isfinite(deviation).all() and (deviation > 0).all()
-        if not (whole and mean.shape == deviation.shape):
+        is_finite = np.isfinite(mean).all() and np.isfinite(deviation).all()
+        if mean.shape != deviation.shape or not is_finite or (deviation <= 0).any():
             raise DataError(
                 "RewardScaler: expected finite means and deviations above 0, [E] each, got "
                 f"{mean} and {deviation}."
@@ -122,11 +122,11 @@ def scale_by_return_range(
 
 def _scale(returns: FloatArray, horizon: float) -> float:
     span = float(returns.max() - returns.min())
-    if span > 1e-8 * float(np.abs(returns).max()):  # else it is made of rounding, or none
-        return horizon / span
-    warnings.warn(
-        f"returns to scale by: expected a highest and a lowest, got {returns[0]:g} for all "
-        f"{len(returns)} episodes. Rewards keep their scale.",
-        stacklevel=3,
-    )
-    return 1.0
+    if span <= 1e-8 * float(np.abs(returns).max()):  # it is made of rounding, or there is none
+        warnings.warn(
+            "returns to scale by: expected a highest and a lowest, got "
+            f"{returns[0]:g} for all {len(returns)} episodes. Rewards keep their scale.",
+            stacklevel=3,
+        )
+        return 1.0
+    return horizon / span

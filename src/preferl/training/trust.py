@@ -140,10 +140,9 @@ class AnnotatorTrust:
         return {"value": self._value.detach().clone(), "moments": moments}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Restore a snapshot; what it lacks is as in the beginning."""
-        value = snapshot.get("value", torch.ones(0))
-        self._assign(value.to(self._value.device, self._value.dtype))
-        state = self._optimiser.state_dict() | {"state": snapshot.get("moments", {})}
+        """Restore a snapshot."""
+        self._assign(snapshot["value"].to(self._value.device))
+        state = self._optimiser.state_dict() | {"state": snapshot["moments"]}
         self._optimiser.load_state_dict(state)
 
     def _assign(self, value: Tensor) -> None:

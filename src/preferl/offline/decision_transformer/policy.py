@@ -20,7 +20,7 @@ from preferl.errors import ConfigError, SpaceError, StorageError, require_one_of
 from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
 from preferl.files import write_text
-from preferl.models.folder import OFFLINE_POLICY, require_finite
+from preferl.models.folder import POLICY, require_finite
 from preferl.offline.decision_transformer.hub import any_error, local_folder, model_card
 from preferl.offline.decision_transformer.networks import ACTIONS
 from preferl.offline.decision_transformer.parameters import ARRAYS, LearnedTransformer
@@ -300,7 +300,7 @@ class DecisionTransformerPolicy:
             "regulariser": None if learned.regulariser is None else asdict(learned.regulariser),
         }
         spaces_of = (self.observation_space, self.action_space)
-        with OFFLINE_POLICY.saving(path, settings, beside, *spaces_of) as draft:
+        with POLICY.saving(path, settings, beside, *spaces_of) as draft:
             save_file(model, draft / HUB_WEIGHTS, metadata={"format": "pt"})
             config = json.dumps(dict(learned.hub), indent=2)
             (draft / HUB_CONFIG).write_text(config, encoding="utf-8")
@@ -317,8 +317,8 @@ class DecisionTransformerPolicy:
             MissingExtraError: it is on the hub, and huggingface_hub is not installed.
         """
         path = local_folder(path)
-        settings, spaces_of, beside = OFFLINE_POLICY.load(path)
-        with OFFLINE_POLICY.reading(path):
+        settings, spaces_of, beside = POLICY.load(path)
+        with POLICY.reading(path):
             if settings.get("kind") != KIND:
                 raise ValueError(f"a policy of kind {settings.get('kind')}")
             model = load_file(path / HUB_WEIGHTS)
@@ -399,7 +399,7 @@ class DecisionTransformerPolicy:
 
 def load_offline_policy(path: Path, *, seed: int = 0) -> OfflinePolicy | DecisionTransformerPolicy:
     """Read a policy of an offline run by the kind that its folder names."""
-    with OFFLINE_POLICY.reading(path):
-        kind = read_object(path / OFFLINE_POLICY.config).get("kind")
+    with POLICY.reading(path):
+        kind = read_object(path / POLICY.config).get("kind")
     policy = DecisionTransformerPolicy if kind == KIND else OfflinePolicy
     return policy.load(path, seed=seed)

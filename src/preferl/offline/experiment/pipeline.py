@@ -27,7 +27,7 @@ from preferl.evaluation.policy import PolicyReport, evaluate_policies
 from preferl.evaluation.rollout import task_env
 from preferl.files import make_folder, write_json
 from preferl.models.build import build_reward_model
-from preferl.models.folder import OFFLINE_POLICY
+from preferl.models.folder import POLICY
 from preferl.models.spaces import infer_spaces
 from preferl.offline.experiment.conditions import (
     CLONING,
@@ -419,7 +419,7 @@ class Agents:
     @property
     def trained(self) -> bool:
         """Whether the folder has all their policies."""
-        return all((place / OFFLINE_POLICY.config).is_file() for place in self.places())
+        return all((place / POLICY.config).is_file() for place in self.places())
 
     def places(self) -> list[Path]:
         """The folder of each policy."""
