@@ -251,15 +251,15 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
     if not isinstance(data, Mapping):
         raise _wrong(where or name, f"the fields of {name}", data)
     keys = f"keys of {where or name}"
-    known = inspect.signature(make).parameters
-    unknown = sorted(map(str, set(data) - set(known)))
+    parameters = inspect.signature(make).parameters
+    unknown = sorted(map(str, set(data) - set(parameters)))
     if unknown:
-        near = closest(unknown[0], known, cutoff=0.0)
+        near = closest(unknown[0], parameters, cutoff=0.0)
         fix = "" if near is None else f" The nearest is {near}."
-        few = len(known) <= FEW_KEYS
-        expected = f"some of {sorted(known)}" if few else f"those that {name} has"
+        few = len(parameters) <= FEW_KEYS
+        expected = f"some of {sorted(parameters)}" if few else f"those that {name} has"
         raise ConfigError(f"{keys}: expected {expected}, got {unknown}.{fix}")
-    required = (key for key, one in known.items() if one.default is one.empty)
+    required = (key for key, one in parameters.items() if one.default is one.empty)
     if missing := [key for key in required if key not in data]:
         raise ConfigError(f"{keys}: expected {missing}, got {sorted(data)}.")
     plain_class = isinstance(make, type) and not is_dataclass(make)
@@ -360,11 +360,11 @@ def _named_function(name: str, where: str) -> Any:
     """The function or class that `module:name` stands for, if preferl defines it in public."""
     parts = name.replace(":", ".").split(".")
     if parts[0] == "preferl" and not any(part.startswith("_") for part in parts):
-        found = resolve(name, what=where, source="a configuration")
-        is_named = inspect.isfunction(found) or inspect.isclass(found)
+        function = resolve(name, what=where, source="a configuration")
+        is_named = inspect.isfunction(function) or inspect.isclass(function)
         # What a module only imports is none of ours: `preferl.files:os.system` would run anything.
-        if is_named and f"{found.__module__}:{found.__qualname__}" == name:
-            return found
+        if is_named and f"{function.__module__}:{function.__qualname__}" == name:
+            return function
     raise ConfigError(
         f"{where}: expected the name of a function of preferl, as module:name where it is "
         f"defined, got {name!r}. Set functions of your own in code, with dataclasses.replace."

@@ -123,8 +123,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     >>> nearest("stepz", ["env", "steps"])
     'The nearest is steps.'
     """
-    found = closest(word, known)
-    return "" if found is None else f"The nearest is {found}."
+    name = closest(word, known)
+    return "" if name is None else f"The nearest is {name}."
 
 
 def require_in(what: str, value: float, low: float, high: float, *, fix: str = "") -> None:

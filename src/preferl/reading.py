@@ -66,10 +66,10 @@ def read_json(path: Path) -> Any:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON file that holds one object; raises as `read_json`, and `ValueError` of others."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise ValueError(f"{type(found).__name__}, not an object of JSON")
-    return found
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise ValueError(f"{type(content).__name__}, not an object of JSON")
+    return content
 
 
 def parse_json(content: str | bytes) -> Any:

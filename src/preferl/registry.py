@@ -166,11 +166,11 @@ class Registry:
         return places | classes | {name: name for name in self._entries}
 
     def _entry(self, name: str) -> Entry:
-        known = self._known
-        if name in known:
-            return self._entries[known[name]]
+        names = self._known
+        if name in names:
+            return self._entries[names[name]]
         module = name.partition(":")[0]
-        if ":" in name and any(f"{module}.".startswith(f"{one}.") for one in _TRUSTED):
+        if ":" in name and any(f"{module}.".startswith(f"{trusted}.") for trusted in _TRUSTED):
             return Entry(name)
         fix = f"If you know the code of {module} and trust it, pass --trust {module}."
         if module == "__main__":
@@ -186,10 +186,10 @@ class Registry:
 def imported(module: str, *, source: str) -> ModuleType:
     """Import a module that `preferl.trust` lets pass, for what it registers; or `ConfigError`."""
     try:
-        found = import_module(module)
+        loaded = import_module(module)
         if module.partition(".")[0] not in ALLOWED:  # their classes have names of their own here
             _TRUSTED.add(module)
-        return found
+        return loaded
     except Exception as error:  # whatever code of somebody else raises
         got = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
@@ -215,12 +215,12 @@ def _loaded(thing: Thing) -> Any:
     if not isinstance(thing, str):
         return thing
     module = thing.partition(":")[0]
-    found = named_object(thing, f"{thing!r}")
+    loaded = named_object(thing, f"{thing!r}")
     # A trusted module does not lend its trust to what it imports, such as `mine:os.system`.
-    home = str(getattr(found, "__module__", None))
+    home = str(getattr(loaded, "__module__", None))
     if home.partition(".")[0] != module.partition(".")[0]:
         raise ConfigError(f"{thing!r}: expected what that package defines, got a part of {home}.")
-    return found
+    return loaded
 
 
 SAMPLERS = Registry(
@@ -363,9 +363,11 @@ def things_of(hint: Any) -> Registry | None:
 
 def registry_of(kinds: Iterable[type[Any]]) -> Registry | None:
     """The registry that has one of these dataclasses of settings."""
-    known = list(kinds)
+    configs = list(kinds)
     registries = (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS)
-    return next((each for each in registries if any(map(each.has_config, known))), None)
+    return next(
+        (registry for registry in registries if any(map(registry.has_config, configs))), None
+    )
 
 
 def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:

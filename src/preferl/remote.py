@@ -176,11 +176,11 @@ class SyncedFolder:
             with is_read, suppress(FileNotFoundError):
                 return [path.name for path in self.path.iterdir()]
             return []
-        found: list[str] = []
+        objects: list[str] = []
         with self._reaching(missing=False):
             self._storage.invalidate_cache(self._root)
-            found = self._storage.ls(self._root, detail=False)
-        return [name.rpartition("/")[2].removesuffix(ARCHIVE) for name in found]
+            objects = self._storage.ls(self._root, detail=False)
+        return [name.rpartition("/")[2].removesuffix(ARCHIVE) for name in objects]
 
     def remove(self, name: str) -> None:
         """Remove a file or folder, at once, for everybody; one that is missing is fine.
@@ -261,14 +261,17 @@ def _unpack(packed: Path, folder: Path, name: str) -> None:
         try:
             with zipfile.ZipFile(packed) as archive:
                 members = archive.infolist()
-                stored = all(one.compress_type == zipfile.ZIP_STORED for one in members)
-                if not stored or sum(one.file_size for one in members) > packed.stat().st_size:
+                stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+                if (
+                    not stored
+                    or sum(member.file_size for member in members) > packed.stat().st_size
+                ):
                     raise ValueError("files that are larger than their archive")
                 folder.mkdir()
-                for one in members:
-                    file = inside(folder, one.filename)
+                for member in members:
+                    file = inside(folder, member.filename)
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    with archive.open(one) as source, file.open("xb") as target:
+                    with archive.open(member) as source, file.open("xb") as target:
                         shutil.copyfileobj(source, target)
         except zipfile.BadZipFile as error:
             raise ValueError(str(error)) from error

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, final
 
@@ -21,44 +23,34 @@ _THREADS: ContextVar[_Threads | None] = ContextVar("threads", default=None)
 """Those of the block that the program is in; None outside of all blocks."""
 
 
-@final
-class ThreadBlock:
-    """A block in which torch, if it is loaded, takes so many threads; afterwards as many as before.
+@contextmanager
+def _block(count: int, within: _Threads) -> Iterator[None]:
+    """Let torch, if it is loaded, take `count` threads in a block, and then as many as before.
 
-    Args:
-        count: of the threads.
-        within: threads of networks in blocks of `threads_for` inside of this one.
+    Networks in blocks of `threads_for` inside of it take those of `within`.
     """
-
-    def __init__(self, count: int, within: _Threads) -> None:
-        self._count = count
-        self._within = within
-        self._before: int | None = None  # torch may be loaded inside the block
-
-    def __enter__(self) -> None:
-        """Take these threads."""
-        self._token = _THREADS.set(self._within)
-        torch: Any = sys.modules.get("torch")
-        if torch is not None:
-            self._before = torch.get_num_threads()
-            torch.set_num_threads(self._count)
-
-    def __exit__(self, *_: object) -> None:
-        """Take as many as before."""
-        _THREADS.reset(self._token)
-        if self._before is not None:
-            sys.modules["torch"].set_num_threads(self._before)
+    token = _THREADS.set(within)
+    torch: Any = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    if before is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        _THREADS.reset(token)
+        if before is not None:
+            torch.set_num_threads(before)
 
 
-def torch_threads(count: int) -> ThreadBlock:
+def torch_threads(count: int) -> AbstractContextManager[None]:
     """Let torch, if it is loaded, use `count` threads, at least 1, inside the block.
 
     Networks of all sizes use as many there: `threads_for` changes nothing.
     """
-    return ThreadBlock(count, _Threads(small=count, large=count))
+    return _block(count, _Threads(small=count, large=count))
 
 
-def threads_for(*, small: bool) -> ThreadBlock:
+def threads_for(*, small: bool) -> AbstractContextManager[None]:
     """Let a network take one thread inside the block if it is small, and all of torch's if not.
 
     Several threads wait for one another at the end of every operation. Where another program
@@ -69,7 +61,7 @@ def threads_for(*, small: bool) -> ThreadBlock:
     threads = _THREADS.get()
     if threads is None:
         threads = _Threads(small=1, large=sys.modules["torch"].get_num_threads())
-    return ThreadBlock(threads.small if small else threads.large, threads)
+    return _block(threads.small if small else threads.large, threads)
 
 
 def is_small(network: Any, *, context: int = 1) -> bool:

@@ -45,7 +45,10 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
     if not isinstance(name, str):
         raise ConfigError(f"name in {source}: expected text, got {name!r}.")
     for module in _modules_of(name):
-        trusted = any(module == one or module.startswith(f"{one}.") for one in trust)
+        trusted = any(
+            module == trusted_name or module.startswith(f"{trusted_name}.")
+            for trusted_name in trust
+        )
         if not (trusted or _needs_no_trust(module)):
             raise ConfigError(
                 f"{name!r}, which {source} names: expected a module that may be imported: of "

@@ -5,24 +5,10 @@ from importlib import import_module
 
 import pytest
 
+from helpers.answering import answer_all
 from helpers.command_line import run
 from preferl.data import load_comparisons
 from preferl.store.store import Store
-
-
-def answer_all(where, names=("Ann", "Bob")):
-    with Store.open(where[1]) as store:
-        project = store.projects.only()
-        store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
-        for name in names:
-            person = store.people.invite(project.id, name).annotator.id
-            while questions := store.queue.claim(project.id, person, 8).queries:
-                for question in questions:
-                    pair = store.clips.segments(project.id, [question.left, question.right])
-                    left, right = pair.returns()
-                    kind = "left" if left > right else "right"
-                    key = f"person-{person}-{question.query_id}"
-                    store.queue.answer(person, question.token, key, kind, response_ms=900.0)
 
 
 @pytest.mark.slow

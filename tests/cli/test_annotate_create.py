@@ -112,15 +112,3 @@ def test_the_seed_decides_the_pairs(recorded, tmp_path):
         with Store.open(tmp_path / str(number)) as store:
             asked.append(store.queries.asked(store.projects.only().id))
     assert asked[0] == asked[1] != asked[2]
-
-
-def test_lists_begin_with_a_query_each(recorded, tmp_path, capsys):
-    options = ("--run", recorded, "--env", "Pendulum-v1", "--length", 10, "--elsewhere")
-    where = ("--queries", 20, "--lists", 4, "--store", tmp_path / "labels")
-    assert run("annotate", "create", *options, *where) == 0
-    assert "20 pairs of 10 steps" in " ".join(capsys.readouterr().out.split())
-    with Store.open(tmp_path / "labels") as store:
-        project = store.projects.only()
-        asked = store.queries.asked(project.id)
-        assert store.progress(project.id).wanted == 20
-    assert len({clip for _, *pair in asked for clip in pair}) == 2 * len(asked) == 8

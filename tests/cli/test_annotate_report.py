@@ -2,6 +2,7 @@
 
 import json
 
+from helpers.answering import answer_all
 from helpers.command_line import run
 from preferl.cli.annotate import people_table
 from preferl.store.status import FitMetrics, to_json
@@ -58,14 +59,7 @@ def test_trust_is_that_of_the_newest_reward(labels, tmp_path):
 
 
 def test_numbers_of_a_file_are_those_of_the_answers(labels, tmp_path):
-    with Store.open(labels[1]) as store:
-        project = store.projects.only()
-        person = store.people.invite(project.id, "Ann").annotator.id
-        store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
-        while questions := store.queue.claim(project.id, person, 8).queries:
-            for question in questions:
-                key = f"person-{person}-{question.query_id}"
-                store.queue.answer(person, question.token, key, "equal", response_ms=900.0)
+    answer_all(labels, ["Ann"], "equal")
     assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["answers"] == {"first": 0, "second": 0, "equal": 12, "cannot tell": 0}

@@ -1,7 +1,6 @@
 """`preferl reward fit --resume`: on with what was stopped, and never over what is finished."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,7 @@ from safetensors.torch import load_file
 from helpers.command_line import run
 from preferl.cli.console import ProgressLine
 from preferl.cli.reward import FitConfig
-from preferl.registry import REWARD_MODELS
 from preferl.runs import open_run
-from preferl.training import load_reward
 
 EPOCHS = 6
 
@@ -93,20 +90,3 @@ def test_a_typo_leaves_the_finished_fit_at_its_name(data, tmp_path, wrong):
     before = files(tmp_path)
     assert run(*data, "--out", tmp_path / "it", *wrong) != 0
     assert files(tmp_path) == before
-
-
-def test_a_model_of_ones_own_is_fitted_where_its_module_is_trusted(
-    data, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.chdir(Path(__file__).parents[2] / "examples")
-    words = [word for word in data if word not in ("--hidden", "8")] + ["--model", "quadratic"]
-    assert run(*words, "--out", tmp_path / "unknown") == 2
-    assert "--model: expected one of mlp, cnn" in capsys.readouterr().err
-    try:
-        trusted = ["--trust", "custom_reward_model"]
-        assert run(*words, *trusted, "--out", tmp_path / "own") == 0
-        assert load_reward(tmp_path / "own" / "reward").members == 3
-    finally:
-        REWARD_MODELS.remove("quadratic")
-        sys.modules.pop("custom_reward_model", None)

@@ -304,33 +304,45 @@ def annotate_import(config: ImportConfig) -> None:
     from preferl.store.exchange.imports import import_drlhp, import_labels, import_table
 
     kind = _kind(config.path)
-    named = config.name
-    length = config.length
     with opened(config.labels, new=config.new) as (store, project):
-        about = (store, project.id, config.path)
         if kind == "export":
-            owner = config.owner
-            same = config.without_same
-            added = import_answers(*about, clips=config.clips, owner=owner, without_same=same)
-            echo(f"{added.new:,} answers are new, {added.known:,} were there already.")
+            imported = import_answers(
+                store,
+                project.id,
+                config.path,
+                clips=config.clips,
+                owner=config.owner,
+                without_same=config.without_same,
+            )
+            echo(f"{imported.new:,} answers are new, {imported.known:,} were there already.")
             return
-        place = config.demonstrations
-        episodes = None if place is None else sources.load_source(place, task=config.task)
+        episodes = None
+        if config.demonstrations is not None:
+            episodes = sources.load_source(config.demonstrations, task=config.task)
         if kind == "table":
-            found = import_table(*about, episodes, name=named, length=length)
+            answers = import_table(
+                store, project.id, config.path, episodes, name=config.name, length=config.length
+            )
         elif kind == "drlhp":
-            found = import_drlhp(*about, name=named)
+            answers = import_drlhp(store, project.id, config.path, name=config.name)
         elif episodes is None:
             raise ConfigError(
                 "episodes: expected some, got none. Give --demonstrations with the episodes that "
                 "they count in."
             )
         else:
-            crossing = config.crossing
-            found = import_labels(*about, episodes, name=named, length=length, crossing=crossing)
+            answers = import_labels(
+                store,
+                project.id,
+                config.path,
+                episodes,
+                name=config.name,
+                length=config.length,
+                crossing=config.crossing,
+            )
     echo(
-        f"{found.new:,} answers by {', '.join(found.annotators)} about {found.clips:,} clips are "
-        f"new, {found.known:,} were there already."
+        f"{answers.new:,} answers by {', '.join(answers.annotators)} about {answers.clips:,} clips "
+        f"are new, {answers.known:,} were there already."
     )
 
 
@@ -449,13 +461,13 @@ def annotate_create(config: CreateConfig) -> None:
     else:
         segments, pairs = _draw_lists(config, episodes)
     rng = np.random.default_rng([config.seed, 1])
-    known = known_pairs(episodes, config.known, config.length, rng) if config.known else None
+    known_checks = known_pairs(episodes, config.known, config.length, rng) if config.known else None
     trust = typed(config.env)
     _require_drawable(config, settings.frames or {}, segments, trust)
     with store.Store.open(config.store, config.files) as labels:
         project = labels.projects.create(config.project, settings)
-        if known is not None:
-            checks, both, right = known
+        if known_checks is not None:
+            checks, both, right = known_checks
             labels.queries.ask(project.id, checks, both, purpose="known", known=right)
         if config.lists is None:
             labels.queries.ask(project.id, segments, pairs)
@@ -579,13 +591,13 @@ def _draw_lists(
     lists = config.lists or 0
     drawn, _ = sample_lists(episodes, config.queries, config.length, rng, lists=lists)
     segments = store.distinct_clips(drawn)
-    each = len(segments) // lists
-    if not each >= 2:
+    per_list = len(segments) // lists
+    if not per_list >= 2:
         raise DataError(
             f"clips of lists: expected at least two different ones for each of {lists}, got "
             f"{len(segments)} in all. Make fewer lists, or record more steps."
         )
-    return segments, np.arange(lists * each).reshape(lists, each)
+    return segments, np.arange(lists * per_list).reshape(lists, per_list)
 
 
 def _frames(config: CreateConfig, episodes: "data.Episodes") -> dict[str, Any]:

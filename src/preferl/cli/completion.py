@@ -35,7 +35,7 @@ def completion(config: CompletionConfig) -> None:
         group, _, name = command.rpartition(" ")
         if group not in groups:
             groups[group] = groups[""].add_parser(group, help=f"{group} ...").add_subparsers()
-        found = Command.of(command)
-        part = part_of(found.config, (), found.start(()), every_part=True)
+        chosen = Command.of(command)
+        part = part_of(chosen.config, (), chosen.start(()), every_part=True)
         add_options(groups[group].add_parser(name, help=text), part, completed=True)
     sys.stdout.write(shtab.complete(parser, config.shell))

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -110,16 +110,18 @@ def data_label(config: LabelConfig) -> None:
     teacher = named_teacher(config.teacher)
     episodes = sources.load_source(config.path, task=config.task)
     require_rewards(episodes.rewards)
-    drawn = config.queries, config.length, teacher, np.random.default_rng([config.seed, 0x1ABE1])
+    rng = np.random.default_rng([config.seed, 0x1ABE1])
     if config.lists is None:
-        found = sample_comparisons(episodes, *drawn)
+        answers = sample_comparisons(episodes, config.queries, config.length, teacher, rng)
     else:
-        found = sample_ranked(episodes, *drawn, lists=config.lists)
+        answers = sample_ranked(
+            episodes, config.queries, config.length, teacher, rng, lists=config.lists
+        )
     if config.format == "pt":
-        sources.save_pt_labels(config.out, sources.label_rows(found, episodes))
+        sources.save_pt_labels(config.out, sources.label_rows(answers, episodes))
     else:
-        data.save_comparisons(config.out, found)
-    print_table(f"Answers in {config.out}", _comparison_rows(found))
+        data.save_comparisons(config.out, answers)
+    print_table(f"Answers in {config.out}", _comparison_rows(answers))
     if config.format == "preferl":
         echo(f"Another --seed than {config.seed} draws other pairs, to evaluate the reward on.")
         implied = "" if config.lists is None else " --implied True"
@@ -266,15 +268,28 @@ def data_record(config: DataRecordConfig) -> None:
 
     typed(*config.run.modules, trust=config.trust)
     line = ProgressLine()
-    how: dict[str, Any] = {"minari": config.minari, "report_to": config.report_to}
-    how |= {"resume": config.resume, "on_progress": line}
     with line.running():
         if config.seeds:
-            how |= {"seeds": config.seeds, "processes": config.processes}
-            result = record_seeds(config.run, config.out, **how)
+            result = record_seeds(
+                config.run,
+                config.out,
+                seeds=config.seeds,
+                processes=config.processes,
+                minari=config.minari,
+                report_to=config.report_to,
+                resume=config.resume,
+                on_progress=line,
+            )
         else:
-            policy = _offline_policy(config.run)
-            result = online.record_dataset(config.run, config.out, policy=policy, **how)
+            result = online.record_dataset(
+                config.run,
+                config.out,
+                policy=_offline_policy(config.run),
+                minari=config.minari,
+                report_to=config.report_to,
+                resume=config.resume,
+                on_progress=line,
+            )
     require_done(result, config.out)
     rows = [
         (

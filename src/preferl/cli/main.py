@@ -174,8 +174,8 @@ class Command(NamedTuple):
 
 
 def _run(command: str, arguments: Sequence[str]) -> None:
-    made = command_parsed(command, arguments)
-    Command.of(command).run(made)
+    config = command_parsed(command, arguments)
+    Command.of(command).run(config)
 
 
 def command_parsed(command: str, arguments: Sequence[str]) -> Any:
@@ -187,11 +187,11 @@ def command_parsed(command: str, arguments: Sequence[str]) -> Any:
     """
     from preferl.cli.parsing import parse
 
-    found = Command.of(command)
+    chosen = Command.of(command)
     arguments = [_as_shown(word) if word[:2] == "--" else word for word in arguments]
-    default = found.start(arguments)
+    default = chosen.start(arguments)
     try:
-        return parse(found.config, arguments, prog=f"preferl {command}", default=default)
+        return parse(chosen.config, arguments, prog=f"preferl {command}", default=default)
     except SystemExit as end:
         if end.code == 0:  # all options were printed
             sys.stdout.write(f"Of every command:\n{_listed(COMMON)}")

@@ -226,7 +226,7 @@ def run_with_progress(
         nonlocal latest_news
         reports.append(report)
         answers = f"{report.comparisons} answers"
-        fitted = [one for one in reports if one.fit is not None]
+        fitted = [earlier for earlier in reports if earlier.fit is not None]
         accuracy = ""
         if fitted and (report.fit is not None or not report.has_true_reward):
             accuracy = f"reward accuracy {fitted[-1].accuracy_in_words}"

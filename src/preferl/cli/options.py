@@ -209,13 +209,19 @@ class AnswersConfig(StoreConfig):
             episodes = sources.load_source(self.demonstrations, task=self.task)
         given, report = _given(self, episodes)
         if given is None:  # so there are episodes, and a teacher
-            found = _drawn(self, cast("data.Episodes", episodes), cast("Teacher", teacher), rng)
+            comparisons = _drawn(
+                self, cast("data.Episodes", episodes), cast("Teacher", teacher), rng
+            )
         else:
-            found = _chosen(self, given, teacher, rng)
-        if report is None or found is not given:
+            comparisons = _chosen(self, given, teacher, rng)
+        if report is None or comparisons is not given:
             dropped = 0 if report is None else report.dropped
-            report = sources.LabelReport.of_comparisons(found, dropped=dropped)
-        return found.segments.episodes() if episodes is None else episodes, found, report
+            report = sources.LabelReport.of_comparisons(comparisons, dropped=dropped)
+        return (
+            comparisons.segments.episodes() if episodes is None else episodes,
+            comparisons,
+            report,
+        )
 
 
 def _require_one_source(config: AnswersConfig) -> None:
@@ -251,8 +257,8 @@ def _given(
         return None, None
     length = config.length
     crossing = config.crossing
-    found = sources.load_labels(config.labels, episodes, length=length, crossing=crossing)
-    return found.comparisons, found.report
+    labelled = sources.load_labels(config.labels, episodes, length=length, crossing=crossing)
+    return labelled.comparisons, labelled.report
 
 
 def _drawn(

@@ -526,7 +526,9 @@ def known_options(part: Part) -> dict[str, str]:
 
 def _unknown_word(words: Sequence[str], options: Mapping[str, str], prog: str) -> UsageError:
     """An error about the first option that a command does not have, with the nearest it has."""
-    word = next((each for each in words if each.startswith("-")), words[0]).partition("=")[0]
+    word = next((unknown for unknown in words if unknown.startswith("-")), words[0]).partition("=")[
+        0
+    ]
     expected = f"an option of `{prog}`"
     if not word.startswith("-"):
         return UsageError(f"{word!r}: expected {expected}, got a word that follows none.")

@@ -344,5 +344,7 @@ def _show_agent(labels: Store, project: int, beats: Heartbeat, report: Iteration
         )
     evaluated = report.evaluation
     mean = report.mean_return if evaluated is None else evaluated.report.mean
-    known = None if isnan(mean) or not report.has_true_reward else round(mean, 1)
-    beats.report("healthy", steps=report.env_steps, reward_version=version, mean_return=known)
+    shown_return = None if isnan(mean) or not report.has_true_reward else round(mean, 1)
+    beats.report(
+        "healthy", steps=report.env_steps, reward_version=version, mean_return=shown_return
+    )

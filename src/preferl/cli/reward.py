@@ -117,7 +117,7 @@ def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
     name = [RewardSettings.model, *options_of(arguments, "--model")][-1]
     require_name(name, model_names(), "model", fix=OF_YOUR_OWN)
     options = ("--model.context", "--trainer.precision")
-    typed = tuple(one.partition(".")[2] for one in options if options_of(arguments, one))
+    typed = tuple(option.partition(".")[2] for option in options if options_of(arguments, option))
     return FitConfig(reward=RewardSettings(name), typed=typed, **_parts(reward_preset(name)))
 
 
@@ -277,8 +277,8 @@ def _preset(config: FitConfig, comparisons: "data.Comparisons") -> RewardPreset:
     length = comparisons.segments.length
     answers = int(comparisons.answered.sum())
     usual = _parts(reward_preset(config.reward.model))
-    own = {name: getattr(config, name) for name in usual if getattr(config, name) is not None}
-    base = RewardPreset(**usual | own)
+    changes = {name: getattr(config, name) for name in usual if getattr(config, name) is not None}
+    base = RewardPreset(**usual | changes)
     return config.reward.preset(length=length, answers=answers, base=base, keep=config.typed)
 
 
@@ -328,13 +328,17 @@ def _write_report(
     from preferl.evaluation.report import write_report
     from preferl.evaluation.summary import fit_page
 
-    if config.demonstrations is None:
-        about = {"unit": "clip", "source": f"{len(episodes)} clips"}
-    else:
-        about = {"source": f"{len(episodes)} episodes of {config.demonstrations.name}"}
+    unit = "clip"
+    source = f"{len(episodes)} clips"
+    if config.demonstrations is not None:
+        unit = "episode"
+        source = f"{len(episodes)} episodes of {config.demonstrations.name}"
     details = {"Settings": to_json(config), "Versions": versions()}
     title = f"A reward from {config.in_words}"
-    write_report(path, fit_page(title, reward, fit, episodes, labels, **about, details=details))
+    write_report(
+        path,
+        fit_page(title, reward, fit, episodes, labels, unit=unit, source=source, details=details),
+    )
 
 
 def reward_evaluate(config: EvaluateConfig) -> None:

@@ -128,9 +128,9 @@ def runs_compare(config: RunsCompareConfig) -> None:
     write_report(config.out, run_comparison.comparison_report(runs))
     if config.json:
         differs = {name: dict(zip(runs, row, strict=True)) for name, row in settings.items()}
-        found = {name: record.to_json() for name, record in runs.items()}
-        about = {"cautions": run_comparison.cautions(runs), "page": str(config.out)}
-        _print_json({"runs": found, "differing": differs, **about})
+        numbers = {name: record.to_json() for name, record in runs.items()}
+        beside = {"cautions": run_comparison.cautions(runs), "page": str(config.out)}
+        _print_json({"runs": numbers, "differing": differs, **beside})
         return
     rows = [_row(name, run) for name, run in runs.items()]
     heads = ("run", "state", "steps", "answers", "score", "95 % interval", "accuracy")
@@ -169,8 +169,8 @@ def changed_settings(record: RunRecord) -> dict[str, Any]:
     if record.config_class not in CONFIGS:
         return record.settings
     kind = imported(CONFIGS[record.config_class], source="preferl")
-    found = changed(getattr(kind, record.config_class), record.config)
-    return {name.removeprefix("config."): value for name, value in found.items()}
+    differing = changed(getattr(kind, record.config_class), record.config)
+    return {name.removeprefix("config."): value for name, value in differing.items()}
 
 
 def _row(name: str, run: RunRecord) -> dict[str, str]:

@@ -183,9 +183,9 @@ def _print_results(
     if groups := over_seeds(plan, records):
         cells = [(name, str(len(scores)), _mean(scores)) for name, scores in groups.items()]
         print_table("Means over seeds, with 95 % intervals", cells, ("runs", "seeds", "score"))
-    found = {name: one for name, one in records.items() if one is not None}
-    if 1 < len(found) <= MOST_COMPARED:
-        write_report(out / "comparison.html", comparison_report(found))
+    finished = {name: one for name, one in records.items() if one is not None}
+    if 1 < len(finished) <= MOST_COMPARED:
+        write_report(out / "comparison.html", comparison_report(finished))
         echo(f"Page: {out / 'comparison.html'}")
     echo(f"Results: {out / 'results.csv'}")
     for name, why in failed.items():
