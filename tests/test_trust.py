@@ -177,7 +177,6 @@ def test_modules_are_imported_and_programs_started_in_few_places():
         "cli/main.py",
         "registry.py",  # by a table of our own names, what a module adds to it, or `admitted`
         "store/rendering/frames.py",  # mujoco
-        "training/checkpoint_folder.py",  # by a table of our own names as well
         "trust.py",
     ]
     assert where(r"(gymnasium|gym)\.make(_vec)?\(|make_vec_env\(") == [
