@@ -141,7 +141,8 @@ def test_answers_that_mean_nothing_are_refused(dots):
 
 def test_a_quorum_of_different_people(store):
     dots = Dots(store, [(0, 1)], quorum=2)
-    bob, cy = dots.person("Bob"), dots.person("Cy")
+    bob = dots.person("Bob")
+    cy = dots.person("Cy")
     dots.claim()
     (kept,) = dots.claim(who=bob).queries
     assert dots.claim(who=cy).state == "waiting"

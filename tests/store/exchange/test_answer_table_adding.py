@@ -9,7 +9,6 @@ from preferl.store.exchange.answer_table import (
     add_answers,
     people_named,
     query_name,
-    recount,
 )
 from preferl.store.schema import Query
 from preferl.store.store import Store
@@ -28,7 +27,7 @@ def test_people_are_added_once(tmp_path):
         assert [person.name for person in store.people.all(project)] == ["Ann", "Bob"]
 
 
-def test_recounting_goes_by_each_persons_latest_answer(tmp_path):
+def test_what_queries_need_goes_by_each_persons_latest_answer(tmp_path):
     with Store.open(tmp_path) as store:
         project = store.projects.create("dots", quorum=3).id
         (query,) = store.queries.ask(project, example_segments(0), np.array([[0, 1]]))
@@ -47,7 +46,6 @@ def test_recounting_goes_by_each_persons_latest_answer(tmp_path):
                     for n, (name, kind) in enumerate(given)
                 ],
             )
-            recount(session, [query])
             assert session.scalar(select(Query.needed)) == 2  # Bob's answer alone counts
 
 

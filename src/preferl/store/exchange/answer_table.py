@@ -312,13 +312,13 @@ def add_queries(session: Session, rows: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
-    """Add rows of answers with all their columns, in this order."""
-    if rows:
-        session.execute(insert(Answer), rows)
+    """Add rows of answers with all their columns, in this order.
 
-
-def recount(session: Session, queries: Iterable[int]) -> None:
-    """Set how many answers these queries still need, by the latest answer of each person."""
+    Their queries then need as many answers less as people have settled them, by the latest of each.
+    """
+    if not rows:
+        return
+    session.execute(insert(Answer), rows)
     counted = (
         select(func.count(Answer.id))
         .where(Answer.query_id == Query.id, Answer.kind.in_(COUNTED), LATEST)
@@ -328,7 +328,7 @@ def recount(session: Session, queries: Iterable[int]) -> None:
     left = Query.quorum - counted
     counting = update(Query).values(needed=case((left > 0, left), else_=literal(0)))
     counting = counting.execution_options(synchronize_session=False)
-    numbers = sorted(set(queries))
+    numbers = sorted({row["query_id"] for row in rows})
     for start in range(0, len(numbers), MOST_PARAMETERS):
         some = Query.id.in_(numbers[start : start + MOST_PARAMETERS])
         session.execute(counting.where(some, Query.purpose == "ask"))

@@ -30,7 +30,6 @@ from preferl.store.exchange.answer_table import (
     add_queries,
     known_answers,
     people_named,
-    recount,
 )
 from preferl.store.exchange.tables import cell, cell_of, read_table, wrong_cell
 from preferl.store.people import require_name
@@ -222,7 +221,6 @@ def import_comparisons(
                 }
             )
         add_answers(session, recorded)
-        recount(session, {query.number for query in queries})
     return ImportReport(len(rows), len(keys) - len(rows), len(set(clip_names)), people)
 
 
