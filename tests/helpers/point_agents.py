@@ -39,3 +39,9 @@ def mixed_episodes(rng, count=100, length=20):
         final_observations=np.array(finals),
         lengths=np.full(count, length),
     )
+
+
+def networks_of(agent, kind):
+    """Parameters of all networks of a kind, as the agent's state has them."""
+    at = "target." if kind == "target" else f"{kind}.values."
+    return {k.removeprefix(at): t for k, t in agent.state().items() if k.startswith(at)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.point_agents import SPACES
+from helpers.point_agents import SPACES, networks_of
 from preferl.functional import contrastive_loss, cosine_decay, gaussian_log_density
 from preferl.offline import Transitions
 from preferl.offline.cpl import CPL
@@ -39,8 +39,8 @@ def test_updates_are_those_of_one_agent_written_for_clarity(rng, cloning, cloned
     if cloned:
         agents.fit(steps, cloned)
     parameters = {
-        name: tensor.detach()[1].clone().requires_grad_()
-        for name, tensor in agents._policies.parameters.items()
+        name: tensor[1].clone().requires_grad_()
+        for name, tensor in networks_of(agents, "policy").items()
     }
     adam = torch.optim.Adam(parameters.values(), 3e-4)
     for update in range(10):
@@ -69,7 +69,7 @@ def test_updates_are_those_of_one_agent_written_for_clarity(rng, cloning, cloned
         adam.step()
     agents.fit(steps, 10)
     for name, tensor in parameters.items():
-        got = agents._policies.parameters[name][1]
+        got = networks_of(agents, "policy")[name][1]
         torch.testing.assert_close(got, tensor, atol=1e-5, rtol=0, msg=name)
 
 

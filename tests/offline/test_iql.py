@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.point_agents import SMALL, SPACES, agents, mixed_episodes
+from helpers.point_agents import SMALL, SPACES, agents, mixed_episodes, networks_of
 from preferl.evaluation import evaluate_policy
 from preferl.functional import advantage_weights, expectile_loss, gaussian_log_density
 from preferl.models.blocks import kept_by_seeds, kept_share
@@ -19,12 +19,6 @@ from preferl.testing.worlds import PUSH_SPACE
 @pytest.fixture(scope="module")
 def steps():
     return Transitions.of(make_episodes(np.random.default_rng(0), [40, 60, 50]))
-
-
-def networks_of(agent, kind):
-    """Parameters of all networks of a kind, as the agent's state has them."""
-    at = "target." if kind == "target" else f"{kind}.values."
-    return {k.removeprefix(at): t for k, t in agent.state().items() if k.startswith(at)}
 
 
 def dropped(config, seed):
