@@ -34,6 +34,7 @@ RESULTS: Final = ROOT / "benchmarks" / "results" / "planted_faults.csv"
 COLUMNS: Final = ("fault", "commit", "caught_by", "seconds")
 NOT_CAUGHT: Final = "none"
 MISSING: Final = "not planted: the text is not there"
+NOT_NEARBY: Final = "none in the files that mirror it; the others were not run"
 TOO_LONG: Final = "none within the limit"
 
 
@@ -362,7 +363,7 @@ def main() -> None:
     run.add_argument(
         "--first-only",
         action="store_true",
-        help="only the files that mirror it; none is no verdict",
+        help="only the files that mirror it",
     )
     run.add_argument("--no-confirm", action="store_true", help="leave the last run to another call")
     arguments = parser.parse_args()
@@ -402,7 +403,9 @@ def run_all(
     innocent: list[str] = []
     with tree_of(commit) as (tree, name):
         while True:
-            done = {row["fault"] for row in measured() if row["commit"] == name}
+            rows = [row for row in measured() if first_only or row["caught_by"] != NOT_NEARBY]
+            write_rows(rows)
+            done = {row["fault"] for row in rows if row["commit"] == name}
             for fault in faults:
                 if fault.name not in done:
                     measure(tree, name, fault, limit, first_only, innocent)
@@ -427,15 +430,14 @@ def measure(
     caught_by = verdict(tree, fault, edit, limit, first_only, innocent)
     seconds = time.monotonic() - began
     print(f"{fault.name}: {caught_by} ({seconds:.0f} s)", flush=True)
-    if caught_by != NOT_CAUGHT or not first_only:
-        row = (fault.name, name, caught_by, f"{seconds:.0f}")
-        write_rows([*measured(), dict(zip(COLUMNS, row, strict=True))])
+    row = (fault.name, name, caught_by, f"{seconds:.0f}")
+    write_rows([*measured(), dict(zip(COLUMNS, row, strict=True))])
 
 
 def failing_anyway(tree: Path, name: str) -> list[str]:
     """The tests that caught a fault in a commit and fail without any."""
     tests = {row["caught_by"] for row in measured() if row["commit"] == name}
-    tests -= {NOT_CAUGHT, TOO_LONG}
+    tests -= {NOT_CAUGHT, NOT_NEARBY, TOO_LONG}
     return (failures(tree, sorted(tests), time.monotonic() + 3600, 1000) or []) if tests else []
 
 
@@ -458,7 +460,7 @@ def verdict(
             return TOO_LONG
         if failed:
             return failed[0]
-    return NOT_CAUGHT
+    return NOT_NEARBY if first_only else NOT_CAUGHT
 
 
 @contextmanager
