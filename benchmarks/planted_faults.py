@@ -104,7 +104,7 @@ FAULTS: Final = (
     Fault(
         "sides not tossed",
         "which of two clips comes first is no longer random",
-        ("tests/feedback/test_sampling.py", "tests/feedback"),
+        ("tests/feedback/test_sampling.py", "tests/golden/test_queries.py", "tests/feedback"),
         (
             Edit(
                 "src/preferl/feedback/sampling.py",
