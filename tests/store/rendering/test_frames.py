@@ -67,6 +67,15 @@ def test_opacity_that_never_changes_is_not_shown(rng, opacity, end):
     np.testing.assert_array_equal(_drawn(seen), pictures[..., :3])
 
 
+def test_pictures_of_shares_are_scaled_and_others_refused():
+    pictures = np.full((2, 16, 16, 3), 0.5)
+    assert all((frame == 128).all() for frame in _drawn(pictures))
+    for value in (-0.1, 1.5, np.nan):
+        pictures[1, 0, 0, 0] = value
+        with pytest.raises(DataError, match=r"floats in \[0, 1\]"):
+            _drawn(pictures)
+
+
 def test_stacks_of_pictures_with_opacity_show_the_newest(rng):
     pictures = rng.integers(0, 256, (3, 16, 16, 8), dtype=np.uint8)
     pictures[..., [3, 7]] = 255

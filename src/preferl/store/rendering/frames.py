@@ -165,7 +165,7 @@ def _bytes(picture: Array) -> Array:
         return picture
     low = picture.min()
     high = picture.max()
-    if picture.dtype.kind != "f" or low < 0 or high > 1:
+    if picture.dtype.kind != "f" or not (low >= 0 and high <= 1):  # NaN is no share, either
         raise DataError(
             f"pixels: expected uint8, or floats in [0, 1], got {picture.dtype} in [{low:g}, "
             f"{high:g}]. Draw with a function that scales them."
