@@ -58,6 +58,13 @@ def test_every_pair_in_either_order_is_equally_likely(players: int) -> None:
     assert scipy.stats.chisquare(counts).pvalue > 1e-4
 
 
+def test_who_comes_first_is_tossed_for_each_pair() -> None:
+    firsts = [UniformPairs()(windows(6), 15, np.random.default_rng(k))[:, 0] for k in range(200)]
+    times_first = np.array([np.bincount(first, minlength=6) for first in firsts])
+    # A coin shows a window second in each of its five pairs once in 32 times.
+    assert (times_first == 0).mean() == pytest.approx(1 / 32, abs=0.02)
+
+
 def test_the_same_window_drawn_twice_is_not_paired_with_itself(rng: np.random.Generator) -> None:
     segments = windows(3, start=[0, 0, 0, 2, 2])
     pairs = UniformPairs()(segments, 30, rng)
