@@ -133,6 +133,6 @@ def test_members_leave_out_windows_that_nobody_asks_them_about():
     mask = torch.arange(10) >= torch.randint(5, (200, 1))
     asked = torch.rand(3, 200) < 0.4
     expected = model.judge(features, mask).scores
-    scores = model.scores(features, mask, asked)
+    scores = model.scores_where(features, mask, asked)
     assert torch.equal(scores[asked], expected[asked])
     assert (scores[~asked] == 0).all()

@@ -80,7 +80,7 @@ class RewardModel(nn.Module, ABC):
                 the mask is false must not matter.
         """
 
-    def scores(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:  # noqa: ARG002 (contract)
+    def scores_where(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:  # noqa: ARG002 (contract)
         """Scores `[E, B]`, as `judge` makes them, of the windows that each member is asked about.
 
         Where `asked`, `[E, B]`, is false, a score may be any number. Override it where members can

@@ -61,11 +61,11 @@ class Ensemble(RewardModel):
         outputs = [model.judge(features, mask) for model in self.models]
         return RewardOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
 
-    def scores(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:
+    def scores_where(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:
         """Scores `[E, B]`, each model leaving out what none of its members is asked about."""
         parts = asked.split([model.members for model in self.models])
         pairs = zip(self.models, parts, strict=True)
-        return torch.cat([model.scores(features, mask, part) for model, part in pairs])
+        return torch.cat([model.scores_where(features, mask, part) for model, part in pairs])
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
         """Scores `[E, B]`, each model pooling its own members' rewards."""

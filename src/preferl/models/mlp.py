@@ -40,7 +40,7 @@ class MLPReward(ConfiguredReward):
             rewards = torch.tanh(rewards)
         return RewardOutput(rewards, self.pool(rewards, mask))
 
-    def scores(self, features: Tensor, mask: Tensor, asked: Tensor) -> Tensor:
+    def scores_where(self, features: Tensor, mask: Tensor, asked: Tensor) -> Tensor:
         """Scores `[E, B]` of the windows that each member is asked about, and else 0."""
         if asked.all() or not self.networks.computes_in_turn(features.flatten(0, -2)):
             return self.judge(features, mask).scores

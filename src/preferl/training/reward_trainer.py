@@ -630,7 +630,7 @@ class RewardTrainer:
         parts = asked.split(size, 1)
         scores = [answers.weight.new_zeros(self.model.members, len(chunk)) for chunk in chunks]
         for number in world.own(range(len(chunks))):
-            scores[number] = self.model.scores(*windows(chunks[number]), parts[number])
+            scores[number] = self.model.scores_where(*windows(chunks[number]), parts[number])
         self.model.train(training)
         merged = world.merge(torch.cat(scores, dim=1))
         return preference_logits(merged.unflatten(1, (-1, 2)))
