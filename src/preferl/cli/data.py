@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
@@ -291,6 +291,13 @@ def data_record(config: DataRecordConfig) -> None:
                 on_progress=line,
             )
     require_done(result, config.out)
+    _print_tiers(result)
+    also = f" · Minari: {result['minari']}" if result["minari"] else ""
+    echo(f"Episodes: {config.out / 'episodes'}{also} ({result['seconds']:.0f} s).")
+    echo(f"Whoever has the id {result['id']} has the same data.")
+
+
+def _print_tiers(result: dict[str, Any]) -> None:
     rows = [
         (
             f"{tier['name']}, seed {tier['seed']}" if "seed" in tier else tier["name"],
@@ -305,9 +312,6 @@ def data_record(config: DataRecordConfig) -> None:
     ]
     heads = ("tier", "episodes", "steps", "return", "lowest", "highest", "success")
     print_table(f"Recorded in {result['env']}", rows, heads)
-    also = f" · Minari: {result['minari']}" if result["minari"] else ""
-    echo(f"Episodes: {config.out / 'episodes'}{also} ({result['seconds']:.0f} s).")
-    echo(f"Whoever has the id {result['id']} has the same data.")
 
 
 def _offline_policy(config: DatasetConfig) -> "evaluation.Policy | None":

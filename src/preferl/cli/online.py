@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 from preferl import online
 from preferl.cli.console import ProgressLine, echo, interrupt, note, print_table
@@ -213,37 +213,12 @@ def run_with_progress(
         f"{run.steps:,} steps, seed {run.seed}."
     )
     line = ProgressLine("learning", live=not ask)
-    began = time.perf_counter()
-    reports: list[IterationReport] = []
-    latest_news = "first steps"
-
-    def show_evaluation(evaluation: "Evaluation") -> None:
-        has_true_reward = bool(reports) and reports[-1].has_true_reward
-        news = evaluation.in_words if has_true_reward else latest_news
-        line("learning", evaluation.step, run.steps, news)
+    progress = LearningProgress(line, run.steps)
 
     def show_iteration(report: "IterationReport") -> None:
-        nonlocal latest_news
-        reports.append(report)
-        answers = f"{report.comparisons} answers"
-        fitted = [earlier for earlier in reports if earlier.fit is not None]
-        accuracy = ""
-        if fitted and (report.fit is not None or not report.has_true_reward):
-            accuracy = f"reward accuracy {fitted[-1].accuracy_in_words}"
-        behaviour = _behaviour_in_words(report)
-        if report.has_true_reward:
-            words = [behaviour, accuracy]
-            news = behaviour
-        else:
-            words = [accuracy, behaviour]
-            news = " · ".join(filter(None, (answers, *words)))
-        latest_news = news
-        line("learning", report.env_steps, run.steps, news)
         if on_iteration is not None:
             on_iteration(report)
-        seconds = time.perf_counter() - began
-        done = f"{report.env_steps:>9,} of {run.steps:,} steps · {seconds:4.0f} s"
-        line.note(" · ".join(filter(None, (done, answers, *words))))
+        progress.show_iteration(report)
 
     if isinstance(feedback, StoredFeedback):
         stored = feedback
@@ -259,13 +234,50 @@ def run_with_progress(
             feedback=feedback,
             true_reward=true_reward,
             on_iteration=show_iteration,
-            on_evaluation=show_evaluation,
+            on_evaluation=progress.show_evaluation,
             report_to=report_to,
             on_stage=lambda doing: line(doing, 0, 0),
             resume=resume,
             keep_experience=keep_experience,
         )
     _summarise(result, out)
+
+
+@final
+class LearningProgress:
+    """Shows people how an online run goes: news on a live line, and a line for each iteration."""
+
+    def __init__(self, line: ProgressLine, steps: int) -> None:
+        self._line = line
+        self._steps = steps
+        self._began = time.perf_counter()
+        self._news = "first steps"
+        self._accuracy = ""  # of the latest fit
+        self._has_true_reward = False
+
+    def show_evaluation(self, evaluation: "Evaluation") -> None:
+        """Show the return of the agent, or else the news of the latest iteration."""
+        news = evaluation.in_words if self._has_true_reward else self._news
+        self._line("learning", evaluation.step, self._steps, news)
+
+    def show_iteration(self, report: "IterationReport") -> None:
+        """Show what the agent and the reward have learned by now."""
+        if report.fit is not None:
+            self._accuracy = f"reward accuracy {report.accuracy_in_words}"
+        answers = f"{report.comparisons} answers"
+        behaviour = _behaviour_in_words(report)
+        if report.has_true_reward:
+            accuracy = "" if report.fit is None else self._accuracy
+            words = (answers, behaviour, accuracy)
+            self._news = behaviour
+        else:
+            words = (answers, self._accuracy, behaviour)
+            self._news = " · ".join(filter(None, words))
+        self._has_true_reward = report.has_true_reward
+        self._line("learning", report.env_steps, self._steps, self._news)
+        seconds = time.perf_counter() - self._began
+        done = f"{report.env_steps:>9,} of {self._steps:,} steps · {seconds:4.0f} s"
+        self._line.note(" · ".join(filter(None, (done, *words))))
 
 
 def _behaviour_in_words(report: "IterationReport") -> str:

@@ -165,9 +165,7 @@ def people_in_a_browser(
         else:
             if older_run := older_run_in_words(out):
                 note(older_run)
-            name = "-".join(re.findall("[a-z0-9]+", run.env_name.lower()))[:50].strip("-")
-            project = labels.projects.create(
-                f"{name or 'run'}-{len(labels.projects.all()) + 1}",
+            settings = ProjectSettings(
                 title=title or run.env_name,
                 question=question or ProjectSettings.question,
                 instructions=instructions,
@@ -176,6 +174,8 @@ def people_in_a_browser(
                 repeat_share=0.0,  # every answer is one the agent waits for
                 frames=frames,
             )
+            name = _project_name(run, len(labels.projects.all()) + 1)
+            project = labels.projects.create(name, settings)
         shared = ("--store", str(folder), "--project", project.slug)
         logs = folder / "logs"
         if RunningProgram(Program(PAGE, ()), logs).end_leftover(SuperviseConfig.stop_seconds):
@@ -206,6 +206,11 @@ def people_in_a_browser(
         echo("The run is finished, and its page is closed. To see the run, answers or page again:")
         for command in commands_after(out, folder, project.slug):
             echo(f"  {command}")
+
+
+def _project_name(run: OnlineConfig, number: int) -> str:
+    name = "-".join(re.findall("[a-z0-9]+", run.env_name.lower()))[:50].strip("-")
+    return f"{name or 'run'}-{number}"
 
 
 @contextmanager

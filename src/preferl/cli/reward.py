@@ -30,7 +30,7 @@ from preferl.online.service.service_config import ServiceConfig
 from preferl.printing import get_logger
 from preferl.reading import read_object
 from preferl.reporting import PLACES_BY_DEFAULT, MetricSink, open_sinks, require_places
-from preferl.runs import open_run, require_openable, versions
+from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.runs.summary import MetricCurve, RunSummary
 from preferl.shapes import BoolArray
 from preferl.training.configs import RewardTrainerConfig, usable_device
@@ -138,10 +138,7 @@ def reward_fit(config: FitConfig) -> None:
         require_openable(config.out, resume=config.resume)
     require_places(config.report_to)
     episodes, comparisons, labels = config.read()
-    spaces = models.infer_spaces(episodes.observations, episodes.actions)
-    segments = comparisons.segments
-    models.check_spaces(*spaces, segments.observations, segments.actions, what="clips")
-    models.build_reward_model(_preset(config, comparisons).model, *spaces, seed=0)
+    _require_fitting_model(config, episodes, comparisons)
     usable_device(config.device)
     seconds = config.checkpoint_seconds
     checkpoints = training.FitCheckpoints(config.out / "checkpoints", seconds=seconds)
@@ -177,6 +174,20 @@ def reward_fit(config: FitConfig) -> None:
         checkpoints.remove()
     if config.publish:
         _publish(config, report, folder.path("reward"))
+    _echo_fit(report, world, folder)
+
+
+def _require_fitting_model(
+    config: FitConfig, episodes: "data.Episodes", comparisons: "data.Comparisons"
+) -> None:
+    """Raise an error about clips of other spaces, or a model that cannot be built, before a run."""
+    spaces = models.infer_spaces(episodes.observations, episodes.actions)
+    segments = comparisons.segments
+    models.check_spaces(*spaces, segments.observations, segments.actions, what="clips")
+    models.build_reward_model(_preset(config, comparisons).model, *spaces, seed=0)
+
+
+def _echo_fit(report: "training.FitReport", world: World, folder: RunFolder) -> None:
     if report.held_out_accuracy is not None:
         echo(
             f"Accuracy on decided answers: {report.held_out_in_words}; "
