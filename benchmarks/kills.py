@@ -30,7 +30,7 @@ from preferl.evaluation import RandomPolicy
 from preferl.online.algorithms import make_environments
 from preferl.online.run import record
 from preferl.reporting import read_jsonl
-from preferl.runs import versions
+from preferl.runs import RunFolder, versions
 
 RESULTS = Path(__file__).parent / "results" / "kills.json"
 ENV = "Pendulum-v1"
@@ -114,7 +114,7 @@ class Command:
     @property
     def finished(self) -> bool:
         """Whether it has come to its result."""
-        return (self.out / "result.json").exists()
+        return RunFolder(self.out).finished
 
     def start(self) -> None:
         """Begin, or go on."""
