@@ -132,18 +132,6 @@ def test_weights_count_answers():
     torch.testing.assert_close(preference_loss(logits, preference, weight), expected)
 
 
-def test_members_have_losses_of_their_own():
-    logits = torch.tensor([[1.0, -1.0], [0.5, 2.0]])
-    preference = torch.tensor([1.0, 0.0])
-    weight = torch.tensor([[1.0, 2.0], [0.0, 3.0]])
-    loss = preference_loss(logits, preference, weight)
-    assert loss.shape == (2,)
-    for member in range(2):
-        torch.testing.assert_close(
-            loss[member], preference_loss(logits[member], preference, weight[member])
-        )
-
-
 def accuracy(logits: list[float], preference: list[float]) -> float:
     return preference_accuracy(torch.tensor(logits), torch.tensor(preference)).item()
 
@@ -221,17 +209,6 @@ def test_a_row_without_real_steps_has_score_zero(pooling):
     scores.sum().backward()
     assert (scores == 0).all()
     assert (rewards.grad == 0).all()
-
-
-@pytest.mark.parametrize("discount", [1.0, 0.7])
-def test_padding_on_the_left_changes_nothing(discount):
-    bare = torch.tensor([[1.0, -2.0, 4.0]])
-    padded = torch.tensor([[50.0, 50.0, 1.0, -2.0, 4.0]])
-    mask = torch.tensor([[False, False, True, True, True]])
-    for pooling in ("sum", "mean"):
-        torch.testing.assert_close(
-            pool(padded, mask, pooling, discount), pool(bare, mask[:, 2:], pooling, discount)
-        )
 
 
 @pytest.mark.parametrize(

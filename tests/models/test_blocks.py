@@ -66,15 +66,6 @@ def test_each_member_is_a_plain_perceptron(activation, members, rows):
             torch.testing.assert_close(bias, want[2 + 2 * index], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("rows", [4, MANY_ROWS])
-def test_features_are_left_as_they_were(rows):
-    features = torch.randn(rows, SIZES[0])
-    before = features.clone()
-    build(2, activation="relu")(features).sum().backward()
-    build(2, activation="relu", sizes=(SIZES[0], 1))(features)
-    assert torch.equal(features, before)
-
-
 @pytest.mark.parametrize("rows", [64, MANY_ROWS])
 def test_dropout_is_drawn_for_each_member_and_only_in_training(rows):
     networks = build(2, sizes=(3, 500, 1), dropout=0.5)

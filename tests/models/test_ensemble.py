@@ -90,13 +90,6 @@ def test_members_share_one_encoder():
         assert part.encoder.deviation[0] > 3
 
 
-def test_the_context_is_that_of_the_member_that_sees_most():
-    assert Ensemble([mlp(0), Squares(context=5)]).context == 5
-    assert Ensemble([mlp(0), mlp(1)]).context == 1
-    with pytest.raises(ConfigError, match=r"contexts.*got \[3, 5\]"):
-        Ensemble([Squares(context=3), Squares(context=5)])
-
-
 def test_what_cannot_be_joined_is_refused():
     with pytest.raises(ConfigError, match="at least one model"):
         Ensemble([])
@@ -117,13 +110,6 @@ def test_building_from_a_config_and_back():
     assert config_of(model) == config
     first = build_reward_model(config.models[0], OBSERVATIONS, ACTIONS, seed=3)
     torch.testing.assert_close(model(*windows()).rewards[:2], first(*windows()).rewards)
-
-
-def test_configs_and_models_without_a_kind_are_refused():
-    with pytest.raises(ConfigError, match="reward model config"):
-        build_reward_model("mlp", OBSERVATIONS, ACTIONS, seed=0)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="got Squares"):
-        config_of(Squares())
 
 
 def test_members_leave_out_windows_that_nobody_asks_them_about():

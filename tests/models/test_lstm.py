@@ -91,16 +91,6 @@ def test_a_score_is_the_sum_the_mean_or_the_last_of_the_real_rewards():
         torch.testing.assert_close(output.scores[0], torch.stack(expected))
 
 
-def test_padding_that_is_not_a_number_does_not_matter():
-    model = small(normalise=False).eval()
-    observations, actions, mask = windows()
-    output = model(observations, actions, mask)
-    spoilt = model(torch.where(mask[..., None], observations, torch.nan), actions, mask)
-    assert torch.equal(output.scores, spoilt.scores)
-    spoilt.scores.sum().backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters())
-
-
 def test_parameters_are_as_many_as_the_original_has():
     shapes = {(11, 3): 230_209, (17, 6): 232_513, (46, 26): 245_057}
     for (observation, action), count in shapes.items():

@@ -5,14 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from gymnasium import spaces
-from torch import nn
 
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.testing import check_reward_model
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))
 ACTIONS = spaces.Box(-1, 1, (2,))
-LAYERS = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
 
 
 def windows(rows: int = 7, length: int = 4) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

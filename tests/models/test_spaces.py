@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, SpaceError
+from preferl.errors import SpaceError
 from preferl.models.encoders import PictureEncoder
 from preferl.models.spaces import (
     can_read,
@@ -56,11 +56,6 @@ def test_what_is_no_picture_is_refused(space):
         PictureEncoder(space, ACTIONS)
 
 
-def test_another_word_for_channels_is_refused():
-    with pytest.raises(ConfigError, match="channels"):
-        channels_first(frames(84, 84, 3), "middle")
-
-
 @pytest.mark.parametrize(
     ("shape", "order", "size"),
     [
@@ -98,12 +93,10 @@ BYTES = frames(16, 16, 3)
     ("model", "given"),
     [
         (spaces.Box(-np.inf, np.inf, (3,), np.float64), spaces.Box(-1, 8, (3,), np.float32)),
-        (spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-9, 9, (3,), np.float64)),
         (spaces.Box(-1, 1, (3,)), spaces.Box(0, 9, (3,), np.int16)),
         (spaces.Box(-1, 1, (3,)), spaces.MultiBinary(3)),
         (spaces.Discrete(4), spaces.Discrete(3, start=1)),
         (spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2)),
-        (spaces.MultiBinary(2), spaces.MultiDiscrete([2, 2])),
         (spaces.MultiDiscrete([5, 5]), spaces.Box(0, 4, (2,), np.int64)),
         (BYTES, BYTES),
         (
@@ -120,9 +113,7 @@ def test_models_read_spaces_of_their_shapes_and_kinds(model, given):
     ("model", "given"),
     [
         (spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))),
-        (spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (3, 1))),
         (spaces.Box(0, 1, (16, 16, 3)), BYTES),
-        (BYTES, spaces.Box(0, 1, (16, 16, 3))),
         (spaces.Discrete(3), spaces.Discrete(4)),
         (spaces.Discrete(3), spaces.Discrete(3, start=1)),
         (spaces.Discrete(3), spaces.Box(0, 2, (), np.float32)),
@@ -140,18 +131,13 @@ def test_models_read_no_other_spaces(model, given):
     ("array", "space"),
     [
         (np.zeros((3, 16, 16, 1), np.uint16), spaces.Box(0, 65_535, (16, 16, 1), np.uint16)),
-        (np.zeros((3, 8, 8), np.uint32), spaces.Box(0, 2**32 - 1, (8, 8), np.uint32)),
-        (np.zeros((3, 4, 4), np.uint64), spaces.Box(0, 2**64 - 1, (4, 4), np.uint64)),
         (np.zeros((3, 4, 4), np.int8), spaces.Box(-128, 127, (4, 4), np.int8)),
         (np.array([[0], [1_700_000_000]]), spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64)),
-        (np.array([0, 20_000_000]), spaces.Box(-(2**63), 2**63 - 1, (), np.int64)),
         (np.array([-(2**63), 2**63 - 1]), spaces.Box(-(2**63), 2**63 - 1, (), np.int64)),
         (np.array([2**63, 1], np.uint64), spaces.Box(0, 2**64 - 1, (), np.uint64)),
-        (np.full((3, 40), 1_000), spaces.Box(-(2**63), 2**63 - 1, (40,), np.int64)),
         (np.array([0, 9_999]), spaces.Discrete(10_000)),
         (np.array([-3, 4]), spaces.Discrete(8, start=-3)),
         (np.full((3, 128), 255, np.uint8), spaces.MultiDiscrete([256] * 128)),
-        (np.array([[0, 3], [-1, 2]]), spaces.MultiDiscrete([2, 4], start=[-1, 0])),
     ],
 )
 def test_whole_numbers_are_categories_where_they_are_few(array, space):

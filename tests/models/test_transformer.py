@@ -10,8 +10,6 @@ from torch import Tensor
 from preferl.errors import ModelError
 from preferl.functional import preference_logits, preference_loss
 from preferl.models import (
-    Ensemble,
-    MLPReward,
     PreferenceTransformer,
     PreferenceTransformerConfig,
     build_reward_model,
@@ -48,12 +46,6 @@ def windows(rows: int = 6, length: int = 8) -> tuple[Tensor, Tensor]:
 )
 def test_every_shape_keeps_the_contract(head, settings):
     check_reward_model(transformer(head=head, **settings))
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-def test_ensembles_keep_the_contract(layers):
-    parts = [transformer(seed, layers=layers, head=head) for seed, head in enumerate(HEADS)]
-    check_reward_model(Ensemble([*parts, MLPReward(OBSERVATIONS, ACTIONS, seed=2)]))
 
 
 def test_size_of_the_published_model():
@@ -100,34 +92,6 @@ def test_windows_of_padding_alone_have_no_score(head, pooling):
     assert not output.scores.any()
     output.scores.sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-
-
-def test_what_stands_in_padding_may_be_anything():
-    model = transformer().eval()
-    features, mask = windows()
-    expected = model.judge(features, mask).scores
-    broken = features.masked_fill(~mask[..., None], torch.nan)
-    assert torch.equal(model.judge(broken, mask).scores, expected)
-
-
-def test_dropout_is_drawn_in_training_at_three_places_and_not_in_the_preference(monkeypatch):
-    model = transformer(dropout=0.5)
-    features, mask = windows()
-    assert torch.equal(*(model.eval().judge(features, mask).scores for _ in range(2)))
-    drawn: list[tuple[int, ...]] = []
-
-    def all_kept(like: Tensor, share: float) -> Tensor:
-        assert share == 0.5
-        drawn.append(tuple(like.shape))
-        return torch.ones_like(like)
-
-    for module in ("blocks", "attention"):
-        monkeypatch.setattr(f"preferl.models.{module}.kept", all_kept)
-    model.train().judge(features, mask)
-    tokens = (6, 16, 16)
-    probabilities = (24, 8, 16)
-    residual = (6, 8, 16)
-    assert drawn == [tokens, probabilities, residual, residual]
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -61,16 +61,6 @@ def test_only_members_that_have_not_seen_an_answer_vote():
     assert found.scale == pytest.approx(0.5, rel=0.1)
 
 
-def test_few_answers_move_the_configured_likelihood_little():
-    logits = torch.tensor([[3.0, 1.0, -2.0]])
-    right = fitted(logits, torch.tensor([1.0, 1.0, 0.0]))
-    assert right.noise == pytest.approx(0.1, abs=0.03)
-    assert 1 < right.scale < 2
-    wrong = fitted(logits, torch.tensor([0.0, 0.0, 1.0]))
-    assert 0.1 < wrong.noise < 0.3
-    assert 0.3 < wrong.scale < 1
-
-
 @pytest.mark.parametrize("preference", [[], [0.5, 0.5], [np.nan, 0.5]])
 def test_ties_and_declined_answers_say_nothing_of_noise(preference):
     logits = torch.full((2, len(preference)), 5.0)

@@ -18,16 +18,6 @@ def test_penalties_by_hand(norm, expected):
     assert AdaptivePenalty(0.1, norm=norm).of(WEIGHTS).item() == pytest.approx(expected)
 
 
-def test_the_gradient_of_a_penalty():
-    AdaptivePenalty(0.1).of(WEIGHTS).backward()
-    torch.testing.assert_close(WEIGHTS[0].grad, torch.tensor([[0.2, -0.4]]))
-    torch.testing.assert_close(WEIGHTS[1].grad, torch.tensor([0.6]))
-
-
-def test_no_strength_is_no_penalty():
-    assert AdaptivePenalty().of(WEIGHTS) == 0.0
-
-
 @pytest.mark.parametrize(
     ("training", "validation", "expected"),
     [
@@ -45,11 +35,6 @@ def test_the_strength_follows_the_ratio_of_losses(training, validation, expected
     penalty = AdaptivePenalty(2.0, band=(1.1, 1.5), factor=0.25)
     assert penalty.after(training, validation).strength == pytest.approx(expected)
     assert penalty.strength == 2.0
-
-
-def test_without_a_band_the_strength_stays():
-    penalty = AdaptivePenalty(2.0)
-    assert penalty.after(0.1, 100.0) is penalty
 
 
 @pytest.mark.parametrize(
@@ -96,11 +81,6 @@ def test_a_measure_of_ones_own(no_others):
     assert written["measure"] == f"{__name__}:largest"
     assert from_json(AdaptivePenalty, written) == penalty
     assert penalty.after(1.0, 2.0) == penalty
-
-
-def test_a_measure_by_a_name_of_ones_own(no_others):
-    PENALTIES.register("largest", largest)
-    assert AdaptivePenalty(0.5, measure=largest) == AdaptivePenalty(0.5, measure="largest")
 
 
 def test_a_measure_that_is_not_one_number_is_refused(no_others):

@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from preferl.errors import ConfigError, DataError
-from preferl.models import CNNReward, EnsembleConfig
+from preferl.models import CNNReward
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import FitCheckpoints, RewardSettings, reward_preset, reward_presets
@@ -141,16 +141,6 @@ def test_pictures_are_fitted_by_their_preset(rng):
     assert isinstance(model, CNNReward)
     assert report.members == 2
     assert RewardSettings("cnn", members=1).preset(length=3, answers=9).model.members == 1
-
-
-def test_members_are_fused_or_joined():
-    assert RewardSettings("mr", members=4).preset(length=5, answers=9).model.members == 4
-    nmr = RewardSettings("nmr", members=2).preset(length=5, answers=9).model
-    assert isinstance(nmr, EnsembleConfig)
-    assert nmr.models[0] == nmr.models[1]
-    assert not isinstance(
-        RewardSettings("nmr", members=1).preset(length=5, answers=9).model, EnsembleConfig
-    )
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

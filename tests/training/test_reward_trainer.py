@@ -237,50 +237,11 @@ def test_votes_stay_votes_where_answers_are_implied(comparisons):
     assert losses[0] != losses[1]
 
 
-def test_hard_answers_keep_their_noise_beside_soft_ones(comparisons):
-    """The loss of both together is that of each by itself."""
-    soft = answered(comparisons, np.where(np.arange(20) < 10, 0.7, comparisons.preference))
-    still = {"epochs": 1, "learning_rate": 1e-12, "weight_decay": 0.0, "bootstrap": False}
-    config = replace(SMALL, normalise=False)
-    parts = [
-        fit(mlp(config=config), part, noise=noise, **still).train_loss[0]
-        for part, noise in ((soft[:10], 0.0), (soft[10:], 0.5))
-    ]
-    both = fit(mlp(config=config), soft, noise=0.5, **still).train_loss[0]
-    assert both == pytest.approx(sum(parts) / 2, rel=1e-6)
-
-
 def test_soft_answers_say_nothing_about_how_many_are_random(comparisons):
     soft = answered(comparisons, np.where(np.arange(20) < 10, 0.7, NAN))
     trainer = RewardTrainer(mlp(members=3), replace(FEW, noise="fitted"), seed=0)
     trainer.fit(soft)
     assert trainer.noise == pytest.approx(0.05)  # what it began with
-
-
-def test_windows_with_padding_are_trained_on_real_steps_only(comparisons, rng):
-    segments = comparisons.segments
-    assert (segments.real < segments.length).any()
-    start = np.cumsum(segments.real + 5) - segments.real
-    rows, places = (
-        np.concatenate(
-            [first + np.arange(real) for first, real in np.stack([at, segments.real], 1)]
-        )
-        for at in (segments.start, start)
-    )
-
-    def scattered(array):
-        block = rng.normal(size=(start[-1] + segments.real[-1], *array.shape[1:])) * 100
-        block[places] = array[rows]
-        return block.astype(array.dtype)
-
-    apart = Segments(
-        scattered(segments.observations), scattered(segments.actions), scattered(segments.rewards),
-        start, segments.real, segments.length,
-    )  # fmt: skip
-    models = mlp(normalise=False), mlp(normalise=False)
-    fit(models[0], comparisons)
-    fit(models[1], replace(comparisons, segments=apart))
-    torch.testing.assert_close(weights(models[0]), weights(models[1]), atol=1e-6, rtol=1e-5)
 
 
 def test_out_of_bag_numbers_by_hand(comparisons):
@@ -439,18 +400,6 @@ def test_a_restarted_fit_remembers_nothing(comparisons):
         # Adam's first step is as long as the learning rate, whatever the gradient.
         assert (weights(model) - fresh).abs().max().item() == pytest.approx(1e-3, rel=1e-2)
     assert penalties == [1.2, 1.2]
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_restarted_fit_forgets_the_fitted_noise(comparisons, restart):
-    config = replace(FEW, epochs=1, restart=restart, noise="fitted")
-    found = []
-    for before in (0.05, 0.4):
-        trainer = RewardTrainer(mlp(), config, seed=0)
-        trainer.set_noise(before)  # as an earlier fit may have
-        trainer.fit(comparisons)
-        found.append(trainer.noise)
-    assert (abs(found[0] - found[1]) < 1e-3) == restart
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -616,19 +565,6 @@ def test_rewards_learn_as_on_the_processor(config, precision, tmp_path):
 def test_a_fit_that_diverges_is_an_error(comparisons, noise, members):
     with pytest.raises(DivergenceError, match=r"the training diverged .* lower the learning rate"):
         fit(mlp(members=members), comparisons, learning_rate=1e18, noise=noise)
-
-
-def test_a_fit_does_not_depend_on_where_observations_have_their_zero(rng):
-    comparisons = make_comparisons(rng, pairs=20)
-    segments = comparisons.segments
-    near = np.asarray(segments.observations, np.float64)
-    scores = []
-    for observations in (near, 1.7e9 + near):
-        model = mlp()
-        moved = replace(segments, observations=observations)
-        fit(model, replace(comparisons, segments=moved))
-        scores.append(RewardFunction(model).scores(moved))
-    np.testing.assert_allclose(scores[1], scores[0], atol=1e-3)
 
 
 def test_models_remember_the_pairs_of_all_fits_but_not_what_did_not_count(comparisons):

@@ -100,17 +100,6 @@ def test_the_loss_is_what_is_minimised_and_reported(comparisons, loss):
     assert report.train_accuracy[-1] > 0.85
 
 
-def test_stopping_and_the_penalty_band_go_by_the_loss(comparisons):
-    config = replace(CONFIG, loss=hinge, penalty=AdaptivePenalty(1.0, band=(0.0, 1e-6)), epochs=1)
-    _, report = trained(comparisons, config, members=1, validation=comparisons)
-    assert report.penalty == pytest.approx(1.2)
-    assert report.validation_loss[0] == pytest.approx(
-        trained(comparisons, replace(config, calibrate=False), members=1, validation=comparisons)[
-            0
-        ].evaluate(comparisons)[0]
-    )
-
-
 def test_a_loss_is_saved_by_name(comparisons):
     config = replace(CONFIG, loss=hinge)
     written = json.loads(json.dumps(to_json(config)))

@@ -1,6 +1,5 @@
 """Trust in annotators: by hand, beside a reward, and where there is nothing to fit."""
 
-import logging
 import math
 from dataclasses import replace
 
@@ -125,18 +124,6 @@ def test_the_scale_is_that_of_those_who_answer():
     anchored.restore({"value": torch.tensor([3.0, -1.0]), "moments": {}})
     anchored.normalise()
     assert anchored.value.tolist() == [3, -1], "answers of nobody in particular fix the scale"
-
-
-def test_without_annotators_nothing_is_fitted_and_that_is_logged(caplog):
-    trust = AnnotatorTrust(CPU)
-    with caplog.at_level(logging.WARNING):
-        trust.begin(None, 1)
-    assert 'combine="each"' in caplog.text
-    assert trust.of(rows(0)) is None
-    assert trust.of(None) is None
-    trust.step()
-    trust.normalise()
-    assert not len(trust.value)
 
 
 def crowd(rng: np.random.Generator, pairs: int) -> Comparisons:

@@ -272,12 +272,11 @@ class RewardSettings:
         is_wide = self.model in ("pt", "pt-readme")
         if is_wide and preset.trainer.precision == "float32" and "precision" not in keep:
             changes.setdefault("precision", fast_precision())
-        trainer = replace(preset.trainer, **changes)
-        preset = replace(preset, model=model, trainer=trainer)
         if self.members is not None and (self.members != 1 or _with(model, members=1)):
             alike = _with(model, members=self.members)
-            preset = replace(preset, model=alike or EnsembleConfig((model,) * self.members))
-        preset = replace(preset, choose=self.choose)
+            model = alike or EnsembleConfig((model,) * self.members)
+        trainer = replace(preset.trainer, **changes)
+        preset = replace(preset, model=model, trainer=trainer, choose=self.choose)
         if self.budget is None:
             return preset
         if self.epochs is not None:

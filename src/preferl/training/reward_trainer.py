@@ -112,7 +112,7 @@ class FitCheckpoints:
         self._last = last
         self._written = time.monotonic()
 
-    def is_due(self, *, over: bool) -> bool:
+    def is_due(self, over: bool) -> bool:
         """Whether the last checkpoint is old enough, or the fit is `over` and has to be kept."""
         return (self._last and over) or time.monotonic() - self._written >= self._seconds
 
@@ -373,7 +373,7 @@ class RewardTrainer:
         identity = {}  # takes the content of all clips
         if checkpoints is not None or self.world.size > 1:
             identity = self._identity(data)
-        self._require_shareable(identity)
+            self._require_shareable(identity)
         state = FitState()
         if checkpoints is not None and self.world.decide(has_run(checkpoints.folder)):
             state = read_checkpoint(checkpoints.folder, run=identity).state
@@ -400,8 +400,7 @@ class RewardTrainer:
                     best_logits = logits
             state.over = epoch >= data.epochs or self._stops(state)
             state.seconds = time.perf_counter() - began
-            is_due = checkpoints is not None and checkpoints.is_due(over=state.over)
-            if checkpoints is not None and is_due and self.world.is_first:
+            if checkpoints is not None and self.world.is_first and checkpoints.is_due(state.over):
                 checkpoints.write(self._checkpoint(state), identity)
         if state.best_model is not None and state.best_trust is not None:
             self.model.load_state_dict(state.best_model)
