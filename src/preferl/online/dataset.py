@@ -512,6 +512,21 @@ class DatasetSeeds:
                 f"seeds: expected at least one, all different, got {list(self.seeds)}."
             )
 
+    def units(self, folder: Path, report_to: Sequence[str]) -> list[Unit]:
+        """Return a unit of work for each seed, in a folder of the seed's name."""
+        return [
+            Unit(
+                name=f"seed {seed}",
+                work=f"{__name__}:{_record.__name__}",
+                settings={
+                    "config": to_json(replace(self.config, seed=seed)),
+                    "report_to": list(report_to),
+                },
+                folder=folder / str(seed),
+            )
+            for seed in self.seeds
+        ]
+
 
 def record_seeds(
     config: DatasetConfig,
@@ -550,7 +565,6 @@ def record_seeds(
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
     run = DatasetSeeds(config, tuple(seeds))
-    out = Path(out)
     began = time.perf_counter()
     require_openable(out, resume=resume)
     require_places(report_to)
@@ -560,18 +574,7 @@ def record_seeds(
         require_minari_env(task_env(config)())
     report = on_progress or (lambda *_: None)
     doing = "recording seeds"
-    units = [
-        Unit(
-            name=f"seed {seed}",
-            work=f"{__name__}:{_record.__name__}",
-            settings={
-                "config": to_json(replace(config, seed=seed)),
-                "report_to": list(report_to),
-            },
-            folder=out / "seeds" / str(seed),
-        )
-        for seed in run.seeds
-    ]
+    units = run.units(Path(out) / "seeds", report_to)
     summary = RunSummary("data", config.env_name, steps_of="recorded steps")
     with open_run(out, config=run, seed=run.seeds[0], resume=resume, summary=summary) as folder:
         done: dict[str, dict[str, Any]] = {}
