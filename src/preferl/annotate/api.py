@@ -1,4 +1,4 @@
-"""The requests of the page's scripts; every change carries proof that it was meant."""
+"""The requests of the page's scripts; every change carries the session's CSRF token."""
 
 from typing import Annotated, Any, Literal
 
@@ -67,13 +67,13 @@ class HoldBody(Body):
 
 
 class ReleaseBody(HoldBody):
-    """Queries that are given back, with the proof that beacons cannot send as a header."""
+    """Queries that are given back; the CSRF token is here, since beacons send no headers."""
 
     csrf: Annotated[str, Field(max_length=100)] = ""
 
 
 def _held(request: Request, person: Annotator, count: int) -> dict[str, Any]:
-    """The queries that a person holds, filled up, and how far the work is."""
+    """Fill up the queries that a person holds; return them, and how far the work is."""
     held = store_of(request).queue.claim(person.project_id, person.id, count)
     tally: Tally = request.app.state.news.tally
     return {
@@ -116,7 +116,7 @@ def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
 
 @router.post("/heartbeat", dependencies=CHANGES)
 def heartbeat(request: Request, person: Answering, body: HoldBody) -> dict[str, Any]:
-    """Keep queries for longer; `kept` is false where none is this person's any more."""
+    """Keep queries for longer; `kept` is false if this person holds none of them any more."""
     expires_at = store_of(request).queue.heartbeat(person.id, body.tokens)
     return {"kept": expires_at is not None}
 

@@ -119,7 +119,7 @@ def answering(request: Request) -> Response:
 
 @router.get("/join/{secret}", dependencies=[Depends(limited("request"))])
 def join(request: Request, secret: str) -> Response:
-    """Sign in by a personal link, or ask before.
+    """Sign in by a personal link, or show a page that asks first.
 
     Another site may open a link here, and whoever is signed in would go on in another name. A link
     that opens a few times only would be used up by programs that look at links in messages, to show
@@ -174,7 +174,7 @@ def episode(request: Request, person: Anyone) -> HTMLResponse:
 async def media(request: Request, clip: str, person: Anyone) -> FileResponse:
     """A clip of the person's own project; its name is a digest, so it never changes.
 
-    Only some threads wait for object storage, so that answers never do.
+    Few threads may fetch from object storage, so that answers never wait for it.
     """
     about = (store_of(request), person.project_id, clip)
     fetching = request.app.state.fetching

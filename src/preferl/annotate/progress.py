@@ -15,7 +15,7 @@ from preferl.store.store import Store
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 COUNTED_WITHIN: Final = 1.0
-"""Seconds that numbers beside something else may be old; the stream of news brings newer ones."""
+"""Seconds that the numbers sent with queries may be old; the stream of news brings newer ones."""
 
 DOES: Final = {
     (REWARD_SERVICE, "starting"): "is starting",
@@ -33,10 +33,10 @@ DOES: Final = {
 def statement(store: Store, project_id: int, progress: Progress) -> dict[str, Any]:
     """How far the work is, in the same words wherever a page shows it.
 
-    It does not move backwards: a program that asks as it goes has no number of answers to reach, so
-    there is a `goal` only where one was set, or where nothing asks any more. `until` names the next
-    reward. `share` is how much of the nearest end is done, None where that is a reward after the
-    first.
+    There is a `goal`, a number of answers to reach, only if a budget was set or no program asks any
+    more: a program that asks as it goes would move the goal away. `until` says how far the next
+    reward is. `share` is how much of the goal is done, or without one, of the answers that the
+    first reward needs; else None.
     """
     services = store.reports.services(project_id)
     service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)

@@ -31,8 +31,8 @@ from preferl.trust import preferl_program
 log = get_logger(__name__)
 
 IDLE_SECONDS: Final = 75
-"""For which a connection may rest. Proxies keep theirs for a minute. One that sends a request on a
-connection that the server is closing cannot know whether the server had it."""
+"""Seconds for which a connection may rest: longer than the minute of proxies. A proxy that sends a
+request while the server closes the connection cannot know whether the request arrived."""
 
 REST_SECONDS: Final = 2.0  # before a program that died is started again: it may be a lasting fault
 PER_MINUTE: Final = 30  # messages that are logged; those of an attack are mostly the same
@@ -86,7 +86,7 @@ def serve(
     on_message("Stop with Ctrl-C.")
     drawing = kept_running(preferl_program(*render)) if render else nullcontext()
     opening = private_redirect(link) if open_browser else nullcontext()
-    # At Ctrl-C uvicorn ends by itself, and passes on what it caught.
+    # At Ctrl-C uvicorn stops the server, then raises KeyboardInterrupt.
     with suppress(KeyboardInterrupt), listening, drawing, bounded(), opening as redirect:
         if redirect is not None:
             threading.Timer(0.5, webbrowser.open, [redirect.as_uri()]).start()
@@ -111,7 +111,7 @@ def private_redirect(link: str) -> Iterator[Path]:
 
 
 def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:
-    """How uvicorn serves the app: nobody's connection keeps others out."""
+    """Uvicorn's settings for the app, by which no connection keeps others out."""
     protocol, most = patient_protocol()
     app.state.news.room = min(HELD, most // 4)
     return uvicorn.Config(

@@ -133,9 +133,9 @@ def opened_elsewhere(request: Request) -> bool:
 def require_own_page(request: Request) -> None:
     """Raise 403 where another site has sent this, by the headers that browsers add.
 
-    Browsers name the origin of every form. "null" is that of a page that hides it, which may be
-    anybody's; browsers that add whose it is do so only over https and on this machine. Programs
-    that are no browsers send neither, and no other site can make them send a session's cookie.
+    Browsers send `Origin` with every form. It is "null" if the page hides it, which any site may
+    do; then `Sec-Fetch-Site` decides, which browsers send only over https and on this machine.
+    Programs that are no browsers send neither header, and no site can make them send a cookie.
     """
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site")

@@ -1,4 +1,4 @@
-"""How good is it, and is it more than luck: rewards and policies against controls, and a page.
+"""Evaluate rewards and policies against controls, with intervals, and report on them.
 
 `plots` and `report` are imported by name, since they load matplotlib and Jinja2.
 """

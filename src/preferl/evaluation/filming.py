@@ -101,8 +101,8 @@ def show(
     if draws(env):
         try:
             frames = film(policy, env, seed=seed, steps=episode.steps)
-        # What a machine without a display or its libraries raises has no common class, and hours
-        # of training are not lost for want of a picture.
+        # Machines without a display raise errors of many classes, and a missing picture must not
+        # cost hours of training.
         except Exception as error:
             name = task if isinstance(task, str) else task.env_name
             logger.warning("%s cannot be drawn here: %r", name, error)

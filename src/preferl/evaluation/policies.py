@@ -61,7 +61,7 @@ class NetworkPolicy(Policy, Protocol):
 
 @runtime_checkable
 class KeepsOriginal(HasNormaliser, Protocol):
-    """An on-policy algorithm of SB3: beside a `VecNormalize` it keeps an original observation."""
+    """An on-policy algorithm of SB3, which keeps a raw observation if it has a `VecNormalize`."""
 
     rollout_buffer: Any
     _last_original_obs: Any
@@ -134,10 +134,9 @@ def on_raw_observations(policy: Policy) -> Policy:
     and so everything that evaluates, films and records, calls this.
 
     Raises:
-        SpaceError: statistics of other observations than the policy's, since something between
-            the two changes their shape; or statistics that may be needed and are not there: the
-            network of an algorithm without the algorithm, or an algorithm that learned in a
-            `VecNormalize` and was loaded without it.
+        SpaceError: the statistics are of observations of another shape than the policy's, or they
+            are missing. They are missing where an algorithm learned in a `VecNormalize` and was
+            loaded without it, and perhaps where only the network of an algorithm is given.
     """
     if isinstance(policy, NetworkPolicy):
         raise SpaceError(
@@ -173,8 +172,8 @@ def on_raw_observations(policy: Policy) -> Policy:
 def learned_normalised(policy: Policy) -> bool:
     """Whether an algorithm of stable-baselines3 is known to have learned in a `VecNormalize`.
 
-    Of on-policy algorithms alone: they keep an observation as it was before it was normalised if
-    there was a `VecNormalize`, and save it. Off-policy algorithms always keep one.
+    Only on-policy algorithms tell: they keep and save a raw observation if they have a
+    `VecNormalize`. Off-policy algorithms always keep one.
     """
     return isinstance(policy, KeepsOriginal) and policy._last_original_obs is not None
 
@@ -182,7 +181,7 @@ def learned_normalised(policy: Policy) -> bool:
 def threads_of(policy: Policy) -> Callable[[], AbstractContextManager[None]]:
     """Makes blocks in which a policy has the processor threads that suit its network.
 
-    Policies without a network of torch, or that keep it to themselves, change nothing.
+    The blocks change nothing for a policy whose torch network is not found, or that has none.
     """
     network: Any = policy
     if isinstance(network, NormalisedPolicy):
@@ -202,7 +201,7 @@ def shape_of(space: spaces.Space[Any]) -> Any:
 
 
 def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
-    """The same, with pictures channels first where the statistics are."""
+    """Return the observation, its pictures with channels first if `space` has them so."""
     if isinstance(space, spaces.Dict):
         return {key: _fitting(observation[key], part) for key, part in space.items()}
     array = np.asarray(observation)

@@ -67,8 +67,8 @@ def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
 def differing(values: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """Settings that runs have with different values: the value, as text, in every run.
 
-    A setting that some runs lack belongs to a part of another kind, whose name differs as well; it
-    is here if the others disagree about it.
+    A setting that some runs lack is listed only if the runs that have it disagree about it: such
+    runs have a part of another kind, and the name of that part is listed already.
 
     >>> differing({"a": {"steps": 10, "seed": 0}, "b": {"steps": 20, "seed": 0, "target": 3}})
     {'steps': ('10', '20')}
@@ -114,7 +114,7 @@ def cautions(runs: Named) -> list[str]:
 def comparison_report(runs: Named) -> Report:
     """The page about runs, by their names, ready for `preferl.evaluation.report.write_report`.
 
-    Where a name is too long for legends, tables and drawings number the runs.
+    If a name is too long for a legend, tables and drawings call the runs by numbers.
     """
     lead = f"{_listed(runs)}."
     numbered = {f"run {n}": run for n, run in enumerate(runs.values(), 1)}

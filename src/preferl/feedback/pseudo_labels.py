@@ -23,11 +23,11 @@ class PseudoLabels:
     """Adds pairs of recent clips, with the answers of which the last fit's reward is sure.
 
     Attributes:
-        confidence: the members' mean probability that one of the two is better, from which on a
-            pair is labelled; in [0.5, 1).
+        confidence: a pair is labelled if the members' mean probability that one of its clips is
+            better is at least this; in [0.5, 1).
         ratio: pairs that are drawn for each answer.
-        weight: of all that are drawn, relative to all answers. A pair that is labelled weighs
-            `weight / ratio`.
+        weight: what all pairs drawn would weigh together, as a multiple of the number of answers.
+            Each pair that is labelled weighs `weight / ratio`.
 
     Raises:
         ConfigError: a number out of its range.

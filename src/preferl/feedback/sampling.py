@@ -56,7 +56,7 @@ def probability_variance(logits: FloatArray) -> FloatArray:
 
 
 def label_variance(logits: FloatArray) -> FloatArray:
-    """`p (1 - p)` for the share `p` of members that prefer the first; an undecided one is half.
+    """`p (1 - p)` for the share `p` of members that prefer the first; undecided ones count half.
 
     >>> label_variance(np.array([[0.1, 5.0], [-9.0, 5.0]])).tolist()
     [0.25, 0.0]
@@ -215,8 +215,8 @@ class CoveringPairs:
         oversampling: candidate pairs for each one asked, at least 1; 10 as in B-Pref.
         features: `[N, F]` numbers per segment; the mean observation by default. Choose
             others for pixels, whose mean says little.
-        asked: comparisons to keep away from, too, such as `feedback.comparisons`; as long as there
-            are none, and by default, the first candidate is the first pair.
+        asked: gives earlier comparisons, such as `feedback.comparisons`; pairs keep away from
+            these, too. Without any, the first candidate is the first pair.
 
     Raises:
         ConfigError: oversampling below 1.
@@ -316,7 +316,7 @@ def distinct_windows(segments: Segments) -> IntArray:
 
 
 def oversampled(segments: Segments, count: int, oversampling: float) -> int:
-    """How many candidate pairs to draw: no more than there are, unless that many are asked."""
+    """How many candidate pairs to draw: at least `count`, else at most as many as there are."""
     require_in("count", count, 0, inf)
     windows = len(distinct_windows(segments))
     return max(count, min(ceil(oversampling * count), windows * (windows - 1) // 2))

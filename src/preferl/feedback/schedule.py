@@ -100,8 +100,8 @@ def plan(
             imitation, 0.25 in the DRLHP paper's MuJoCo runs.
         initial_steps: steps of the untrained policy that the initial queries are about; 0 if there
             is experience already.
-        final_queries: whether the last iteration asks, too, about what the policy has come to. The
-            schedule then reaches to the end of learning.
+        final_queries: whether the last iteration asks as well, about what the final policy does.
+            The schedule then reaches to the end of learning.
         oversampling: pairs drawn for each query, at least 1; two segments are cut for each of
             them, unless the sampler wants another number.
         sampler: that chooses; None wants no particular number.
@@ -162,7 +162,7 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
 
 
 def _weights(schedule: ScheduleName | Schedule, rounds: int, iterations: int) -> FloatArray:
-    """`[rounds]` weights at the ends of the first of so many iterations."""
+    """`[rounds]` weights, one for the end of each of the first `rounds` of `iterations`."""
     if isinstance(schedule, str):
         if schedule not in SCHEDULES:
             raise ConfigError(

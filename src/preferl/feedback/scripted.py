@@ -48,9 +48,9 @@ class ScriptedTeacher:
             sharp. B-Pref's mistakes.
         skip_below: decline where both plain returns are at most this; None never declines.
         equal_within: call a pair equal where its plain returns differ by less than this.
-        skip_margin: in place of `skip_below`, the share in [0, 1] of the way from `worst` to
-            `typical` at which that threshold is, so that it follows the policy; see `adapted`.
-        equal_margin: in place of `equal_within`, the share of that way.
+        skip_margin: sets `skip_below` to `worst + skip_margin * (typical - worst)`, so that it
+            follows the policy (see `adapted`); in [0, 1].
+        equal_margin: sets `equal_within` to `equal_margin * (typical - worst)`, likewise.
         typical: mean return of a segment of the policy; the loop renews it before each round of
             queries. None is not known yet.
         worst: return of a segment that shows nothing, below `typical`.
@@ -134,8 +134,8 @@ class ScriptedTeacher:
                 stays. None lets it follow the policy, as in B-Pref; see `adapted`.
             margin: share in [0, 1] of the way from `worst` to `typical` at which the threshold is.
             worst: return of a segment that shows nothing; below `typical`. B-Pref has 0, which
-                turns its skipping off where returns are negative. A threshold that follows the
-                policy begins at the least return of a segment that was seen, if that is less.
+                turns its skipping off where returns are negative. For a threshold that follows
+                the policy, `adapted` lowers `worst` to the least return of a segment seen so far.
         """
         if typical is None:
             return cls(temperature=0, skip_margin=margin, worst=worst)
@@ -154,7 +154,7 @@ class ScriptedTeacher:
         return cls(temperature=0, recency=recency)
 
     def adapted(self, typical: float, worst: float = 0.0) -> Self:
-        """The same with margins taken of what the policy's segments return now.
+        """Return this teacher with its thresholds set by what the policy's segments return now.
 
         Before each round of queries, the loop passes the mean return of the last ten whole episodes
         times the share of an episode in a segment, and the least return of a segment seen, or 0 if
@@ -166,7 +166,7 @@ class ScriptedTeacher:
         return replace(self, typical=typical, worst=min(self.worst, worst))
 
     def scaled_to(self, segments: Segments) -> Self:
-        """The same with `scale` fixed to these segments' returns, however pairs are shown later.
+        """Return this teacher with one `scale` for all later pairs, from these segments' returns.
 
         The scale is what `"deviation"` would be for pairs drawn independently from `segments`.
         """

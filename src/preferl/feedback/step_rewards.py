@@ -1,4 +1,4 @@
-"""Rewards that are not learned, with the interface of one that is: functions of a step, controls.
+"""Controls and functions of a step, with the interface of a learned reward.
 
 Controls are what a learned reward is held against. It has learned something where it beats `zero`
 and `random`, comes near `oracle`, and where `negated` makes the policy worse.
@@ -123,7 +123,7 @@ class Negated:
 
     @property
     def likelihood(self) -> Likelihood:
-        """That of the other reward, which treats both clips alike."""
+        """The likelihood of the other reward: the same, since it treats both clips alike."""
         return likelihood_of(self.reward)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
@@ -154,7 +154,7 @@ def require_step_function(function: Any) -> None:
     if not callable(function):
         kind = type(function).__name__
         raise ModelError(f"reward: expected {expected}, got {kind}. {fix}")
-    called = getattr(function, "forward", function)  # a network takes any arguments, to pass them
+    called = getattr(function, "forward", function)  # a network's own call takes any arguments
     try:
         parameters = signature(called)
     except ValueError:  # a function that is not written in Python may not tell

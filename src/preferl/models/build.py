@@ -65,7 +65,7 @@ def save_reward_model(
 ) -> None:
     """Write a model with its input statistics as a folder, all or nothing; replace what it was.
 
-    The folder gets files `beside` the model, by name.
+    The contents of `beside` go into files of these names in the folder.
 
     Raises:
         ConfigError: a model of a class that `preferl.registry.REWARD_MODELS` does not have.
@@ -107,7 +107,7 @@ def load_reward_model(
 
 
 def _own_state(model: RewardModel) -> dict[str, Tensor]:
-    """The state without the second names of an encoder that members share."""
+    """The state, in which an encoder that members share is held once, not once per member."""
     seen: dict[int, str] = {}
     return {
         name: tensor

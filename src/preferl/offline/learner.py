@@ -105,15 +105,15 @@ class OfflineLearner(ABC, Generic[Settings]):
         on_progress: OnProgress | None = None,
         every: int = 1000,
     ) -> Metrics:
-        """Make some updates, going on from the last one; the metrics of the last minibatch.
+        """Make `steps` more updates; return the metrics of the last minibatch.
 
-        Agents that are small, all of them together, take one processor thread.
+        One processor thread computes them where the weights of all agents together are few.
 
         Args:
             data: on the agents' device; rewards `[T]`, or a row per agent.
             steps: updates to make now.
             on_progress: called every `every` updates, counted from the first ever, and at the end.
-            every: updates.
+            every: updates from one call of `on_progress` to the next.
 
         Raises:
             ConfigError: less than one update.
@@ -195,7 +195,7 @@ class OfflineLearner(ABC, Generic[Settings]):
     def state(self) -> dict[str, Tensor]:
         """Copies of everything that exact resuming needs.
 
-        Random numbers are functions of the seeds and `step`, so no random state is among it.
+        Random numbers depend on the seeds and on `step` alone, so no generator is saved.
         """
         state = {name: tensor.cpu().clone() for name, tensor in self._tensors().items()}
         return state | {"step": torch.tensor(self.step), "seeds": torch.tensor(self.seeds)}
@@ -242,12 +242,12 @@ class OfflineLearner(ABC, Generic[Settings]):
         self._set_rate(self.step, self.steps)
 
     def _set_rate(self, step: int, steps: int) -> None:
-        """Set the policy's learning rate at a step of so many."""
+        """Set the policy's learning rate to its value at `step`, when `steps` are planned."""
         decayed = cosine_decay(step, steps) if self.config.decay else 1.0
         self._policy_rate.fill_(self.config.learning_rate * decayed)
 
     def _fresh_update(self) -> Callable[[Batch], dict[str, Tensor]]:
-        """`_update`, recorded on a GPU."""
+        """Return `_update`, as a recorded CUDA graph if the agents are on a GPU."""
         on_gpu = self.device.type == "cuda"
         return RecordedUpdate(self._update, self.device) if on_gpu else self._update
 
@@ -287,7 +287,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         return {"policy_loss": loss}
 
     def _kept(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Factors of each hidden layer's units, drawn for each agent from its own seed."""
+        """Draw dropout factors for the units of each hidden layer, by each agent's own seed."""
         share = self.config.dropout
         rows = self._rows(batch)
         generator = torch.Generator(self.device)

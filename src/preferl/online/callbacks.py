@@ -100,7 +100,7 @@ class FeedbackCallback(BaseCallback):
             # Now, not hours later with the first reward.
             if self._env.core.computer.reader is not None:
                 require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
-        if self._env.just_reset:  # as `learn` does in its course, unless asked to go on
+        if self._env.just_reset:  # by `learn`, unless it was asked to go on
             end_replay(self.model)
         self._rewards = RolloutRewards(self.model)
 

@@ -99,9 +99,9 @@ class SB3Learner:
         total_steps: environment steps of the whole run, at which schedules end.
         exploration_fraction: share of each call's steps in which a random policy takes over now
             and then, while nothing is learned. .05 shows a few unusual clips per round.
-        before: with "entropy", `explore` learns until the first learned reward, as in PEBBLE, and
-            with "zero" it does not. Without one, the algorithm learns on a bonus for new states
-            (`StateEntropyBonus`); when it comes, a critic that did is reset (`reset_critic`).
+        before: what `explore` does until there is a learned reward. With "zero" it learns nothing.
+            With "entropy" the algorithm learns on a bonus for new states (`StateEntropyBonus`), as
+            in PEBBLE, and the first learned reward resets its critic (`reset_critic`).
         random_probability, switch_probability: see `ExplorationPolicy`.
         rng: for exploration; the algorithm has its own `seed`.
         states: record `info["state"]` of each step, see `RecordsStates`.

@@ -84,7 +84,7 @@ POLICY_EPISODES: Final = 10
 """Whole episodes, the latest, whose mean return a teacher's thresholds follow, as in B-Pref."""
 
 ATTEMPTS: Final = 5
-"""Times that a round asks others for the queries that a script declined."""
+"""Times that a round replaces the queries that a script declined."""
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
@@ -192,7 +192,7 @@ class LoopState:
 
     Attributes:
         rng: draws segments and queries.
-        preparing: draws for the preparations of answers.
+        preparing: draws for `prepare_answers`.
         iterations: reports of the iterations that are over.
         evaluations: of the policy so far.
         experience: the latest episodes; None before the first.
@@ -200,7 +200,7 @@ class LoopState:
         pessimism: of that reward.
         answers: how many there are.
         clip_sets: the training or validation set of each clip, by the clip's name.
-        places: `[Q]` the query at each place of the members' bootstraps.
+        places: `[Q]` the query of each column of the bootstrap, see `AnswerPlaces`.
         returns: of the policy's latest whole episodes.
         lengths: of these episodes.
         worst: least return of a window of `segment_length` steps; at most 0.
@@ -208,9 +208,10 @@ class LoopState:
         longest: steps of the longest episode, likewise.
         lengths_warned: whether a warning about episodes of different length was given.
         findings: names of those that were logged.
-        newest: query of a lasting feedback at the last checkpoint, until a round is put.
+        newest: number of the newest query at the last checkpoint, if the feedback is a
+            `LastingFeedback`; None once this program has put queries.
         seconds: wall time of earlier programs.
-        given: data that the run began with, which lie beside the checkpoints, once.
+        given: data that the run began with; written once, beside the checkpoints.
     """
 
     rng: np.random.Generator
@@ -389,8 +390,8 @@ class PreferenceLoop:
         self.length_guard = LengthGuard(parts.config.variable_length)
         self.repetition_guard = RepetitionGuard(parts.config)
         self.journal: AnswerJournal | None = None
-        # Answers of the iteration under way that an earlier program had, oldest first, each with
-        # the teacher's generator after it.
+        # Answers that the iteration under way had before a restart, oldest first, each with the
+        # teacher's generator after it.
         self.kept_answers: deque[tuple[Comparisons, np.random.Generator]] = deque()
         learner = parts.learner
         if isinstance(learner, SB3Learner):
@@ -573,7 +574,7 @@ class PreferenceLoop:
     def _put_queries(self, experience: Episodes, count: int) -> QueryMetrics:
         """Put queries, and others for those that a script declines (B-Pref, section 3).
 
-        What a person declines is not asked anew: they have seen as many pairs as they were to see.
+        Pairs that a person declines are not replaced: the person has seen as many as planned.
         """
         config = self.parts.config
         sampler = self.parts.sampler
@@ -609,7 +610,7 @@ class PreferenceLoop:
             feedback.teacher = feedback.teacher.adapted(typical, state.worst)
 
     def _put(self, segments: Segments, pairs: IntArray) -> None:
-        """Put queries, but for those that an earlier program put in this iteration."""
+        """Put queries, except those that the program before a restart put in this iteration."""
         feedback = self.parts.feedback
         since = self.state.newest
         self.state.newest = None
@@ -619,7 +620,7 @@ class PreferenceLoop:
             feedback.ask(segments, pairs[self._take_kept_answers(len(pairs)) :])
 
     def _take_kept_answers(self, most: float = float("inf")) -> int:
-        """Take answers of an earlier program, to at most so many queries; return to how many."""
+        """Take over at most so many answers from before a restart; return how many."""
         feedback = self.parts.feedback
         count = 0
         while self.kept_answers and count < most and isinstance(feedback, InstantFeedback):

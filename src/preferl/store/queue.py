@@ -73,7 +73,7 @@ class RecordedAnswer(NamedTuple):
 
 @final
 class Queue:
-    """Leases and answers of a store; answers make way for the next queries of its lists."""
+    """Leases and answers of a store; after an answer, `ranked` asks the next queries of lists."""
 
     def __init__(self, database: Database, ranked: RankedQueries) -> None:
         self._database = database
@@ -161,7 +161,7 @@ class Queue:
         """Undo this person's latest answer that counts and give them the query again.
 
         Answers before it can be undone one by one. Sending the same `key` again returns the same
-        query; None where there is nothing to undo, and for who did not qualify.
+        query. None where there is nothing to undo, or if the person did not qualify.
         """
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:
@@ -256,7 +256,7 @@ class _Choice:
         self._qualifying = bool(self.project.qualification) and not settled
 
     def renewed(self) -> list[tuple[Lease, Query]]:
-        """Renew what the person holds, oldest first; what ran out goes on unless others need it."""
+        """Renew the person's leases, oldest first; if one ran out, unless others need its query."""
         held = []
         for lease, query in self.session.execute(statements.HOLDING, self._about).all():
             mine = active_at(lease, self.at) or query.purpose != "ask" or self._again(query)
@@ -332,7 +332,7 @@ class _Choice:
         return self.session.scalar(statement, self._about)
 
     def _room(self, query: Query) -> bool:
-        """Whether others leave room in a query; counted again once its row is locked."""
+        """Whether a query needs more answers than others hold it for; its row is locked by now."""
         return query.needed > self._count(statements.OUT, query_id=query.id)
 
     def _again(self, query: Query) -> bool:

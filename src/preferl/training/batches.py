@@ -33,7 +33,7 @@ def to_tensor(array: Array, device: torch.device | str, *, exact: bool = False) 
 def to_tensors(
     observations: Observations, device: torch.device | str, *, exact: bool = False
 ) -> Any:
-    """The same for each array of an observation."""
+    """Each array of an observation on a device; see `to_tensor`."""
     return map_observations(lambda array: to_tensor(array, device, exact=exact), observations)
 
 
@@ -49,7 +49,7 @@ def steps_for(
 
 
 Crop = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Starts and real steps of windows, `[B]`, to others inside them."""
+"""Maps the starts and real steps of windows, `[B]` each, to those of shorter windows inside."""
 
 MINIBATCH_BYTES = 2**26
 """Observations that are gathered at once for a forward without gradients."""
@@ -71,7 +71,7 @@ def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> 
 class LateWindows:
     """Windows into a block of steps that stays where it is, encoded when they are gathered.
 
-    `at_once` windows have observations that fit into `MINIBATCH_BYTES`.
+    The observations of `at_once` windows fit into `MINIBATCH_BYTES`.
     """
 
     def __init__(self, model: RewardModel, segments: Segments) -> None:
@@ -141,9 +141,11 @@ AnyWindows = Windows | LateWindows
 
 
 def draw_crops(pairs: int, *, most: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw how many of `most` steps each pair loses, `[P, 1]`, and from where, `[P, 2]` shares.
+    """Draw the crops of pairs for `crop_pairs`, with a generator on the CPU.
 
-    The generator is one of the processor.
+    Returns:
+        `[P, 1]` steps that each pair loses, at most `most`, and `[P, 2]` where the remaining steps
+        begin in each window: 0 at the earliest place, towards 1 at the latest.
     """
     cut = torch.randint(most + 1, (pairs, 1), generator=generator)
     return cut, torch.rand((pairs, 2), generator=generator)

@@ -32,7 +32,7 @@ from preferl.training.reward_function import RewardFunction, load_reward, save_r
 LOGGER = get_logger(__name__)
 
 KEEP: Final = 5
-"""Versions that stay: enough that no reader is surprised in the middle of one."""
+"""Versions that stay: enough that none is removed while a reader reads it."""
 
 LOCK: Final = "publisher"
 """File that holds the publisher's lock."""
@@ -51,7 +51,7 @@ class Version(NamedTuple):
 
 def read_version(folder: Location | SyncedFolder, number: int, *, device: str = "cpu") -> Version:
     """Read one version; raise `CheckpointError` unless all its files are as they were published."""
-    # Numbers begin anew in a folder that was emptied, so that a copy may be of another version.
+    # Fetched again: if the folder was emptied, numbers began anew, and a copy is out of date.
     path = SyncedFolder.at(folder).fetch(version_name(number), again=True)
     with reading(path, expected="a whole published reward"):
         about = read_object(path / ABOUT)
@@ -61,7 +61,7 @@ def read_version(folder: Location | SyncedFolder, number: int, *, device: str = 
 
 
 def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
-    """The newest of a folder of versions, one version by its own folder, or a saved reward as 1."""
+    """The reward in a folder: the newest of its versions, one version, or a saved reward as 1."""
     synced = SyncedFolder(folder)
     if published := versions(synced):
         return read_version(synced, published[-1], device=device)
@@ -110,8 +110,8 @@ class Publisher:
 
     Raises:
         ConfigError: nothing would be kept, or a URL of something else.
-        StorageError: on entering, where another program publishes into the folder from this
-            machine. In object storage, a program on another machine is found out as it publishes.
+        StorageError: on entering, if another program on this machine publishes into the folder. In
+            object storage, `publish` raises it if a program on another machine does.
     """
 
     def __init__(self, folder: Location, *, keep: int = KEEP) -> None:
@@ -229,7 +229,7 @@ class PublishedReward:
     def watch(self, seconds: float = 1.0) -> Self:
         """Read new versions in the background every so many seconds, so that `take` need not."""
         if self._watcher is None:
-            self._stop = threading.Event()  # its own: one that hung until after `close` ends too
+            self._stop = threading.Event()  # a thread that outlived `close` keeps its own
             work = partial(self._keep_reading, seconds, self._stop)
             name = "published-reward"
             self._watcher = threading.Thread(target=work, name=name, daemon=True)

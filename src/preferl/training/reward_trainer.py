@@ -2,7 +2,8 @@
 
 Christiano et al. 2017, "Deep Reinforcement Learning from Human Preferences", section 2.2.3: epochs
 of gradient steps on the cross-entropy of answers, each member on its own bootstrap, until the loss
-on answers that it has not seen stops falling. Then the likelihood is calibrated on such answers.
+on held-out answers, or else on its out-of-bag ones, stops falling. Then the likelihood is
+calibrated on out-of-bag answers, or else on held-out ones.
 """
 
 import json

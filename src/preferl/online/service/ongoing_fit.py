@@ -37,9 +37,9 @@ Fitted = tuple[RewardFunction, FitMetrics]
 class OngoingFit:
     """Fits a reward to all answers so far, each time from where the last fit ended.
 
-    Training answers keep the place in which they were first seen, whatever becomes of others, so
-    that each member of an ensemble keeps its own resample of them. The validation set is never
-    trained on, not even to choose an epoch. What `on_epoch` raises ends a fit.
+    Each training answer keeps its column of the bootstrap (`AnswerPlaces`), so that every member
+    of an ensemble keeps its own resample. The validation set is never trained on, nor does it
+    choose an epoch. An exception in `on_epoch` ends a fit.
     """
 
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:

@@ -143,7 +143,7 @@ class _Service:
             self._publish(*self._unpublished)
         elif self.version and not self._announced:
             self._announce()
-        # Counted before the revision is read, which so has seen every answer that counts here.
+        # Count before reading the revision, so that the revision includes every counted answer.
         enough = self.version or self._live.decided(self._project) >= self.config.min_answers
         revision = self.feedback.revision
         self._report_waiting(revision)
@@ -190,7 +190,7 @@ class _Service:
             return None
         if not self.version and len(answered.queries) < self.config.min_answers:
             return None
-        # Decided by everything that was ever asked, so that answers cannot change it.
+        # The split depends on all queries ever asked, so that new answers cannot change it.
         asked = self.feedback.store.queries.asked(self._project)
         numbers = np.array([number for number, _, _ in asked], np.int64)
         split = validation_split(((one, other) for _, one, other in asked), self.config.validation)

@@ -73,7 +73,8 @@ class FeedbackCore:
         recording: keeps the steps.
         computer: decides which reward they get, and computes it.
         queries: asks in the background; None where nothing is asked.
-        on_episodes: takes what is to be asked about, and returns at once; by default `queries` do.
+        on_episodes: called with episodes to ask about; must return at once. `queries.put` where
+            there are `queries`.
         returns: `[V]` sums of rewards given at once in the running episodes, or just over.
     """
 
@@ -172,8 +173,8 @@ class FeedbackCore:
     def act(self, actions: Array) -> None:
         """Record the actions `[V, *act]` of a step that begins, and compute their rewards.
 
-        Which reward that is, `RewardComputer.compute` tells. While rewards are deferred it is zero,
-        and `settle` computes the rest.
+        `RewardComputer.compute` says which reward that is. Rewards that are deferred are zero for
+        now, and `settle` computes them.
         """
         if not self.recording.begun:
             raise ConfigError("Call `reset()` before the first step.")
@@ -334,7 +335,7 @@ class FeedbackCore:
         until = time.monotonic() + seconds
         queries = self.queries
 
-        def left() -> float:  # and a second for what has not been waited for yet
+        def left() -> float:  # at least a second for each
             return max(until - time.monotonic(), 1.0)
 
         with ExitStack() as stack:  # the last first

@@ -41,7 +41,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     `refresh_every` vector steps.
 
     Attributes:
-        relabelled: a replay buffer, and the version by which all of it was relabelled last.
+        relabelled: a replay buffer, and the version of the reward that last relabelled all of it.
         just_reset: no step was made since `reset`.
         explored_steps: environment steps in which `FeedbackCallback` explored.
 

@@ -130,7 +130,7 @@ class QueryCounts:
         answered: answers of a script in this program; people use the annotation page. The script
             also answers repeats, which the project puts now and then (`repeat_share`, one in
             twenty), and what others asked in the same project: there can be more than `asked`.
-        dropped_episodes: that left the buffer before any query was drawn with them in it.
+        dropped_episodes: those that left the buffer before queries were next drawn from it.
         dropped_segments: whole clips in those, end to end.
         waiting_steps: steps in the buffer.
         problem: why nothing can be asked now; None if all is well.

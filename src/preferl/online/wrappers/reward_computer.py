@@ -151,8 +151,8 @@ Windows = Callable[[int], tuple[Observations, Array, BoolArray]]
 class RewardComputer:
     """Decides which reward the steps of `V` environments get, and computes it.
 
-    Spaces are those of one environment. A reader of rewards that nobody watches is watched until
-    `close`.
+    Spaces are those of one environment. A reader of published rewards that does not yet read in
+    the background does so until `close`.
 
     Attributes:
         space: of observations after the transform.
@@ -211,7 +211,7 @@ class RewardComputer:
         return reward if isinstance(reward, RewardFunction) else None
 
     def compute(self, windows: Windows) -> FloatArray | None:
-        """Compute the rewards `[V]` of the step that begins; None is the environments' own.
+        """Compute the rewards `[V]` of the step that begins; None stands for the environments' own.
 
         The learned reward is of the observation before acting and of the action, with the history
         of the episode. Before the first one there is zero, or a bonus for new states.
