@@ -242,9 +242,9 @@ def ties(shown, rng):
 @pytest.mark.parametrize(
     ("teacher", "written"),
     [
-        (ties, f"{__name__}:ties"),
+        pytest.param(ties, f"{__name__}:ties", marks=pytest.mark.slow),
         (PromptTeacher(ask=lambda _: "e", output=io.StringIO()), PERSON),
-        (ScriptedTeacher(error_rate=0.5), None),
+        pytest.param(ScriptedTeacher(error_rate=0.5), None, marks=pytest.mark.slow),
     ],
     ids=["function", "person", "scripted"],
 )
@@ -357,6 +357,7 @@ def no_pictures():
         del gymnasium.registry[name]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*render")  # by gymnasium
 def test_of_an_environment_without_pictures_there_are_no_clips(tmp_path, no_pictures, caplog):
     config = replace(TINY, env="preferl-tests/Blind-v0")
