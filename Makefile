@@ -86,7 +86,7 @@ types: $(DEV) ## mypy, strict
 imports: $(DEV) ## imports point one way
 	$(BIN)/lint-imports
 
-docs: $(DEV) ## the site in docs/_build/html; every link and name, and all code but the quickstart
+docs: $(DEV) ## the site in docs/_build/html; every link, name and code block
 	PREFERL_NOTEBOOKS=1 $(BIN)/python -m pytest tests/docs -m "slow or not slow" -q
 
 site: $(DEV) ## the site in docs/_build/html, without tests and with notebooks as they are

@@ -25,19 +25,17 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SECONDS = pytest.mark.slow
-MINUTES = (pytest.mark.slow, pytest.mark.nightly)
 LEARNING = {
-    "README.md": SECONDS,
-    "docs/quickstart.md": MINUTES,  # and little else than README teaches
-    "docs/algorithms/drlhp.md": SECONDS,
-    "docs/how-to/environment.md": SECONDS,
-    "docs/migrate/imitation.md": SECONDS,
-    "docs/how-to/resume.md": SECONDS,
-    "docs/tutorials/offline.md": SECONDS,
-    "docs/tutorials/while-training.md": SECONDS,
+    "README.md",
+    "docs/quickstart.md",
+    "docs/algorithms/drlhp.md",
+    "docs/how-to/environment.md",
+    "docs/migrate/imitation.md",
+    "docs/how-to/resume.md",
+    "docs/tutorials/offline.md",
+    "docs/tutorials/while-training.md",
 }
-"""Pages whose code trains agents, for so long."""
+"""Pages whose code trains agents."""
 
 TEACHING = ("README.md", "docs/quickstart.md")
 """Pages whose code evaluates an agent of Pendulum-v1 that it has taught, as `returns`."""
@@ -163,7 +161,7 @@ def test_names_exist(texts):
 
 
 PAGES_WITH_CODE = [
-    pytest.param(page, id=name(page), marks=LEARNING.get(name(page), ()))
+    pytest.param(page, id=name(page), marks=[pytest.mark.slow] if name(page) in LEARNING else [])
     for page in PAGES
     if blocks(page.read_text("utf-8"), "python")
 ]
