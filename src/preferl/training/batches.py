@@ -227,7 +227,7 @@ class Answers:
         return (type(self)(*part) for part in zip(*parts, by, soft, strict=False))
 
 
-def held_out(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:
+def validation_batch(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:
     """Windows and answers that a model is validated on."""
     ones = np.ones((1, len(comparisons)))
     windows = gather_windows(model, comparisons.segments, observe=False)

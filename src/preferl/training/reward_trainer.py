@@ -51,7 +51,7 @@ from preferl.training.batches import (
     crop_pairs,
     draw_crops,
     gather_windows,
-    held_out,
+    validation_batch,
 )
 from preferl.training.calibration import (
     MOST_EXPECTED,
@@ -363,7 +363,7 @@ class RewardTrainer:
             given=torch.from_numpy(places >= 0).to(device),
             soft=soft,
             out_of_bag=(windows, out_of_bag) if bool(out_of_bag.weight.any()) else None,
-            held_out=None if validation is None else held_out(self.model, validation),
+            held_out=None if validation is None else validation_batch(self.model, validation),
             seed=seed,
         )
 
@@ -735,7 +735,7 @@ class RewardTrainer:
         """
         comparisons = _answered("comparisons to evaluate on", comparisons)
         with threads_for(small=self._is_small()):
-            windows, answers = held_out(self.model, comparisons)
+            windows, answers = validation_batch(self.model, comparisons)
             logits = self._with_trust(self._logits(windows, answers), answers)
             return self._evaluate(logits, answers, likelihood)
 
