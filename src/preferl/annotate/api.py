@@ -72,7 +72,7 @@ class ReleaseBody(HoldBody):
     csrf: Annotated[str, Field(max_length=100)] = ""
 
 
-def _held(request: Request, person: Annotator, count: int) -> dict[str, Any]:
+def _claim(request: Request, person: Annotator, count: int) -> dict[str, Any]:
     """Fill up the queries that a person holds; return them, and how far the work is."""
     held = store_of(request).queue.claim(person.project_id, person.id, count)
     tally: Tally = request.app.state.news.tally
@@ -92,7 +92,7 @@ def _view(query: LeasedQuery) -> dict[str, Any]:
 @router.post("/claim", dependencies=CHANGES)
 def claim(request: Request, person: Answering, body: ClaimBody) -> dict[str, Any]:
     """Fill up the queries that this person holds."""
-    return _held(request, person, body.count)
+    return _claim(request, person, body.count)
 
 
 @router.post("/answer", dependencies=CHANGES)
@@ -103,7 +103,7 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
     store = store_of(request)
     recorded = store.queue.answer(person.id, **given, detail=detail)
     receipt = {"recorded": recorded.answer_id, "new": recorded.new}
-    return receipt | _held(request, person, body.count)
+    return receipt | _claim(request, person, body.count)
 
 
 @router.post("/undo", dependencies=CHANGES)
@@ -111,7 +111,7 @@ def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
     """Take back this person's last answer; its query is with them again."""
     query = store_of(request).queue.undo(person.id, body.key)
     back = None if query is None else _view(query)
-    return {"query": back} | _held(request, person, body.count)
+    return {"query": back} | _claim(request, person, body.count)
 
 
 @router.post("/heartbeat", dependencies=CHANGES)
