@@ -259,7 +259,7 @@ class _Choice:
         """Renew the person's leases, oldest first; if one ran out, unless others need its query."""
         held = []
         for lease, query in self.session.execute(statements.HOLDING, self._about).all():
-            mine = active_at(lease, self.at) or query.purpose != "ask" or self._again(query)
+            mine = active_at(lease, self.at) or query.purpose != "ask" or self._can_go_on(query)
             if query.cancelled_at is not None or not mine:
                 self.session.delete(lease)
                 continue
@@ -303,8 +303,8 @@ class _Choice:
             )
             if query is None or self._spent:
                 return None
-            query = self._instead(undrawn=undrawn) or query
-            if query.purpose != "ask" or self._room(query):
+            query = self._known_or_repeat(undrawn=undrawn) or query
+            if query.purpose != "ask" or self._has_room(query):
                 return self._lease(query)
         return None
 
@@ -331,15 +331,15 @@ class _Choice:
     def _query(self, statement: Select[Query]) -> Query | None:
         return self.session.scalar(statement, self._about)
 
-    def _room(self, query: Query) -> bool:
+    def _has_room(self, query: Query) -> bool:
         """Whether a query needs more answers than others hold it for; its row is locked by now."""
         return query.needed > self._count(statements.OUT, query_id=query.id)
 
-    def _again(self, query: Query) -> bool:
+    def _can_go_on(self, query: Query) -> bool:
         """Whether a query can go on with a person whose lease ran out."""
-        return bool(self._count(statements.LOCKED, query_id=query.id)) and self._room(query)
+        return bool(self._count(statements.LOCKED, query_id=query.id)) and self._has_room(query)
 
-    def _instead(self, *, undrawn: bool) -> Query | None:
+    def _known_or_repeat(self, *, undrawn: bool) -> Query | None:
         """Draw, now and then, a known pair or an earlier query in place of the next one."""
         known = self.project.known_share
         repeats = self.project.repeat_share
