@@ -93,8 +93,8 @@ class _Service:
 
     def __post_init__(self) -> None:
         self._project = self.feedback.project.id
-        self._live = self.feedback.store.reports
-        self._fit = OngoingFit(self.config, self._on_epoch)
+        self._reports = self.feedback.store.reports
+        self._ongoing_fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
         self._predicted: dict[int, float] = {}  # by number of a query, of the last fit
@@ -103,12 +103,12 @@ class _Service:
         self._metrics = FitMetrics()
         self._spaces: Spaces | None = None
         self._resume()
-        self._looked_at = self._metrics.revision
+        self._last_revision = self._metrics.revision
 
     def _resume(self) -> None:
         """Go on from the newest version that can be read."""
         folder = self.publisher.synced
-        self._there = max(versions(folder), default=0)  # read or not
+        self._newest_in_folder = max(versions(folder), default=0)  # read or not
         for number in reversed(versions(folder)):
             try:
                 newest = read_version(folder, number)
@@ -118,7 +118,7 @@ class _Service:
             self.version = newest.number
             self._metrics = from_json(FitMetrics, newest.metrics)
             self._spaces = spaces_of(newest.reward)
-            self._fit.saved = (newest.reward, folder.fetch(version_name(number)))
+            self._ongoing_fit.saved = (newest.reward, folder.fetch(version_name(number)))
             LOGGER.info("Goes on from version %d in %s.", self.version, folder)
             return
 
@@ -127,7 +127,7 @@ class _Service:
         failures = 0
         while not self.stop.is_set():
             try:
-                self._look()
+                self._check_and_fit()
                 failures = 0
                 wait = self.config.poll_seconds
             except PreferlError as error:
@@ -137,20 +137,20 @@ class _Service:
                 self.beats.report("failed", problem=str(error))
             self.stop.wait(wait)
 
-    def _look(self) -> None:
+    def _check_and_fit(self) -> None:
         """Publish or announce what is not out yet, and fit where there are enough new answers."""
         if self._unpublished is not None:
             self._publish(*self._unpublished)
         elif self.version and not self._announced:
             self._announce()
         # Count before reading the revision, so that the revision includes every counted answer.
-        enough = self.version or self._live.decided(self._project) >= self.config.min_answers
+        enough = self.version or self._reports.decided(self._project) >= self.config.min_answers
         revision = self.feedback.revision
         self._report_waiting(revision)
         agent = read_spaces(self.publisher.synced)
-        other = agent is not None and self._spaces is not None and agent != self._spaces
-        if not other:
-            if revision == self._looked_at:
+        spaces_differ = agent is not None and self._spaces is not None and agent != self._spaces
+        if not spaces_differ:
+            if revision == self._last_revision:
                 return
             self._waits_since = self._waits_since or time.monotonic()
             few = abs(revision - self._metrics.revision) < self.config.min_new_answers
@@ -159,8 +159,8 @@ class _Service:
         if not enough:
             return
         self.beats.report("fitting")
-        self._unpublished = self._fitted(revision, agent, again=other)
-        self._looked_at = revision
+        self._unpublished = self._fitted(revision, agent, spaces_differ=spaces_differ)
+        self._last_revision = revision
         self._waits_since = None
         if self._unpublished is not None:
             self._publish(*self._unpublished)
@@ -173,20 +173,23 @@ class _Service:
             version=self.version,
             problem=None,
             behind=abs(revision - self._metrics.revision),
-            looked_at=self._looked_at,
+            looked_at=self._last_revision,
             first_at=self.config.min_answers,
-            next_at=max(due, self._looked_at + 1),
+            next_at=max(due, self._last_revision + 1),
             **fit,
         )
 
-    def _fitted(self, revision: int, agent: Spaces | None, *, again: bool) -> Fitted | None:
-        """Fit to all answers; None for too few, and for those of the last fit unless `again`."""
+    def _fitted(self, revision: int, agent: Spaces | None, *, spaces_differ: bool) -> Fitted | None:
+        """Fit to all answers; None for too few, or for those of the last fit.
+
+        With `spaces_differ` the same answers are fitted again, in the agent's spaces.
+        """
         try:
             answered = self.feedback.answered()
         except FeedbackError:
             return None
         digest = _digest(answered)
-        if digest == self._metrics.data and not again:
+        if digest == self._metrics.data and not spaces_differ:
             return None
         if not self.version and len(answered.queries) < self.config.min_answers:
             return None
@@ -197,16 +200,16 @@ class _Service:
         of_answers = np.array(split, np.int64)[np.searchsorted(numbers, answered.queries)]
         if not (of_answers == TRAIN).any():
             return None
-        reward, metrics = self._fit.fit(answered, of_answers, agent)
+        reward, metrics = self._ongoing_fit.fit(answered, of_answers, agent)
         shares = predicted_preferences(reward, answered.comparisons)
         self._predicted = dict(zip(answered.queries.tolist(), shares.tolist(), strict=True))
         return reward, replace(metrics, revision=revision, data=digest)
 
     def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
         """Publish under a number that neither the folder nor the store has seen, and announce."""
-        announced = (row.version for row in self._live.rewards(self._project))
+        announced = (row.version for row in self._reports.rewards(self._project))
         there = versions(self.publisher.synced)
-        latest = max(self._there, self.version)
+        latest = max(self._newest_in_folder, self.version)
         newest = max(there, default=0)
         if newest > latest:
             raise StorageError(
@@ -215,7 +218,9 @@ class _Service:
             )
         number = max([*announced, *there], default=0) + 1
         published = to_json(metrics)
-        self.publisher.publish(reward, version=number, metrics=published, beside=self._fit.save)
+        self.publisher.publish(
+            reward, version=number, metrics=published, beside=self._ongoing_fit.save
+        )
         self.version = number
         self._metrics = metrics
         self._spaces = spaces_of(reward)
@@ -238,10 +243,10 @@ class _Service:
     def _announce(self) -> None:
         """Show people the version, unless that was done; and cancel queries of old rewards."""
         metrics = self._metrics
-        if self.version not in {row.version for row in self._live.rewards(self._project)}:
+        if self.version not in {row.version for row in self._reports.rewards(self._project)}:
             low = metrics.low
             high = metrics.high
-            self._live.publish_reward(
+            self._reports.publish_reward(
                 self._project,
                 self.version,
                 answers=metrics.answers,
