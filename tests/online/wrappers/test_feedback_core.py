@@ -97,8 +97,8 @@ class Driver:
         over = (draws[0] < end) & ~waited
         terminated = draws[1] < 0.5
         actions = self.rng.uniform(-1, 1, (count, 2)).astype(np.float32)
-        self.core.act(actions)
-        rewards = self.core.outcome(
+        self.core.begin_step(actions)
+        rewards = self.core.finish_step(
             self.see(),
             np.arange(count) + 0.5,
             over & terminated,
@@ -315,7 +315,7 @@ def test_something_else_in_place_of_the_config_is_refused(config: Any) -> None:
 
 def test_a_step_before_the_first_reset_is_refused() -> None:
     with pytest.raises(ConfigError, match="reset"):
-        make_core().act(np.zeros((3, 2)))
+        make_core().begin_step(np.zeros((3, 2)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -327,8 +327,8 @@ def test_a_reward_of_recorded_steps_reads_an_environment_with_bounds(rng, dtype)
     seen = np.full((1, 3), 0.5, np.float32)
     done = np.full((1, 2), -0.5, np.float32)
     core.reset(seen)
-    core.act(done)
+    core.begin_step(done)
     nothing = np.zeros(1, bool)
-    given = core.outcome(seen, np.zeros(1), nothing, nothing)
+    given = core.finish_step(seen, np.zeros(1), nothing, nothing)
     expected = reward(seen[:, None], done[:, None], np.ones((1, 1), bool))
     np.testing.assert_allclose(given, expected, rtol=1e-6)

@@ -119,7 +119,7 @@ class FeedbackCore:
         self._record = record
         self.recording.collecting = self.collects
         self.returns = np.zeros(environments)
-        self._guard = LengthGuard(None if record else self.config.variable_length)
+        self._length_guard = LengthGuard(None if record else self.config.variable_length)
         self._reward_now: FloatArray | None = None  # [V] of the running step, where computed
         self._deferred: DeferredRewards | None = None
         self._vector_steps = 0
@@ -158,19 +158,19 @@ class FeedbackCore:
         """Whether episodes are kept or asked about, unless that is paused."""
         return self._record or self.on_episodes is not None
 
-    # One vector step: `act`, then `outcome`, and `reset` where an episode is over.
+    # One vector step: `begin_step`, then `finish_step`, and `reset` where an episode is over.
 
     def reset(
         self, observations: Any, which: BoolArray | None = None, *, states: Array | None = None
     ) -> None:
         """Begin episodes with `observations [V, *obs]` where `which [V]` is true, or everywhere."""
         here = slice(None) if which is None else which
-        self.recording.begin(self._seen(observations), which=which, states=states)
+        self.recording.begin(self._transformed(observations), which=which, states=states)
         self.returns[here] = 0.0
         if self._deferred is not None:
             self._deferred.begins[here] = self.steps_deferred
 
-    def act(self, actions: Array) -> None:
+    def begin_step(self, actions: Array) -> None:
         """Record the actions `[V, *act]` of a step that begins, and compute their rewards.
 
         `RewardComputer.compute` says which reward that is. Rewards that are deferred are zero for
@@ -191,7 +191,7 @@ class FeedbackCore:
             oldest_step = deferred.next
         self.recording.kept_from = oldest_step - _lookback(self.computer.reward)
 
-    def outcome(
+    def finish_step(
         self,
         observations: Any,
         rewards: FloatArray,
@@ -212,14 +212,14 @@ class FeedbackCore:
         given = given.astype(np.result_type(given, np.float32), copy=False)
         given[self.recording.idle] = 0.0
         self.returns += given
-        seen = self._seen(observations)
-        self.recording.advance(seen, rewards, states=states, success=success)
+        transformed = self._transformed(observations)
+        self.recording.advance(transformed, rewards, states=states, success=success)
         ended = ((terminated | truncated) & ~self.recording.idle).nonzero()[0]
         if len(ended):
-            self.recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
+            self.recording.end(ended, np.asarray(terminated)[ended], take(transformed, ended))
         if self.recording.collecting and self.on_episodes is not None:
             self._hand_over(max(HAND_OVER_STEPS, self.config.segment_length))
-        self._guard.check(self.recording.lengths.shortest, self.recording.lengths.longest)
+        self._length_guard.check(self.recording.lengths.shortest, self.recording.lengths.longest)
         self._vector_steps += 1
         every = self.config.refresh_every
         if every is not None and self._vector_steps % every == 0:
@@ -311,7 +311,7 @@ class FeedbackCore:
             "computer": self.computer.snapshot(),
             "queries": None if self.queries is None else self.queries.snapshot(),
             "vector_steps": self._vector_steps,
-            "warned": self._guard.warned,
+            "warned": self._length_guard.warned,
             "returns": self._returns(self._deferred_rewards()),
         }
 
@@ -326,7 +326,7 @@ class FeedbackCore:
         self._deferred = None
         self.returns[:] = snapshot["returns"]
         self._vector_steps = int(snapshot["vector_steps"])
-        self._guard.warned = bool(snapshot["warned"])
+        self._length_guard.warned = bool(snapshot["warned"])
         if self.queries is not None and snapshot["queries"] is not None:
             self.queries.restore(snapshot["queries"])
 
@@ -348,7 +348,7 @@ class FeedbackCore:
             if queries is not None and self.recording.collecting and queries.counts.waiting_steps:
                 queries.flush(seconds)
 
-    def _seen(self, observations: Any) -> Any:
+    def _transformed(self, observations: Any) -> Any:
         return observations if self._transform is None else self._transform(observations)
 
 

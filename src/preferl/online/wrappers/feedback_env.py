@@ -116,7 +116,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def step_async(self, actions: Array) -> None:
         """Send the actions off, then compute their rewards; a `ConfigError` before any `reset`."""
         self.venv.step_async(actions)
-        self.core.act(actions)
+        self.core.begin_step(actions)
         self.just_reset = False
 
     def step_wait(self) -> VecEnvStepReturn:
@@ -129,7 +129,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             terminated[ended], final = outcomes([infos[i] for i in ended])
             seen = with_rows(observations, ended, final)
         version = self.core.computer.active_version
-        given = self.core.outcome(
+        given = self.core.finish_step(
             seen,
             rewards,
             terminated,

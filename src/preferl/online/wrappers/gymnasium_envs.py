@@ -207,13 +207,13 @@ class HumanPreferencesEnvWrapper(
                 one number as the reward, a truth value for each end, and a dictionary.
         """
         version = self.core.computer.active_version
-        self.core.act(np.asarray(action)[None])
+        self.core.begin_step(np.asarray(action)[None])
         observation, reward, terminated, truncated, info = self.env.step(action)
         reward = one_number("reward of `step`", reward)
         terminated = bool(one_number("`terminated` of `step`", terminated))
         truncated = bool(one_number("`truncated` of `step`", truncated))
         require_info("info of `step`", info)
-        (given,) = self.core.outcome(
+        (given,) = self.core.finish_step(
             _batch(observation),
             np.array([reward]),
             np.array([terminated]),
@@ -326,7 +326,7 @@ class FeedbackVectorEnv(
         """
         began = self.core.recording.idle.copy()
         version = self.core.computer.active_version
-        self.core.act(np.asarray(actions))
+        self.core.begin_step(np.asarray(actions))
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         rewards = self._one_each("rewards", rewards)
         terminated = self._one_each("`terminated`", terminated).astype(bool)
@@ -339,7 +339,7 @@ class FeedbackVectorEnv(
         if same:
             finals = map_observations(lambda *rows: np.stack(rows), *infos["final_obs"][over])
             last = with_rows(observations, over.nonzero()[0], finals)
-        given = self.core.outcome(last, rewards, terminated, truncated, states=states)
+        given = self.core.finish_step(last, rewards, terminated, truncated, states=states)
         self._complete_arrays(infos, rewards, version, ~began, over)
         if same:
             self.core.reset(observations, over, states=states)
