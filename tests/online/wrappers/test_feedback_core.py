@@ -217,10 +217,10 @@ def test_the_environments_reward_is_given_only_on_request() -> None:
     source.next = reward_of("nmr")
     core.computer.refresh()
     driver = Driver(core)
-    core.computer.forced = True
+    core.computer.true_reward_forced = True
     assert driver.step(0.0).tolist() == [0.5, 1.5, 2.5]
     assert core.computer.active_version == 0
-    core.computer.forced = False
+    core.computer.true_reward_forced = False
     driver.step(0.0)
     assert core.computer.active_version == 1
     rewards = driver.finish()
@@ -274,7 +274,7 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
     core.hand_over()
     np.testing.assert_array_equal(sink.episodes.observations, first)
     np.testing.assert_allclose(relabel(sink.episodes, source.reward).rewards, rewards, atol=1e-5)
-    own = core.computer.untransformed
+    own = core.computer.for_raw_observations
     assert own is not None
     assert own.observation_space == SEEN
     again = own(

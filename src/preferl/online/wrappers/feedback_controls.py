@@ -50,7 +50,7 @@ class FeedbackControls:
     @property
     def learned_reward(self) -> WindowReward | None:
         """The learned reward in use, of the environment's own observations."""
-        return self.core.computer.untransformed
+        return self.core.computer.for_raw_observations
 
     @property
     def reward_source(self) -> RewardSource:
@@ -81,11 +81,11 @@ class FeedbackControls:
 
     def switch_to_true_reward(self) -> None:
         """Give the environment's own reward from now on, whatever is learned."""
-        self.core.computer.forced = True
+        self.core.computer.true_reward_forced = True
 
     def switch_to_learned_reward(self) -> None:
         """Give the learned reward again, or what comes before the first."""
-        self.core.computer.forced = False
+        self.core.computer.true_reward_forced = False
 
     def pause_collecting(self) -> None:
         """Stop recording and asking; what was recorded so far is still there to ask about."""

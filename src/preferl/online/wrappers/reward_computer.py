@@ -159,7 +159,7 @@ class RewardComputer:
         reward: the learned one in use; None before the first.
         version: of that reward; 0 before the first.
         reader: of published rewards, from which newer ones come; None where the reward stays.
-        forced: whether steps get the environment's own reward, whatever is learned.
+        true_reward_forced: whether steps get the environment's own reward, whatever is learned.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class RewardComputer:
         self.reward: WindowReward | None = None
         self.version = 0
         self.reader: PublishedReward | None = None
-        self.forced = False
+        self.true_reward_forced = False
         self._environments = environments
         self._spaces = observation_space, action_space
         self._transform = transform
@@ -186,9 +186,9 @@ class RewardComputer:
     @property
     def source(self) -> RewardSource:
         """The reward of steps: learned, what comes before that, or the environment's own."""
-        if not self.forced and self.reward is not None:
+        if not self.true_reward_forced and self.reward is not None:
             return "learned"
-        if self.forced or self._before == BeforeFirstReward.ENVIRONMENT:
+        if self.true_reward_forced or self._before == BeforeFirstReward.ENVIRONMENT:
             return "environment"
         return "before"
 
@@ -198,7 +198,7 @@ class RewardComputer:
         return self.version if self.source == "learned" else 0
 
     @property
-    def untransformed(self) -> WindowReward | None:
+    def for_raw_observations(self) -> WindowReward | None:
         """The learned reward in use, of the environment's own observations."""
         if self.reward is None or self._transform is None:
             return self.reward
@@ -269,13 +269,13 @@ class RewardComputer:
         return {
             "source": None if self.reader is None else self.reader.snapshot(),
             "bonus": self._bonus.snapshot(),
-            "forced": self.forced,
+            "true_reward_forced": self.true_reward_forced,
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Use the published reward that was in use, whatever came since."""
         self._bonus.restore(snapshot["bonus"])
-        self.forced = bool(snapshot["forced"])
+        self.true_reward_forced = bool(snapshot["true_reward_forced"])
         if self.reader is not None:
             self.reader.restore(snapshot["source"])
             self.reward = None
