@@ -1,4 +1,4 @@
-"""Answers to look through, page by page, and to withdraw or correct; none is ever lost."""
+"""List answers page by page, and withdraw or correct them; no answer is ever deleted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ Show = Literal["all", "differing", "surprising", "withdrawn"]
 reward predicts otherwise, the most surprising first; those that were withdrawn or undone."""
 
 PAGE: Final = 25  # answers on a page
-MOST_COUNTED: Final = 10_000  # answers of a list; those of a longer one are not counted to its end
+MOST_COUNTED: Final = 10_000  # answers at which counting a list stops
 
 
 @final
 @dataclass(frozen=True)
 class GivenAnswer:
-    """An answer, who gave it, to which query, and what the newest reward predicts.
+    """An answer with its query, its annotator and the prediction of the newest reward.
 
     Attributes:
         answer: the row.
-        query: what it answers.
-        name: of the person.
+        query: the query that it answers.
+        name: name of the annotator.
         predicted: probability that the left clip is preferred, as the person saw the sides; None
             if the newest reward predicted nothing here.
     """
@@ -56,16 +56,16 @@ class GivenAnswer:
 
     @property
     def counts(self) -> bool:
-        """Whether it was neither withdrawn nor undone; later answers are rows of their own."""
+        """Whether the answer counts: it was neither withdrawn nor undone."""
         return self.answer.kind in COUNTED
 
 
 @final
 @dataclass(frozen=True)
 class AnswerPage:
-    """Some of the answers of a list, whether there are more on either side, and how many in all.
+    """One page of a list of answers, whether pages precede or follow it, and the list's length.
 
-    A `total` above `MOST_COUNTED` stands for more than that.
+    Counting stops early: a `total` above `MOST_COUNTED` only says that there are more than that.
     """
 
     answers: tuple[GivenAnswer, ...]
@@ -76,7 +76,7 @@ class AnswerPage:
 
 @final
 class GivenAnswers:
-    """The answers of a store, for people who run a study."""
+    """Lists, withdraws and corrects the answers of a store, for people who run a study."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -91,18 +91,18 @@ class GivenAnswers:
         after: int | None = None,
         size: int = PAGE,
     ) -> AnswerPage:
-        """A page of the latest answers of people about queries, skips left out.
+        """Return a page with the latest answer of each person to each query, without skips.
 
-        The database filters, sorts and cuts. A page begins beside an answer of the page before, so
-        that a page far down costs what the first one does. An answer that has no place in the order
-        of the list stands for the first page.
+        The database filters, sorts and cuts. A page starts next to an answer of the page before, so
+        that late pages cost no more than the first one. If that answer is not in the list, the
+        first page is returned.
 
         Args:
             project_id: the project.
             show: which answers, and in which order.
-            annotator_id: of one person only; None of everybody.
-            before: number of an answer that the page ends before; None where `after` is given.
-            after: number of an answer that the page begins after; None for the first page.
+            annotator_id: number of the person whose answers are listed; None lists everybody's.
+            before: number of the answer just after the page; None where `after` is given.
+            after: number of the answer just before the page; None for the first page.
             size: answers on a page.
 
         Raises:
@@ -133,20 +133,20 @@ class GivenAnswers:
         return AnswerPage(answers, total, has_before=begins, has_after=more)
 
     def get(self, project_id: int, answer_id: int) -> GivenAnswer | None:
-        """One answer of a project by its number, whether or not it counts; None without it."""
+        """Return a project's answer by its number, whether or not it counts; None if unknown."""
         rows = self._database.rows(_rows(project_id).where(Answer.id == answer_id))
         return _given(*rows[0]) if rows else None
 
     def history(self, project_id: int, query_id: int) -> Sequence[GivenAnswer]:
-        """All that anybody ever answered to a query, oldest first, withdrawn answers included."""
+        """Return every answer ever given to a query, oldest first, withdrawn ones included."""
         given = _rows(project_id).where(Answer.query_id == query_id).order_by(Answer.id)
         return [_given(*row) for row in self._database.rows(given)]
 
     def withdraw(self, project_id: int, answer_id: int, *, by: int, key: str) -> int:
-        """Let an answer no longer count; a query that now has too few waits for one again.
+        """Withdraw an answer, so that it no longer counts; its query may then wait for another one.
 
-        The answer stays, and a row of the kind `"retract"` follows it, with the number of
-        who withdrew it. Sending the same `key` again changes nothing.
+        The answer's row stays. A new row of the kind `"retract"` names the person who withdrew it.
+        Sending the same `key` again changes nothing.
 
         Args:
             project_id: the project.
@@ -158,17 +158,17 @@ class GivenAnswers:
             The number of the new row.
 
         Raises:
-            FeedbackError: no such answer, or one that does not count now; nothing is changed then.
+            FeedbackError: the answer does not exist or does not count; nothing is changed then.
         """
         return self._change(project_id, answer_id, by, key, None)
 
     def correct(self, project_id: int, answer_id: int, *, by: int, key: str, kind: str) -> int:
-        """Withdraw an answer and record another one in the name of who corrects it.
+        """Withdraw an answer and record another one in the name of the person who corrects it.
 
-        So nobody has an answer in their name that they did not give. An earlier correction of the
-        same answer is withdrawn, whoever made it, and so is what `by` has answered to the query
-        before: the latest correction stands, and each person has one answer to a query. All rows
-        stay. An answer that was withdrawn is only followed by the new one.
+        Nobody then has an answer in their name that they did not give. An earlier correction of
+        the same answer is withdrawn, whoever made it, and so is an earlier answer of `by` to the
+        query: the latest correction counts, and each person has one answer to a query. All rows
+        stay. If the answer was withdrawn before, only the new one is recorded.
 
         Args:
             project_id: the project.
@@ -182,8 +182,9 @@ class GivenAnswers:
             The number of the new answer.
 
         Raises:
-            FeedbackError: no such answer, one that has changed, one to a repeated query, which
-                only its person can answer, or an unknown kind; nothing is changed then.
+            FeedbackError: the answer does not exist, has changed, or belongs to a repeated query,
+                which only its own annotator can answer; or the kind is unknown. Nothing is changed
+                then.
         """
         if kind not in COUNTED:
             raise FeedbackError(f"answer: expected one of {COUNTED}, got {kind!r}.")
@@ -244,7 +245,7 @@ class GivenAnswers:
 
 
 def _rows(project_id: int) -> Select[*tuple[Any, ...]]:
-    """Answers with their queries, names and predictions, which are those of the newest reward."""
+    """SQL: answers with their queries, annotators' names and the newest reward's predictions."""
     newest = (
         select(func.max(RewardVersion.version))
         .where(RewardVersion.project_id == project_id)
@@ -301,7 +302,7 @@ def _given(answer: Answer, query: Query, name: str, first: float | None) -> Give
 
 
 def _by_key(session: Session, project_id: int, key: str) -> int | None:
-    """The row that a change with this key has made before."""
+    """Return the number of the row that an earlier change with this key made, or None."""
     answer = session.scalar(statements.BY_KEY, {"key": key})
     if answer is None:
         return None
@@ -311,10 +312,10 @@ def _by_key(session: Session, project_id: int, key: str) -> int | None:
 
 
 def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[Answer, Query]:
-    """An answer and its query, for this transaction alone.
+    """Lock an answer and its query for this transaction, and return both.
 
-    Other requests of whoever changes it, and of all who have answered the query, wait until the
-    transaction is over. People are locked before the query, as the queue does.
+    Other requests of the person who changes it, and of everybody who has answered the query, wait
+    until the transaction is over. People are locked before the query, as in the queue.
     """
     answer = session.get(Answer, answer_id)
     if answer is None or answer.project_id != project_id or answer.kind == "skip":
@@ -326,7 +327,7 @@ def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[
 
 
 def _counted_before(answer: Answer, given: Sequence[Answer]) -> Answer:
-    """The answer itself, or the one that it withdrew; `given` is all that was answered."""
+    """Return the answer itself, or the one that it withdrew; `given` is the query's history."""
     counted = [
         row for row in given if row.annotator_id == answer.annotator_id and row.kind in COUNTED
     ]

@@ -1,7 +1,7 @@
-"""Clips: segments in array files, found by what they hold.
+"""Clips: segments in array files, named by their content.
 
-A clip's name is a digest of its steps, so that a clip that is asked about twice is stored once, and
-any label can be joined to its segment after any crash: files are on disk before a row names them.
+A clip's name is a digest of its steps, so a clip in several queries is stored once. Files are on
+disk before a row names them, so every label finds its segment even after a crash.
 """
 
 import re
@@ -71,16 +71,16 @@ class ClipStore:
         kind: Literal["segment", "episode"] = "segment",
         detail: dict[str, Any] | None = None,
     ) -> list[str]:
-        """Store every row of `segments`, with only the steps they need; returns their names.
+        """Store every row of `segments`, with only the steps they need; return their names.
 
-        Rows that are there already cost nothing.
+        Clips that are stored already cost nothing.
 
         Args:
-            project_id: whose.
+            project_id: the project that the clips belong to.
             segments: at most some thousands; with `states` if pictures are made from them.
-            kind: `"episode"` for what is only looked at; a few of the latest stay, and those that
-                queries refer to.
-            detail: what else to remember of each of them, as JSON.
+            kind: `"episode"` for clips that are only watched. The store keeps the few latest
+                episodes, and those that queries refer to.
+            detail: further information about each clip, as JSON.
 
         Raises:
             StorageError: the folder or the database cannot be written to; nothing is stored then.
@@ -95,7 +95,7 @@ class ClipStore:
         if fresh:
             rows = np.array([place[name] for name in fresh])
             shard = content_id(np.array(fresh))
-            # Others may have removed what this machine has a copy of.
+            # Another machine may have removed files of which this one has a copy.
             if self._files.url is not None or not self._has(project_id, shard):
                 with self._files.writing(_shard(project_id, shard)) as draft:
                     save_segments(draft, segments.select(rows), durable=False)
@@ -123,10 +123,10 @@ class ClipStore:
         return ids
 
     def segments(self, project_id: int, ids: Sequence[str]) -> Segments:
-        """The steps of clips, one row per name in this order.
+        """Return the steps of clips, one row per name, in the order of `ids`.
 
         Raises:
-            DataError: a name that is not stored, or a damaged file.
+            DataError: a clip is not stored, or its file is damaged.
         """
         statement = select(Clip.id, Clip.shard, Clip.row).where(Clip.project_id == project_id)
         shards: dict[str, dict[str, int]] = {}
@@ -145,7 +145,7 @@ class ClipStore:
         return join_segments(parts).select(np.array([place[name] for name in ids]))
 
     def get(self, project_id: int, clip_id: str) -> Clip | None:
-        """The row of a clip, or None."""
+        """Return the row of a clip, or None."""
         with self._database.read() as session:
             return session.get(Clip, (project_id, clip_id))
 
@@ -153,21 +153,21 @@ class ClipStore:
         return (self._files.inside(_shard(project_id, shard)) / "about.json").is_file()
 
     def shard(self, project_id: int, shard: str) -> Path:
-        """The folder of a shard on this machine, fetched if need be.
+        """Return the folder of a shard on this machine, after fetching it if it is missing.
 
         Raises:
-            StorageError: a name that leads out of the store, or storage that cannot be reached.
+            StorageError: the name leads out of the store, or the storage cannot be reached.
         """
         return self._files.fetch(_shard(project_id, shard))
 
     def video_path(self, project_id: int, clip_id: str, *, fetch: bool = True) -> Path:
-        """Where the video of a clip is on this machine, or would be.
+        """Return the path of a clip's video on this machine, whether or not the file exists.
 
-        One that is not there yet is fetched, if it was drawn and unless `fetch` is false.
+        A video that was drawn elsewhere is fetched first, unless `fetch` is false.
 
         Raises:
-            DataError: a name that no clip can have.
-            StorageError: storage cannot be reached.
+            DataError: `clip_id` is not a possible name of a clip.
+            StorageError: the storage cannot be reached.
         """
         name = _video(project_id, clip_id)
         path = self._files.inside(name)
@@ -177,10 +177,10 @@ class ClipStore:
         return path if clip is None or clip.video != "ready" else self._files.fetch(name)
 
     def put_video(self, project_id: int, clip_id: str, video: bytes) -> bool:
-        """Keep the video of a clip, so that it can be shown; whether the clip was still there.
+        """Store the video of a clip, for people to see; return whether the clip still exists.
 
         Raises:
-            StorageError: it cannot be written or sent.
+            StorageError: the video cannot be written or sent.
         """
         name = _video(project_id, clip_id)
         with self._files.writing(name) as draft:
@@ -192,12 +192,12 @@ class ClipStore:
         return is_there
 
     def without_video(self, project_id: int, limit: int) -> list[str]:
-        """Clips that people are to see and cannot yet, those of the most urgent queries first.
+        """Return the clips that still need a video, starting with those of the most urgent queries.
 
         Clips that a program is drawing are left out.
 
-        The last of them is the newest episode: whoever draws `limit` clips at a time comes to it,
-        however many queries are pending. Nobody needs the episodes before it.
+        The last clip is the newest episode, so that it is drawn however many queries are pending.
+        Older episodes are left out, because nobody watches them.
         """
         first = aliased(Clip)
         second = aliased(Clip)
@@ -227,20 +227,20 @@ class ClipStore:
 
     @contextmanager
     def drawing(self, project_id: int, clip_id: str) -> Iterator[bool]:
-        """Claim a clip for the block; false where another program draws it, or has drawn it.
+        """Claim a clip for the block; yield false where another program draws it or has drawn it.
 
-        A claim lasts for `DRAWING_SECONDS` if the program is killed, and must be extended in time.
+        A claim ends after `DRAWING_SECONDS`, even if the program is killed; extend it before then.
         """
         claimed = self._draw_for(project_id, clip_id, DRAWING_SECONDS, _is_undrawn(Clip))
         try:
             yield claimed
         finally:
             if claimed:
-                with suppress(StorageError):  # it comes back by itself
+                with suppress(StorageError):  # the claim ends by itself
                     self._draw_for(project_id, clip_id, -1.0)
 
     def extend_drawing(self, project_id: int, clip_id: str) -> None:
-        """Keep a clip for as long again, because drawing it takes long."""
+        """Extend the claim on a clip whose drawing takes long, by `DRAWING_SECONDS` from now."""
         self._draw_for(project_id, clip_id, DRAWING_SECONDS)
 
     def is_drawing(self, project_id: int) -> bool:
@@ -268,20 +268,20 @@ class ClipStore:
             _video_of(Query.second_clip) == "ready",
         )
         with self._database.write() as session:
-            locked_project(session, project_id)  # two that end a pair together see each other's
+            locked_project(session, project_id)  # two programs, a clip of one pair each
             session.execute(drawn.values(video="ready", video_error=None))
             session.execute(
                 shown.values(ready=True), execution_options={"synchronize_session": False}
             )
 
     def video_failed(self, project_id: int, clip_id: str, error: str) -> None:
-        """Mark a clip that cannot be drawn, and why; its queries wait until that is fixed."""
+        """Mark a clip as failed, with the error; its queries wait until it can be drawn."""
         this = update(Clip).where(Clip.project_id == project_id, Clip.id == clip_id)
         with self._database.write() as session:
             session.execute(this.values(video="failed", video_error=error[:1000]))
 
     def retry_failed(self, project_id: int) -> int:
-        """Let videos that failed be tried again; returns how many there are."""
+        """Let programs draw failed videos again; return how many there are."""
         failed = update(Clip).where(Clip.project_id == project_id, Clip.video == "failed")
         retried = failed.values(video="none", video_error=None, drawing_until=None)
         with self._database.write() as session:
@@ -310,7 +310,7 @@ class ClipStore:
             shards = {shard for _, shard in removed}
             used = select(Clip.shard).where(Clip.project_id == project_id, Clip.shard.in_(shards))
             shards -= set(session.scalars(used))
-        with suppress(OSError):  # what stays takes room and nothing else
+        with suppress(OSError):  # a file that stays only takes room
             for name, _ in removed:
                 self._files.remove(_video(project_id, name))
             for shard in shards:
@@ -318,20 +318,20 @@ class ClipStore:
 
 
 def _is_drawing(clip: type[Clip]) -> ColumnElement[bool]:
-    """SQL: whether a program holds a clip to draw it.
+    """SQL: whether a program has a valid claim to draw a clip.
 
-    A claim ends by itself. One from the future does not count: the clock was set back.
+    A claim ends by itself. A claim from the future does not count: the clock was set back.
     """
     return func.coalesce(clip.drawing_until, 0.0).between(now(), now() + DRAWING_SECONDS)
 
 
 def _is_undrawn(clip: type[Clip]) -> ColumnElement[bool]:
-    """Whether a clip has no video, and nobody is drawing it."""
+    """SQL: whether a clip has no video and no program is drawing it."""
     return and_(clip.video == "none", not_(_is_drawing(clip)))
 
 
 def _video_of(clip: InstrumentedAttribute[str]) -> ScalarSelect[str]:
-    """SQL: the state of the video of a query's clip, looked up by key: many clips are drawn."""
+    """SQL: the state of the video of a query's clip, looked up by key, as there are many clips."""
     this = (Clip.project_id == Query.project_id, Clip.id == clip)
     return select(Clip.video).where(*this).scalar_subquery()
 
@@ -349,7 +349,7 @@ def _video(project_id: int, clip_id: str) -> str:
 
 
 def clip_ids(segments: Segments) -> list[str]:
-    """The name of each row by its real steps: the same in every process and on every machine."""
+    """Return the name of each row, a digest of its real steps that is the same on every machine."""
     columns = [*leaves(segments.observations), segments.actions, segments.rewards]
     if segments.states is not None:
         columns.append(segments.states)
@@ -357,7 +357,7 @@ def clip_ids(segments: Segments) -> list[str]:
 
 
 def distinct_clips(segments: Segments) -> Segments:
-    """One window of each name: windows with the same steps are one clip, which needs no comparing.
+    """Return the segments without repetitions: windows with the same steps are one clip.
 
     >>> block = np.array([[1.0], [2.0], [1.0], [2.0], [1.0]])
     >>> segments = Segments(block, block, block[:, 0], np.arange(4), np.full(4, 2), 2)
@@ -372,18 +372,18 @@ def distinct_clips(segments: Segments) -> Segments:
 
 
 def newest_episodes(project_id: int) -> Select[Clip]:
-    """Whole episodes, the newest first."""
+    """SQL: the whole episodes of a project, newest first."""
     statement = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
     return statement.order_by(Clip.created_at.desc(), Clip.id)
 
 
 def locked_project(session: Session, project_id: int) -> Project:
-    """A project's row, locked so that programs which look and then add take turns."""
+    """Lock and return a project's row, so that programs that read and then add take turns."""
     return session.get_one(Project, project_id, with_for_update={"key_share": True})
 
 
 def known_clips(session: Session, project_id: int, names: Iterable[str]) -> dict[str, bool]:
-    """Which of these clips are stored, and whether each has a video."""
+    """Return the stored clips among these names, each with whether it has a video."""
     statement = select(Clip.id, Clip.video).where(Clip.project_id == project_id)
     found = rows_among(session, statement, Clip.id, sorted(set(names)))
     return {name: video == "ready" for name, video in found}

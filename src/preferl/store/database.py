@@ -1,8 +1,8 @@
-"""The one way to the database: SQLite beside the clips, or PostgreSQL by its URL.
+"""Access to the database: SQLite beside the clips, or PostgreSQL by its URL.
 
-On SQLite a writing transaction takes the lock as it begins, so that it never has to give up half
-way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL). A file that is
-damaged, or lost its tables, is refused.
+On SQLite a writing transaction takes the lock when it begins, so it never fails half way for want
+of the lock. It is on disk before it is acknowledged (write-ahead log, synchronous FULL). A file
+that is damaged or has lost its tables is refused.
 """
 
 import os
@@ -92,12 +92,12 @@ _NOT_DURABLE: Final = text("SET LOCAL synchronous_commit = off")
 
 @final
 class Database:
-    """Reading and writing transactions on one database, of SQLite or PostgreSQL (psycopg 3).
+    """Reading and writing transactions on one database, SQLite or PostgreSQL (psycopg 3).
 
-    A SQLite file that is `read_only` lies where nothing can be written; writing is refused.
+    With `read_only`, a SQLite file on a disk that cannot be written to, writing is refused.
 
     Raises:
-        ConfigError: another kind of database, or a URL that is none.
+        ConfigError: the URL is malformed, or names another kind of database.
         MissingExtraError: PostgreSQL without the extra `postgres`.
     """
 
@@ -110,22 +110,22 @@ class Database:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether labels lie in one file."""
+        """Whether the database is one SQLite file."""
         return self.url.get_backend_name() == "sqlite"
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A view of the database as of now; `StorageError` where it cannot be reached."""
+        """Open a reading transaction; raise `StorageError` where the database cannot be reached."""
         with _worded(self.url), Session(self.engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[Session]:
-        """One transaction: on disk when the block has ended, undone if it fails.
+        """Open a writing transaction: on disk when the block has ended, undone if the block fails.
 
-        One that is not `durable` does not wait for the disk. A loss of power (not of the program)
-        may then undo the last writes, which does no harm to leases and heartbeats. `StorageError`
-        where the database cannot be reached, is read-only, is locked for long, or is full.
+        Without `durable`, the transaction does not wait for the disk. A power cut (but no crash of
+        the program) may then undo the last writes, which leases and heartbeats can bear. Raises
+        `StorageError` where the database cannot be reached, is read-only, locked for long or full.
         """
         if self.read_only:
             raise StorageError(
@@ -283,7 +283,7 @@ def require_whole(file: Path, clips: Path) -> None:
                     LOGGER.info("%s is too large to be checked as it is opened.", file)
     except sqlite3.Error as error:
         _refuse_damage(f"{file}", error)
-        return  # locked or out of reach, which opening it finds as well
+        return  # locked or out of reach, which opening the file reports
     if damage != "ok":
         _refuse_damage(f"{file}", damage)
     if not tables and clips.is_dir() and any(clips.iterdir()):
@@ -295,7 +295,7 @@ def require_whole(file: Path, clips: Path) -> None:
 
 
 def _refuse_damage(name: str, damage: object) -> None:
-    """Raise `StorageError`, unless this is an error of a file that is busy or out of reach."""
+    """Raise `StorageError` for damage; return if the file is only busy or out of reach."""
     primary = getattr(damage, "sqlite_errorcode", 0) & 0xFF
     if isinstance(damage, str) or primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         raise StorageError(

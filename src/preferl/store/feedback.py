@@ -1,4 +1,4 @@
-"""Feedback by people: queries go into the store, answers come out of it when they are there."""
+"""Feedback by people: programs put queries into the store and read answers from it."""
 
 import shlex
 import time
@@ -31,7 +31,7 @@ class Answered(NamedTuple):
     Attributes:
         queries: `[P]`, the number of each comparison's query.
         comparisons: the answers.
-        names: of the people whose rows are `comparisons.annotator`; empty where it is None.
+        names: the annotators' names, which `comparisons.annotator` indexes; empty where it is None.
     """
 
     queries: IntArray
@@ -44,26 +44,27 @@ class StoredFeedback:
     """Asks people through a store, by the same protocol as `InstantFeedback`.
 
     Args:
-        store: keeps queries and answers.
+        store: the store of queries and answers.
         project: number or name of its project; may be left out where there is only one.
         combine: how several answers to one query become one preference and weight; `mean` keeps
-            all of them. `each` gives one comparison per answer and tells who gave it, which
+            all of them. `each` gives one comparison per answer with its annotator, as
             `RewardTrainerConfig.trust` needs.
-        patience: seconds that `ask` waits for its queries to be answered; 0, the default, asks
-            and goes on, infinity waits for all of them, as a loop without other experience does.
-            It never waits once the answers of the project's budget are given: nobody is asked then.
+        patience: seconds that `ask` waits for its queries to be answered. 0, the default, does not
+            wait; infinity waits for all answers, for loops that have no other experience. Once the
+            project's budget of answers is used up, `ask` never waits, since nobody is asked.
         ahead: queries that may still be open when a waiting `ask` returns, so that people always
-            have some while an agent learns; their answers come with later ones. Once all queries
-            of the project's budget were asked, it waits for every answer.
+            have some while an agent learns; their answers arrive in later rounds. Once all queries
+            of the project's budget were asked, `ask` waits for every answer.
         on_wait: called with the number of missing answers about twice a second while waiting. By
             default, the first wait logs how to open the annotation page.
-        model_version: of the reward that chooses queries, written beside them; may be changed.
-        agent: name of the program that asks, where several ask in one project. People get their
-            queries in turns, and each program waits for, and counts, its own. One that goes on
-            after a kill keeps its name.
+        model_version: version of the reward that chooses queries, stored with each query; it may
+            be changed.
+        agent: name of the program that asks, where several ask in one project. People answer the
+            programs in turns. Each program waits for its own queries and counts only those. A
+            program that resumes keeps its name.
 
     Raises:
-        ConfigError: negative patience, fewer than no queries ahead, or a name that is none.
+        ConfigError: `patience` or `ahead` is negative, or `agent` is not a valid name.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store.open(folder) as store:
@@ -107,7 +108,7 @@ class StoredFeedback:
 
     @property
     def revision(self) -> int:
-        """Grows with every answer; cheap to look at."""
+        """Return a number that grows with every answer and is cheap to read."""
         return self.store.reports.revision(self.project.id)
 
     @property
@@ -121,7 +122,7 @@ class StoredFeedback:
         return max((query[0] for query in self.asked()), default=0)
 
     def asked(self) -> list[tuple[int, str, str]]:
-        """Number, first and second clip of all queries of this program, oldest first."""
+        """Return number, first and second clip of all queries of this program, oldest first."""
         return self.store.queries.asked(self.project.id, self.agent)
 
     def count_asked(self, *, all_agents: bool = False) -> int:
@@ -129,13 +130,13 @@ class StoredFeedback:
         return self.store.queries.count(self.project.id, None if all_agents else self.agent)
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Ask about these pairs; their clips are on disk before the queries are.
+        """Ask about pairs of segments; their clips are on disk before the queries are.
 
         The `pairs` are `[P, 2]` rows of `segments`. Two windows with the same steps are not
-        compared: an answer would mean nothing. What a newer reward chose, by `model_version`, comes
-        first: it shows what the agent does now. Named agents take turns instead.
-        `store.queries.ask(project.id, ...)` also takes scores, priorities and details, and
-        refuses such windows.
+        compared, since an answer would mean nothing. Queries that a newer reward chose, by
+        `model_version`, come first, since they show what the agent does now. Named agents take
+        turns instead. `store.queries.ask(project.id, ...)` also takes scores, priorities and
+        details, and refuses two windows with the same steps.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
@@ -144,10 +145,10 @@ class StoredFeedback:
         self.ask_within(None, segments, pairs)
 
     def ask_within(self, most: int | None, segments: Segments, pairs: IntArray) -> int:
-        """Ask as `ask` does, but no more than `most` queries of the project in all.
+        """Ask as `ask` does, until the project has `most` queries; return how many were asked.
 
-        Other programs may ask at the same time. Returns how many were asked; errors are those of
-        `ask`.
+        The limit counts the queries of all programs, which may ask at the same time. Raises the
+        errors of `ask`.
         """
         asked = self._put(most, segments, check_pairs(pairs, len(segments)))
         if self.patience and asked:
@@ -155,11 +156,11 @@ class StoredFeedback:
         return asked
 
     def _put(self, most: int | None, segments: Segments, pairs: IntArray) -> int:
-        """Ask about the pairs whose clips differ, and wait for nobody; returns how many."""
+        """Ask about the pairs whose clips differ, without waiting; return how many were asked."""
         differ = np.array([first != second for first, second in named_pairs(segments, pairs)], bool)
         differ |= pairs[:, 0] == pairs[:, 1]  # refused below
         version = self.model_version
-        # Newer rewards first, unless others ask: an agent would wait for ever behind newer ones.
+        # Newer rewards come first, unless other agents ask: those would wait for ever behind them.
         priority = float(version or 0) if self.agent is None else 0.0
         asked = self.store.queries.ask(
             self.project.id,
@@ -173,11 +174,11 @@ class StoredFeedback:
         return len(asked)
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
-        """Ask those queries that are missing since a query; wait for all as `ask` does.
+        """Ask the queries that a killed program had not asked yet, then wait as `ask` does.
 
-        A program that was killed and comes to the same queries again does not ask them twice.
-        Where it comes to others, it asks only as many as are missing. `since` is the number of the
-        newest query before the first of these; errors are those of `ask`.
+        A resumed program that reaches the same queries again does not ask them twice. If it reaches
+        other queries, it asks only as many as are missing. `since` is the number of the newest
+        query before the first of these. Raises the errors of `ask`.
         """
         pairs = check_pairs(pairs, len(segments))
         asked = [(first, second) for number, first, second in self.asked() if number > since]
@@ -189,9 +190,10 @@ class StoredFeedback:
             self.wait(self.patience, open_at_most=self._left_open())
 
     def wait(self, seconds: float, *, open_at_most: int = 0) -> int:
-        """Wait until no more queries are pending than this, at most so long; returns how many.
+        """Wait until at most `open_at_most` queries are pending; return how many are.
 
-        Once the answers of the project's budget are given it ends, since nobody is asked any more.
+        The wait ends after `seconds`, and as soon as the project's budget of answers is used up,
+        since nobody is asked any more.
         """
         until = time.monotonic() + seconds
         while (pending := self.pending) > open_at_most and time.monotonic() < until:
@@ -202,7 +204,7 @@ class StoredFeedback:
         return pending
 
     def _announce(self, _: int) -> None:
-        """Log once that queries wait, and how people come to them."""
+        """Log once that queries wait for people, and how to open the annotation page."""
         if self._announced:
             return
         self._announced = True
@@ -218,7 +220,7 @@ class StoredFeedback:
         return 0 if self._totals().wanted >= self._budget() else self.ahead
 
     def _budget(self) -> float:
-        """The answers after which nothing is asked, as an admin has set them by now."""
+        """Return the project's budget of answers, read again since an admin may change it."""
         budget = self.store.projects.get(self.project.id).budget
         return float("inf") if budget is None else budget
 
@@ -226,11 +228,11 @@ class StoredFeedback:
         return self.store.reports.totals(self.project.id)
 
     def comparisons(self) -> Comparisons:
-        """All answers so far, oldest first; raises `FeedbackError` where there are none yet."""
+        """Return all answers so far, oldest first; raise `FeedbackError` if there are none yet."""
         return self.answered().comparisons
 
     def answered(self) -> Answered:
-        """Return all answers so far, with their queries; read again only after new answers."""
+        """Return all answers so far with their queries; read the store only after new answers."""
         revision = self.revision
         if self._known is None or self._known[0] != revision:
             self._known = (revision, self._read())
@@ -244,7 +246,7 @@ class StoredFeedback:
         return int(np.isnan(preference).sum())
 
     def widget(self, name: str = "owner") -> Any:
-        """The queue as a cell of a notebook, on this store: answers of `name` there count here.
+        """Return a notebook widget in which the person `name` answers queries of this store.
 
         Raises `MissingExtraError` where the extra `notebook` is not installed.
         """

@@ -1,8 +1,8 @@
 """People of a project: names, personal links, roles, sign-ins, and whether they may still answer.
 
-A link holds a random secret, of which the store keeps a digest only; who has the link is the
-person. Names that people read as the owner's are refused in whatever alphabet, after the skeletons
-of Unicode Technical Standard 39 (Unicode Security Mechanisms), for the letters of that one word.
+A link holds a random secret, of which the store keeps a digest only; whoever has the link is taken
+for the person. Names that look like `owner` are refused in every alphabet. The look-alike letters
+follow the skeletons of Unicode Technical Standard 39 (Unicode Security Mechanisms).
 """
 
 import hashlib
@@ -45,7 +45,7 @@ LETTER: Final = re.compile(r"\bLETTER (?:[A-Z-]+ )*?([A-Z])(?: WITH .*)?$")
 
 
 def tidy(name: str) -> str:
-    """A name as the store keeps it: no spaces around it, and single ones between."""
+    """Return a name as the store keeps it: without outer spaces, with single inner ones."""
     return " ".join(name.split())
 
 
@@ -55,7 +55,7 @@ def is_name(name: str) -> bool:
 
 
 def require_name(name: str) -> str:
-    """Return a name that an import may use; raise `DataError` for none, or one like the owner's."""
+    """Return a tidied name for an import; raise `DataError` for no name or one like the owner's."""
     if not is_name(name):
         raise DataError(f"annotator: expected 1 to {LONGEST_NAME} letters, got {repr(name)[:100]}.")
     if looks_like_owner(name):
@@ -67,7 +67,7 @@ def require_name(name: str) -> str:
 
 
 def refuse_owner(name: str) -> None:
-    """Raise `ConfigError` for a name that people would take for the owner's.
+    """Raise `ConfigError` for a name that people could take for the owner's.
 
     >>> refuse_owner("Owen")
     """
@@ -80,7 +80,7 @@ def refuse_owner(name: str) -> None:
 
 
 def looks_like_owner(name: str) -> bool:
-    """Whether people would read `owner` here: full width, other alphabets, marks, spaces, digits.
+    """Whether a name reads as `owner`, also in other alphabets, or with marks, spaces or digits.
 
     >>> looks_like_owner("Ｏｗｎｅｒ"), looks_like_owner("0WNER."), looks_like_owner("Owner of it")
     (True, True, False)
@@ -90,7 +90,7 @@ def looks_like_owner(name: str) -> bool:
 
 
 def _latin(letter: str) -> str:
-    """Return the Latin letter that people may take this one for; nothing for an invisible one."""
+    """Return the Latin letter that a letter looks like; an empty text for an invisible one."""
     if letter in LOOKS_LIKE:
         return LOOKS_LIKE[letter]
     if letter.isascii():
@@ -116,7 +116,7 @@ class People:
 
     def __init__(self, database: Database, key: Callable[[], bytes]) -> None:
         self._database = database
-        self._key = key  # gives the secret of the store, from which the owner's is derived
+        self._key = key  # returns the store's secret; the owner's is derived from it
 
     def invite(
         self,
@@ -127,14 +127,14 @@ class People:
         hours: float | None = None,
         uses: int | None = None,
     ) -> Invitation:
-        """Let a person in; a new link ends the one of an earlier invitation.
+        """Invite a person and return their link; the link of an earlier invitation ends.
 
-        The link opens for `hours`, which do not cut sessions short, and so many `uses`; each is
-        without end if None.
+        The link opens for `hours` and for a number of `uses`; None sets no limit. Sessions that it
+        opened may last longer than `hours`.
 
         Raises:
-            ConfigError: a name without letters, of over 80 or like the owner's, an unknown role or
-                project, or numbers that are not above zero.
+            ConfigError: the name is empty, longer than 80 letters or like the owner's; the role or
+                project is unknown; or a number is not above zero.
         """
         refuse_owner(name)
         require_in("hours", 1.0 if hours is None else hours, 1e-3, 24 * 3650)
@@ -155,21 +155,21 @@ class People:
         return annotator
 
     def owner(self, project_id: int) -> Invitation:
-        """The admin on this machine, whose link stays the same."""
+        """Return the admin on this machine, whose link stays the same."""
         secret = hmac.new(self._key(), f"owner of {project_id}".encode(), hashlib.sha256)
         return self._admit(project_id, OWNER, "admin", secret.hexdigest())
 
     def by_secret(self, secret: str) -> Annotator | None:
-        """Return the person whose link this is; None if there is none who may still answer."""
+        """Return the person whose link has this secret; None unless they may still answer."""
         return self._database.first(select(Annotator).where(_opens(secret)))
 
     def get(self, annotator_id: int) -> Annotator:
-        """The person of this number; raises `ConfigError` where there is none."""
+        """Return the person of this number; raise `ConfigError` where there is none."""
         with self._database.read() as session:
             return _existing(session, annotator_id)
 
     def all(self, project_id: int) -> list[Annotator]:
-        """Everybody in a project, oldest first."""
+        """Return everybody in a project, oldest first."""
         people = select(Annotator).where(Annotator.project_id == project_id)
         return self._database.all(people.order_by(Annotator.id))
 
@@ -181,7 +181,7 @@ class People:
         disabled: bool | None = None,
         qualified: bool | None = None,
     ) -> Annotator:
-        """Change a person's role or rights, where not None; `ConfigError` for an unknown one."""
+        """Change a person's role or rights, where not None; raise `ConfigError` if unknown."""
         with self._database.write() as session:
             annotator = _existing(session, annotator_id)
             if role is not None:
@@ -197,11 +197,11 @@ class People:
     def sign_in(
         self, secret: str, *, instead_of: str | None = None
     ) -> tuple[Annotator, str] | None:
-        """Sign in by the secret of a link, which counts as one use; whose it is, and a token.
+        """Sign in by the secret of a link; return its person and the token of a new session.
 
-        The store keeps a digest of the session's token only. The session with the token
-        `instead_of` ends, which this browser had before. None where the link opens nothing, or not
-        any more.
+        This counts as one use of the link. The store keeps a digest of the token only. The
+        browser's former session, whose token is `instead_of`, ends. Returns None where the link
+        is unknown, has expired or is used up.
         """
         token = secrets.token_urlsafe(24)
         with self._database.write() as session:
@@ -225,7 +225,7 @@ class People:
         return annotator, token
 
     def by_token(self, token: str) -> Annotator | None:
-        """Return the person whose session this is; None if it or their access has ended."""
+        """Return the person of a session; None if the session or the person's access has ended."""
         people = select(Annotator).join(SignIn).where(Annotator.disabled_at.is_(None))
         return self._database.first(
             people.where(SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None))
@@ -237,7 +237,7 @@ class People:
             _end(session, SignIn.token_hash == _digest(token))
 
     def last_sign_ins(self, project_id: int) -> dict[int, float]:
-        """When each person of a project last opened their link, by their number."""
+        """Return when each person of a project last opened their link, by their number."""
         latest = (
             select(SignIn.annotator_id, func.max(SignIn.began_at))
             .join(Annotator)
@@ -249,9 +249,10 @@ class People:
     def take_allowance(
         self, what: str, who: str, per_second: float, burst: float, *, count: int = 1
     ) -> bool:
-        """Take `count` of the requests of a kind that somebody has left; False where fewer are.
+        """Take `count` requests of the kind `what` from an allowance; False if fewer are left.
 
-        Those left grow by so many each second, up to `burst`, which is what everybody begins with.
+        Everybody's allowance begins at `burst`. It grows by `per_second` each second, up to
+        `burst`.
         """
         passed = now() - Allowance.at
         passed = case((passed < 0, 0.0), else_=passed)  # the clock was set back
@@ -276,7 +277,7 @@ class People:
         return True
 
     def forget_allowances(self, seconds: float = 86_400.0) -> None:
-        """Delete allowances that nobody used for so many seconds: they have grown back by now."""
+        """Delete allowances unused for `seconds`: they have grown back to their limit."""
         with self._database.write(durable=False) as session:
             session.execute(delete(Allowance).where(Allowance.at < clock(session) - seconds))
 
@@ -317,7 +318,7 @@ class People:
 
 
 def _opens(secret: str) -> ColumnElement[bool]:
-    """SQL: whether this is the secret of a person's link, which opens now."""
+    """SQL: whether a secret is that of a person's link, and the link opens now."""
     return and_(
         Annotator.secret_hash == _digest(secret),
         Annotator.disabled_at.is_(None),
@@ -338,7 +339,7 @@ def _existing(session: Session, annotator_id: int) -> Annotator:
 
 
 def _change_link(session: Session, annotator: Annotator, secret: str) -> None:
-    """Give a person another link, which ends the sessions that came by the old one."""
+    """Give a person another link, and end the sessions that the old one opened."""
     if annotator.id is not None and annotator.secret_hash != _digest(secret):
         _end(session, SignIn.annotator_id == annotator.id)
     annotator.secret_hash = _digest(secret)
@@ -349,5 +350,5 @@ def _end(session: Session, whose: ColumnElement[bool]) -> None:
 
 
 def _digest(secret: str) -> str:
-    """What the store keeps of a secret."""
+    """Return the digest that the store keeps of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""What people see besides clips: progress, heartbeats, reward versions, and what else happened."""
+"""Progress of projects, heartbeats of programs, reward versions and other events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from preferl.store.schema import Clip, Event, Prediction, Project, Query, Reward
 from preferl.store.status import ServiceState, Status, from_json, to_json
 
 PACE_SECONDS: Final = 600.0  # A person's pace is that of their last ten minutes
-ACTIVE_SECONDS: Final = 60.0  # who has sent a heartbeat since then is at work
+ACTIVE_SECONDS: Final = 60.0  # people with a heartbeat within this time count as active
 LOST_AFTER: Final = 3  # heartbeats that a program may miss before it counts as lost
 
 
@@ -25,19 +25,19 @@ LOST_AFTER: Final = 3  # heartbeats that a program may miss before it counts as 
 class Progress:
     """How far a project is, for one person or for none in particular."""
 
-    answered: int  # answers that count, of everybody, to what a reward learns from
-    wanted: int  # the budget, or all answers that the queries so far need; and imported ones
+    answered: int  # everybody's answers that count, to queries that a reward learns from
+    wanted: int  # the budget, or all answers that queries so far need; plus imported ones
     open: int  # queries that still need answers, with or without videos
-    pairs_undrawn: int  # pairs that cannot be shown yet, since a video of theirs is missing
+    pairs_undrawn: int  # pairs that cannot be shown yet, since a video is missing
     clips_failed: int  # clips that could not be drawn
     people_active: int  # people who looked at a pair within a minute
-    revision: int  # grows with every answer, skips aside
+    revision: int  # grows with every answer except skips
     mine: int = 0  # this person's answers that count
     mine_per_hour: float | None = None  # by their last ten minutes; None below three answers
 
 
 class Totals(NamedTuple):
-    """Answers that count, answers that all queries so far want, and queries that need some."""
+    """Answers that count, answers that all queries so far need, and queries still open."""
 
     given: int
     wanted: int
@@ -55,20 +55,20 @@ _COUNTS: Final = select(
 
 @final
 class Reports:
-    """Progress, heartbeats, reward versions, episodes and events; services write, pages read."""
+    """Progress, heartbeats, reward versions, episodes and events: services write, pages read."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def progress(self, project_id: int, annotator_id: int | None = None) -> Progress:
-        """How far a project is, and this person in it."""
+        """Return the progress of a project and, if given, of a person in it."""
         with self._database.read() as session:
             about = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
             given, asked, unanswered = session.execute(statements.TOTALS, about).one()
             imported, undrawn, failed, active, revision = session.execute(_COUNTS, about).one()
             budget = session.get_one(Project, project_id).budget
         return Progress(
-            answered=int(given) + imported,  # beyond what people are asked for here
+            answered=int(given) + imported,  # imported answers come on top of those asked for here
             wanted=(budget or int(asked)) + imported,
             open=int(unanswered),
             pairs_undrawn=undrawn,
@@ -79,13 +79,13 @@ class Reports:
         )
 
     def active_people(self, project_id: int) -> set[int]:
-        """Numbers of the people who looked at a pair within a minute."""
+        """Return the numbers of the people who looked at a pair within the last minute."""
         with self._database.read() as session:
             about = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
             return set(session.scalars(statements.ACTIVE_PEOPLE, about))
 
     def own(self, annotator_id: int) -> dict[str, Any]:
-        """A person's own numbers in `Progress`, by name."""
+        """Return a person's own entries of `Progress`, by name."""
         with self._database.read() as session:
             at = clock(session)
             about = {"annotator_id": annotator_id, "at": at - PACE_SECONDS}
@@ -93,34 +93,34 @@ class Reports:
             recent, since = session.execute(statements.MINE_SINCE, about).one()
         pace = None
         if recent >= 3 and at > since:
-            # The first answer of the span began it, so it is not counted as work done within.
+            # The first answer begins the time span, so it is not counted as work within it.
             pace = 3600.0 * (recent - 1) / (at - since)
         return {"mine": mine, "mine_per_hour": pace}
 
     def totals(self, project_id: int) -> Totals:
-        """Counts of answers and of open queries, without the rest of `Progress`."""
+        """Count answers and open queries, without the rest of `Progress`."""
         ((given, wanted, unanswered),) = self._database.rows(
             statements.TOTALS, project_id=project_id
         )
         return Totals(int(given), int(wanted), int(unanswered))
 
     def open(self, project_id: int, agent: str | None = None) -> int:
-        """How many queries still need answers; with an `agent`, of that one's."""
+        """Count the queries that still need answers; with an `agent`, only that agent's."""
         if agent is None:
             return self.totals(project_id).open
         about = {"project_id": project_id, "agent": agent}
         return int(self._database.first(statements.OF_AGENT, **about) or 0)
 
     def revision(self, project_id: int) -> int:
-        """How many answers there are, skips aside: cheap, and grows with each."""
+        """Return the number of answers without skips: it grows with each answer and is cheap."""
         return int(self._database.first(statements.REVISION, project_id=project_id) or 0)
 
     def decided(self, project_id: int) -> int:
-        """How many queries somebody has decided, ties included: what a reward learns from."""
+        """Count the queries with a decided answer, ties included: a reward learns from these."""
         return int(self._database.first(statements.DECIDED, project_id=project_id) or 0)
 
     def clock(self) -> float:
-        """The time by the database, by which everything here is dated."""
+        """Return the time by the database's clock, which dates everything here."""
         with self._database.read() as session:
             return clock(session)
 
@@ -137,10 +137,10 @@ class Reports:
     ) -> RewardVersion:
         """Announce a reward version, numbered from 1, that was just published.
 
-        It was fitted to so many `answers`. Its `accuracy` on held-out answers, None without any,
-        has a 95 % `interval`; `detail` is anything else, as JSON. What it `predicted` takes the
-        place of earlier predictions: by number of a query, the probability that its first clip is
-        preferred.
+        The reward was fitted to a number of `answers`. Its `accuracy` on held-out answers, None
+        without any, has a 95 % `interval`; `detail` is further information, as JSON. `predicted`
+        maps the number of a query to the probability that its first clip is preferred, and
+        replaces earlier predictions.
         """
         require_in("version", version, 1, inf)
         predictions = [
@@ -167,20 +167,20 @@ class Reports:
             )
 
     def rewards(self, project_id: int) -> list[RewardVersion]:
-        """Every published version, oldest first."""
+        """Return every published version, oldest first."""
         published = select(RewardVersion).where(RewardVersion.project_id == project_id)
         return self._database.all(published.order_by(RewardVersion.version))
 
     def last_episode(self, project_id: int) -> Clip | None:
-        """The newest whole episode of the agent that can be shown."""
+        """Return the agent's newest whole episode that has a video, or None."""
         shown = newest_episodes(project_id).where(Clip.video == "ready")
         return self._database.first(shown.limit(1))
 
     def beat(self, project_id: int, name: str, status: Status, *, every: float = 5.0) -> None:
         """Record the heartbeat of a program, such as `reward` or `agent`.
 
-        A second program of the same name takes its place. After three times `every` seconds without
-        another heartbeat it counts as lost.
+        A second program of the same name replaces the first. A program counts as lost after three
+        times `every` seconds without a heartbeat.
         """
         detail = to_json(status)
         about = {"project_id": project_id, "name": name, "state": detail.pop("state")}
@@ -191,16 +191,16 @@ class Reports:
 
         try:
             record()
-        except IntegrityError:  # another program of this name gave its first one just now
+        except IntegrityError:  # another program of this name sent its first heartbeat just now
             record()
 
     def require_writable(self) -> None:
-        """Wait as a heartbeat has to, and raise `StorageError` where none can be recorded now."""
+        """Raise `StorageError` if a heartbeat could not be recorded now, after waiting as long."""
         with self._database.write(durable=False) as session:
             clock(session)
 
     def services(self, project_id: int) -> list[ServiceState]:
-        """The programs that have ever worked for a project, and whether they still run."""
+        """Return the programs that ever worked for a project, and whether they still run."""
         beats = select(Service, now() - Service.beat_at).where(Service.project_id == project_id)
         return [
             ServiceState(
@@ -221,19 +221,19 @@ class Reports:
         annotator_id: int | None = None,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """Remember something that happened now."""
+        """Record an event, dated now."""
         event = Event(project_id=project_id, annotator_id=annotator_id, kind=kind, detail=detail)
         with self._database.write() as session:
             event.at = clock(session)
             session.add(event)
 
     def last_event(self, kind: str) -> dict[str, Any] | None:
-        """The detail of the newest event of this kind that concerns the whole store."""
+        """Return the detail of the newest event of a kind that concerns the whole store."""
         events = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
         newest = self._database.first(events.order_by(Event.id.desc()).limit(1))
         return None if newest is None else newest.detail or {}
 
     def latest_events(self, project_id: int, limit: int = 50) -> list[Event]:
-        """What people and services did besides answering, the newest first."""
+        """Return the newest events first: what people and services did besides answering."""
         events = select(Event).where(Event.project_id == project_id)
         return self._database.all(events.order_by(Event.id.desc()).limit(limit))

@@ -19,14 +19,14 @@ SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 @final
 @dataclass(frozen=True)
 class ProjectSettings:
-    """How a project asks; each setting can change later.
+    """The settings by which a project asks; each can change later.
 
     Raises:
-        ConfigError: a number out of its range, or an empty question.
+        ConfigError: a number is out of its range, or the question is empty.
     """
 
     title: str = ""  # the project's name on its pages; its slug by default
-    question: str = "Which clip is better?"  # the one that every pair is shown with
+    question: str = "Which clip is better?"  # shown with every pair
     instructions: str = ""  # plain text: what counts as better, and what breaks ties
     fps: int = 30  # frames per second at which clips play
     quorum: int = 1  # answers by different people that a query needs
@@ -34,14 +34,14 @@ class ProjectSettings:
     # self-consistency from a few hundred answers at little cost.
     repeat_share: float = 0.05
     swap_share: float = 0.5  # share of those repeats with sides swapped
-    known_share: float = 0.05  # share of queries with a known answer, where there are such
+    known_share: float = 0.05  # share of queries with a known answer, if the project has any
     qualification: int = 0  # known pairs that a new annotator has to answer first
     pass_share: float = 0.8  # share of them that has to be right
     strength: bool = False  # whether answers distinguish "clearly" and "slightly" better
-    lease_seconds: float = 120.0  # for which a query stays with a person after a heartbeat
-    budget: int | None = None  # answers after which nothing more is asked; None: no end
+    lease_seconds: float = 120.0  # how long a person keeps a query after a heartbeat
+    budget: int | None = None  # answers after which nothing more is asked; None for no limit
     frames: dict[str, Any] | None = None  # how clips become pictures, for `frame_source`
-    paused: bool = False  # whether nothing is asked for now
+    paused: bool = False  # whether asking is paused
 
     def __post_init__(self) -> None:
         shares = {f"{name}_share": (0.0, 1.0) for name in ("repeat", "swap", "known", "pass")}
@@ -73,14 +73,14 @@ class Projects:
         exist_ok: bool = False,
         **more: Any,
     ) -> Project:
-        """Add a project; it asks by `settings`, or by fields of `ProjectSettings` as keywords.
+        """Add a project with `settings`, or with fields of `ProjectSettings` as keywords.
 
-        Its short name, `slug`, has small letters, digits and hyphens. With `exist_ok`, a project
-        that has the name already is returned with the settings it has, so that a script that
-        creates its project can be started again.
+        Its short name, `slug`, has small letters, digits and hyphens. With `exist_ok`, an existing
+        project of that name is returned with the settings it has, so that a script that creates
+        its project can be started again.
 
         Raises:
-            ConfigError: a short name that is taken or malformed, or settings out of range.
+            ConfigError: the short name is taken or malformed, or a setting is out of range.
         """
         settings = ProjectSettings(**more) if settings is None else settings
         if not SLUG.fullmatch(slug) or len(slug) > 60:
@@ -102,7 +102,7 @@ class Projects:
         return project
 
     def get(self, project: int | str) -> Project:
-        """The project of this number or slug; else a `ConfigError` lists those that exist."""
+        """Return the project of this number or slug; else raise `ConfigError` and list all."""
         column = Project.id if isinstance(project, int) else Project.slug
         found = self._database.first(select(Project).where(column == project))
         if found is None:
@@ -110,11 +110,11 @@ class Projects:
         return found
 
     def all(self) -> list[Project]:
-        """Every project, oldest first."""
+        """Return every project, oldest first."""
         return self._database.all(select(Project).order_by(Project.id))
 
     def only(self) -> Project:
-        """The one project of a store; raises `ConfigError` where there are none or several."""
+        """Return the only project of a store; raise `ConfigError` for none or several."""
         found = self.all()
         if not found:
             raise ConfigError(
@@ -126,9 +126,9 @@ class Projects:
         return found[0]
 
     def update(self, project_id: int, **changes: Any) -> Project:
-        """Change settings of a project; what it has asked so far keeps its quorum.
+        """Change settings of a project; queries that it asked before keep their quorum.
 
-        Raises `ConfigError` for settings out of range, or unknown ones.
+        Raises `ConfigError` for settings that are unknown or out of range.
         """
         known = {item.name for item in fields(ProjectSettings)}
         if unknown := sorted(set(changes) - known):
@@ -141,7 +141,7 @@ class Projects:
         return project
 
     def remove_unused(self, project_id: int) -> None:
-        """Remove a new project and the rows of its clips; one with people or queries stays."""
+        """Remove a new project and its clips' rows; a project with people or queries stays."""
         with suppress(IntegrityError), self._database.write() as session:
             session.execute(delete(Clip).where(Clip.project_id == project_id))
             session.execute(delete(Project).where(Project.id == project_id))

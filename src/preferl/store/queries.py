@@ -20,27 +20,27 @@ from preferl.store.quality.votes import Votes
 from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
 from preferl.store.statements import KNOWN_PAIRS, LAST_TURN, LATEST, TURN_NOW
 
-GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
+GREATEST_SPEED: Final = 2.0  # of playback on the page, as a multiple of the clips' own speed
 
-WINDOWS_PER_PAIR: Final = 20  # drawn for each known pair: of the best and the worst twentieth
+WINDOWS_PER_PAIR: Final = 20  # windows drawn for each known pair, which takes the extreme ones
 
 
 class QueryDetails(TypedDict, total=False):
-    """What a program may give with the pairs that it asks about."""
+    """Optional details of the pairs that a program asks about."""
 
     purpose: Purpose  # "ask" by default; "known" and "example" need `known`
-    priority: float  # queries of a higher one come first, then older ones; 0 by default
-    scores: FloatArray | None  # [P] by which the sampler chose them, for the record
-    agent: str | None  # who asks; agents of one priority take turns, and so do all without a name
-    model_version: int | None  # the reward that chose them, by which stale ones can be cancelled
+    priority: float  # higher ones come first, and older ones among equals; 0 by default
+    scores: FloatArray | None  # [P] scores by which the sampler chose them, for the record
+    agent: str | None  # who asks; agents of one priority take turns, unnamed ones as one agent
+    model_version: int | None  # version of the reward that chose them; `cancel` takes older ones
     known: FloatArray | None  # [P] the right answers: probabilities that the first is preferred
-    details: Sequence[dict[str, Any]] | None  # [P] anything else to remember
-    most: int | None  # queries to learn from that the project may have; pairs beyond are left out
+    details: Sequence[dict[str, Any]] | None  # [P] further information about each pair
+    most: int | None  # `"ask"` queries that the project may have; pairs beyond are left out
 
 
 @final
 class Queries:
-    """The queries of a store and the answers to them."""
+    """Adds queries to a store, and reads them with their answers."""
 
     def __init__(self, database: Database, clips: ClipStore) -> None:
         self._database = database
@@ -49,13 +49,13 @@ class Queries:
     def ask(
         self, project_id: int, segments: Segments, pairs: IntArray, **details: Unpack[QueryDetails]
     ) -> list[int]:
-        """Store the clips of these pairs, then the queries that show them; returns their numbers.
+        """Store the clips of these pairs, then queries about them; return the queries' numbers.
 
-        The `pairs` are `[P, 2]` rows of `segments`; `QueryDetails` has what may come with them.
+        The `pairs` are `[P, 2]` rows of `segments`; `QueryDetails` lists the optional arguments.
 
         Raises:
-            FeedbackError: pairs that are not rows of `segments` or are one clip beside itself, or
-                arguments that do not go together; nothing is stored then.
+            FeedbackError: a pair is not two rows of `segments` or compares a clip with itself, or
+                arguments contradict each other; nothing is stored then.
         """
         pairs = check_pairs(pairs, len(segments))
         named = named_pairs(segments, pairs)
@@ -67,7 +67,7 @@ class Queries:
     def ask_stored(
         self, project_id: int, pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]
     ) -> list[int]:
-        """Store queries about clips that are there already, by their names, as `ask` does."""
+        """Store queries about clips that are stored already, given by name; else as `ask`."""
         _check(pairs, **details)
         return self._ask(project_id, pairs, **details)
 
@@ -80,7 +80,7 @@ class Queries:
             return _add(session, locked_project(session, project_id), pairs, **details)
 
     def cancel(self, project_id: int, *, before_version: int) -> int:
-        """Cancel queries of older rewards that have no answers; returns how many."""
+        """Cancel unanswered queries that older rewards chose; return how many."""
         answered = select(Answer.id).where(Answer.query_id == Query.id).exists()
         cancelled = (
             update(Query)
@@ -95,13 +95,13 @@ class Queries:
             return len(session.execute(cancelled).all())
 
     def examples(self, project_id: int) -> list[Query]:
-        """The pairs that the instructions show, once they can be shown."""
+        """Return the example pairs of the instructions whose videos are ready."""
         examples = select(Query).where(Query.project_id == project_id, Query.purpose == "example")
         shown = examples.where(Query.cancelled_at.is_(None), Query.ready.is_(True))
         return self._database.all(shown.order_by(Query.id))
 
     def pairs(self, project_id: int, ids: Sequence[int]) -> list[tuple[str, str]]:
-        """The clips of queries, first and second, in this order."""
+        """Return the first and second clip of each query, in the order of `ids`."""
         ids = [int(number) for number in ids]
         clips = select(Query.id, Query.first_clip, Query.second_clip)
         with self._database.read() as session:
@@ -110,34 +110,34 @@ class Queries:
         return [pairs[number] for number in ids]
 
     def asked(self, project_id: int, agent: str | None = None) -> list[tuple[int, str, str]]:
-        """Number, first and second clip of all asked to learn from, oldest first.
+        """Return number, first and second clip of all queries to learn from, oldest first.
 
-        With an `agent`, of what that one has asked.
+        With an `agent`, only that agent's queries are returned.
         """
         columns = select(Query.id, Query.first_clip, Query.second_clip)
         asked = columns.where(*_asked(project_id, agent)).order_by(Query.id)
         return [(number, first, second) for number, first, second in self._database.rows(asked)]
 
     def count(self, project_id: int, agent: str | None = None) -> int:
-        """How many queries `asked` returns."""
+        """Return how many queries `asked` returns."""
         asked = select(func.count(Query.id)).where(*_asked(project_id, agent))
         return int(self._database.first(asked) or 0)
 
     def count_known(self, project_id: int) -> int:
-        """How many pairs have a known answer, by which people are checked."""
+        """Count the pairs with a known answer, which check the annotators."""
         return int(self._database.first(KNOWN_PAIRS, project_id=project_id) or 0)
 
     def votes(
         self, project_id: int, *, purposes: Sequence[Purpose] = ("ask", "known", "repeat")
     ) -> Votes:
-        """The answers that count, oldest first: the latest of each person about each query.
+        """Return the answers that count, oldest first: each person's latest answer to each query.
 
         A reward learns from queries of the purpose `"ask"` alone.
         """
         people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
         with self._database.read() as session:
             rows = session.execute(_counted(project_id, purposes)).all()
-            # Afterwards, so that whoever answered is among them.
+            # Names are read after the answers, so that everybody who answered is among them.
             names = dict(session.execute(people.order_by(Annotator.id)).all())
             fps = session.get_one(Project, project_id).fps
         columns = np.array([*map(tuple, rows)], np.float64).reshape(-1, 9).T  # None is NaN
@@ -157,7 +157,7 @@ class Queries:
 
 
 def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]]:
-    """Rows of the answers that count, oldest first."""
+    """SQL: the answers that count, oldest first."""
     other = aliased(Answer)
     first = aliased(Clip)
     second = aliased(Clip)
@@ -190,7 +190,7 @@ def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...
 
 
 def _asked(project_id: int, agent: str | None) -> list[ColumnElement[bool]]:
-    """That a query is to learn from, and by this program where it is named."""
+    """SQL: that a query is to learn from, and from this program where `agent` is given."""
     asked = [Query.project_id == project_id, Query.purpose == "ask"]
     return asked if agent is None else [*asked, Query.agent == agent]
 
@@ -199,9 +199,9 @@ def _asked(project_id: int, agent: str | None) -> list[ColumnElement[bool]]:
 class RankedQueries:
     """Queries that sort clips into lists: each is asked once the one before is settled.
 
-    What comes next follows from the clips of a list and the answers to its queries alone, so that
-    any program may ask it, an answer that is undone or corrected counts as it is now, and nothing
-    but clips and queries is kept. See `preferl.feedback.ranked_lists`.
+    The next query follows from the clips of a list and the present answers to its queries alone.
+    So any program may ask it, undone and corrected answers are respected, and only clips and
+    queries are stored. See `preferl.feedback.ranked_lists`.
     """
 
     def __init__(self, database: Database, clips: ClipStore) -> None:
@@ -210,12 +210,12 @@ class RankedQueries:
         self._lists: dict[int, tuple[list[str], IntArray, IntArray]] = {}
 
     def create(self, project_id: int, segments: Segments, rows: IntArray, queries: int) -> int:
-        """Begin lists of clips, `[M, K]` rows of segments; returns how many queries are asked now.
+        """Begin lists of clips, `[M, K]` rows of segments; return how many queries are asked now.
 
-        `queries` are those of all lists together.
+        `queries` is the number of queries that all lists together may ask.
 
         Raises:
-            ConfigError: no query, or fewer than lists.
+            ConfigError: there are fewer queries than lists, or none.
             StorageError: the store cannot be written to.
         """
         shares = shared_evenly(queries, len(rows))
@@ -226,7 +226,7 @@ class RankedQueries:
         return self.extend(project_id)
 
     def extend(self, project_id: int) -> int:
-        """Ask the queries that answers have made way for; returns how many."""
+        """Ask the next queries of lists whose earlier ones are settled; return how many."""
         names, rows, shares = self._of(project_id)
         if not names:
             return 0
@@ -251,8 +251,8 @@ class RankedQueries:
             return len(_add(session, project, new))
 
     def _of(self, project_id: int) -> tuple[list[str], IntArray, IntArray]:
-        """Names of a project's listed clips, `[M, K]` places among these, and queries `[M]`."""
-        if project_id not in self._lists:  # they are fixed from the beginning on
+        """Return names of listed clips, `[M, K]` indices into these, and `[M]` queries per list."""
+        if project_id not in self._lists:  # lists never change
             listed = select(Clip.id, Clip.detail, Clip.row).where(Clip.project_id == project_id)
             clips = sorted(
                 (about["list"], row, name, about["queries"])
@@ -269,7 +269,7 @@ class RankedQueries:
 
 
 def _settled(project_id: int) -> Select[*tuple[Any, ...]]:
-    """SQL: clips of each query to learn from, whether it is open, and the mean of its answers."""
+    """SQL: each query to learn from, with its clips, whether it is open, and its mean answer."""
     counts = and_(Answer.query_id == Query.id, Answer.kind.in_(COUNTED), LATEST)
     is_open = and_(Query.needed > 0, Query.cancelled_at.is_(None))
     return (
@@ -286,12 +286,12 @@ def _add(
     pairs: Sequence[tuple[str, str]],
     **details: Unpack[QueryDetails],
 ) -> list[int]:
-    """Add queries to a project that this transaction has locked; their numbers."""
+    """Add queries to a project that this transaction has locked; return their numbers."""
     purpose = details.get("purpose", "ask")
     scores = details.get("scores")
     known = details.get("known")
     about = details.get("details")
-    if (most := details.get("most")) is not None:  # other programs may be asking, too
+    if (most := details.get("most")) is not None:  # other programs may ask, too
         asked = session.scalar(select(func.count(Query.id)).where(*_asked(project.id, None)))
         pairs = pairs[: max(most - (asked or 0), 0)]
     quorum = project.quorum if purpose == "ask" else 0
@@ -326,10 +326,10 @@ def _add(
 
 
 def _next_turn(session: Session, project_id: int, priority: float, agent: str | None) -> int:
-    """The turn of the first of some new queries of an agent.
+    """Return the turn of the first of an agent's new queries.
 
-    It is one after the agent's last, and not before the turn that people are at: start-time fair
-    queueing (Goyal, Vin and Cheng, 1996) of queries that take as long.
+    It follows the agent's last turn, and is never before the turn that people have reached. This is
+    start-time fair queueing (Goyal, Vin and Cheng, 1996) with queries of equal length.
     """
     about = {"project_id": project_id, "priority": priority, "agent": agent}
     last = session.scalar(LAST_TURN, about)
@@ -338,14 +338,14 @@ def _next_turn(session: Session, project_id: int, priority: float, agent: str | 
 
 
 def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
-    """Names of the clips of each pair, by their content."""
+    """Return the names of the clips of each pair, by their content."""
     used, place = np.unique(pairs, return_inverse=True)
     names = clip_ids(segments.select(used)) if len(used) else []
     return [(names[first], names[second]) for first, second in place.reshape(pairs.shape)]
 
 
 def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) -> None:
-    """Raise `FeedbackError` for details that do not go together, or with these pairs."""
+    """Raise `FeedbackError` if details contradict each other or do not match the pairs."""
     purpose = details.get("purpose", "ask")
     known = details.get("known")
     if purpose not in ("ask", "known", "example"):
@@ -377,17 +377,17 @@ def known_pairs(
 ) -> tuple[Segments, IntArray, FloatArray]:
     """Draw pairs of a window with a high and one with a low return, in random order.
 
-    They check whether people understand the question. The recorded reward has to mean what the
-    question asks, so look at them before you trust them.
+    The pairs check whether people understand the question. The recorded reward has to mean what the
+    question asks, so look at the pairs before you use them.
 
-    Clips have `length` steps, and the episodes the environment's rewards.
+    Clips have `length` steps. The episodes hold the environment's rewards.
 
     Returns:
         `(segments, pairs [P, 2], known [P])`, where `known` is 1 for a better first clip, else 0.
 
     Raises:
-        ConfigError: a negative count.
-        DataError: no episode is long enough, or returns do not differ.
+        ConfigError: `count` is negative.
+        DataError: no episode is long enough, or all returns are the same.
 
     >>> episodes = Episodes(np.zeros((9, 1)), np.zeros((9, 1)), np.arange(9.0), np.zeros(9, bool),
     ...                     np.zeros((1, 1)), np.array([9]))

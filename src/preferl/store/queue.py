@@ -1,11 +1,11 @@
-"""The queue: hands queries to people, takes their answers, and never takes one twice.
+"""The queue: hands queries to people, takes their answers, and never takes an answer twice.
 
-A query is leased to a person for a while and comes back if they leave. Every step is one
-transaction: two people never hold more of a query than it needs, an answer is on disk before it is
+A query is leased to a person for a while and returns to the queue if they leave. Every step is one
+transaction: a query never has more leases than it needs answers, an answer is on disk before it is
 acknowledged, and the same answer sent twice is one answer.
 
-Chance (sides, repeats, known pairs) follows from what is asked of whom, never from a generator, so
-that a reloaded page shows the same.
+Random choices (sides, repeats, known pairs) depend on the query and the person alone, not on a
+generator, so that a reloaded page shows the same.
 """
 
 import secrets
@@ -36,14 +36,14 @@ from preferl.store.schema import (
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
-MOST_AT_ONCE: Final = 8  # queries of one person: the one on screen and what is fetched ahead
-REPEAT_AFTER: Final = 10  # answers until a query may come back, so that people do not recall it
-MOMENT: Final = 1e-6  # seconds between leases of a claim: as fine as times since the epoch are
+MOST_AT_ONCE: Final = 8  # queries of one person: the one on screen and those fetched ahead
+REPEAT_AFTER: Final = 10  # answers before a query may be repeated, so that people do not recall it
+MOMENT: Final = 1e-6  # seconds between leases of a claim: the resolution of times since the epoch
 CHANCES: Final = 5  # tries to get a query while others take them at the same time
 
 
 class LeasedQuery(NamedTuple):
-    """A query with a person: what to show where, and the token to answer it with."""
+    """A query that a person holds: the clip on each side, and the token for the answer."""
 
     token: str
     query_id: int
@@ -65,7 +65,7 @@ class Claim(NamedTuple):
 
 
 class RecordedAnswer(NamedTuple):
-    """An answer that is on disk; `new` is false if it had been there already."""
+    """An answer that is on disk; `new` is false if it was recorded before."""
 
     answer_id: int
     new: bool
@@ -73,7 +73,7 @@ class RecordedAnswer(NamedTuple):
 
 @final
 class Queue:
-    """Leases and answers of a store; after an answer, `ranked` asks the next queries of lists."""
+    """Leases queries and records answers; after an answer, `ranked` asks a list's next query."""
 
     def __init__(self, database: Database, ranked: RankedQueries) -> None:
         self._database = database
@@ -82,11 +82,11 @@ class Queue:
     def claim(
         self, project_id: int, annotator_id: int, count: int = 2, *, undrawn: bool = False
     ) -> Claim:
-        """The queries this person holds, filled up to `count`.
+        """Lease queries to a person until they hold `count`, and return all that they hold.
 
-        Asking again returns the same ones with the same sides, so that a page can be reloaded.
-        Those that are `undrawn` have no videos yet; programs that answer by the numbers take them,
-        too. Raises `FeedbackError` for a count out of range and for people who may not answer here.
+        Claiming again returns the same queries with the same sides, so that a page can be reloaded.
+        With `undrawn`, queries without videos are leased, too, for programs that answer by the
+        numbers. Raises `FeedbackError` for a count out of range, or a person who may not answer.
         """
         if not 1 <= count <= MOST_AT_ONCE:
             raise FeedbackError(f"count: expected 1 to {MOST_AT_ONCE}, got {count}.")
@@ -113,21 +113,21 @@ class Queue:
         response_ms: float | None = None,
         detail: dict[str, Any] | None = None,
     ) -> RecordedAnswer:
-        """Record an answer; when this returns it is on disk.
+        """Record an answer, which is on disk when this returns.
 
         Args:
             annotator_id: who answers.
-            token: of the query, as claimed. It may have expired meanwhile: finished work is
+            token: token of the claimed query. It may have expired meanwhile: an answer is
                 never thrown away.
             key: chosen by the sender for this answer; sending it again changes nothing.
             kind: `"left"`, `"right"`, `"equal"`, `"cannot_tell"` or `"skip"`, as seen on screen.
             strength: `"slight"` or `"clear"`, or None.
-            response_ms: from the first picture to the answer.
-            detail: anything else to remember, as JSON.
+            response_ms: milliseconds from the first picture to the answer.
+            detail: further information, as JSON.
 
         Raises:
-            FeedbackError: a token that is not this person's or was answered, or an unknown kind;
-                nothing is written then.
+            FeedbackError: the token is another person's or was answered already, or the kind is
+                unknown; nothing is written then.
         """
         _check_answer(kind, strength, response_ms)
         with self._recording(annotator_id, key) as (session, known):
@@ -158,10 +158,10 @@ class Queue:
         return RecordedAnswer(answer.id, known is None)
 
     def undo(self, annotator_id: int, key: str) -> LeasedQuery | None:
-        """Undo this person's latest answer that counts and give them the query again.
+        """Undo a person's latest answer that counts, and lease them its query again.
 
-        Answers before it can be undone one by one. Sending the same `key` again returns the same
-        query. None where there is nothing to undo, or if the person did not qualify.
+        Earlier answers can then be undone one by one. Sending the same `key` again returns the same
+        query. Returns None if there is nothing to undo, or if the person did not qualify.
         """
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:
@@ -177,7 +177,7 @@ class Queue:
             lease = session.get(Lease, (query.id, annotator_id)) or Lease(
                 query_id=query.id, annotator_id=annotator_id, token=secrets.token_urlsafe(16)
             )
-            # It goes before whatever else they hold, as it did when they first had it.
+            # The query precedes all others that they hold, as it did at first.
             lease.granted_at = latest.granted_at or at
             lease.swapped = latest.swapped
             lease.renewed_at = at
@@ -187,7 +187,7 @@ class Queue:
             return _leased_query(lease, query)
 
     def heartbeat(self, annotator_id: int, tokens: Sequence[str]) -> float | None:
-        """Keep queries for longer; returns when they expire now, None where none is left."""
+        """Extend a person's leases; return when they now expire, None if no lease is left."""
         kept = None
         with self._holding(annotator_id, tokens) as (at, held):
             for lease, seconds in held:
@@ -198,7 +198,7 @@ class Queue:
         return kept
 
     def release(self, annotator_id: int, tokens: Sequence[str]) -> int:
-        """Let others have these queries at once, as when a page closes; returns how many."""
+        """End these leases at once, as when a page closes; return how many."""
         with self._holding(annotator_id, tokens) as (at, held):
             for lease, _ in held:
                 lease.expires_at = at
@@ -206,14 +206,14 @@ class Queue:
 
     @contextmanager
     def _recording(self, annotator_id: int, key: str) -> Iterator[tuple[Session, Answer | None]]:
-        """A transaction of one person, and the answer that has this key already."""
+        """Open a transaction of one person; yield it and the answer that has this key already."""
         if not 8 <= len(key) <= 100:
             raise FeedbackError(f"key: expected 8 to 100 letters, got {len(key)}.")
         try:
             with self._database.write() as session:
                 session.scalar(statements.ALONE, {"annotator_id": annotator_id})
                 yield session, _by_key(session, key, annotator_id)
-        except IntegrityError:  # somebody else used this key at the same moment, and was first
+        except IntegrityError:  # another request used this key at the same moment
             with self._database.read() as session:
                 _by_key(session, key, annotator_id)
             raise
@@ -222,7 +222,7 @@ class Queue:
     def _holding(
         self, annotator_id: int, tokens: Sequence[str]
     ) -> Iterator[tuple[float, list[tuple[Lease, float]]]]:
-        """In a transaction: the time, and a person's leases with the seconds that each lasts."""
+        """Open a transaction; yield the time, and a person's leases with the seconds each lasts."""
         named = (
             select(Lease, Project.lease_seconds)
             .join(Query, Query.id == Lease.query_id)
@@ -236,7 +236,7 @@ class Queue:
 
 
 class _Choice:
-    """What one person holds, and what they get next, in one transaction."""
+    """Chooses, in one transaction, the queries that a person keeps and gets next."""
 
     def __init__(self, session: Session, project_id: int, annotator_id: int) -> None:
         annotator = session.get(Annotator, annotator_id, with_for_update=True)
@@ -256,7 +256,7 @@ class _Choice:
         self._qualifying = bool(self.project.qualification) and not settled
 
     def renewed(self) -> list[tuple[Lease, Query]]:
-        """Renew the person's leases, oldest first; if one ran out, unless others need its query."""
+        """Renew the person's leases, oldest first, also expired ones that nobody else needs."""
         held = []
         for lease, query in self.session.execute(statements.HOLDING, self._about).all():
             mine = active_at(lease, self.at) or query.purpose != "ask" or self._can_go_on(query)
@@ -270,7 +270,7 @@ class _Choice:
         return held
 
     def qualified(self) -> bool:
-        """Whether the person may go on: an admin always, others by their answers to known pairs."""
+        """Whether the person may go on: admins always, others by their answers to known pairs."""
         if not self._qualifying:
             return True
         needed = self.project.qualification
@@ -290,7 +290,7 @@ class _Choice:
         return True
 
     def next(self, *, undrawn: bool = False) -> tuple[Lease, Query] | None:
-        """One more query, leased; None if there is none for this person now."""
+        """Lease one more query and return it; None if there is none for this person now."""
         if self._qualifying:
             early = self._count(statements.KNOWN_HAD) < self.project.qualification
             query = self._query(statements.UNSEEN_KNOWN) if early else None
@@ -309,7 +309,7 @@ class _Choice:
         return None
 
     def idle(self) -> State:
-        """Return why there is no query: none is wanted any more, or some are still to come."""
+        """Return why there is no query: the project is done, or more queries will come."""
         budget = self.project.budget
         asked = budget is not None and self._totals.wanted >= budget
         if self._spent or (asked and not self._count(statements.UNSHOWN)):
@@ -332,15 +332,15 @@ class _Choice:
         return self.session.scalar(statement, self._about)
 
     def _has_room(self, query: Query) -> bool:
-        """Whether a query needs more answers than others hold it for; its row is locked by now."""
+        """Whether a query needs more answers than others have leases on it; its row is locked."""
         return query.needed > self._count(statements.OUT, query_id=query.id)
 
     def _can_go_on(self, query: Query) -> bool:
-        """Whether a query can go on with a person whose lease ran out."""
+        """Whether a person whose lease ran out may keep the query."""
         return bool(self._count(statements.LOCKED, query_id=query.id)) and self._has_room(query)
 
     def _known_or_repeat(self, *, undrawn: bool) -> Query | None:
-        """Draw, now and then, a known pair or an earlier query in place of the next one."""
+        """Return now and then a known pair or a repeat in place of the next query, else None."""
         known = self.project.known_share
         repeats = self.project.repeat_share
         if not known and not repeats:
@@ -352,7 +352,7 @@ class _Choice:
         return self._repeat(mark, undrawn) if drawn < known + repeats else None
 
     def _repeat(self, mark: tuple[object, ...], undrawn: bool) -> Query | None:
-        """An earlier query of theirs, as a query of its own, at times with sides swapped."""
+        """Return a new query that repeats one of the person's own, perhaps with sides swapped."""
         about = self._about | {"limit": REPEAT_AFTER, "undrawn": undrawn}
         earlier = self.session.execute(statements.REPEATABLE, about).all()
         if not earlier:
@@ -381,8 +381,8 @@ class _Choice:
             annotator_id=self.annotator.id,
             token=secrets.token_urlsafe(16),
             swapped=chance < 0.5 if query.swapped is None else query.swapped,
-            # In order, so that claims list them in the order in which they were given, and no
-            # more urgent pair takes the place of one that is being looked at.
+            # Lease times rise, so that claims list queries in the order in which they were leased,
+            # and no more urgent pair replaces one that is being looked at.
             granted_at=self.at + MOMENT * self._leased,
             renewed_at=self.at,
             expires_at=self.at + self.project.lease_seconds,
@@ -394,18 +394,18 @@ class _Choice:
 
 
 def draw(*seed: object) -> float:
-    """Return a number in [0, 1) that depends on the seed alone: sides stay where they were."""
+    """Return a number in [0, 1) that depends on the seed alone, so that choices do not change."""
     digest = blake2b(repr(seed).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "big") / 2**56
 
 
 def active_at(lease: Lease, at: float) -> bool:
-    """Whether a lease holds; one from the future was granted before the clock was set back."""
+    """Whether a lease is valid; one from the future is not, since the clock was set back."""
     return lease.expires_at > at and lease.renewed_at < at + SLACK_SECONDS
 
 
 def _check_answer(kind: str, strength: str | None, response_ms: float | None) -> None:
-    """Raise `FeedbackError` for an answer that means nothing."""
+    """Raise `FeedbackError` for an unknown kind or strength, or an impossible response time."""
     if kind not in ANSWERS:
         raise FeedbackError(f"answer: expected one of {ANSWERS}, got {kind!r}.")
     if strength not in (None, *STRENGTHS):
@@ -431,7 +431,7 @@ def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
 
 
 def record_answer(session: Session, query: Query, shown: Lease | Answer, **columns: Any) -> Answer:
-    """Add an answer to a query as it was shown, and count how many answers it still needs."""
+    """Add an answer to a query as it was shown, and update how many answers the query needs."""
     shared = {
         "project_id": query.project_id,
         "query_id": query.id,

@@ -1,7 +1,7 @@
 """The tables that hold labels; rows, once read, are plain objects.
 
-Times are seconds since the epoch by the database's clock. Answers are only ever added: the latest
-row of a person about a query counts, so that a changed mind never rewrites history.
+Times are seconds since the epoch by the database's clock. Answers are only ever added. The latest
+row of a person about a query counts, so a person who changes their mind overwrites nothing.
 """
 
 import re
@@ -33,13 +33,13 @@ COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 DECIDING: Final = ("left", "right", "equal")  # kinds that a reward learns from
 
 STRENGTHS: Final = ("slight", "clear")
-ANSWERS: Final = (*COUNTED, "skip")  # what people send; `skip` is "later"
+ANSWERS: Final = (*COUNTED, "skip")  # kinds that people send; `skip` means "later"
 KINDS: Final = (*ANSWERS, "retract")  # `retract` undoes the latest answer
 PREFERENCE: Final = {"left": 1.0, "right": 0.0, "equal": 0.5}
 
 
 def preference_of(kind: str, swapped: bool) -> float | None:
-    """The preference for the first clip, from an answer about the sides on screen.
+    """Return the preference for the first clip, from an answer about the sides on screen.
 
     >>> preference_of("left", swapped=True), preference_of("skip", swapped=False)
     (0.0, None)
@@ -58,7 +58,7 @@ def _probability(column: str) -> CheckConstraint:
 
 
 def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
-    """The queries that are not cancelled and meet a condition, the most urgent first."""
+    """Index the queries that are not cancelled and meet a condition, the most urgent first."""
     left = " AND cancelled_at IS NULL"
     return Index(
         name,
@@ -114,9 +114,9 @@ class Project(Base):
 
 
 class Clip(Base):
-    """A segment or an episode by its content; the arrays lie in files, under `shard` and `row`.
+    """A segment or an episode, named by its content; its arrays are at `row` of the file `shard`.
 
-    A program that draws it has it until `drawing_until`, and longer if it says so in time.
+    A program that draws the clip has it until `drawing_until`, which it can extend in time.
     """
 
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
@@ -142,7 +142,7 @@ class Clip(Base):
 class Annotator(Base):
     """A person in a project; the secret of their link is kept as a digest only.
 
-    The link opens until `link_expires_at`, and `link_uses` times more; without end where None.
+    The link opens until `link_expires_at`, and `link_uses` times more; None sets no limit.
     """
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -172,8 +172,8 @@ class SignIn(Base):
 class Query(Base):
     """Two clips to compare; `needed` answers are still to come.
 
-    Of one priority, queries come by their `turn`, which is one later for each query of an `agent`:
-    agents take turns however many queries each has asked.
+    Queries of the same priority come in the order of their `turn`. It rises by one with each query
+    of an `agent`, so agents take turns however many queries each has asked.
     """
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -212,14 +212,14 @@ class Query(Base):
     )
 
     def sides(self, swapped: bool) -> tuple[str, str]:
-        """Names of the clips on the left and on the right."""
+        """Return the names of the clips on the left and on the right."""
         if swapped:
             return self.second_clip, self.first_clip
         return self.first_clip, self.second_clip
 
 
 class Lease(Base):
-    """A query is with a person until it expires; no more are out than answers are needed."""
+    """A query is leased to a person until the lease expires; it has at most `needed` leases."""
 
     query_id: Mapped[int] = mapped_column(ForeignKey("query.id"), primary_key=True)
     annotator_id: Mapped[int] = mapped_column(
@@ -272,12 +272,12 @@ class RewardVersion(Base):
 
     @property
     def metrics(self) -> FitMetrics:
-        """The metrics of its fit, as far as they were published."""
+        """Return the metrics of the version's fit, as far as they were published."""
         return from_json(FitMetrics, {"answers": self.answers} | (self.detail or {}))
 
 
 class Prediction(Base):
-    """What the newest reward makes of a query: the probability that the first clip is preferred."""
+    """The newest reward's probability that the first clip of a query is preferred."""
 
     query_id: Mapped[int] = mapped_column(ForeignKey("query.id"), primary_key=True)
     version: Mapped[int]
@@ -298,7 +298,7 @@ class Service(Base):
 
 
 class Allowance(Base):
-    """How many requests of a kind somebody had `left` at a time, see `preferl.annotate.limits`."""
+    """How many requests of a kind a person had `left`, and when; see `preferl.annotate.limits`."""
 
     what: Mapped[str] = mapped_column(primary_key=True)
     who: Mapped[str] = mapped_column(primary_key=True)
@@ -307,7 +307,7 @@ class Allowance(Base):
 
 
 class Event(Base):
-    """Anything else to remember: invitations, exports, changed settings."""
+    """Another event on record: an invitation, an export, a changed setting."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"))

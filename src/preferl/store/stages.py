@@ -1,9 +1,9 @@
-"""Draw recorded states of simulators, without simulating, as a person can compare them.
+"""Draw recorded states of simulators for people to compare, without simulating again.
 
-A state is what `StateReader` reads. Of an environment that cannot be put back, it is the picture
-itself, recorded while the agent acts. For MuJoCo it is `[qpos, qvel, placed]`, where `placed` holds
-what the environment puts elsewhere in each episode without a joint, such as the door of
-`AdroitHandDoor-v1`. For classic control it is the environment's own `state`.
+`StateReader` reads the states. For MuJoCo a state is `[qpos, qvel, placed]`, where `placed` holds
+the places of jointless objects that the environment moves in each episode, such as the door of
+`AdroitHandDoor-v1`. For classic control it is the environment's own `state`. For an environment
+whose state cannot be set, it is the picture itself, recorded while the agent acts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,10 +45,10 @@ PICTURE_BYTES: Final = 8_192
 
 
 def view(env: Environment, camera: Camera | None) -> Any:
-    """A camera of a MuJoCo environment after its reset, as MuJoCo's renderer takes it.
+    """Return a camera of a MuJoCo environment after its reset, as MuJoCo's renderer takes it.
 
-    It is named as in the model, or given by what differs from the environment's own view, `{}` for
-    that view. None is ours where `CAMERAS` has one, otherwise one that follows the body where the
+    `camera` is a name in the model, or the settings that differ from the environment's own view;
+    `{}` is that view. None takes the camera of `CAMERAS`, or else one that follows the body if the
     environment has it, so that walkers do not leave the picture. Raises `ConfigError` for a camera
     or body that the model does not have, and for an unknown setting.
     """
@@ -67,7 +67,7 @@ def view(env: Environment, camera: Camera | None) -> Any:
         return camera
     if unknown := set(camera) - set(FREE):
         raise ConfigError(f"camera: expected some of {FREE}, got {sorted(unknown)}.")
-    body = camera.get("trackbodyid", 0)  # MuJoCo would exit
+    body = camera.get("trackbodyid", 0)  # MuJoCo would end the process
     bodies = range(stage.model.nbody)
     if body not in bodies:
         raise ConfigError(f"camera's trackbodyid: expected 0 to {bodies[-1]}, got {body}.")
@@ -114,7 +114,7 @@ class MujocoStage:
             raise no_graphics(error) from error
 
     def draw(self, state: Array, action: Array) -> Array:
-        """One picture; the action is not seen."""
+        """Draw a state; the action is not shown."""
         del action
         parts = np.split(state[-self._ends[-1] :], self._ends[:-1])
         self._data.qpos[:], self._data.qvel[:], *parts = parts
@@ -136,7 +136,7 @@ class StateStage:
         self.widths = (len(_state(self._stage)),)  # of states
 
     def draw(self, state: Array, action: Array) -> Array:
-        """One picture; a pendulum also shows the torque that is about to act."""
+        """Draw a state; a pendulum also shows the torque that is about to act."""
         self._stage.state = np.asarray(state, np.float64)
         if hasattr(self._stage, "last_u"):
             limit = self._stage.max_torque
@@ -150,15 +150,15 @@ Stage = MujocoStage | StateStage
 
 @final
 class StateReader:
-    """Reads what it takes to draw a moment again, as clips keep it in `states`.
+    """Reads the state of an environment, from which it can be drawn again, for a clip's `states`.
 
-    A registered environment is put back by its state where that is enough: one of MuJoCo, classic
-    control, or another one whose `state` shows the same pictures again. Of any other one, the
-    picture itself is kept, if it is made with `render_mode="rgb_array"`.
+    For registered environments of MuJoCo and classic control, and others that draw the same
+    pictures once their `state` is set, it reads that state. For any other environment made with
+    `render_mode="rgb_array"`, it reads the picture itself.
 
     Args:
-        env: the environment, which may be reset here, to find out what its pictures depend on, with
-            its generator restored: make the reader before an episode.
+        env: the environment. The reader may reset it to find out what its pictures depend on, and
+            restores its generator; so make the reader before an episode.
 
     >>> import gymnasium
     >>> env = gymnasium.make("CartPole-v1")
@@ -179,7 +179,7 @@ class StateReader:
         self._placed = placed(env) if simulated and self._drawn is None else None
 
     def __call__(self) -> Array:
-        """`[state]` of this moment; `ConfigError` where the environment has none, nor pictures."""
+        """Return the present `[state]`; raise `ConfigError` without a state and pictures."""
         if self._drawn is not None:
             return picture_state(self._drawn.render())
         if self._placed is None:
@@ -192,7 +192,7 @@ class StateReader:
 
 @contextmanager
 def _generator_left_alone(stage: Any) -> Iterator[None]:
-    """Restore an environment's generator; resets inside have seeds, and so draw from others."""
+    """Restore an environment's generator after the block; seeded resets inside replace it."""
     generator = stage._np_random
     seed = stage._np_random_seed
     try:
@@ -203,9 +203,9 @@ def _generator_left_alone(stage: Any) -> Iterator[None]:
 
 
 def _shows_state(env: Environment) -> bool:
-    """Whether id and `state` say all that pictures show; the environment's generator is restored.
+    """Whether pictures depend on the id and `state` alone; the environment's generator is restored.
 
-    In an environment of gymnasium itself they do, if it has a `state`.
+    They do in gymnasium's own environments that have a `state`.
     """
     stage: Any = env.unwrapped
     try:
@@ -214,17 +214,17 @@ def _shows_state(env: Environment) -> bool:
                 env.reset(seed=0)
                 return getattr(stage, "state", None) is not None
             return _shows_the_same(env)
-    except Exception:  # what somebody's environment raises over a state has no common class
+    except Exception:  # environments raise errors of any class over a state
         return False
 
 
 def _shows_the_same(env: Environment) -> bool:
-    """Whether states put back in another episode show what they showed in their own."""
+    """Whether states that are set in another episode give the same pictures as in their own."""
     stage: Any = env.unwrapped
     given = stage.spec.kwargs
     usual = gymnasium.registry[stage.spec.id].kwargs
     if {**given, "render_mode": None} != {**usual, "render_mode": None}:
-        return False  # by its id alone, another one is made
+        return False  # its id alone makes a different environment
     actions = deepcopy(env.action_space)
     actions.seed(0)
     seen: list[tuple[FloatArray, Any]] = []
@@ -242,7 +242,7 @@ def _shows_the_same(env: Environment) -> bool:
 
 
 def picture_state(picture: Any) -> Array:
-    """`[PICTURE_BYTES]` a drawn frame `[height, width, 3]` as a JPEG, with zeros after its end."""
+    """Return a frame `[height, width, 3]` as a JPEG in `[PICTURE_BYTES]`, padded with zeros."""
     drawn = isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.dtype == np.uint8
     if not drawn:
         raise ConfigError(
@@ -259,14 +259,14 @@ def holds_pictures(states: Array | None) -> bool:
 
 
 def picture_of(state: Array) -> Array:
-    """`[height, width, 3]` the picture that `picture_state` made a state of."""
+    """Return the picture `[height, width, 3]` that `picture_state` turned into a state."""
     return decode_picture(np.asarray(state).tobytes().rstrip(b"\0"))
 
 
 def placed(env: Environment) -> list[tuple[str, IntArray]]:
-    """What a MuJoCo environment puts elsewhere in each episode: arrays of its model, flat places.
+    """Find what a MuJoCo environment moves in each episode: arrays of its model, and flat indices.
 
-    Found by beginning two episodes; the environment's generator goes on where it was.
+    The function begins two episodes and compares them. It restores the environment's generator.
     """
     stage: Any = env.unwrapped
     seen = []
@@ -274,14 +274,14 @@ def placed(env: Environment) -> list[tuple[str, IntArray]]:
         for seed in (0, 1):
             env.reset(seed=seed)
             seen.append({name: getattr(stage.model, name).copy() for name in PLACES})
-    # Where one coordinate of a thing differs, all of them belong to it.
+    # If one coordinate of an object differs, all its coordinates are kept.
     differ = {name: (seen[0][name] != seen[1][name]) for name in PLACES}  # [things, 3 or 4]
     whole = {name: rows | rows.any(axis=1, keepdims=True) for name, rows in differ.items()}
     return [(name, np.flatnonzero(rows)) for name, rows in whole.items() if rows.any()]
 
 
 def no_graphics(error: Exception) -> ConfigError:
-    """The error where MuJoCo cannot draw."""
+    """Return the error for a machine on which MuJoCo cannot draw."""
     return ConfigError(
         "drawing with MuJoCo: expected a library that draws without a display, got "
         f"{type(error).__name__}: {error}. Run: apt-get install -y libegl1 libgl1-mesa-dri. Set "
@@ -290,7 +290,7 @@ def no_graphics(error: Exception) -> ConfigError:
 
 
 def _state(stage: Any) -> Any:
-    """The state that classic control has once an episode has begun."""
+    """Return the state of a classic control environment, which exists once an episode has begun."""
     state = getattr(stage, "state", None)
     if state is None:
         raise ConfigError(

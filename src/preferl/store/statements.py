@@ -1,4 +1,4 @@
-"""What the queue asks of the database; each statement is built once, not for each answer.
+"""The queue's SQL statements; each is built once, not for each answer.
 
 Parameters: `project_id`, `annotator_id`, `query_id`, and `at`, the time by the database; `undrawn`,
 whether queries without videos count.
@@ -59,7 +59,7 @@ _DECIDES: Final = (Answer.kind.in_(DECIDING), LATEST)
 
 
 def _answered(*kinds: str) -> ColumnElement[bool]:
-    """That the person's latest answer to a query is of these kinds."""
+    """SQL: that the person's latest answer to a query is of one of these kinds."""
     return exists().where(
         Answer.query_id == Query.id, Answer.annotator_id == PERSON, Answer.kind.in_(kinds), LATEST
     )
@@ -68,7 +68,7 @@ def _answered(*kinds: str) -> ColumnElement[bool]:
 def _open(
     seen: ColumnElement[bool], *shown: ColumnElement[bool], order: tuple[Any, ...] = ()
 ) -> Select[Query]:
-    """The most urgent query that others leave room in, locked where the database can."""
+    """SQL: the most urgent query that needs more answers than others hold it for, locked."""
     out = select(func.count()).where(Lease.query_id == Query.id, *ACTIVE).scalar_subquery()
     return (
         select(Query)

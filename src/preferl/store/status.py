@@ -1,7 +1,8 @@
-"""What programs report to each other and to people: frozen records and their JSON form.
+"""Reports of programs to each other and to people: frozen records and their JSON form.
 
 The reward service and the agent report through the store, with each heartbeat and each published
-version. The page reports into a file for whoever started it, because its link lets people in.
+version. The annotation page reports into a file that only its owner can read, because its link lets
+people in.
 """
 
 import json
@@ -20,12 +21,12 @@ PAGE: Final = "page"
 
 
 def agent_program(agent: str | None) -> str:
-    """The name of an agent's program: that of all agents, and its own where there are several."""
+    """Return the name of an agent's program: `agent`, followed by the agent's own name if any."""
     return AGENT if agent is None else f"{AGENT} {agent}"
 
 
 def kind_of(program: str) -> str:
-    """Return the kind of a program of preferl, whatever follows in its name.
+    """Return the kind of a program of preferl, which its name begins with.
 
     >>> kind_of("agent left arm"), kind_of("reward")
     ('agent', 'reward')
@@ -42,34 +43,34 @@ Record = TypeVar("Record", "Status", "FitMetrics")
 @final
 @dataclass(frozen=True)
 class Status:
-    """How a program is, and how far; None where it has nothing to report.
+    """The state and progress of a program; fields that it does not report are None.
 
     `state` is a word, such as `"starting"`, `"waiting"`, `"fitting"`, `"healthy"`, `"paused"`,
-    `"failed"`, `"stuck"` or `"stopped"`; other programs have words of their own. The reward service
-    reports `version` to `seconds`, the agent `steps` to `waiting_steps`.
+    `"failed"`, `"stuck"` or `"stopped"`; other programs have other words. The reward service
+    reports the fields from `version` to `seconds`, the agent those from `steps` to `waiting_steps`.
     """
 
     state: str = "starting"
-    problem: str | None = None  # why its work cannot go on now
-    idle: float | None = None  # seconds since its work last went on
-    version: int | None = None  # newest one; 0 before the first
+    problem: str | None = None  # why the program cannot go on now
+    idle: float | None = None  # seconds since the program last made progress
+    version: int | None = None  # newest version; 0 before the first
     behind: int | None = None  # answers that are not in that version
     looked_at: int | None = None  # revision of the answers at which it last decided whether to fit
-    first_at: int | None = None  # answers that the first version takes
+    first_at: int | None = None  # answers that the first version needs
     next_at: int | None = None  # revision at which it fits the next version
     answers: int | None = None  # in the newest version
     accuracy: float | None = None  # of the newest version on held-out answers
     decided: int | None = None  # held-out answers behind that accuracy
-    seconds: float | None = None  # that the newest version took to fit
-    steps: int | None = None  # that it has recorded, exploration included
-    reward_version: int | None = None  # that it uses; 0 for none
+    seconds: float | None = None  # seconds that the fit of the newest version took
+    steps: int | None = None  # recorded steps, exploration included
+    reward_version: int | None = None  # version of the reward in use; 0 for none
     mean_return: float | None = None  # of its latest episodes, by the environment's own reward
-    asked: int | None = None  # queries
-    answered: int | None = None  # answers that its script gave
-    dropped_episodes: int | None = None  # that left the experience buffer before any query
-    dropped_segments: int | None = None  # whole clips in those
-    waiting_steps: int | None = None  # in the experience buffer
-    link: str | None = None  # the owner's, to the annotation page; never in the store
+    asked: int | None = None  # queries asked
+    answered: int | None = None  # answers that its scripted teacher gave
+    dropped_episodes: int | None = None  # episodes that left the experience buffer before any query
+    dropped_segments: int | None = None  # whole clips in dropped episodes
+    waiting_steps: int | None = None  # steps in the experience buffer
+    link: str | None = None  # the owner's link to the annotation page; never in the store
 
 
 @final
@@ -77,24 +78,24 @@ class Status:
 class FitMetrics:
     """The outcome of a fit of the reward service, published beside the version."""
 
-    answers: int = 0  # that there were
-    trained_on: int | None = None  # how many of them; None in early versions
-    left_out: int = 0  # neither trained on nor held out
-    train_accuracy: float | None = None  # share of the training answers that the model gives, too
+    answers: int = 0  # answers in the store
+    trained_on: int | None = None  # answers in the training set; None if not reported
+    left_out: int = 0  # answers neither trained on nor held out
+    train_accuracy: float | None = None  # share of the training answers that the model predicts
     train_loss: float | None = None  # cross-entropy of the training answers, in nats
-    epochs: int = 0  # passes over them
-    seconds: float = 0.0  # of the fit
+    epochs: int = 0  # passes over the training answers
+    seconds: float = 0.0  # seconds that the fit took
     noise: float | None = None  # share of answers that the likelihood takes to be random
     scale: float | None = None  # by which the likelihood multiplies differences of returns
     held_out: int = 0  # answers in the validation set
-    decided: int = 0  # of these, how many are no ties
-    accuracy: float | None = None  # share of those that the model gives, too; None without any
-    low: float | None = None  # lower end of its 95 % interval
-    high: float | None = None  # upper end
+    decided: int = 0  # held-out answers that are not ties
+    accuracy: float | None = None  # share of decided ones that the model predicts; None without any
+    low: float | None = None  # lower end of the accuracy's 95 % interval
+    high: float | None = None  # upper end of that interval
     loss: float | None = None  # cross-entropy of the held-out answers, in nats
-    revision: int = 0  # of the answers when the fit began
+    revision: int = 0  # revision of the answers when the fit began
     data: str | None = None  # digest of the answers
-    trust: dict[str, dict[str, float]] | None = None  # in each annotator, by name
+    trust: dict[str, dict[str, float]] | None = None  # trust in each annotator, by name
 
 
 @final
@@ -102,24 +103,24 @@ class FitMetrics:
 class ServiceState:
     """The last heartbeat of a program.
 
-    A program is not `alive` where three heartbeats are overdue, and where the last one is from the
-    future: the clock was set back since, and a running program soon sends another.
+    A program is not `alive` if three heartbeats are overdue, or if the last one is from the future:
+    then the clock was set back, and a running program soon sends another.
     """
 
     name: str
     status: Status
-    age: float  # seconds since then
+    age: float  # seconds since the last heartbeat
     alive: bool
     every: float  # seconds between two heartbeats
 
     @property
     def works(self) -> bool:
-        """Whether it runs: its heartbeats are on time and it has not stopped."""
+        """Whether the program runs: its heartbeats are on time and it has not stopped."""
         return self.alive and self.status.state != "stopped"
 
 
 def to_json(record: Status | FitMetrics) -> dict[str, Any]:
-    """A record as JSON; a status omits what it does not report.
+    """Return a record as JSON; a status omits the fields that it does not report.
 
     >>> to_json(Status("fitting", first_at=20))
     {'state': 'fitting', 'first_at': 20}
@@ -129,7 +130,7 @@ def to_json(record: Status | FitMetrics) -> dict[str, Any]:
 
 
 def from_json(kind: type[Record], data: Mapping[str, Any]) -> Record:
-    """The record that `to_json` wrote, now or in another version; unknown keys are ignored.
+    """Return the record that `to_json` wrote, perhaps in another version; ignore unknown keys.
 
     >>> from_json(Status, {"state": "healthy", "steps": 7, "of a newer version": 1}).steps
     7
@@ -145,7 +146,7 @@ def write_status(path: Path, status: Status) -> None:
 
 
 def read_status(path: Path) -> Status | None:
-    """The status in a file; None where there is none, or only a part of it."""
+    """Return the status in a file; None if the file is missing or incomplete."""
     try:
         return from_json(Status, read_object(path))
     except (OSError, ValueError):

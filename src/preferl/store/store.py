@@ -1,7 +1,7 @@
 """The store as a whole: a folder, or a PostgreSQL database with a folder for its files.
 
-It has a secret, for its owner alone. Opening it upgrades its schema to this version's; a SQLite
-file is copied before that.
+A store has a secret, which only its owner can read. Opening a store upgrades its schema to this
+version's, after copying a SQLite file.
 """
 
 import os
@@ -34,7 +34,7 @@ from preferl.store.queue import Queue
 LABELS = "labels.db"
 KEY = "key"
 
-SHORTEST: Final = 32  # bytes of a secret that nobody guesses
+SHORTEST: Final = 32  # bytes of a secret that nobody can guess
 
 PG_LOCK: Final = 0x707265666572
 """Names the lock under which programs that start together upgrade one after the other."""
@@ -51,32 +51,32 @@ class Store:
         self.database = database
         self.synced = files  # clips and videos, wherever they are
         self.files = files.path  # the folder here of clips, videos and the secret
-        self.projects = Projects(database)  # what is asked, and by which rules
-        self.people = People(database, self.key)  # who answers, and in which browsers they are
-        self.clips = ClipStore(database, files)  # what is shown
+        self.projects = Projects(database)  # questions and the rules for asking them
+        self.people = People(database, self.key)  # annotators and their signed-in browsers
+        self.clips = ClipStore(database, files)  # segments and episodes to show
         self.queries = Queries(database, self.clips)  # queries and their answers
         self.ranked = RankedQueries(database, self.clips)  # queries that sort clips into lists
         self.queue = Queue(database, self.ranked)  # leases of queries to people
-        self.answers = GivenAnswers(database)  # answers to look through and to mend
+        self.answers = GivenAnswers(database)  # answers to list, withdraw and correct
         self.reports = Reports(database)  # progress, heartbeats, reward versions, events
-        self.progress = self.reports.progress  # how far a project is, and a person in it
+        self.progress = self.reports.progress  # progress of a project, and of a person in it
 
     @classmethod
     def open(cls, location: Location, files: Location | None = None) -> Self:
-        """Open a store, made if it is missing, and upgrade it to this version's schema.
+        """Open a store, create it if it is missing, and upgrade it to this version's schema.
 
-        A folder of labels on a read-only disk is opened to read: writing is refused.
+        A folder of labels on a read-only disk is opened for reading: writing is refused.
 
         Args:
             location: a folder, in which labels lie in one SQLite file, or a database URL.
-            files: the folder of clips and videos; that of the SQLite file by default. Beside
-                PostgreSQL also the URL of one in object storage (see `preferl.remote`).
+            files: the folder of clips and videos; by default the folder of the SQLite file. With
+                PostgreSQL it may be the URL of a folder in object storage (see `preferl.remote`).
 
         Raises:
-            ConfigError: PostgreSQL without `files`, SQLite with those in object storage, or a URL
-                of something else.
+            ConfigError: PostgreSQL has no `files`, SQLite has `files` in object storage, or the
+                URL is of another kind.
             StorageError: the folder cannot be written to, a newer version made the store, its
-                database is damaged, or it is empty where there are clips already.
+                database is damaged, or the database is empty although there are clips.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -127,13 +127,13 @@ class Store:
         self.database.close()
 
     def key(self) -> bytes:
-        """The secret of the store: `PREFERL_SECRET`, or one made and kept in its folder.
+        """Return the secret of the store: `PREFERL_SECRET`, or one made and kept in its folder.
 
-        Object storage keeps none: whoever reads clips there must not sign in as others.
+        Object storage keeps no secret: whoever reads clips there must not sign in as others.
 
         Raises:
-            ConfigError: `PREFERL_SECRET` is too short to be one, or missing where files are in
-                object storage.
+            ConfigError: `PREFERL_SECRET` is too short, or missing where files are in object
+                storage.
             StorageError: the folder cannot be written to, or its key is short or read by others.
         """
         secret = os.environ.get("PREFERL_SECRET")
@@ -149,9 +149,10 @@ class Store:
 
 
 def stored_key(file: Path) -> bytes:
-    """The secret in `file`, made if there is none; programs that start together share one.
+    """Return the secret in `file`, after making the file if it is missing.
 
-    Raises `StorageError` where the file cannot be written or read, is short, or is open to others.
+    Programs that start at the same time get the same secret. Raises `StorageError` where the file
+    cannot be written or read, is short, or is open to others.
     """
     with reading(file, expected="a file that can be written and read", error=StorageError):
         if not file.is_file():
@@ -177,7 +178,7 @@ def stored_key(file: Path) -> bytes:
 
 
 def upgrade(database: Database) -> None:
-    """Create the tables, or change them to this version's; does nothing if they fit.
+    """Create the tables, or change them to this version's if they differ.
 
     Raises `StorageError` where a newer version has written the database.
     """
@@ -199,13 +200,13 @@ def upgrade(database: Database) -> None:
         if not database.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": PG_LOCK})
         found = MigrationContext.configure(connection).get_current_revision()
-        if found == newest:  # another was first
+        if found == newest:  # another program upgraded it first
             return
         if found is not None and database.is_sqlite:
             file = Path(str(database.url.database))
             kept = file.with_name(f"{file.name}.before-{found}")
             keep_private(kept)
             with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(kept)) as target:
-                source.backup(target)  # with what its write-ahead log holds
+                source.backup(target)  # includes the write-ahead log
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

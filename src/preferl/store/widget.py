@@ -1,4 +1,4 @@
-"""The queue in a notebook: the same queries on the same store, answered in a cell."""
+"""The queue in a notebook: people answer the store's queries in a cell."""
 
 import base64
 import time
@@ -32,9 +32,9 @@ IDLE: Final[Mapping[str, str]] = {
 
 @final
 class NotebookQueue:
-    """One person's queries, one at a time; independent of how they are shown.
+    """One person's queries, one at a time, whatever shows them.
 
-    Whoever has this `name` answers, and is invited if new.
+    The person called `name` answers, and is invited if new.
     """
 
     def __init__(self, store: Store, project: Project, name: str = OWNER) -> None:
@@ -84,7 +84,7 @@ class NotebookQueue:
 
     @property
     def html(self) -> str:
-        """Both clips side by side on one screen, or why there are none; with the progress."""
+        """Return HTML with both clips side by side, or why there are none, and the progress."""
         query = self.query
         shown = IDLE.get(self.claim.state, "")
         if query is not None:
@@ -95,7 +95,7 @@ class NotebookQueue:
         return f"<h4>{escape(self.project.question)}</h4>{shown}<p>{words}. {self.message}</p>"
 
     def _clip(self, side: str, clip: str) -> str:
-        """The address holds the video itself, so that a notebook needs no server."""
+        """Return HTML that holds the video of a clip itself, so that a notebook needs no server."""
         video = self.store.clips.video_path(self.project.id, clip).read_bytes()
         source = "data:video/mp4;base64," + base64.b64encode(video).decode("ascii")
         return (
@@ -105,7 +105,7 @@ class NotebookQueue:
 
 
 def queue_widget(queue: NotebookQueue) -> Any:
-    """The queue with its buttons, as something that a notebook shows.
+    """Return the queue with its buttons, as a widget that a notebook shows.
 
     Raises:
         MissingExtraError: the extra `notebook` is not installed.
