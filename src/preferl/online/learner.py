@@ -150,9 +150,9 @@ class SB3Learner:
         self._callback = [*listed(callback), self._hooks]
         if callback is None:  # another might look at the rewards of steps
             self._hooks.rewards = RolloutRewards(algorithm)
-        self._asked = 0
+        self._steps_asked = 0
         self._unexplored = 0.0  # exploration steps asked for and not yet made
-        self._unrewarded = False  # whether it has learned on the bonus
+        self._learned_on_bonus = False
         _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / self.total_steps))
         if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
             # SB3 would make a log folder for each slice of a quiet algorithm.
@@ -182,10 +182,10 @@ class SB3Learner:
         before = self.steps
         with self._asking(steps), self.threads():
             self._explore(self.exploration_fraction * steps)
-            self._improve(self._asked - self.steps)
+            self._improve(self._steps_asked - self.steps)
         finished = self.recording.finished_steps
         steps_made = self.steps - before
-        return self._taken(cut=steps_made > 0 and 2 * finished <= steps_made)
+        return self._take_episodes(cut=steps_made > 0 and 2 * finished <= steps_made)
 
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` as while exploring, in whole vector steps; learn nothing.
@@ -195,10 +195,10 @@ class SB3Learner:
         """
         with self._asking(steps), self.threads():
             if self.before == "entropy" and self.env.learned_reward is None:
-                self._improve(self._asked - self.steps)
+                self._improve(self._steps_asked - self.steps)
             else:
                 self._explore(steps)
-        return self._taken(cut=True)
+        return self._take_episodes(cut=True)
 
     def threads(self) -> AbstractContextManager[None]:
         """Let the policy take one processor thread inside a block if it is small."""
@@ -228,7 +228,7 @@ class SB3Learner:
         learned = self.env.learned_reward
         if buffer is not None and learned is not None:
             relabel_replay(buffer, learned)
-        if first and self._unrewarded and has_critic(self.algorithm):
+        if first and self._learned_on_bonus and has_critic(self.algorithm):
             reset_critic(self.algorithm)
 
     def snapshot(self) -> dict[str, Any]:
@@ -238,9 +238,9 @@ class SB3Learner:
             "environment": env_state(_environment(self.algorithm)),
             "version": self.env.reward_version,
             "exploration": self._exploration.snapshot(),
-            "asked": self._asked,
+            "steps_asked": self._steps_asked,
             "unexplored": self._unexplored,
-            "unrewarded": self._unrewarded,
+            "learned_on_bonus": self._learned_on_bonus,
         }
 
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
@@ -252,14 +252,14 @@ class SB3Learner:
             self.env.set_reward(reward, version=int(snapshot["version"]))
         restore_agent(self.algorithm, _environment(self.algorithm), snapshot)
         self._exploration.restore(snapshot["exploration"])
-        self._asked = snapshot["asked"]
+        self._steps_asked = snapshot["steps_asked"]
         self._unexplored = float(snapshot["unexplored"])
-        self._unrewarded = bool(snapshot["unrewarded"])
+        self._learned_on_bonus = bool(snapshot["learned_on_bonus"])
 
     @contextmanager
     def _asking(self, steps: int) -> Iterator[None]:
         require_in("steps", steps, 0, float("inf"))
-        self._asked += steps
+        self._steps_asked += steps
         try:
             yield
         except BaseException:
@@ -268,13 +268,13 @@ class SB3Learner:
 
     def _forget_the_rest(self) -> None:
         """Let later calls not make what an interrupt or a callback kept this one from."""
-        self._asked = min(self._asked, self.steps)
+        self._steps_asked = min(self._steps_asked, self.steps)
 
     def _explore(self, steps: float) -> None:
         self._unexplored += steps
         env = _environment(self.algorithm)
         agent = self.algorithm
-        left = max(0, self._asked - self.steps)
+        left = max(0, self._steps_asked - self.steps)
         vector_steps = int((min(self._unexplored, left) + 1e-9) // env.num_envs)
 
         def count() -> None:
@@ -288,9 +288,9 @@ class SB3Learner:
     def _improve(self, steps: int) -> None:
         if steps <= 0:
             return
-        self._unrewarded |= self.env.learned_reward is None
+        self._learned_on_bonus |= self.env.learned_reward is None
         whole = False
-        last = self._asked >= self.total_steps
+        last = self._steps_asked >= self.total_steps
         try:
             whole = learn_within(
                 self.algorithm,
@@ -304,7 +304,7 @@ class SB3Learner:
                 self._forget_the_rest()
                 require_reset(self.algorithm)
 
-    def _taken(self, *, cut: bool) -> Episodes:
+    def _take_episodes(self, *, cut: bool) -> Episodes:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
         if episodes is not None:
             return episodes
