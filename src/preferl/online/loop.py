@@ -198,9 +198,9 @@ class LoopState:
         experience: the latest episodes; None before the first.
         reward: which the agent has; None before the first fit.
         pessimism: of that reward.
-        answers: how many there are.
+        answer_count: answers so far, those of the warm start included.
         clip_sets: the training or validation set of each clip, by the clip's name.
-        places: `[Q]` the query of each column of the bootstrap, see `AnswerPlaces`.
+        bootstrap_queries: `[Q]` the query of each column of the bootstrap, see `AnswerPlaces`.
         returns: of the policy's latest whole episodes.
         lengths: of these episodes.
         worst: least return of a window of `segment_length` steps; at most 0.
@@ -208,10 +208,10 @@ class LoopState:
         longest: steps of the longest episode, likewise.
         lengths_warned: whether a warning about episodes of different length was given.
         findings: names of those that were logged.
-        newest: number of the newest query at the last checkpoint, if the feedback is a
+        newest_query: number of the newest query at the last checkpoint, if the feedback is a
             `LastingFeedback`; None once this program has put queries.
         seconds: wall time of earlier programs.
-        given: data that the run began with; written once, beside the checkpoints.
+        warm_start: data that the run began with; written once, beside the checkpoints.
     """
 
     rng: np.random.Generator
@@ -221,9 +221,9 @@ class LoopState:
     experience: Episodes | None = None
     reward: RewardFunction | None = None
     pessimism: float = 0.0
-    answers: int = 0
+    answer_count: int = 0
     clip_sets: dict[str, int] = field(default_factory=dict)
-    places: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    bootstrap_queries: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     worst: float = 0.0
@@ -231,9 +231,9 @@ class LoopState:
     longest: int = 0
     lengths_warned: bool = False
     findings: list[str] = field(default_factory=list)
-    newest: int | None = None
+    newest_query: int | None = None
     seconds: float = 0.0
-    given: WarmStart = field(default_factory=WarmStart)
+    warm_start: WarmStart = field(default_factory=WarmStart)
 
 
 @final
@@ -312,7 +312,7 @@ def build_parts(
     )
 
     def asked() -> Comparisons | None:
-        answered = all_answers(state.given.comparisons, feedback)
+        answered = all_answers(state.warm_start.comparisons, feedback)
         return None if answered is None else answered.comparisons
 
     sampler = sampler or build_sampler(config, lambda: state.reward, asked)
@@ -398,11 +398,11 @@ class PreferenceLoop:
             learner.report_to(self.sink)
             learner.before_rollout(self._evaluate)
         if checkpoints is None:
-            self.state.given = parts.read_warm_start()
+            self.state.warm_start = parts.read_warm_start()
         else:
             self._resume(checkpoints)
-        parts.require_suitable(self.state.given)
-        recorded = self.state.given.episodes
+        parts.require_suitable(self.state.warm_start)
+        recorded = self.state.warm_start.episodes
         if not self.state.iterations:
             self.state.experience = recorded
         if isinstance(learner, RecordedExperience) and recorded is not None:
@@ -447,11 +447,11 @@ class PreferenceLoop:
         ties = contradicted = float("nan")
 
         # Before the first one, the reward is fitted to the answers of a warm start.
-        given = given_answers(self.state.given.comparisons, parts.feedback)
-        if number == 0 and given is not None:
-            self._pass_on_answers()
+        warm_start_answers = given_answers(self.state.warm_start.comparisons, parts.feedback)
+        if number == 0 and warm_start_answers is not None:
+            self._count_and_pass_on_answers()
             with self.stopwatch.part("fitting"):
-                fit, validation = self._fit(given)
+                fit, validation = self._fit(warm_start_answers)
 
         # Act: the policy produces trajectories, and is improved on the learned reward.
         with self.stopwatch.part("acting"):
@@ -463,7 +463,7 @@ class PreferenceLoop:
         if planned.queries:
             # Ask: pairs of segments of the trajectories are shown and compared.
             with self.stopwatch.part("asking"):
-                metrics = self._ask(number)
+                metrics = self._ask_round(number)
             # Fit: the reward model learns from all comparisons so far; the agent gets its reward.
             answered = self._answered()
             ties, contradicted = ties_and_contradictions(answered and answered.comparisons)
@@ -475,7 +475,7 @@ class PreferenceLoop:
                 iteration=number,
                 iterations=len(parts.plan) - 1,
                 env_steps=parts.learner.steps,
-                comparisons=self.state.answers,
+                comparisons=self.state.answer_count,
                 fit=fit,
                 mean_return=float(episodes.returns[whole].mean()) if whole.any() else float("nan"),
                 episodes=int(whole.sum()),
@@ -553,13 +553,13 @@ class PreferenceLoop:
         if self.on_evaluation is not None:
             self.on_evaluation(evaluation)
 
-    def _ask(self, number: int) -> QueryMetrics:
+    def _ask_round(self, number: int) -> QueryMetrics:
         """Put the queries of an iteration; return what the reward expects of their answers."""
         experience = self.state.experience
         if experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
         plan = self.parts.plan
-        recorded = self.state.given.episodes
+        recorded = self.state.warm_start.episodes
         self.repetition_guard.check(
             experience,
             plan[number].queries,
@@ -567,11 +567,11 @@ class PreferenceLoop:
             steps=self.parts.learner.steps + (0 if recorded is None else recorded.steps),
         )
         try:
-            return self._put_queries(experience, plan[number].queries)
+            return self._choose_and_ask(experience, plan[number].queries)
         finally:  # a person who stops half-way keeps what they answered
-            self._pass_on_answers()
+            self._count_and_pass_on_answers()
 
-    def _put_queries(self, experience: Episodes, count: int) -> QueryMetrics:
+    def _choose_and_ask(self, experience: Episodes, count: int) -> QueryMetrics:
         """Put queries, and others for those that a script declines (B-Pref, section 3).
 
         Pairs that a person declines are not replaced: the person has seen as many as planned.
@@ -594,7 +594,7 @@ class PreferenceLoop:
             if attempt == 0:
                 metrics = query_metrics(self.state.reward, segments, pairs)
             declined = 0 if script is None else script.declined
-            self._put(segments, pairs)
+            self._hand_over(segments, pairs)
             count = 0 if script is None else script.declined - declined
             if count == 0:
                 break
@@ -609,11 +609,11 @@ class PreferenceLoop:
             typical = float(np.mean(state.returns)) * share
             feedback.teacher = feedback.teacher.adapted(typical, state.worst)
 
-    def _put(self, segments: Segments, pairs: IntArray) -> None:
+    def _hand_over(self, segments: Segments, pairs: IntArray) -> None:
         """Put queries, except those that the program before a restart put in this iteration."""
         feedback = self.parts.feedback
-        since = self.state.newest
-        self.state.newest = None
+        since = self.state.newest_query
+        self.state.newest_query = None
         if since is not None and isinstance(feedback, LastingFeedback):
             feedback.ask_rest(segments, pairs, since=since)
         else:
@@ -631,11 +631,12 @@ class PreferenceLoop:
 
     def _answered(self) -> Answered | None:
         """Return all answers so far, those of the warm start first; None without any."""
-        return all_answers(self.state.given.comparisons, self.parts.feedback)
+        return all_answers(self.state.warm_start.comparisons, self.parts.feedback)
 
-    def _pass_on_answers(self) -> None:
+    def _count_and_pass_on_answers(self) -> None:
+        """Count the answers so far, and call `on_answers` with them."""
         answered = self._answered()
-        self.state.answers = 0 if answered is None else len(answered.comparisons)
+        self.state.answer_count = 0 if answered is None else len(answered.comparisons)
         if answered is not None and self.on_answers is not None:
             self.on_answers(answered.comparisons)
 
@@ -650,7 +651,7 @@ class PreferenceLoop:
         if state.reward is None and not comparisons.decided.any():
             LOGGER.info("No fit yet: %d answers are all ties.", len(comparisons))
             return None, None  # the agent goes on to see new states
-        joined = state.given.comparisons is not None
+        joined = state.warm_start.comparisons is not None
         sets = split_answers(comparisons, config.validation, state.clip_sets, joined=joined)
         train = comparisons[sets == TRAIN]
         held_out = comparisons[sets == VALIDATION]
@@ -662,7 +663,7 @@ class PreferenceLoop:
                 "No fit yet: of %d answers %d are held out.", len(comparisons), len(held_out)
             )
             return None, None
-        places = AnswerPlaces(state.places)
+        places = AnswerPlaces(state.bootstrap_queries)
         train, own_places = prepare_answers(
             train,
             queries[sets == TRAIN],
@@ -673,15 +674,15 @@ class PreferenceLoop:
             experience=state.experience,
             rng=state.preparing,
         )
-        state.places = places.queries
+        state.bootstrap_queries = places.queries
         epochs = config.initial_epochs if state.reward is None else None
         report = trainer.fit(train, validation, places=own_places, epochs=epochs)
-        self._set_reward(report.likelihood, comparisons)
+        self._give_reward(report.likelihood, comparisons)
         if not config.validation:
             return report, None
         return report, trainer.validate(held_out, report.likelihood)
 
-    def _set_reward(self, likelihood: Likelihood, comparisons: Comparisons) -> None:
+    def _give_reward(self, likelihood: Likelihood, comparisons: Comparisons) -> None:
         """Give the agent the reward of the last fit, normalised, and relabel its experience."""
         config = self.parts.config
         state = self.state
@@ -729,12 +730,14 @@ class PreferenceLoop:
         if has_run(folder):
             self._restore(read_checkpoint(folder, run=run).state)
         self.journal = journal = AnswerJournal(folder / JOURNAL, len(state.iterations), run=run)
-        state.given = WarmStart(**journal.fixed(lambda: self.parts.read_warm_start()._asdict()))
+        state.warm_start = WarmStart(
+            **journal.fixed(lambda: self.parts.read_warm_start()._asdict())
+        )
         if isinstance(feedback, InstantFeedback):
             self.kept_answers.extend(journal.read())  # that came after the last checkpoint
             feedback.on_answers = lambda new: journal.add(new, feedback.rng)
         elif isinstance(feedback, LastingFeedback) and not state.iterations:
-            state.newest = journal.begun(feedback.newest)
+            state.newest_query = journal.begun(feedback.newest)
 
     def _save(self, seconds: float) -> None:
         """Write a checkpoint; the answers that it holds leave the journal."""
@@ -743,9 +746,9 @@ class PreferenceLoop:
         state = self.state
         parts = self.parts
         feedback = parts.feedback
-        newest = feedback.newest if isinstance(feedback, LastingFeedback) else None
-        own = vars(state) | {"seconds": seconds, "newest": newest}
-        del own["given"]
+        newest_query = feedback.newest if isinstance(feedback, LastingFeedback) else None
+        own = vars(state) | {"seconds": seconds, "newest_query": newest_query}
+        del own["warm_start"]
         if state.reward is not None:  # its model is the trainer's
             own["reward"] = {
                 "scaler": vars(state.reward.scaler),
