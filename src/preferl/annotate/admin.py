@@ -1,4 +1,4 @@
-"""The overview of those who run a study: people, agreement, progress; and what they change."""
+"""The overview for people who run a study: annotators, agreement, progress and settings."""
 
 import tempfile
 from functools import partial
@@ -22,7 +22,7 @@ from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin")
 CHANGES = [Depends(limited("request")), Depends(form_csrf)]
-LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
+LARGEST_NUMBER = 2**31 - 1  # the largest row number that every database holds
 LATEST = 12  # events that are shown
 
 EVENTS = {
@@ -44,7 +44,7 @@ REASONS = {
     "one side": "{left_rate:.0%} left",
     "streak": "{streak} times the same side in a row",
 }
-"""Why somebody should look at a person's answers, by the reasons of their report."""
+"""Words for each reason in an annotator's report to check their answers."""
 
 ACTS: dict[str, tuple[str, dict[str, bool]]] = {
     "role": ("role", {}),
@@ -52,7 +52,7 @@ ACTS: dict[str, tuple[str, dict[str, bool]]] = {
     "restore": ("restored", {"disabled": False}),
     "qualify": ("qualified", {"qualified": True}),
 }
-"""What an admin does to a person: the event, and what changes."""
+"""What an admin can change about a person: the event's name, and the changed columns."""
 
 TYPES = {
     "jsonl": "application/x-ndjson",
@@ -63,7 +63,7 @@ TYPES = {
 
 @router.get("", dependencies=[Depends(limited("overview"))])
 async def overview(request: Request, person: Watching) -> HTMLResponse:
-    """The progress of the study; spectators see no forms."""
+    """Show the progress of the study; spectators see no forms."""
     return await in_turn(request, partial(_overview, request, person))
 
 
@@ -74,7 +74,7 @@ def invite(
     name: Annotated[str, Form(min_length=1, max_length=LONGEST_NAME)],
     role: Annotated[Role, Form()] = "annotator",
 ) -> HTMLResponse:
-    """Let somebody in and show their link, this once."""
+    """Invite a person and show their link, this once."""
     store = store_of(request)
     invitation = store.people.invite(person.project_id, name, role)
     detail = {"name": invitation.annotator.name, "role": role}
@@ -92,7 +92,7 @@ def change_person(
     act: Annotated[Literal["role", "end", "restore", "qualify"], Form()],
     role: Annotated[Role, Form()] = "annotator",
 ) -> Response:
-    """Change what somebody of this study may do."""
+    """Change what a person of this study may do."""
     store = store_of(request)
     other = store.people.get(number)
     if other.project_id != person.project_id:
@@ -125,7 +125,7 @@ def change_project(
     budget: Annotated[str, Form(pattern=r"^ *[0-9]{0,9} *$")] = "",
     paused: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Change what is asked, of how many people, and whether."""
+    """Change the project's settings: question, quorum and pause among them."""
     store = store_of(request)
     before = store.projects.get(person.project_id)
     wanted = {
@@ -150,7 +150,7 @@ def export(
     person: Administering,
     format: Literal["jsonl", "csv", "parquet"],  # noqa: A002 (part of the address)
 ) -> FileResponse:
-    """Every answer of the study as a file."""
+    """Send every answer of the study as a file."""
     from preferl.store.exchange.exports import export_answers  # it loads what writes tables
 
     store = store_of(request)
@@ -162,7 +162,7 @@ def export(
         rmtree(folder, ignore_errors=True)
         raise
     reply = FileResponse(folder / name, media_type=TYPES[format], filename=name)
-    # A background task would not run where the browser is gone, or asks for a part that is none.
+    # A background task would not run if the browser is gone or asks for an impossible range.
     finalize(reply, rmtree, folder, ignore_errors=True)
     return reply
 
@@ -175,7 +175,7 @@ def _overview(
     overviews: Overviews = request.app.state.overviews
     numbers = overviews.of(project_id)
     tally: Tally = request.app.state.news.tally
-    # An admin sees at once what a change of theirs did.
+    # Admins see the effect of their own changes at once.
     within = 0.0 if person.role == "admin" else COUNTED_WITHIN
     progress = tally.of(project_id, within=within)
     rewards = store.reports.rewards(project_id)
@@ -209,7 +209,7 @@ def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list
 
 
 def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[str, Any]]:
-    """A row for each person: how they answer, what is suspicious, and when they were last here."""
+    """Return a row for each person: how they answer, what is suspicious, and their last visit."""
     signed_in = store.people.last_sign_ins(project_id)
     rows = []
     for person in store.people.all(project_id):

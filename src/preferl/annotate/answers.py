@@ -1,4 +1,4 @@
-"""The answers of a study for those who run it: look through them, replay, withdraw, correct."""
+"""The page of answers, on which admins list, replay, withdraw and correct them."""
 
 import secrets
 from functools import partial
@@ -31,7 +31,7 @@ SHOWN: Final[dict[Show, tuple[str, str]]] = {
     ),
     "withdrawn": ("Withdrawn", "Answers that were withdrawn or undone, and do not count."),
 }
-"""What may be shown: the name of its list, and what is in it."""
+"""The lists of answers: the name of each, and what it holds."""
 
 WORDS: Final = {
     "left": "A is better",
@@ -56,9 +56,10 @@ async def browse(
     after: Number | None = None,
     at: Number | None = None,
 ) -> HTMLResponse:
-    """A page of answers, and one of them with its clips: the one `at` a number, or the first.
+    """Show a page of answers, and one of them with its clips: the one `at` a number, or the first.
 
-    The page ends `before` an answer or begins `after` one, by its number; without, it is the first.
+    The page ends `before` an answer or begins `after` one, by its number; by default it is the
+    first page.
     """
     annotator = int(who) if who.strip("0") else None
     beside = {"before": before} if before else {"after": after} if after else {}
@@ -97,7 +98,7 @@ def _page(
         "page_after": numbers[-1] if numbers and listed.has_after else None,
         "chosen": None if chosen is None else _details(store, project_id, chosen, people),
         "before": None if not row else numbers[row - 1],
-        # One that has left the list, as a withdrawn one does, is followed by the list.
+        # After an answer that has left the list, such as a withdrawn one, the first one follows.
         "after": next(iter(numbers if row is None else numbers[row + 1 :]), None),
         "key": secrets.token_hex(16),
         "here": urlencode(query | beside),
@@ -115,7 +116,7 @@ def change(
     act: Annotated[Literal["left", "right", "equal", "cannot_tell", "withdraw"], Form()],
     back: Annotated[str, Form(pattern=r"^[0-9a-z=&]{0,100}$")] = "",
 ) -> Response:
-    """Withdraw an answer, or correct it in the name of who does."""
+    """Withdraw an answer, or correct it in the name of the admin."""
     store = store_of(request)
     project_id = person.project_id
     if store.answers.get(project_id, number) is None:
@@ -134,7 +135,7 @@ def change(
 
 
 def _view(row: GivenAnswer) -> dict[str, Any]:
-    """An answer in words."""
+    """Return an answer in words."""
     answer = row.answer
     share = row.predicted
     seen = {"left": 1.0, "right": 0.0}.get(answer.kind)
@@ -156,7 +157,7 @@ def _view(row: GivenAnswer) -> dict[str, Any]:
 
 
 def _counted(total: int) -> str:
-    """How many answers a list has, in words.
+    """Return in words how many answers a list has.
 
     >>> _counted(1), _counted(10_001)
     ('1 answer', 'more than 10,000 answers')
@@ -165,7 +166,7 @@ def _counted(total: int) -> str:
 
 
 def _predicted(left: float) -> str:
-    """What the reward predicts, as the side that it expects and how surely.
+    """Return the side that the reward expects, with its probability.
 
     >>> _predicted(0.1)
     'B, 90 %'
@@ -175,7 +176,7 @@ def _predicted(left: float) -> str:
 
 
 def _then(query: StoredQuery, name: str, counted: int) -> str:
-    """Say what becomes of a query when one of its counted answers is withdrawn."""
+    """Return in words what becomes of a query when a counted answer to it is withdrawn."""
     if query.purpose == "known":
         return f"{name} may be asked about the pair again"
     waits = query.purpose == "ask" and query.cancelled_at is None and counted <= query.quorum
@@ -185,14 +186,14 @@ def _then(query: StoredQuery, name: str, counted: int) -> str:
 def _details(
     store: Store, project_id: int, chosen: GivenAnswer, people: list[Any]
 ) -> dict[str, Any]:
-    """An answer with its clips and all that was ever answered to its query."""
+    """Return an answer with its clips and the whole history of its query."""
     names = {person.id: person.name for person in people}
     given = store.answers.history(project_id, chosen.query.id)
     latest = {row.answer.annotator_id: row.answer.id for row in given}
     history: list[dict[str, Any]] = []
     for row in given:
         detail = row.answer.detail or {}
-        # Sides are those of the answer that is looked at, however this person saw them.
+        # Sides are those of the selected answer, whichever sides this person saw.
         turned = row.answer.swapped != chosen.answer.swapped
         kind = {"left": "right", "right": "left"}.get(row.answer.kind, row.answer.kind)
         words = WORDS[kind if turned else row.answer.kind]

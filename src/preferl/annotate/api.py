@@ -30,13 +30,13 @@ class Body(BaseModel):
 
 
 class ClaimBody(Body):
-    """How many queries to hold."""
+    """The number of queries to hold."""
 
     count: Annotated[int, Field(ge=1, le=4)] = 2
 
 
 class UndoBody(ClaimBody):
-    """Take the last answer back; the key makes sure that it is done once."""
+    """A request to undo the last answer; its key makes sure that this happens once."""
 
     key: Key
 
@@ -67,13 +67,13 @@ class HoldBody(Body):
 
 
 class ReleaseBody(HoldBody):
-    """Queries that are given back; the CSRF token is here, since beacons send no headers."""
+    """Queries that are given back; the body has the CSRF token, since beacons send no headers."""
 
     csrf: Annotated[str, Field(max_length=100)] = ""
 
 
 def _claim(request: Request, person: Annotator, count: int) -> dict[str, Any]:
-    """Fill up the queries that a person holds; return them, and how far the work is."""
+    """Fill up the queries that a person holds; return the queries and the progress."""
     held = store_of(request).queue.claim(person.project_id, person.id, count)
     tally: Tally = request.app.state.news.tally
     return {
@@ -84,20 +84,20 @@ def _claim(request: Request, person: Annotator, count: int) -> dict[str, Any]:
 
 
 def _view(query: LeasedQuery) -> dict[str, Any]:
-    """What a browser needs to show a pair: not why it is asked, nor which clip is the first."""
+    """Return what a browser needs to show a pair, without the purpose or the order of clips."""
     clips = {"left": media_url(query.left), "right": media_url(query.right)}
     return {"token": query.token, **clips}
 
 
 @router.post("/claim", dependencies=CHANGES)
 def claim(request: Request, person: Answering, body: ClaimBody) -> dict[str, Any]:
-    """Fill up the queries that this person holds."""
+    """Fill up the queries that this person holds, and return them."""
     return _claim(request, person, body.count)
 
 
 @router.post("/answer", dependencies=CHANGES)
 def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, Any]:
-    """Record an answer, on disk before this returns, and hand out what comes next."""
+    """Record an answer, which is on disk before this returns, and hand out the next queries."""
     given = body.model_dump(exclude={"shown", "count"})
     detail = {"shown": body.shown.model_dump()}
     store = store_of(request)
@@ -108,7 +108,7 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
 
 @router.post("/undo", dependencies=CHANGES)
 def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
-    """Take back this person's last answer; its query is with them again."""
+    """Undo this person's last answer, and lease its query to them again."""
     query = store_of(request).queue.undo(person.id, body.key)
     back = None if query is None else _view(query)
     return {"query": back} | _claim(request, person, body.count)
@@ -123,13 +123,13 @@ def heartbeat(request: Request, person: Answering, body: HoldBody) -> dict[str, 
 
 @router.post("/release", dependencies=[Depends(limited("request"))])
 def release(request: Request, person: Answering, body: ReleaseBody) -> dict[str, Any]:
-    """Let others have these queries, as when a page is closed."""
+    """End the leases on these queries, as when a page is closed."""
     require_csrf(request, body.csrf)
     return {"released": store_of(request).queue.release(person.id, body.tokens)}
 
 
 @router.get("/progress")
 def progress(request: Request, person: Anyone) -> dict[str, Any]:
-    """How far the work is, the reward's versions and the last episode."""
+    """Return the progress, the reward's versions and the last episode."""
     tally = request.app.state.news.tally.of(person.project_id, person.id)
     return {"progress": tally, **live_view(store_of(request), person.project_id)}

@@ -36,8 +36,8 @@ from preferl.store.store import SHORTEST, Store
 DAY: Final = 24 * 3600  # seconds
 FETCHES: Final = 16  # videos that may be fetched from object storage at the same time
 
-# All that a page needs is ours, so nothing else may run in it, frame it or learn of it. Browsers
-# take a page's forms for those of no origin where it sends no referrer to anybody.
+# A page needs only our own files, so nothing else may run in it, frame it or learn its address.
+# Same-origin referrers are sent, as browsers otherwise send a page's forms with a null origin.
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -58,28 +58,28 @@ class AnnotateSettings:
     """How the page is served.
 
     Attributes:
-        host: address to listen at. The default is seen by this machine only; any other one needs
+        host: address to listen at. Only this machine reaches the default; any other address needs
             a `secret`.
         port: port to listen at; 0 takes any that is free.
         hosts: names under which people reach the page, beside `localhost`, numeric addresses and
-            the name in `public_url`. Requests for others are refused, so that no foreign page gets
-            at a server on this machine by renaming itself.
-        public_url: where people find the page if that is not where it listens, as behind a proxy,
-            such as `https://label.example.org`; with `https` cookies are never sent without it.
+            the name in `public_url`. Requests for other names are refused, so that no foreign page
+            reaches a server on this machine by DNS rebinding.
+        public_url: the page's address for people if it differs from the listening one, as behind a
+            proxy: `https://label.example.org`. With `https`, cookies are sent over https only.
         poll_seconds: how often the server looks for news to send to the open pages.
         session_days: days after which a person has to open their link again.
         requests_per_second: lasting rate of one person's changes; bursts may be eight times as
-            large. The overview allows a tenth, files of answers a hundredth.
-        largest_request: bytes of a request's body.
+            large. The overview may be requested a tenth as often, files of answers a hundredth.
+        largest_request: most bytes of a request's body.
         shared_limits: whether the requests of a person are counted in the database, for several
-            servers of one page. It costs a few milliseconds at one of eight requests.
-        secret: signs sessions; of at least 32 characters, and needed where others than this
-            machine can reach the page. From the environment's `PREFERL_SECRET`, so that it is on
-            no command line; None uses the key beside the labels.
+            servers of one page. One in eight requests then takes a few milliseconds longer.
+        secret: signs sessions; at least 32 characters, and needed where other machines can reach
+            the page. It comes from the environment's `PREFERL_SECRET`, so that no command line
+            shows it; None uses the key beside the labels.
 
     Raises:
-        ConfigError: a number out of its range, a malformed address, or one that others reach
-            without a long secret.
+        ConfigError: a number is out of its range, an address is malformed, or other machines can
+            reach the page without a long secret.
 
     >>> AnnotateSettings(port=0).host
     '127.0.0.1'
@@ -134,7 +134,7 @@ class AnnotateSettings:
     def admits(self, host: str) -> bool:
         """Whether a request for this name, without its port, is meant for this server.
 
-        Numeric addresses are: a page that renames itself to this server keeps its name.
+        Numeric addresses are always admitted, since DNS rebinding needs a name.
         """
         named = urlsplit(self.public_url).hostname if self.public_url else None
         names = {"localhost", self.host, named, *self.hosts} - {None, ""}
@@ -144,7 +144,7 @@ class AnnotateSettings:
 
 
 def is_address(host: str) -> bool:
-    """Whether this is a numeric address, `[::1]` included, without a zone.
+    """Whether a host is a numeric address without a zone; `[::1]` is one.
 
     >>> is_address("127.0.0.1"), is_address("[::1]"), is_address("[127.0.0.1]")
     (True, True, False)
@@ -160,12 +160,12 @@ def is_address(host: str) -> bool:
 def create_app(
     store: Store, settings: AnnotateSettings | None = None, limits: Limits | None = None
 ) -> FastAPI:
-    """The page on which people compare clips, as an ASGI app over one store.
+    """Create the annotation page, an ASGI app over one store.
 
     Nothing is global: several apps may live in one process. Handlers run in threads, since the
-    store blocks; only `POST` changes anything. Whoever opened the store closes it. By
-    default `settings` are for this machine only. `limits` decide how much one person may ask, and
-    are counted by default as the settings say.
+    store blocks; only `POST` changes anything. The caller closes the store. The default `settings`
+    serve this machine only. `limits` decide how often one person may ask; by default they are
+    counted as the settings say.
     """
     settings = settings or AnnotateSettings()
 
@@ -179,7 +179,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        redirect_slashes=False,  # an address is right or it is nothing
+        redirect_slashes=False,  # addresses must match exactly
         lifespan=lifespan,
     )
     folder = Path(str(files("preferl.annotate").joinpath("static")))
@@ -215,7 +215,7 @@ def create_app(
 
 
 class _Static(StaticFiles):
-    """Files under an address that changes with them, so that browsers may keep them for good."""
+    """Static files, whose address changes with their content, so that browsers may keep them."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -229,7 +229,7 @@ STATUS: Final[dict[type[Exception], tuple[int, str]]] = {
     ConfigError: (400, ""),
     DataError: (400, ""),
 }
-"""The status of our errors and the words for people, by default those of the error."""
+"""The HTTP status of each of our errors, and words for people; "" shows the error's own."""
 
 PLAIN: Final = {404: "There is nothing at this address.", 405: "That is not how to ask for this."}
 """The words for errors of the framework itself."""
@@ -245,7 +245,7 @@ async def _refusal(request: Request, error: Exception) -> Response:  # blocks no
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"][1:])
-        place = place.encode("utf-8", "replace").decode()  # half a character cannot be sent back
+        place = place.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent back
         status = 422
         words = f"The request is not understood: {place}: {first['msg']}."
     else:
@@ -263,7 +263,7 @@ class Guard:
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it here."""
+        """Pass a request on, or refuse it here."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
@@ -278,7 +278,7 @@ class Guard:
             reply = PlainTextResponse("Too large.", 413)
         elif headers.get("content-type", "").strip().lower().startswith("multipart/"):
             reply = PlainTextResponse("Forms come as application/x-www-form-urlencoded here.", 415)
-        # Who only reads sends no body; a long answer that meets one would be cut off by an error.
+        # A GET request has no body; an unread body would cut off a long response with an error.
         elif scope["method"] not in ("GET", "HEAD"):
             receive = self._counted(receive)
         return await reply(scope, receive, _with_headers(send))

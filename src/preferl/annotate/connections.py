@@ -12,12 +12,12 @@ from typing import Any, Final, cast, final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# Until a request has arrived, from its first byte, or from the connection for the first one.
+# For a request to arrive: from its first byte, or from the connection for the first request.
 REQUEST_SECONDS: Final = 10.0
-READ_SECONDS: Final = 60.0  # for which a client may read nothing of what is waiting for it
-SPREAD: Final = 0.2  # share of these by which some have less: many must not return at once
-ACCEPTED_AT_ONCE: Final = 8  # in a pass of asyncio's loop, beside the requests of everybody else
-BACKLOG: Final = 2048  # connections that wait for that in the kernel, less where it permits less
+READ_SECONDS: Final = 60.0  # for which a client may leave what is waiting for it unread
+SPREAD: Final = 0.2  # random share taken off these, so that clients do not all return at once
+ACCEPTED_AT_ONCE: Final = 8  # in one pass of asyncio's loop, so that other requests get their turn
+BACKLOG: Final = 2048  # connections that wait in the kernel to be accepted, if it permits so many
 RESERVED_FILES: Final = 320  # left to the database, to videos, and to connections of a few passes
 FEWEST_CONNECTIONS: Final = 64
 
@@ -25,9 +25,9 @@ FEWEST_CONNECTIONS: Final = 64
 def patient_protocol(
     *, request_seconds: float = REQUEST_SECONDS, read_seconds: float = READ_SECONDS
 ) -> tuple[type[asyncio.Protocol], int]:
-    """The `http` protocol for `uvicorn.Config`, and how many connections it keeps at a time.
+    """Return the `http` protocol for `uvicorn.Config`, and how many connections it keeps at a time.
 
-    Raises the limit of open files; the seconds are those of `PatientProtocol`.
+    This raises the limit of open files. The seconds are those of `PatientProtocol`.
     """
     most = max(FEWEST_CONNECTIONS, raise_file_limit() - RESERVED_FILES)
     seconds = {"request_seconds": request_seconds, "read_seconds": read_seconds}
@@ -36,7 +36,7 @@ def patient_protocol(
 
 
 def raise_file_limit(most: int = 65_536) -> int:
-    """Let this process open as many files as it may, up to `most`; the limit from now on."""
+    """Raise this process's limit of open files to at most `most`; return the new limit."""
     try:
         import resource
     except ImportError:  # Windows, which has no such limit
@@ -55,10 +55,10 @@ def raise_file_limit(most: int = 65_536) -> int:
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 on one connection, closed where the client takes too long.
 
-    How long the app takes to answer, and streams take to end, does not matter, nor how long a
-    connection rests between two requests: that is uvicorn's `timeout_keep_alive`. Beyond `most`
-    connections at a time, the one of `waiting` that has waited longest for a request gives way to
-    the newest. `REQUEST_SECONDS` and `READ_SECONDS` say what the two limits are about.
+    `REQUEST_SECONDS` limits how long a request takes to arrive, and `READ_SECONDS` how long the
+    client may read nothing. The app's own time, the length of streams and the rest between two
+    requests are not limited here; uvicorn's `timeout_keep_alive` limits the rest. Beyond `most`
+    connections, the one of `waiting` that has waited longest for a request gives way to the newest.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class PatientProtocol(H11Protocol):
         if len(self.connections) > self._most:
             oldest = next((each for each in self._waiting if each is not self), self)
             self._waiting.pop(oldest)
-            self.connections.discard(oldest)  # the transport reports it in a later pass only
+            self.connections.discard(oldest)  # the transport reports this in a later pass only
             oldest.transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -116,7 +116,7 @@ class PatientProtocol(H11Protocol):
         self._stop("reading")
 
     def _look(self) -> None:
-        """Begin to wait when a request has begun, and stop when it is whole."""
+        """Start the wait when a request has begun, and stop it when the request is complete."""
         state = self.conn.their_state
         if state not in (h11.IDLE, h11.SEND_BODY):
             self._waiting.pop(self, None)

@@ -1,7 +1,7 @@
-"""How much one person may ask of the page: how often, and how many news streams at a time.
+"""Limits on one person's requests and on how many news streams they have open.
 
-All of the app's limits pass through one `Limits`. Servers of one page may count in their database
-(`SharedLimits`), so that a person may ask no more of two than of one.
+The app asks one `Limits` object about all of them. Several servers of one page may count in their
+database (`SharedLimits`), so that two servers together allow a person no more than one.
 """
 
 import math
@@ -25,17 +25,17 @@ KINDS: Final[dict[What, tuple[float, str]]] = {
     "stream": (0.1, "2"),  # of news
     "export": (0.01, "10"),  # files of answers
 }
-"""Rate of each kind as a share of that of changes, and seconds before asking again is of use."""
+"""Rate of each kind as a share of that of changes, and seconds after which to ask again."""
 
 BURST: Final = 8.0  # seconds of the lasting rate that may come at once
 FEWEST: Final = 4.0  # requests that may come at once however slow the lasting rate is
 
-THREADS: Final = 8  # that ask a database about limits, beside those of requests
-TOGETHER: Final = 0.1  # of what may come at once is asked of the database at once
-FORGET_SECONDS: Final = 3600.0  # between two looks for people who have not asked for long
+THREADS: Final = 8  # threads that ask the database about limits, beside those of requests
+TOGETHER: Final = 0.1  # share of a burst that a server takes from the database at once
+FORGET_SECONDS: Final = 3600.0  # between two removals of people who have not asked for long
 STREAMS: Final = 4  # of one person; browsers keep six connections to a server over plain HTTP
 MOST_KNOWN: Final = 10_000
-"""People and addresses that are counted; beyond, the ones that asked longest ago are dropped."""
+"""Most people and addresses that are counted; the ones that asked longest ago are dropped."""
 
 
 class Rate(NamedTuple):
@@ -49,21 +49,21 @@ class Limits(Protocol):
     """Decides what the app may do, before it does something expensive."""
 
     async def allows(self, what: What, who: Hashable) -> bool:
-        """Whether one more request of this kind is fine, which is then counted.
+        """Count one more request of this kind if it is allowed, and return whether it is.
 
-        It is called in the server's loop, and must not block it.
+        The server's loop calls this, so it must not block.
         """
 
     def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
-        """Take one of the few places that a person has for this; the oldest ends to make room.
+        """Take one of a person's few places for this kind; return a function that frees it.
 
-        Its `end` is then called, from any thread. The function that is returned gives the place
-        back; calling it again does no harm.
+        If all places are taken, the oldest one ends, and its `end` is called from any thread.
+        Freeing a place twice does no harm.
         """
 
 
 def rates(requests_per_second: float) -> dict[What, Rate]:
-    """The rate of each kind from that of changes: expensive ones may come less often.
+    """Return the rate of each kind, given that of changes: expensive kinds may come less often.
 
     >>> rates(10.0)["request"], rates(10.0)["export"]
     (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
@@ -136,21 +136,21 @@ class MemoryLimits:
 
 @final
 class SharedLimits:
-    """Limits that all servers of a store count together; a person's `places` are each server's.
+    """Limits that all servers of a store count together; each server counts `places` by itself.
 
-    A request takes one from what is left to a person, which grows steadily; one that is refused
-    takes nothing and changes nothing. A server takes several at a time for the next requests of the
-    same person, which then cost the database nothing.
+    Each person has an allowance that grows steadily. A request takes one from it; a refused request
+    takes nothing. A server takes several at a time, so that the person's next requests do not ask
+    the database.
     """
 
     def __init__(self, people: People, rates: dict[What, Rate], *, places: int = STREAMS) -> None:
         self._people = people
         self._rates = rates
-        self._own = MemoryLimits(rates, places=places)  # so that floods do not reach the database
+        self._own = MemoryLimits(rates, places=places)  # keeps floods away from the database
         self.enter = self._own.enter
         self._threads = CapacityLimiter(THREADS)
         self._forgot_at = -math.inf
-        self._taken: dict[tuple[What, str], int] = {}  # for requests to come; the loop's alone
+        self._taken: dict[tuple[What, str], int] = {}  # for coming requests; used by the loop only
 
     async def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted.
@@ -174,7 +174,7 @@ class SharedLimits:
         return True
 
     def _take(self, what: What, who: str) -> int:
-        """Take several requests, or one, from what is left to a person; return how many."""
+        """Take several requests, or one, from a person's allowance; return how many."""
         if time.monotonic() - self._forgot_at > FORGET_SECONDS:
             self._forgot_at = time.monotonic()
             self._people.forget_allowances()
@@ -186,7 +186,7 @@ class SharedLimits:
 
 
 def limited(what: What) -> Callable[[Request], Awaitable[None]]:
-    """A dependency that raises 429 where a person, or an address without one, asks too often."""
+    """Return a dependency that raises 429 if a person, or an unknown address, asks too often."""
 
     async def within(request: Request) -> None:
         number = request.session.get("annotator")
@@ -200,7 +200,7 @@ def limited(what: What) -> Callable[[Request], Awaitable[None]]:
 
 
 def whose(address: str) -> str:
-    """Return whom an address stands for: of IPv6 its network of 64 bits, which one machine may use.
+    """Return the client that an address counts for: of IPv6 its /64 network, as one machine has it.
 
     >>> whose("192.0.2.1"), whose("2001:db8::1:2:3:4")
     ('192.0.2.1', '2001:db8::')

@@ -1,4 +1,4 @@
-"""News for all open pages: one task looks at the store, and all streams get what changed."""
+"""News for all open pages: one task reads the store, and all streams get the changes."""
 
 import asyncio
 import json
@@ -21,15 +21,15 @@ from preferl.store.store import Store
 router = APIRouter(prefix="/api")
 log = get_logger(__name__)
 
-# Without news for so long a stream sends a heartbeat: pages know by it that the server is there,
-# and nothing in between hangs up.
+# After so long without news a stream sends a heartbeat. It tells pages that the server is there,
+# and keeps proxies from closing the connection.
 QUIET_SECONDS: Final = 5.0
-BACKLOG: Final = 32  # messages that a slow reader may be behind before the oldest are dropped
+BACKLOG: Final = 32  # messages that wait for a slow reader before the oldest are dropped
 HELD: Final = 1024  # refused pages that wait for their answer at the same time
-HOLD_SECONDS: Final = 5.0  # for which they do, each a half more or less: not all return at once
+HOLD_SECONDS: Final = 5.0  # for which they wait, give or take half, so that not all return at once
 
 Message = tuple[str, dict[str, Any]]
-GIVE_WAY: Final[Message] = ("elsewhere", {})  # the last one to a page beside too many newer ones
+GIVE_WAY: Final[Message] = ("elsewhere", {})  # last message to a page that gives way to newer ones
 
 
 class _Reader(NamedTuple):
@@ -41,7 +41,7 @@ class _Reader(NamedTuple):
 
 @final
 class News:
-    """Looks at the store every few seconds while anybody listens, and sends what has changed."""
+    """Reads the store every few seconds while anybody listens, and sends what has changed."""
 
     def __init__(self, store: Store, seconds: float) -> None:
         self._store = store
@@ -81,16 +81,16 @@ class News:
         annotator_id: int,
         enter: Callable[[Callable[[], None]], Callable[[], None]],
     ) -> AsyncIterator[Message | None]:
-        """Messages about a project as they come; None now and then when there are none.
+        """Yield messages about a project as they come, and None now and then while there are none.
 
-        `enter` takes a place among the streams of a person, as `Limits.enter` does for an `end`.
+        `enter` takes a place among a person's streams for the stream's `end`, as `Limits.enter`.
         """
         if self._closed:
             return
         reader: asyncio.Queue[Message | None] = asyncio.Queue(BACKLOG)
         self._loop = loop = asyncio.get_running_loop()
 
-        def give_way() -> None:  # to newer pages of this person, from any thread
+        def give_way() -> None:  # makes room for newer pages of this person; any thread may call it
             for message in (GIVE_WAY, None):
                 loop.call_soon_threadsafe(_put, reader, message)
 
@@ -146,7 +146,7 @@ class News:
                     continue
                 self._send(project_id, snapshot)
             await asyncio.sleep(self._seconds)
-        self._last.clear()  # whoever comes next must not get old news
+        self._last.clear()  # the next listener must not get old news
 
     def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
         progress = self.tally.of(project_id)
@@ -182,9 +182,9 @@ async def _in_time(request: Request) -> None:
 
 @router.get("/stream", dependencies=[Depends(_in_time)])
 async def stream(request: Request, person: Anyone) -> StreamingResponse:
-    """Server-sent events `progress`, `reward`, `queries` and `here`, first as things are.
+    """Stream server-sent events `progress`, `reward`, `queries` and `here`, beginning with now.
 
-    The newest few streams of a person stay: an older one ends with `elsewhere`.
+    A person's newest few streams stay open; an older one ends with `elsewhere`.
     """
     news: News = request.app.state.news
     limits: Limits = request.app.state.limits
@@ -194,7 +194,7 @@ async def stream(request: Request, person: Anyone) -> StreamingResponse:
         yield "retry: 2000\n\n"
         async for message in news.listen(person.project_id, person.id, enter):
             if await asyncio.to_thread(whoever, request) is None:
-                return  # signed out meanwhile
+                return  # the person signed out meanwhile
             kind, content = message or ("here", {})
             yield f"event: {kind}\ndata: {json.dumps(content)}\n\n"
 

@@ -1,4 +1,4 @@
-"""What all answers of a study come to, computed once for everybody who looks."""
+"""Statistics of all answers of a study, computed once for everybody who looks."""
 
 import asyncio
 import threading
@@ -20,15 +20,15 @@ from preferl.store.store import Store
 
 WIDTH = 560  # of the chart of answers, in pixels
 HEIGHT = 96
-RESAMPLES: Final = 500  # of the interval of the agreement
+RESAMPLES: Final = 500  # bootstrap resamples behind the interval of the agreement
 
 BRIEF: Final = 0.1
-"""Seconds of processor time that are spent on every look after a new answer, if that is enough."""
+"""Seconds of processor time up to which the numbers are computed again after every answer."""
 
 REST: Final = 20.0
-"""Rests after longer computations, as multiples of these: a twentieth of the time is for looks."""
+"""Rest after a longer computation, as a multiple of its time: overviews take 5 % of the time."""
 
-LONGEST_REST: Final = 60.0  # seconds that numbers may be old at most
+LONGEST_REST: Final = 60.0  # greatest age of the numbers in seconds
 
 
 @final
@@ -46,8 +46,8 @@ class AnswerNumbers:
 class Overviews:
     """The newest `AnswerNumbers` of each project.
 
-    They are computed again once there are new answers, by one thread for everybody. Where that is
-    expensive they stay for a while, however many people look: answering goes before looking on.
+    One thread computes them for everybody after new answers. If that is expensive, the numbers stay
+    for a while however many people look, because people who answer come first.
     """
 
     def __init__(self, store: Store) -> None:
@@ -56,7 +56,7 @@ class Overviews:
         self._newest: dict[int, tuple[int, float, AnswerNumbers]] = {}  # revision, until, numbers
 
     def of(self, project_id: int) -> AnswerNumbers:
-        """The numbers of a project, of now or at most `LONGEST_REST` seconds ago."""
+        """Return the numbers of a project, at most `LONGEST_REST` seconds old."""
         with self._one_at_a_time:
             newest = self._newest.get(project_id)
             if newest is not None and time.monotonic() < newest[1]:
@@ -73,10 +73,10 @@ class Overviews:
 
 
 async def in_turn(request: Request, look: Callable[[], HTMLResponse]) -> HTMLResponse:
-    """Render the page of somebody who looks on, in a thread, one such page at a time.
+    """Render overview pages in a thread, one page at a time.
 
-    Those who wait hold no thread, which people who answer need. Where somebody waits, the next page
-    begins after a rest that is as long as this page took.
+    Waiting requests hold no thread, because people who answer need the threads. If a request waits,
+    its page begins after a pause as long as the previous page took.
     """
     looking: CapacityLimiter = request.app.state.looking
     async with looking:

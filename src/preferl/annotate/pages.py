@@ -43,7 +43,7 @@ HEADINGS = {
 
 
 def templates(static: str) -> Environment:
-    """The templates of all pages, given the address of static files."""
+    """Return the templates of all pages, which link to static files at the address `static`."""
     environment = Environment(
         loader=PackageLoader("preferl.annotate"),
         autoescape=True,
@@ -63,7 +63,7 @@ def page(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> HTMLResponse:
-    """A template as a response."""
+    """Return a rendered template as a response."""
     person = context.get("person")
     defaults: dict[str, Any] = {"csrf": "", "person": person, "films": False}
     if person:
@@ -76,14 +76,14 @@ def page(
 def message(
     request: Request, status: int, words: str, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
-    """A plain page with one message."""
+    """Return a plain page with one message."""
     heading = HEADINGS.get(status, "That did not work")
     return page(request, "message.html", {"heading": heading, "words": words}, status, headers)
 
 
 @router.get("/")
 def answering(request: Request) -> Response:
-    """Where people answer pairs; spectators see the work of others instead."""
+    """Return the page on which people answer pairs; spectators see the work of others instead."""
     person = whoever(request)
     if person is None:
         words = (
@@ -121,9 +121,9 @@ def answering(request: Request) -> Response:
 def join(request: Request, secret: str) -> Response:
     """Sign in by a personal link, or show a page that asks first.
 
-    Another site may open a link here, and whoever is signed in would go on in another name. A link
-    that opens a few times only would be used up by programs that look at links in messages, to show
-    what is behind them. The owner of one project is the owner of all.
+    The page asks first in two cases. Another site that opens a link here would sign a person in
+    under another name. And chat programs that fetch links for a preview would use up a link that
+    opens a few times only. The owner of one project is the owner of all.
     """
     person = store_of(request).people.by_secret(secret)
     if person is None:
@@ -147,20 +147,20 @@ def join(request: Request, secret: str) -> Response:
 
 @router.post("/join/{secret}", dependencies=[Depends(limited("request"))])
 def join_once(request: Request, secret: str) -> RedirectResponse:
-    """Sign in by a personal link that asked before."""
+    """Sign in by a personal link, after the page that asks first."""
     require_own_page(request)
     return begin_session(request, secret)
 
 
 @router.post("/leave", dependencies=[Depends(form_csrf)])
 def leave(request: Request) -> RedirectResponse:
-    """Sign out: the session of this browser ends, for anybody else who has its cookie, too."""
+    """Sign out: end the session of this browser, so that copies of its cookie are void, too."""
     return end_session(request)
 
 
 @router.get("/episode")
 def episode(request: Request, person: Anyone) -> HTMLResponse:
-    """The agent's last whole episode."""
+    """Return the page with the agent's last whole episode."""
     store = store_of(request)
     context = {
         "person": person,
@@ -172,9 +172,9 @@ def episode(request: Request, person: Anyone) -> HTMLResponse:
 
 @router.get("/media/{clip}.mp4")
 async def media(request: Request, clip: str, person: Anyone) -> FileResponse:
-    """A clip of the person's own project; its name is a digest, so it never changes.
+    """Send a clip's video from the person's own project; its name is a digest, so it never changes.
 
-    Few threads may fetch from object storage, so that answers never wait for it.
+    Only a few threads fetch from object storage, so that answers never wait for it.
     """
     about = (store_of(request), person.project_id, clip)
     fetching = request.app.state.fetching
@@ -187,7 +187,7 @@ async def media(request: Request, clip: str, person: Anyone) -> FileResponse:
 
 
 def _video(store: Store, project_id: int, clip: str, fetch: bool) -> Path | None:
-    """The file of a clip's video; None where there is none, or a link out of its folder."""
+    """Return the file of a clip's video; None if it is missing or links out of its folder."""
     if not CLIP_ID.fullmatch(clip):
         return None
     path = store.clips.video_path(project_id, clip, fetch=fetch)
@@ -197,7 +197,7 @@ def _video(store: Store, project_id: int, clip: str, fetch: bool) -> Path | None
 
 @router.get("/healthz")
 def health(request: Request) -> PlainTextResponse:
-    """Whether the labels can be reached."""
+    """Respond whether the labels can be reached."""
     store_of(request).projects.all()
     return PlainTextResponse("ok")
 
@@ -207,9 +207,9 @@ NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s+(.*)$")
 
 
 def prose(text: str) -> Markup:
-    r"""Blocks between blank lines as paragraphs; lines with a dash or number as lists.
+    r"""Format text as HTML: blocks between blank lines as paragraphs, dashes and numbers as lists.
 
-    Everything is escaped before anything is added.
+    The text is escaped before tags are added.
 
     >>> print(prose("Watch <both>.\n\n- the door\n- the hand"))
     <p>Watch &lt;both&gt;.</p>
@@ -220,7 +220,7 @@ def prose(text: str) -> Markup:
 
 
 def _parts(lines: list[str]) -> list[Markup]:
-    """The lists and paragraphs of one block, in which a list may follow a line of text."""
+    """Return the lists and paragraphs of one block, in which a list may follow a line of text."""
     runs: list[tuple[str, list[Markup]]] = []
     for line in lines:
         bullet = BULLET.match(line)

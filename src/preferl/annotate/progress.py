@@ -15,7 +15,7 @@ from preferl.store.store import Store
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 COUNTED_WITHIN: Final = 1.0
-"""Seconds that the numbers sent with queries may be old; the stream of news brings newer ones."""
+"""Greatest age in seconds of the numbers sent with queries; the news stream brings newer ones."""
 
 DOES: Final = {
     (REWARD_SERVICE, "starting"): "is starting",
@@ -27,16 +27,16 @@ DOES: Final = {
     (AGENT, "healthy"): "acts",
     (AGENT, "paused"): "acts, and nothing of that is asked about",
 }
-"""What our programs do in each of their states."""
+"""Words for what our programs do in each of their states."""
 
 
 def statement(store: Store, project_id: int, progress: Progress) -> dict[str, Any]:
-    """How far the work is, in the same words wherever a page shows it.
+    """Return the progress in the words that every page shows.
 
-    There is a `goal`, a number of answers to reach, only if a budget was set or no program asks any
-    more: a program that asks as it goes would move the goal away. `until` says how far the next
-    reward is. `share` is how much of the goal is done, or without one, of the answers that the
-    first reward needs; else None.
+    `goal` is the number of answers to reach. It exists only if a budget was set or no program asks
+    any more, since a program that keeps asking would move the goal. `until` says how many answers
+    the next reward needs. `share` is the done share of the goal or, without a goal, of the answers
+    that the first reward needs; else None.
     """
     services = store.reports.services(project_id)
     service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)
@@ -66,9 +66,9 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
 
 @final
 class Tally:
-    """Progress of projects, for pages that ask more often than it changes.
+    """Cached progress of projects, for pages that ask more often than it changes.
 
-    The people of `present`, who have a page of a project open, count as active.
+    People in `present`, who have a page of the project open, count as active.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class Tally:
     ) -> None:
         self._store = store
         self._present = present
-        self._seen: dict[int, tuple[float, dict[str, Any]]] = {}  # when, by project
+        self._seen: dict[int, tuple[float, dict[str, Any]]] = {}  # time and progress, by project
 
     def of(
         self, project_id: int, annotator_id: int | None = None, *, within: float = 0.0
     ) -> dict[str, Any]:
-        """Progress and its statement, with the numbers of a person as they are now.
+        """Return a project's progress and its statement, with a person's present numbers.
 
-        Everybody's numbers may be `within` seconds old. They count every query, and a page with
-        hundreds of people must not count them anew for each answer.
+        The project's numbers may be `within` seconds old. They count every query, and a study with
+        hundreds of people must not count all queries again for each answer.
         """
         now = time.monotonic()
         counted_at, counted = self._seen.get(project_id, (-math.inf, {}))
         if now - counted_at >= within:
-            if counted:  # one request counts; those beside it take what is known meanwhile
+            if counted:  # one request counts; concurrent ones take the older numbers
                 self._seen[project_id] = now, counted
             progress = self._store.progress(project_id)
             active = self._store.reports.active_people(project_id) | self._present(project_id)
@@ -102,7 +102,7 @@ class Tally:
 
 
 def _until(which: str, service: Status, more: int) -> str | None:
-    """Say how many answers a reward still needs, or what its service is doing."""
+    """Return in words how many answers a reward still needs, or what its service is doing."""
     if service.state == "fitting":
         return f"the {which} reward is learning now"
     if service.state == "failed":
@@ -111,12 +111,12 @@ def _until(which: str, service: Status, more: int) -> str | None:
 
 
 def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
-    """Each program that has worked for a project, and what it does now."""
+    """Return each program that has worked for a project, and in words what it does now."""
     return [{"name": _program(s.name), "words": _service_words(s)} for s in services]
 
 
 def _program(name: str) -> str:
-    """The name of a program for people."""
+    """Return the name of a program for people."""
     kind = kind_of(name)
     agent = name.partition(" ")[2]
     names = {REWARD_SERVICE: "Reward service", AGENT: f"Agent {agent}".rstrip()}
@@ -141,7 +141,7 @@ def _service_words(service: ServiceState) -> str:
 
 
 def _after(status: Status) -> str:
-    """Say how far an agent is and which reward it uses; "" of other programs."""
+    """Return in words an agent's steps and the reward it uses; "" for other programs."""
     if status.steps is None:
         return ""
     version = status.reward_version
@@ -151,7 +151,7 @@ def _after(status: Status) -> str:
 
 
 def _where(agent: Status) -> str:
-    """How far an agent is, in a sentence for those who answer."""
+    """Return a sentence about the agent's progress, for annotators."""
     version = agent.reward_version
     reward = f"learns from reward version {version:,}" if version else "has no learned reward yet"
     mean = _short(agent.mean_return)
@@ -159,7 +159,7 @@ def _where(agent: Status) -> str:
 
 
 def reward_words(reward: RewardVersion) -> str:
-    """What a version learned from and how good it is.
+    """Return in words what a reward version learned from and how accurate it is.
 
     >>> reward_words(RewardVersion(version=3, answers=57, accuracy=0.8, low=0.49, high=0.94,
     ...                            detail={"trained_on": 45, "decided": 10}))
@@ -177,7 +177,7 @@ def reward_words(reward: RewardVersion) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, in its largest unit.
+    """Return in words how long ago something was, in the largest unit.
 
     >>> ago(0.2), ago(1), ago(150), ago(7200)
     ('just now', '1 second ago', '2 minutes ago', '2 hours ago')
@@ -189,7 +189,7 @@ def ago(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time in a form that everybody reads alike.
+    """Return a time in a form that is the same in every country.
 
     >>> moment(0.0)
     '1970-01-01 00:00'
@@ -198,7 +198,7 @@ def moment(seconds: float) -> str:
 
 
 def plural(count: int) -> str:
-    """A number of answers.
+    """Return a number of answers in words.
 
     >>> plural(1), plural(1200)
     ('1 answer', '1,200 answers')
@@ -207,12 +207,12 @@ def plural(count: int) -> str:
 
 
 def media_url(clip: str) -> str:
-    """The address of a clip's video."""
+    """Return the address of a clip's video."""
     return f"/media/{clip}.mp4"
 
 
 def live_view(store: Store, project_id: int) -> dict[str, Any]:
-    """The reward's versions and the agent's last episode."""
+    """Return the reward's versions and the agent's last episode."""
     drawn = ("version", "accuracy", "low", "high", "answers")  # by the page's scripts
     versions = store.reports.rewards(project_id)
     rewards = [{name: getattr(reward, name) for name in drawn} for reward in versions]
@@ -220,7 +220,7 @@ def live_view(store: Store, project_id: int) -> dict[str, Any]:
 
 
 def episode_view(store: Store, project_id: int) -> dict[str, Any] | None:
-    """The agent's last whole episode and what is known of it."""
+    """Return the agent's last whole episode with its details, or None."""
     clip = store.reports.last_episode(project_id)
     if clip is None:
         return None

@@ -34,8 +34,8 @@ IDLE_SECONDS: Final = 75
 """Seconds for which a connection may rest: longer than the minute of proxies. A proxy that sends a
 request while the server closes the connection cannot know whether the request arrived."""
 
-REST_SECONDS: Final = 2.0  # before a program that died is started again: it may be a lasting fault
-PER_MINUTE: Final = 30  # messages that are logged; those of an attack are mostly the same
+REST_SECONDS: Final = 2.0  # before a program that died is started again, as the fault may last
+PER_MINUTE: Final = 30  # messages that are logged; an attack mostly repeats the same one
 
 
 def serve(
@@ -52,17 +52,17 @@ def serve(
 
     Args:
         store: keeps the labels; stays open.
-        project: whose owner's link is shown.
-        settings: how it is served.
+        project: the project whose owner's link is shown.
+        settings: how the page is served.
         render: arguments of `preferl` that start the program which draws videos, such as
-            `("annotate", "render", "--store", "labels")`; it runs beside the server and is started
-            again if it dies. Empty where another machine draws them.
+            `("annotate", "render", "--store", "labels")`. The program runs beside the server and is
+            started again if it dies. Empty if another machine draws the videos.
         open_browser: whether to open the owner's link on this machine.
         on_message: called with each line that people should read.
         status_file: where the page reports its status and link to the program that started it.
 
     Raises:
-        ConfigError: the address is taken or none of this machine.
+        ConfigError: the address is taken or is not one of this machine.
     """
     settings = settings or AnnotateSettings()
     listening = bind(settings)
@@ -70,7 +70,7 @@ def serve(
     secret = store.people.owner(project.id).secret
     page = address(settings, listening)
     link = f"{page}/join/{secret}"
-    # Where invitations lead from now on.
+    # The address that invitations use from now on.
     store.reports.add_event(None, "served", detail={"url": page})
     if status_file is not None:
         write_status(status_file, Status("serving", link=link))
@@ -97,7 +97,7 @@ def serve(
 
 @contextmanager
 def private_redirect(link: str) -> Iterator[Path]:
-    """Write a private file that leads the browser to a link, since command lines are public."""
+    """Write a private file that redirects the browser to a link, since command lines are public."""
     with TemporaryDirectory(prefix="preferl-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "open.html"
         with writing(file, private=True) as draft:
@@ -111,7 +111,7 @@ def private_redirect(link: str) -> Iterator[Path]:
 
 
 def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:
-    """Uvicorn's settings for the app, by which no connection keeps others out."""
+    """Return uvicorn's settings for the app, so that no connection keeps others out."""
     protocol, most = patient_protocol()
     app.state.news.room = min(HELD, most // 4)
     return uvicorn.Config(
@@ -128,7 +128,7 @@ def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:
 
 
 def address(settings: AnnotateSettings, listening: socket.socket) -> str:
-    """Where people find the page."""
+    """Return the address at which people find the page."""
     if settings.public_url:
         return settings.public_url.rstrip("/")
     port = listening.getsockname()[1]
@@ -141,7 +141,7 @@ def bind(settings: AnnotateSettings) -> socket.socket:
     """Listen at the address of the page, before anything else starts.
 
     Raises:
-        ConfigError: the address is taken or none of this machine.
+        ConfigError: the address is taken or is not one of this machine.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -153,8 +153,8 @@ def bind(settings: AnnotateSettings) -> socket.socket:
             f"{in_words(error)}. The page may be served already. Choose another port, or 0 for "
             "any."
         ) from error
-    # asyncio does this for sockets of its own alone. Without it the body of a reply waits 40 ms,
-    # until the browser acknowledges the head.
+    # asyncio sets this for its own sockets only. Without it the body of a reply waits 40 ms, until
+    # the browser acknowledges the head.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -168,25 +168,25 @@ class Server(uvicorn.Server):
         self._news = app.state.news
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin; let more connections wait than are accepted at once."""
+        """Start the server, and let more connections wait than are accepted at once."""
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(BACKLOG)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop at a signal; open streams would otherwise keep the server running."""
+        """Stop at a signal and end open streams, which would keep the server running."""
         self._news.close()
         super().handle_exit(sig, frame)
 
     def stop(self) -> None:
-        """Stop, from another thread."""
+        """Stop the server; other threads may call this."""
         self._news.close()
         self.should_exit = True
 
 
 @contextmanager
 def kept_running(command: Sequence[str], rest: float = REST_SECONDS) -> Iterator[None]:
-    """Run a program beside the block, and again if it dies, after a `rest` of so many seconds."""
+    """Run a program beside the block; if it dies, start it again after `rest` seconds."""
     stopping = threading.Event()
     thread = threading.Thread(target=_watch, args=(command, stopping, rest), daemon=True)
     thread.start()
@@ -198,7 +198,7 @@ def kept_running(command: Sequence[str], rest: float = REST_SECONDS) -> Iterator
 
 
 def _watch(command: Sequence[str], stopping: threading.Event, rest: float) -> None:
-    """Start a program again whenever it ends; once `stopping`, end it, by force if need be."""
+    """Start a program again whenever it ends; end it once `stopping` is set, by force if needed."""
     while not stopping.is_set():
         process = subprocess.Popen(command, start_new_session=True)
         while process.poll() is None and not stopping.wait(0.2):
@@ -218,7 +218,7 @@ def _watch(command: Sequence[str], stopping: threading.Event, rest: float) -> No
 
 @final
 class BoundedLog(logging.Filter):
-    """Lets some messages pass each minute, and counts the others; `clock` gives seconds."""
+    """Logs a number of messages each minute, and counts the others; `clock` gives seconds."""
 
     def __init__(
         self, per_minute: int = PER_MINUTE, clock: Callable[[], float] = time.monotonic
@@ -250,7 +250,7 @@ def _add(record: logging.LogRecord, words: str) -> None:
 
 @contextmanager
 def bounded(loggers: tuple[str, ...] = ("", "uvicorn", "uvicorn.error")) -> Iterator[None]:
-    """Bound what is logged through the handlers of these loggers, and of Python itself."""
+    """Limit how much the handlers of these loggers, and of Python itself, log in the block."""
     handlers = {handler for name in loggers for handler in logging.getLogger(name).handlers}
     last = {logging.lastResort} if logging.lastResort is not None else set()
     bounds = {handler: BoundedLog() for handler in handlers | last}

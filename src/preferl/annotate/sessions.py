@@ -1,7 +1,7 @@
-"""Who is asking: signed sessions, roles, and proof that a change was meant.
+"""Signed sessions, roles, and CSRF tokens that prove that a person meant a change.
 
-A session is a token in a signed cookie. The store knows whose it is and whether it has ended: by
-signing out, by a new link, or because somebody may no longer answer.
+A session is a token in a signed cookie. The store knows the person of a session, and whether it has
+ended: by signing out, by a new link, or because the person may no longer answer.
 """
 
 import hmac
@@ -28,7 +28,7 @@ class Sessions(SessionMiddleware):
     def __init__(
         self, app: ASGIApp, secret_key: str, session_cookie: str, max_age: int, https_only: bool
     ) -> None:
-        # "lax": links to the page from a chat find the person signed in.
+        # With "lax", a person who follows a link to the page from a chat is signed in.
         super().__init__(app, secret_key, session_cookie, max_age, "/", "lax", https_only)
         self.signer = _Signer(secret_key)
 
@@ -38,7 +38,7 @@ class _Signer(TimestampSigner):
     def unsign(
         self, signed_value: str | bytes, max_age: int | None = None, return_timestamp: bool = False
     ) -> Any:
-        """Accept a signature from the future as if it were made now."""
+        """Check a signed value; treat a signature from the future as made now."""
         value, signed_at = super().unsign(signed_value, return_timestamp=True)
         if signed_at <= self.timestamp_to_datetime(self.get_timestamp()):
             super().unsign(signed_value, max_age)
@@ -46,13 +46,13 @@ class _Signer(TimestampSigner):
 
 
 def store_of(request: Request) -> Store:
-    """The store that the app was made for."""
+    """Return the store that the app was made for."""
     store: Store = request.app.state.store
     return store
 
 
 def begin_session(request: Request, secret: str) -> RedirectResponse:
-    """Sign this browser in by the secret of a link, then show the page; 401 if it opens nothing."""
+    """Sign this browser in by the secret of a link, then show the page; 401 for an invalid one."""
     signed = store_of(request).people.sign_in(secret, instead_of=_token(request))
     if signed is None:
         words = "This link is not valid, or not any more. Ask whoever sent it for a new one."
@@ -65,7 +65,7 @@ def begin_session(request: Request, secret: str) -> RedirectResponse:
 
 
 def end_session(request: Request) -> RedirectResponse:
-    """Sign this browser out, then show the page; its cookie is good for nothing any more."""
+    """Sign this browser out, which voids its cookie, then show the page."""
     if (token := _token(request)) is not None:
         store_of(request).people.sign_out(token)
     request.session.clear()
@@ -73,7 +73,7 @@ def end_session(request: Request) -> RedirectResponse:
 
 
 def whoever(request: Request) -> Annotator | None:
-    """The person of this session; None where there is none, or not any more."""
+    """Return the person of this session; None if there is no session or it has ended."""
     token = _token(request)
     return None if token is None else store_of(request).people.by_token(token)
 
@@ -84,7 +84,7 @@ def _token(request: Request) -> str | None:
 
 
 def _with_role(*roles: str) -> Callable[[Request], Annotator]:
-    """A signed-in person of one of these roles; 401 for nobody, 403 for other roles."""
+    """Return a dependency for a signed-in person of these roles: 401 for nobody, 403 for others."""
 
     def person(request: Request) -> Annotator:
         annotator = whoever(request)
@@ -104,7 +104,7 @@ Administering = Annotated[Annotator, Depends(_with_role("admin"))]
 
 
 def csrf_of(request: Request) -> str:
-    """The token which proves that a change comes from our page."""
+    """Return the token which proves that a change comes from our page."""
     return str(request.session.get("csrf", ""))
 
 
@@ -117,25 +117,25 @@ def require_csrf(request: Request, token: str) -> None:
 
 
 def form_csrf(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> None:
-    """`require_csrf` of a form's field."""
+    """Raise 403 unless the form's field `csrf` holds the session's token."""
     require_csrf(request, csrf)
 
 
 def opened_elsewhere(request: Request) -> bool:
     """Whether another site may have opened this page.
 
-    Browsers say so, over https and on this machine; an address that is typed, bookmarked or opened
-    by another program comes from no site.
+    Browsers say so in `Sec-Fetch-Site`, over https and on this machine. An address that is typed,
+    bookmarked or opened by another program comes from no site.
     """
     return request.headers.get("sec-fetch-site") not in ("none", "same-origin")
 
 
 def require_own_page(request: Request) -> None:
-    """Raise 403 where another site has sent this, by the headers that browsers add.
+    """Raise 403 where another site has sent this request, by the headers that browsers add.
 
     Browsers send `Origin` with every form. It is "null" if the page hides it, which any site may
-    do; then `Sec-Fetch-Site` decides, which browsers send only over https and on this machine.
-    Programs that are no browsers send neither header, and no site can make them send a cookie.
+    do. `Sec-Fetch-Site` then decides, which browsers send only over https and on this machine.
+    Other programs send neither header, and no site can make them send a cookie.
     """
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site")

@@ -24,8 +24,8 @@ from preferl.store.schema import (
 from preferl.store.statements import LATEST
 
 Show = Literal["all", "differing", "surprising", "withdrawn"]
-"""All answers, the newest first; those to queries whose answers differ; those that the newest
-reward predicts otherwise, the most surprising first; those that were withdrawn or undone."""
+"""Which answers to list: all, newest first; those to queries whose answers differ; those that
+contradict the newest reward, the most surprising first; or those withdrawn or undone."""
 
 PAGE: Final = 25  # answers on a page
 MOST_COUNTED: Final = 10_000  # answers at which counting a list stops
@@ -291,7 +291,7 @@ _KEYS: Final[dict[Show, tuple[ColumnElement[Any], ...]]] = {
     "differing": (Answer.query_id.expression, Answer.id.expression),
     "surprising": (func.abs(Answer.preference - Prediction.preference), Answer.id.expression),
 }
-"""By which lists are in order, the greatest first; no two answers have the same."""
+"""Sort keys of each list, the greatest first; no two answers have the same keys."""
 
 _TO_QUERY: Final = select(Answer).where(Answer.query_id == statements.QUERY).order_by(Answer.id)
 

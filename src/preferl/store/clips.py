@@ -38,7 +38,7 @@ from preferl.store.schema import Clip, Project, Query
 from preferl.store.statements import URGENT
 
 CLIPS: Final = "clips"
-"""The folder of array files, in a store's."""
+"""The folder of array files, inside the folder of a store."""
 
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -46,13 +46,13 @@ CLIPS_AT_ONCE: Final = 2_000
 """Clips that an import puts into one shard."""
 
 DRAWING_SECONDS: Final = 10.0
-"""For which a program has a clip that it draws, unless it says in time that it goes on."""
+"""How long a program's claim on a clip lasts, unless the program extends it in time."""
 
 EPISODES_KEPT: Final = 4
-"""The newest whole episodes; one that is being drawn is still there when the next ones come."""
+"""How many of the newest whole episodes stay, so that one being drawn outlives the next ones."""
 
 SHOWN_KEPT: Final = 2
-"""Of those with a video: the one that the page shows, and the one that somebody still looks at."""
+"""How many episodes with a video stay: the one on the page, and one that a person still watches."""
 
 
 @final

@@ -46,8 +46,8 @@ from preferl.reading import reading
 BUSY_SECONDS = 10.0  # how long a transaction waits for others to finish before it fails
 MOST_PARAMETERS = 500  # values per statement: databases bound how many one may hold
 SLACK_SECONDS = 60.0
-"""A clock may step back by this much before leases notice. It is more than a transaction takes on a
-busy machine, which sees leases that others were granted after it had read the time."""
+"""How far a clock may step back before leases notice. A transaction on a busy machine sees leases
+granted after it has read the time, so this is more than a transaction takes."""
 
 MOST_CHECKED: Final = 2**30
 """Bytes up to which a file is checked as it is opened, at 5 ms of processor time a megabyte: 0.2 s

@@ -36,7 +36,7 @@ LOOKS_LIKE: Final = {
     }.items()
     for letter in letters
 }
-"""Letters of other alphabets by the one of `owner` that people may take them for."""
+"""Letters of other alphabets, by the letter of `owner` that they look like."""
 
 DIGITS: Final = {"0": "o", "3": "e"}
 

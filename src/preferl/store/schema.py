@@ -22,7 +22,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 from preferl.store.status import FitMetrics, from_json
 
 Purpose = Literal["ask", "known", "repeat", "example"]
-"""Why a query is there: to learn from, to check people by, to ask again, to explain."""
+"""The purpose of a query: to learn from, to check people, to repeat another, or to explain."""
 
 Role = Literal["annotator", "admin", "spectator"]
 """Annotators answer, admins also see and change everything, spectators only look."""

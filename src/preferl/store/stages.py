@@ -28,7 +28,8 @@ from preferl.shapes import Array, FloatArray, IntArray
 from preferl.video import decode_picture, encode_picture
 
 Camera = str | dict[str, Any]
-"""The name of a camera of the model, or where a free one differs from the environment's own."""
+"""The name of a camera of the model, or the settings in which a free one differs from the
+environment's own."""
 
 FREE = ("lookat", "distance", "azimuth", "elevation", "trackbodyid")
 """What a free camera has: a point and metres from it, two angles in degrees, a body to follow."""
@@ -41,7 +42,7 @@ PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
 """Arrays of a model through which environments place things without a joint."""
 
 PICTURE_BYTES: Final = 8_192
-"""Of each picture that is recorded while an agent acts, so that 1,000 steps take 8 MB."""
+"""Bytes of each picture that is recorded while an agent acts; 1,000 steps take 8 MB."""
 
 
 def view(env: Environment, camera: Camera | None) -> Any:

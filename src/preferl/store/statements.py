@@ -36,10 +36,10 @@ LATEST: Final = ~exists().where(
     _later.annotator_id == Answer.annotator_id,
     _later.id > Answer.id,
 )
-"""That an answer is the latest of its person about its query."""
+"""SQL: that an answer is the latest of its person about its query."""
 
 ACTIVE: Final = (Lease.expires_at > AT, Lease.renewed_at < AT + SLACK_SECONDS)
-"""That a lease holds; one from the future was granted before the clock was set back."""
+"""SQL: that a lease is valid; one from the future is not, since the clock was set back."""
 
 _ASKED: Final = (Query.project_id == PROJECT, Query.purpose == "ask")
 _NOT_CANCELLED: Final = Query.cancelled_at.is_(None)
@@ -47,12 +47,12 @@ URGENT: Final = (Query.priority.desc(), Query.turn, Query.id)
 """The order of queries: the most urgent first."""
 
 ASKABLE: Final = (*_ASKED, _NOT_CANCELLED, Query.needed > literal_column("0"))
-"""Queries that need answers. PostgreSQL uses their index only where it sees the zero: the values of
-a prepared statement it does not see."""
+"""SQL: that a query needs answers. The zero is literal, since PostgreSQL cannot match the index of
+open queries with a parameter of a prepared statement."""
 
 KNOWN: Final = (Query.project_id == PROJECT, Query.purpose == "known", _NOT_CANCELLED)
 HELD: Final = exists().where(Lease.query_id == Query.id, Lease.annotator_id == PERSON)
-"""That the person holds a query, or did until it expired."""
+"""SQL: that the person has a lease on a query, expired ones included."""
 
 _COUNTS: Final = (Answer.kind.in_(COUNTED), LATEST)
 _DECIDES: Final = (Answer.kind.in_(DECIDING), LATEST)
@@ -91,9 +91,9 @@ _latest = (
 OPEN_SKIPPED: Final = _open(_answered("skip"), Query.ready.is_(True), order=(_latest,))
 """The pairs skipped longest ago come first, so that all come round."""
 OPEN_UNDRAWN: Final = _open(~_answered("skip", *COUNTED))
-"""With or without videos, for programs that answer by the numbers."""
+"""Open queries with or without videos, for programs that answer by the numbers."""
 LOCKED: Final = select(literal(1)).where(Query.id == QUERY).with_for_update(skip_locked=True)
-"""1 once a query's row is locked, nothing while somebody else is choosing or answering it."""
+"""1 once a query's row is locked; no row while another request chooses or answers the query."""
 OUT: Final = select(func.count()).where(
     Lease.query_id == QUERY, Lease.annotator_id != PERSON, *ACTIVE
 )
@@ -126,7 +126,7 @@ SEEN: Final = select(
     select(func.count(Answer.id)).where(Answer.annotator_id == PERSON).scalar_subquery()
     + select(func.count()).where(Lease.annotator_id == PERSON).scalar_subquery()
 )
-"""How many queries a person has had; chance depends on it."""
+"""How many queries a person has had; random choices depend on it."""
 
 _again = aliased(Query)
 REPEATABLE: Final = (
@@ -153,7 +153,7 @@ TOTALS: Final = select(
     _sum(Query.quorum, _NOT_CANCELLED).label("wanted"),
     func.count().filter(_NOT_CANCELLED, Query.needed > 0).label("open"),
 ).where(*_ASKED)
-"""Answers that count, answers that are wanted, queries that need some: in one pass."""
+"""Answers that count, answers that queries need, and open queries, counted in one pass."""
 
 DECIDED: Final = (
     select(func.count(func.distinct(Answer.query_id)))
@@ -166,7 +166,7 @@ UNDRAWN: Final = select(func.count(Query.id)).where(
 IMPORTED: Final = (
     select(func.count(Answer.id)).join(Query).where(*_ASKED, Query.quorum == 0, *_COUNTS)
 )
-"""Answers that were imported with their queries, which needed none."""
+"""Count the answers that were imported with their queries."""
 
 FAILED: Final = select(func.count()).where(Clip.project_id == PROJECT, Clip.video == "failed")
 ACTIVE_PEOPLE: Final = (
@@ -178,7 +178,7 @@ ACTIVE_PEOPLE: Final = (
 REVISION: Final = select(func.count(Answer.id)).where(
     Answer.project_id == PROJECT, Answer.kind != "skip"
 )
-"""Answers of whatever kind but skips: grows with each."""
+"""Count the answers of all kinds except skips."""
 
 UNSHOWN: Final = select(func.count(Query.id)).where(*ASKABLE, Query.ready.is_(False))
 
@@ -191,7 +191,7 @@ LAST_TURN: Final = (
     .order_by(Query.turn.desc())
     .limit(1)
 )
-"""Of the queries of an agent."""
+"""The last turn of an agent's queries."""
 
 TURN_NOW: Final = (
     select(Query.turn)
@@ -199,7 +199,7 @@ TURN_NOW: Final = (
     .order_by(Query.turn.desc())
     .limit(1)
 )
-"""The latest one of which somebody has answered a query."""
+"""The latest turn with an answered query."""
 
 OF_AGENT: Final = select(func.count(Query.id)).where(*ASKABLE, Query.agent == AGENT)
 """How many queries of an agent still need answers."""
@@ -222,6 +222,6 @@ LAST_ANSWER: Final = (
     .order_by(Answer.id.desc())
     .limit(1)
 )
-"""What a person can undo: their latest answer to what the queue gave them.
+"""The answer that a person can undo: their latest to a query that the queue gave them.
 
-Corrections are none, nor answers imported as comparisons; the page of answers changes those."""
+Corrections and imported answers cannot be undone; the page of answers withdraws them."""
