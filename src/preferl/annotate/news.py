@@ -115,9 +115,9 @@ class News:
             leave()
 
     async def hold(self, seconds: float) -> None:
-        """Let a refused page wait for its answer, as long as there is `room` for it.
+        """Delay the refusal of a page, unless more pages wait than there is `room` for.
 
-        Pages then cannot keep the server busy by asking again at once.
+        Refused pages then cannot keep the server busy by asking again at once.
         """
         if self._held >= self.room or self._closed:
             return

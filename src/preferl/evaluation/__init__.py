@@ -1,6 +1,6 @@
 """Evaluate rewards and policies against controls, with intervals, and report on them.
 
-`plots` and `report` are imported by name, since they load matplotlib and Jinja2.
+Import `plots` and `report` by name: they load matplotlib and Jinja2.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""What a preference transformer attends to, as a section of a report.
+"""Report a preference transformer's attention to the steps of a segment.
 
-Its attention to the steps of a segment is that of Kim et al. 2023, "Preference Transformer",
-section 4.2: importance weights.
+The attention gives the importance weights of section 4.2 of Kim et al. 2023, "Preference
+Transformer".
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ from preferl.training.reward_function import RewardFunction
 
 
 def attention_section(reward: RewardFunction, shown: FilmedEpisode) -> Section | None:
-    """The attention of a reward in the segment of an episode with the highest reward.
+    """Return a section on a reward's attention in the segment with the highest learned reward.
 
-    None unless `preference_attention` has some.
+    Returns None where `preference_attention` does.
     """
     rewards = reward.combine(reward.member_rewards(shown.episode))
     rows = best_window(rewards, reward.context)
@@ -54,7 +54,7 @@ def attention_section(reward: RewardFunction, shown: FilmedEpisode) -> Section |
 
 
 def clip_of(frames: Array | None, rate: int, title: str, what: str) -> tuple[Video, ...]:
-    """One clip of frames `[T, height, width, 3]`, or none where there are no pictures."""
+    """Return frames `[T, height, width, 3]` as one clip; no clip where there are no pictures."""
     if frames is None:
         return ()
     from preferl.video import encode
@@ -66,11 +66,11 @@ def clip_of(frames: Array | None, rate: int, title: str, what: str) -> tuple[Vid
 def preference_attention(
     reward: RewardFunction, episodes: Episodes, rows: slice
 ) -> FloatArray | None:
-    """Preference attention of a reward in the segment at `rows`, at most as long as its context.
+    """Compute a reward's preference attention in the segment at `rows`, within its context length.
 
-    It is `[L, L]`, the share of each step (row) that goes to each (column), as a mean over members.
-    The means of its columns are the shares of steps in the score. None unless the reward is a
-    `PreferenceTransformer` with that head, or an ensemble of such.
+    Returns `[L, L]`, the share of attention that each step (row) gives to each step (column), as a
+    mean over members. The mean of a column is the share of its step in the segment's score. Returns
+    None unless the reward is a `PreferenceTransformer` with that head, or an ensemble of them.
     """
     model = reward.model.eval()
     parts = [
@@ -91,7 +91,7 @@ def preference_attention(
 
 
 def best_window(rewards: FloatArray, length: int) -> slice:
-    """The `length` steps in a row with the highest sum; all steps if there are no more."""
+    """Find the `length` consecutive steps with the highest sum; all steps if there are no more."""
     windows = np.lib.stride_tricks.sliding_window_view(rewards, min(length, len(rewards)))
     first = int(windows.sum(1, dtype=np.float64).argmax())
     return slice(first, first + windows.shape[1])

@@ -1,7 +1,8 @@
-"""Evaluations while a policy learns: its return every so often, and the curve of these.
+"""Evaluations while a policy learns: its return at regular steps, and the learning curve.
 
-Returns of the episodes that a policy learns from are those of exploring, and mix many policies.
-Here the policy of one moment acts without exploring, in environments and with seeds of its own.
+The episodes that a policy learns from include exploration and come from many versions of the
+policy. An evaluation lets one version act without exploring, in separate environments with separate
+seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +21,17 @@ from preferl.statistics import mean_interval
 from preferl.training.generators import generators_left_alone
 
 EVALUATIONS: Final = 10
-"""By default in a run: they show its course, at some percent of its time."""
+"""Evaluations in a run by default, which take a few percent of its time."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A policy's episodes after so many steps, or updates, of learning.
+    """The evaluation of a policy after a number of steps, or updates, of learning.
 
     Attributes:
-        step: how many those are.
-        report: the episodes.
+        step: the number of steps or updates.
+        report: the evaluated episodes.
         means: the mean return of each agent, where several are `pooled`.
     """
 
@@ -40,7 +41,7 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the mean return: over agents (Student's t), or over one's episodes.
+        """95 % interval of the mean return, over agents (Student's t) or one agent's episodes.
 
         Episodes of one agent do not show how much another seed would change the mean, so that an
         interval over the episodes of all agents would be too narrow.
@@ -48,10 +49,10 @@ class Evaluation:
         return mean_interval(np.array(self.means)) or self.report.interval
 
     def metrics(self, prefix: str = "eval") -> dict[str, float]:
-        """Numbers for a metric sink, by the names of stable-baselines3's `EvalCallback`.
+        """Return numbers for a metric sink, named as in stable-baselines3's `EvalCallback`.
 
-        `eval/mean_reward` is the mean return of whole episodes. The ends of its 95 % interval, and
-        how many episodes these are, are beside it.
+        `eval/mean_reward` is the mean return of whole episodes. Further entries are the ends of its
+        95 % interval and the number of episodes.
         """
         report, (low, high) = self.report, self.interval
         values = {
@@ -66,9 +67,9 @@ class Evaluation:
 
     @property
     def in_words(self) -> str:
-        """The mean return, its interval, of which episodes, and how many succeed where known.
+        """Return in words the mean return, its interval, the episodes, and successes if known.
 
-        They are the same at each evaluation of a run, and others evaluate it at its end.
+        All evaluations of a run use the same episodes; the evaluation at its end uses others.
 
         >>> report = PolicyReport(np.array([-15.0, -13.0, -11.0]), np.array([5, 5, 5]))
         >>> Evaluation(100, report).in_words
@@ -85,18 +86,18 @@ class Evaluation:
         return f"return {mean} (95 % interval {low} to {high}, {count}){success}"
 
     def to_json(self) -> dict[str, Any]:
-        """Step, summary and episodes as plain numbers and lists."""
+        """Return step, summary and episodes as plain numbers and lists."""
         return {"step": self.step, **self.report.to_json()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The evaluation that `to_json` wrote; raises `DataError` if it is none."""
+        """Return the evaluation that `to_json` wrote; raise `DataError` for anything else."""
         with reading("evaluation", expected="a step and its episodes", error=DataError):
             return cls(int(data["step"]), PolicyReport.from_json(data))
 
     @classmethod
     def pooled(cls, several: Iterable[Self]) -> Self:
-        """Evaluations of several agents at the same step as one, of all their episodes.
+        """Join evaluations of several agents at the same step into one, with all their episodes.
 
         >>> low, high = (Evaluation(9, PolicyReport(np.full(2, m), np.full(2, 5))) for m in (1, 3))
         >>> Evaluation.pooled([low, high]).in_words.partition("14.71, ")[2]
@@ -119,21 +120,22 @@ class Evaluation:
 
 @final
 class Evaluator:
-    """Evaluates a policy while it learns, at its first chance after every so many steps.
+    """Evaluates a policy while it learns, at the first chance after every `every` steps.
 
-    The generators of the program, from which algorithms draw, are left as they were. So a run
-    learns the same policy with and without evaluations. Each evaluation has the same episodes, so
-    that two differ by the policy alone; to choose by them would favour what suits these episodes.
+    The program's global generators, from which algorithms draw, stay as they were. So a run learns
+    the same policy with and without evaluations. Each evaluation has the same episodes, so two
+    evaluations differ by the policy alone. Choosing a policy by them would favour one that happens
+    to suit these episodes.
 
     Args:
         env: the id of an environment, or a function without arguments that makes one.
         every: steps between two evaluations; 0 makes none.
-        episodes: of each evaluation, whole ones.
+        episodes: number of whole episodes in each evaluation.
         seed: of the first episode; choose one that training does not use.
-        max_steps: cut episodes off after this many; None leaves it to the environment.
+        max_steps: steps after which episodes are cut off; None leaves it to the environment.
 
     Raises:
-        ConfigError: less than 0 steps, or less than one episode.
+        ConfigError: `every` is negative, or `episodes` is less than one.
     """
 
     def __init__(
@@ -156,7 +158,7 @@ class Evaluator:
     def due(self, step: int, before: int | None, *, over: bool = False) -> bool:
         """Whether an evaluation is due at a step; `before` is the step of the last one, if any.
 
-        The first chance is always taken, and so is the last one, when the run is `over`.
+        The first evaluation is always due, and so is the last one, when the run is `over`.
 
         >>> evaluator = Evaluator("Pendulum-v1", every=100, seed=0)
         >>> [evaluator.due(*steps) for steps in ((0, None), (90, 0), (100, 90), (199, 100))]
@@ -167,7 +169,7 @@ class Evaluator:
         return over or before is None or step // self.every > before // self.every
 
     def __call__(self, policy: Policy) -> PolicyReport:
-        """The report of a policy as it is now; errors are those of `evaluate_policy`."""
+        """Evaluate a policy as it is now; raises the errors of `evaluate_policy`."""
         with generators_left_alone():
             return evaluate_policy(
                 policy,
@@ -179,14 +181,14 @@ class Evaluator:
 
 
 def often(every: int | None, steps: int) -> int:
-    """Return the steps between two evaluations: `every`, or those of `EVALUATIONS` in all."""
+    """Return the steps between two evaluations: `every`, or enough for `EVALUATIONS` in all."""
     return max(1, steps // EVALUATIONS) if every is None else every
 
 
 def in_step(runs: Iterable[Sequence[Evaluation]]) -> list[tuple[Evaluation, ...]]:
-    """Evaluations of several agents, by steps at which all of them were evaluated.
+    """Group evaluations of several agents by the steps at which all of them were evaluated.
 
-    The last one of an agent at a step counts.
+    An agent's last evaluation at a step counts.
     """
     by_step = [{evaluation.step: evaluation for evaluation in run} for run in runs]
     common = set.intersection(*map(set, by_step)) if by_step else set()

@@ -18,11 +18,11 @@ from preferl.shapes import Array, map_observations
 logger = get_logger(__name__)
 
 MOST_STEPS = 500
-"""A filmed episode is cut off here: longer ones are not watched, and make the report large."""
+"""Steps after which a filmed episode is cut off: nobody watches longer ones, and reports grow."""
 
 
 class FilmedEpisode(NamedTuple):
-    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and their rate.
+    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and the frame rate.
 
     The rate is in frames per second.
     """
@@ -48,8 +48,8 @@ def film(
         env: the id of an environment, or a function that takes `render_mode`.
         seed: of the first episode; each later one adds 1.
         steps: how many steps are filmed.
-        every: keep one frame in so many; the clip then plays at `frame_rate(env) / every`.
-        deterministic: whether the policy explores no more.
+        every: keep every `every`-th frame; the clip then plays at `frame_rate(env) / every`.
+        deterministic: whether the policy acts without exploring.
 
     Returns:
         `[frames, height, width, 3]` bytes, `ceil(steps / every)` frames.
@@ -81,7 +81,7 @@ def film(
 
 
 def frame_rate(env: EnvSource, default: int = 30) -> int:
-    """Steps per second at which the environment is meant to be watched, see `playing_rate`."""
+    """Return the steps per second at which to watch the environment, see `playing_rate`."""
     with closing(make_env(env)) as stage:
         return playing_rate(stage.metadata, default)
 
@@ -91,7 +91,7 @@ def show(
 ) -> FilmedEpisode:
     """Let a policy act for an episode of a task, and film it where the environment can draw.
 
-    The policy acts a second time to be drawn, and has to do the same then.
+    The policy acts a second time for the film, and must take the same actions then.
     """
     env = task_env(task)
     steps = min(MOST_STEPS, max_steps or MOST_STEPS)

@@ -1,4 +1,4 @@
-"""What the numbers of a run say is wrong, why it matters, and what to try, in words."""
+"""Find in a run's numbers what is probably wrong, why it matters, and what to try."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -16,42 +16,42 @@ LEAST_DECIDED: Final = 60
 """Decided unseen answers before an accuracy counts as chance: the interval of 60 has 25 points."""
 
 ACCURATE: Final = 0.85
-"""Accuracy from which on a reward is right about most clips."""
+"""Accuracy above which a reward counts as right about most clips."""
 
 NOISY: Final = 0.3
-"""Fitted noise that is much: 15 % of answers are wrong."""
+"""Fitted noise above which answers count as noisy: 15 % of them are wrong then."""
 
 CONTRADICTED: Final = 0.25
-"""Share of pairs answered both ways that is much: two answers under that noise differ as often."""
+"""Share of pairs answered both ways that counts as high: that noise contradicts as many."""
 
 UNSURE: Final = 0.6
 """Entropy of predicted preferences in nats: 0.69 is guessing, 0.6 a probability of 70 %."""
 
 LEAST_ANSWERS: Final = 20
-"""Before the share of ties counts."""
+"""Answers before the share of ties counts."""
 
 AGREED: Final = 0.3
-"""Deviation of members' log-odds that is little: 7 points of probability at most."""
+"""Deviation of members' log-odds below which they agree: 7 points of probability at most."""
 
 LEAST_EVALUATIONS: Final = 4
-"""Before a flat curve counts."""
+"""Evaluations before a flat curve counts."""
 
 
 class Course(NamedTuple):
-    """A run's numbers after each of its `I` iterations, `[I]` each; NaN where nobody knows.
+    """A run's numbers after each of its `I` iterations, `[I]` each; NaN where unknown.
 
     Attributes:
         steps: environment steps so far.
-        answers: kept so far.
-        accuracy: of the fit, on decided answers that it did not see.
-        decided: how many answers those are.
-        true_return: of an evaluation in the iteration, by the environment's reward.
-        low, high: the ends of its 95 % interval.
-        noise: share of random answers, as fitted to answers that the fit did not see.
-        query_entropy, query_deviation: of new queries, see `IterationReport`.
-        ties: share of ties among the answers; NaN also in an iteration that asks nothing.
+        answers: answers kept so far.
+        accuracy: accuracy of the fit, on decided answers that it did not see.
+        decided: number of these answers.
+        true_return: mean environment return of an evaluation in the iteration.
+        low, high: the ends of the return's 95 % interval.
+        noise: share of random answers, fitted to answers that the reward's fit did not see.
+        query_entropy, query_deviation: uncertainty about new queries, see `IterationReport`.
+        ties: share of ties among the answers; NaN also in an iteration without queries.
         contradicted: share of the pairs with several answers that were answered both ways.
-        total: a number, the environment steps of the whole run.
+        total: the environment steps of the whole run, a single number.
     """
 
     steps: FloatArray
@@ -70,16 +70,16 @@ class Course(NamedTuple):
 
 
 def findings(course: Course) -> tuple[Finding, ...]:
-    """List what is wrong by the newest numbers of a run; empty where nothing was found."""
+    """List the findings about a run by its newest numbers; empty if nothing seems wrong."""
     found = (look(course) for look in LOOKS)
     return tuple(one for one in found if one is not None)
 
 
 def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, float]:
-    """Shares of ties among answers, and of pairs with several answers that went both ways.
+    """Return the share of ties among answers, and of pairs answered both ways among repeated ones.
 
-    Pairs are the same if they compare clips of the same steps, in either order: feedback keeps a
-    clip once for each round that shows it. A share of nothing is NaN.
+    Two pairs are the same if they compare clips of the same steps, in either order, since feedback
+    keeps a clip once for each round that shows it. A share of nothing is NaN.
 
     >>> from preferl.data.segments import Segments
     >>> steps = np.arange(2.0)[:, None]
@@ -97,7 +97,7 @@ def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, flo
     pairs = _clip_numbers(comparisons.segments)[comparisons.pairs[decided]]
     first = preference[decided] > 0.5
     of_pair = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-    lower = (pairs[:, 0] < pairs[:, 1]) == first  # which of the two, in whatever order
+    lower = (pairs[:, 0] < pairs[:, 1]) == first  # whether the clip with the lower number won
     count = np.bincount(of_pair)
     for_lower = np.bincount(of_pair, lower)
     several = count > 1
@@ -106,9 +106,9 @@ def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, flo
 
 
 def _clip_numbers(segments: Segments) -> IntArray:
-    """`[N]` numbers, equal where clips hold the same steps.
+    """Return `[N]` numbers, equal where clips hold the same steps.
 
-    Observations, which may be pictures on disk, are read only where actions and rewards are equal.
+    Observations may be pictures on disk, so they are read only where actions and rewards are equal.
     """
     numbers, count = _numbered(segments, segments.actions, segments.rewards)
     unsure = np.flatnonzero(count[numbers] > 1)
@@ -160,7 +160,7 @@ def _parting(course: Course) -> Finding | None:
     accurate = _carried(course.accuracy)[rows] >= ACCURATE
     fell = (returns[:-2] > returns[1:-1]) & (returns[1:-1] > returns[2:])
     fell &= accurate[1:-1] & accurate[2:]
-    # By more than the intervals, and the agent has not come back since.
+    # The return fell by more than the intervals, and has not recovered since.
     fell &= (high[2:] < low[:-2]) & (returns[-1] < low[:-2])
     if not fell.any():
         return None
@@ -259,17 +259,17 @@ def _too_alike(course: Course) -> Finding | None:
 
 
 def _stuck(course: Course) -> Finding | None:
-    """Find an agent that never left its beginning.
+    """Find an agent that never improved on its first evaluation.
 
-    One that improves and then stalls is not found. Its numbers are those of an agent that has
-    converged: flat evaluations, and members that agree. Learned rewards would not tell the two
-    apart, either: most clips of a good agent, too, are worse than its best one, and an agent that
-    stalls need not have seen anything better.
+    An agent that improves and then stalls is not found. Its numbers look like those of an agent
+    that has converged: flat evaluations, and members that agree. Learned rewards would not tell the
+    two apart, either. Most clips of a good agent are worse than its best one, too, and an agent
+    that stalls may never have seen anything better.
     """
     evaluated = ~np.isnan(course.true_return)
     returns, low, high = (c[evaluated] for c in (course.true_return, course.low, course.high))
     deviation = _last(course.query_deviation)
-    # A return that is always 0 is that of an environment without a reward.
+    # An environment without a reward gives returns that are always 0.
     if len(returns) < LEAST_EVALUATIONS or not returns.any() or not deviation < AGREED:
         return None
     if not ((low[1:] <= high[0]) & (high[1:] >= low[0])).all():
@@ -293,17 +293,17 @@ LOOKS: Final[tuple[Callable[[Course], Finding | None], ...]] = (
     *(_at_chance, _parting, _exhausted),
     *(_contradictory, _too_alike, _stuck),
 )
-"""One for each finding, in the order in which they are listed."""
+"""One function for each finding, in the order of the list."""
 
 
 def _carried(column: FloatArray) -> FloatArray:
-    """`[I]` newest known value at or before each iteration; NaN before the first."""
+    """Return the `[I]` newest known values at or before each iteration; NaN before the first."""
     rows = np.maximum.accumulate(np.where(np.isnan(column), 0, np.arange(len(column))))
     return np.asarray(column[rows])
 
 
 def _last(column: FloatArray) -> float:
-    """The newest known value; NaN without any."""
+    """Return the newest known value; NaN if there is none."""
     known = column[~np.isnan(column)]
     return float(known[-1]) if len(known) else np.nan
 

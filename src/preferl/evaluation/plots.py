@@ -1,9 +1,9 @@
 """Charts of runs and rewards, as SVG that sits inside a page and takes on its colours and font.
 
-Every colour is written as `var(--plot-..., fallback)`: alone a figure looks right on white, and on
-a page that defines the variables it follows light and dark. The series colours are those of Okabe
-and Ito (2008), which people with any colour vision can tell apart. Each figure is as wide as its
-number of pixels at full size, so that text is read at 13 px.
+Every colour is written as `var(--plot-..., fallback)`. By itself a figure looks right on white; on
+a page that defines the variables, it follows the light or dark theme. The series colours are those
+of Okabe and Ito (2008), which people with any colour vision can tell apart. At full size, each
+figure is as wide as its number of pixels, and its text is 13 px high.
 """
 
 import io
@@ -70,8 +70,7 @@ class Curve:
     Attributes:
         label: its name in the legend.
         steps: `[n]` environment steps.
-        values: `[n]`, or `[runs, n]` of which the mean is drawn over the thin lines of the runs.
-            NaN leaves a gap.
+        values: `[n]`, or `[runs, n]`, drawn as thin lines under their mean. NaN leaves a gap.
         interval: `[2, n]` ends of a band around the mean, such as a 95 % interval; None draws none.
     """
 
@@ -90,8 +89,8 @@ def learning_curves(
 ) -> str:
     """Draw returns over steps, with dashed lines at `references`, such as random and oracle.
 
-    The band of two or three runs may be many times as wide as these are apart. What then does not
-    fit runs out of the drawing, so that the lines stay distinct.
+    The band of two or three runs may be many times as wide as their distance. The drawing then cuts
+    the band off, so that the lines stay distinct.
     """
     _require_some("curves", curves)
     with _canvas(WIDE, 300, x_label, y_label) as axes:
@@ -118,8 +117,8 @@ def learning_curves(
 def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str:
     """Draw the reward of each step of a clip, the members' range around it, and the true reward.
 
-    Of `[E, L]` learned rewards the mean is drawn. They have no unit, so the true one `[L]` is moved
-    and stretched to their mean and deviation.
+    The line is the mean of the `[E, L]` learned rewards. They have no unit, so the true reward
+    `[L]` is shifted and scaled to their mean and deviation.
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean = members.mean(0)
@@ -148,7 +147,7 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
 def calibration_diagram(calibration: Calibration) -> str:
     """Draw observed against predicted preferences; larger dots stand for more answers.
 
-    On the dashed line, clips predicted to be preferred with 80 % are preferred eight times in ten.
+    On the dashed line, a clip preferred with a predicted 80 % is preferred eight times in ten.
     """
     predicted = np.array(calibration.predicted)
     observed = np.array(calibration.observed)
@@ -292,7 +291,7 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str, line: Any) -> None:
 
 
 def _in_view(curve: Curve) -> FloatArray:
-    """Heights that have to be seen of a curve: its lines, and its band unless that is too wide."""
+    """Return the heights of a curve to keep visible: its lines, and its band unless too wide."""
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
     lines = runs[np.isfinite(runs)]
     if curve.interval is None or not len(lines):
@@ -328,12 +327,12 @@ def _ticks(axis: Axis, most: int, formatter: Any = None, **settings: Any) -> Non
 
 
 def _thousands(value: float, _position: float | None = None) -> str:
-    """Numbers on an axis, with a true minus sign."""
+    """Format a number on an axis, with a true minus sign."""
     return f"{value:,g}".replace("-", "−")
 
 
 def _counted(value: float, _position: float | None = None) -> str:
-    """Counts on an axis: thousands as k, millions as M.
+    """Format a count on an axis: thousands as k, millions as M.
 
     >>> _counted(0.5), _counted(20_000), _counted(-1_500_000)
     ('0.5', '20k', '−1.5M')
@@ -345,7 +344,7 @@ def _counted(value: float, _position: float | None = None) -> str:
 
 
 def _legend(axes: Axes) -> None:
-    """Names above the axes, in as many columns, of at most four, as the figure has room for."""
+    """Draw the legend above the axes, in as many columns as fit, at most four."""
     for columns in (4, 3, 2, 1):
         placement: dict[str, Any] = {
             "bbox_to_anchor": (0, 1.03),
@@ -359,7 +358,7 @@ def _legend(axes: Axes) -> None:
 
 @contextmanager
 def _canvas(width: int, height: int, x_label: str = "", y_label: str = "") -> Iterator[Axes]:
-    """Axes on a figure of so many pixels, and our style for the block."""
+    """Yield axes on a figure of `width` by `height` pixels, in our style for the block."""
     with matplotlib.rc_context(STYLE):
         axes = Figure(figsize=(width / 72, height / 72), facecolor="none").subplots()
         axes.set(xlabel=x_label, ylabel=y_label)
@@ -367,7 +366,7 @@ def _canvas(width: int, height: int, x_label: str = "", y_label: str = "") -> It
 
 
 def _svg(axes: Axes) -> str:
-    """The figure without what only a file of its own needs, and with names for its colours."""
+    """Return the figure as SVG for a page: without a file's header, with variables as colours."""
     file = io.StringIO()
     figure = cast("Figure", axes.figure)
     # Marks are named by a hash of their drawing, so equal names on one page are equal marks.

@@ -1,8 +1,8 @@
-"""The protocol of policies, random ones, and those that learned from normalised observations.
+"""The protocol of policies, random policies, and policies of normalised observations.
 
 stable-baselines3's `VecNormalize` subtracts running means and divides by running deviations before
-a policy sees anything, and the policy's own `predict` does not. To show such a policy an
-environment's own observations, normalise them with the same numbers: `on_raw_observations`.
+a policy sees an observation. The policy's own `predict` does not. `on_raw_observations` lets such a
+policy act on an environment's own observations, normalised with the same statistics.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class Policy(Protocol):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, Any]:
-        """`[V, *obs]` observations to `[V, *act]` actions, and what to pass as `state` next."""
+        """Return `[V, *act]` actions for `[V, *obs]` observations, and the next `state` to pass."""
 
 
 @runtime_checkable
@@ -48,7 +48,7 @@ class HasNormaliser(Policy, Protocol):
     observation_space: spaces.Space[Any]
 
     def get_vec_normalize_env(self) -> Any:
-        """The `VecNormalize` of its environment, or None."""
+        """Return the `VecNormalize` of the policy's environment, or None."""
 
 
 @runtime_checkable
@@ -56,7 +56,7 @@ class NetworkPolicy(Policy, Protocol):
     """The network of an SB3 algorithm, which does not know how its observations were normalised."""
 
     def obs_to_tensor(self, observation: Any) -> Any:
-        """What the network gets for an observation."""
+        """Return an observation as the network's input."""
 
 
 @runtime_checkable
@@ -79,19 +79,19 @@ class Network(Protocol):
     """A module of torch."""
 
     def modules(self) -> Iterator[Any]:
-        """All of its parts."""
+        """Yield the module and all modules in it."""
 
     def parameters(self) -> Iterator[Any]:
-        """Its numbers."""
+        """Yield the module's parameters."""
 
 
 @final
 class RandomPolicy:
-    """Acts at random, whatever it sees: the floor every policy should leave.
+    """Acts at random, whatever it observes: the baseline that every policy should exceed.
 
     Args:
-        action_space: drawn from uniformly.
-        seed: of the draws. The space that is passed stays as it was.
+        action_space: the space from which actions are drawn uniformly; it is not changed.
+        seed: of the draws.
     """
 
     def __init__(self, action_space: spaces.Space[Any], seed: int) -> None:
@@ -108,7 +108,7 @@ class NormalisedPolicy:
     """Normalises an environment's own observations, and lets a policy act on them.
 
     Args:
-        policy: learned from normalised observations.
+        policy: a policy that learned from normalised observations.
         normaliser: a `VecNormalize`; its statistics are read, and never changed.
     """
 
@@ -127,11 +127,11 @@ class NormalisedPolicy:
 
 
 def on_raw_observations(policy: Policy) -> Policy:
-    """A policy as it acts on the environment's own observations.
+    """Return a policy that acts on the environment's own observations.
 
     An algorithm of stable-baselines3 whose environment has a `VecNormalize` gets observations
-    normalised by its statistics of that moment. Every other policy is returned itself. `rollout`,
-    and so everything that evaluates, films and records, calls this.
+    normalised by the statistics at that time. Every other policy is returned as it is. `rollout`
+    calls this, and so does everything that evaluates, films or records a policy.
 
     Raises:
         SpaceError: the statistics are of observations of another shape than the policy's, or they
@@ -179,9 +179,9 @@ def learned_normalised(policy: Policy) -> bool:
 
 
 def threads_of(policy: Policy) -> Callable[[], AbstractContextManager[None]]:
-    """Makes blocks in which a policy has the processor threads that suit its network.
+    """Return a function that makes blocks with as many threads as suit a policy's network.
 
-    The blocks change nothing for a policy whose torch network is not found, or that has none.
+    The blocks change nothing for a policy without a torch network, or whose network is not found.
     """
     network: Any = policy
     if isinstance(network, NormalisedPolicy):
@@ -194,14 +194,14 @@ def threads_of(policy: Policy) -> Callable[[], AbstractContextManager[None]]:
 
 
 def shape_of(space: spaces.Space[Any]) -> Any:
-    """The shape of a space's values; of a dictionary, that of each key."""
+    """Return the shape of a space's values; for a dictionary space, the shape of each key."""
     if isinstance(space, spaces.Dict):
         return {key: shape_of(part) for key, part in space.items()}
     return space.shape
 
 
 def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
-    """Return the observation, its pictures with channels first if `space` has them so."""
+    """Return the observation, with the channels of pictures first if `space` has them first."""
     if isinstance(space, spaces.Dict):
         return {key: _fitting(observation[key], part) for key, part in space.items()}
     array = np.asarray(observation)

@@ -48,7 +48,7 @@ class PolicyReport:
     success: BoolArray | None = None
 
     def __repr__(self) -> str:
-        """One line, as `print` shows it; the episodes are in the attributes.
+        """Summarise the report in one line; the episodes are in the attributes.
 
         >>> PolicyReport(np.array([1.0, 3.0]), np.array([5, 5]))
         PolicyReport(2 episodes: mean return 2.0, 95 % interval 1.0 to 3.0, deviation 1.4)
@@ -91,17 +91,17 @@ class PolicyReport:
         return bootstrap_interval(self.returns, np.random.default_rng(0))
 
     def to_json(self) -> dict[str, Any]:
-        """Summary and episodes as plain numbers and lists."""
+        """Return summary and episodes as plain numbers and lists."""
         summary = ("episodes", "mean", "median", "std", "interval", "success_rate")
         names = (*summary, "returns", "lengths", "success")
         return plain({name: getattr(self, name) for name in names})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The report that `to_json` wrote, number for number.
+        """Return the report that `to_json` wrote, number for number.
 
         Raises:
-            DataError: no such report.
+            DataError: `data` is not such a report.
         """
         with reading("policy report", expected="returns, lengths and success", error=DataError):
             success = data["success"]
@@ -124,8 +124,8 @@ def evaluate_policy(
 ) -> PolicyReport:
     """Evaluate a policy by the returns of whole episodes in the environment's own reward.
 
-    Episode `k` begins with `seed + k` and counts once, whether short or long. So for a policy that
-    draws nothing the result does not depend on `parallel`.
+    Episode `k` begins with `seed + k` and counts once, whether short or long. So the result of a
+    deterministic policy does not depend on `parallel`.
 
     Args:
         policy: anything with stable-baselines3's `predict`, for `[V, *obs]` observations; they are
@@ -137,12 +137,12 @@ def evaluate_policy(
         deterministic: passed to the policy; the default evaluates what it has learned rather than
             how it explores.
         parallel: `V`, environments stepped side by side so that the policy sees batches.
-        max_steps: cut episodes off after this many, for environments that never end.
+        max_steps: steps after which episodes are cut off, for environments that never end.
 
     Raises:
-        ConfigError: less than one episode, environment or step.
-        SpaceError: statistics of other observations than the policy's, or the network of an
-            algorithm without its algorithm; see `on_raw_observations`.
+        ConfigError: there is less than one episode, environment or step.
+        SpaceError: the statistics are of other observations than the policy's, or an algorithm's
+            network is given without the algorithm; see `on_raw_observations`.
     """
     settings = {"episodes": episodes, "parallel": parallel, "max_steps": max_steps or 1}
     for name, value in settings.items():
@@ -191,7 +191,7 @@ def evaluate_policies(
     processes: int = 2,
     on_report: OnReport | None = None,
 ) -> dict[str, PolicyReport]:
-    """Evaluate several policies by whole episodes, as `evaluate_policy` does each of them.
+    """Evaluate several policies by whole episodes, each as `evaluate_policy` does.
 
     One process evaluates a policy from its first to its last episode, so the reports do not depend
     on how many processes there are. New processes begin by importing the program that was started:
@@ -200,14 +200,14 @@ def evaluate_policies(
     of no use; 1 stays in this process.
 
     The settings are those of `evaluate_policy`, with the same seeds for each policy. With 20
-    environments in `parallel` a policy costs little beside them. `on_report` is called with each
-    report as it is done, in any order.
+    environments in `parallel`, the policy takes little time beside them. `on_report` is called with
+    each report as it is done, in any order.
 
     Returns:
         Reports by name, in the order of `policies`.
 
     Raises:
-        ConfigError: a setting out of range, a policy that cannot be sent, or a process that died.
+        ConfigError: a setting is out of range, a policy cannot be pickled, or a process died.
     """
     require_in("processes", processes, 1, inf)
     settings: dict[str, Any] = {"env": env, "episodes": episodes, "seed": seed}
@@ -231,11 +231,11 @@ def _evaluate_alone(settings: Mapping[str, Any], policy: Policy) -> PolicyReport
 def _spread(
     policies: Mapping[str, Policy], evaluate: Callable[[Policy], PolicyReport], processes: int
 ) -> Iterator[tuple[str, PolicyReport]]:
-    """Names and reports, as processes of their own are done with them."""
+    """Evaluate policies in separate processes; yield names and reports as they are done."""
     for name, policy in policies.items():
         try:
             ForkingPickler.dumps((evaluate, policy))
-        except Exception as error:  # whatever the class of someone else raises
+        except Exception as error:  # a user's class may raise anything
             raise ConfigError(
                 f"policy {name!r} and its environment: expected what pickle can send to another "
                 f"process, got {in_words(error)}. Pass processes=1, or the id of a registered "
@@ -243,12 +243,12 @@ def _spread(
             ) from error
     # A fork of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
-    with safe_children():  # its queues start a process that looks after them
+    with safe_children():  # its queues start a process of their own
         # Ctrl-C ends a worker at once and silently; the first process reports it.
         end_at_once = (signal.SIGINT, signal.SIG_DFL)
         pool = ProcessPoolExecutor(processes, context, signal.signal, end_at_once)
     try:
-        with safe_children():  # a worker begins with the first thing to do
+        with safe_children():  # workers start with the first task
             names = {pool.submit(evaluate, policy): name for name, policy in policies.items()}
         for done in as_completed(names):
             yield names[done], done.result()

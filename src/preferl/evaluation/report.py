@@ -1,4 +1,4 @@
-"""One self-contained HTML report about a run: no script, and nothing fetched from anywhere."""
+"""Write a run's report as one self-contained HTML file without scripts or outside resources."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ MISSING: Final = "–"  # in place of a number that is not known
 @final
 @dataclass(frozen=True)
 class Fact:
-    """A formatted number to see at first glance, and a note on what to compare it with."""
+    """A formatted key number, and a note on what to compare it with."""
 
     label: str
     value: str
@@ -32,13 +32,13 @@ class ReportTable:
 
     Attributes:
         caption: what the table shows.
-        columns: heads, one per column; where all are empty the rows are names and values, which
-            wrap where the screen is narrow.
-        rows: as many cells each.
-        emphasis: which row the report is about; None for none.
+        columns: heads, one per column. If all are empty, rows are names and values, which wrap on
+            a narrow screen.
+        rows: one cell per column each.
+        emphasis: number of the row that the report is about, or None.
 
     Raises:
-        DataError: a row of another length.
+        DataError: a row does not have one cell per column.
     """
 
     caption: str
@@ -60,8 +60,8 @@ class ReportTable:
 class Figure:
     """A drawing, with its message in words (`alt`); two `half` ones share a row.
 
-    The `svg` is put into the report as it is, so it must come from `preferl.evaluation.plots` or
-    another source that is trusted.
+    The report includes `svg` unescaped, so it must come from `preferl.evaluation.plots` or another
+    trusted source.
     """
 
     svg: str
@@ -73,9 +73,9 @@ class Figure:
 @final
 @dataclass(frozen=True)
 class Video:
-    """A video as `preferl.video.encode` returns it, with what is seen in words (`alt`).
+    """A video as `preferl.video.encode` returns it, and what it shows in words (`alt`).
 
-    It shows the picture at the second `start` until it is played.
+    Until it is played, it shows the picture at `start` seconds.
     """
 
     mp4: bytes = field(repr=False)
@@ -86,7 +86,7 @@ class Video:
 
     @property
     def source(self) -> str:
-        """The video as an address that holds it."""
+        """Return the video as a data URL."""
         address = "data:video/mp4;base64," + base64.b64encode(self.mp4).decode("ascii")
         return f"{address}#t={self.start:.3f}" if self.start else address
 
@@ -96,7 +96,7 @@ class Video:
 class Section:
     """A heading and its paragraphs of text, then tables, videos and figures.
 
-    Tables and figures are below each other, videos and half figures side by side.
+    Tables and figures stand below each other, videos and half figures side by side.
     """
 
     title: str
@@ -111,7 +111,7 @@ class Section:
 class Report:
     """The whole report: title, one or two sentences, three or four facts, and sections.
 
-    The `details` are names to nested settings, folded away at the end.
+    The `details` map names to nested settings, which are folded away at the end.
     """
 
     title: str
@@ -122,7 +122,7 @@ class Report:
 
 
 def number(value: float, digits: int | None = None) -> str:
-    """A number with a true minus sign; three digits or more, or `digits` after the point.
+    """Format a number with a true minus sign: three digits or more, or `digits` after the point.
 
     >>> number(-1234.5), number(12.34), number(0.5), number(-0.01, 1)
     ('−1,234', '12.3', '0.50', '0.0')
@@ -133,22 +133,22 @@ def number(value: float, digits: int | None = None) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """Three digits after the point, or `MISSING`."""
+    """Format a number with three digits after the point, or return `MISSING`."""
     return MISSING if value is None else number(value, 3)
 
 
 def percent(value: float | None, digits: int = 0) -> str:
-    """A share in [0, 1] as percent, or `MISSING`."""
+    """Format a share in [0, 1] as percent, or return `MISSING`."""
     return MISSING if value is None else f"{100 * value:.{digits}f} %"
 
 
 def percent_range(interval: tuple[float, float]) -> str:
-    """The ends of an interval of shares, as percent."""
+    """Format the ends of an interval of shares as percent."""
     return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
 
 
 def write_report(path: Path | str, report: Report) -> None:
-    """Write the report so that it is either whole or not there.
+    """Write the report to a file that is either complete or absent.
 
     Raises:
         StorageError: the folder cannot be written to.
@@ -157,7 +157,7 @@ def write_report(path: Path | str, report: Report) -> None:
 
 
 def render(report: Report) -> str:
-    """The report as HTML; all text is escaped.
+    """Render the report as HTML, with all text escaped.
 
     >>> "&lt;b&gt;" in render(Report(title="A <b> run"))
     True
@@ -171,7 +171,7 @@ def render(report: Report) -> str:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as dotted names and text."""
+    """Yield nested settings as dotted names and text."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")

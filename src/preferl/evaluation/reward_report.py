@@ -54,20 +54,23 @@ TransitionReward = Callable[[Observations, Array, Observations], FloatArray]
 """`[B, *obs]`, `[B, *act]` and the `[B, *obs]` that followed, to `[B]` rewards."""
 
 CHUNK = 4096
-"""Rows per call, so that memory does not grow with the data."""
+"""Rows per call of a reward, so that memory does not grow with the data."""
 
 
 @final
 @dataclass(frozen=True)
 class Calibration:
-    """Whether a probability of 0.8 comes true eight times in ten; one entry per bin in use.
+    """The calibration of predicted probabilities; one entry per bin in use.
+
+    A calibrated probability of 0.8 comes true eight times in ten.
 
     Attributes:
         predicted: mean probability that the first is preferred.
         observed: share of answers that preferred the first; a tie counts half.
         count: answers in the bin.
-        error: expected calibration error (Naeini et al. 2015), the mean distance of the two in
-            [0, 1]. With few answers it is above 0 even for a perfect model. None without answers.
+        error: expected calibration error (Naeini et al. 2015), the mean distance between
+            `predicted` and `observed` in [0, 1]. With few answers it is above 0 even for a perfect
+            model. None without answers.
     """
 
     predicted: tuple[float, ...]
@@ -82,8 +85,8 @@ class RewardReport:
     """The evaluation of a reward.
 
     Attributes:
-        accuracy: share of decided answers on the side the reward expects, in [0, 1]; 0.5 is
-            chance, and an undecided reward gets half.
+        accuracy: share of decided answers that the reward predicts, in [0, 1]; 0.5 is chance, and
+            equal scores count half.
         decided: answers that preferred one side.
         ties: answers that preferred neither; they do not count for `accuracy`.
         declined: queries that were not answered.
@@ -91,13 +94,13 @@ class RewardReport:
         log_loss: mean of `-log p(answer)` in nats, ties included; `log 2` = 0.693 is chance. None
             without decided answers: ties alone, such as those of clips without rewards, tell
             nothing about a reward.
-        calibration: of the probability that the first is preferred; of no answers likewise.
+        calibration: of the probability that the first is preferred; empty without decided answers.
         spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
         epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
             1 opposite.
         notes: the reason of each number that is None, and what to keep in mind about the others.
         likelihood: noise and scale by which `log_loss` and `calibration` were computed.
-        seen: pairs among those that the reward was fitted to; accuracy on others may be lower.
+        seen: number of pairs that the reward was fitted to; accuracy on others may be lower.
     """
 
     accuracy: float | None
@@ -114,7 +117,7 @@ class RewardReport:
     seen: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as plain numbers, lists and text."""
+        """Return all fields as plain numbers, lists and text."""
         return to_json(self)
 
     @property
@@ -126,7 +129,7 @@ class RewardReport:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """What else is known, by name, for the summary of a run."""
+        """Return the other numbers that are known, by name, for the summary of a run."""
         numbers = {
             "log_loss": self.log_loss,
             "calibration": self.calibration.error,
@@ -149,19 +152,18 @@ def evaluate_reward(
 ) -> RewardReport:
     """Evaluate a reward on answers and, where it is known, by the true reward.
 
-    An ensemble answers with the mean of its members' probabilities under the likelihood that the
-    reward was fitted with. Each answer counts once: weights belong to fitting. The report counts
-    the pairs that the reward was fitted to; `seen_pairs` shows which these are, to leave them out.
+    An ensemble predicts the mean of its members' probabilities under the likelihood that the reward
+    was fitted with. Each answer counts once: weights belong to fitting. The report counts the pairs
+    that the reward was fitted to; `seen_pairs` finds them, so that you can leave them out.
 
     Args:
-        reward: learned, a control, or a plain function of observations and actions.
-        comparisons: held out of its fit, for an accuracy that other answers can be expected to
-            have.
+        reward: a learned reward, a control, or a plain function of observations and actions.
+        comparisons: answers held out of its fit, so that the accuracy holds for new answers.
         episodes: steps with their true rewards, for `spearman` and `epic`.
         true_reward: the true reward as a function of transitions or of steps, for `epic`: recorded
             rewards do not include those of other actions.
-        likelihood: instead of the reward's own. A reward without one, such as a control, has no
-            noise.
+        likelihood: replaces the reward's own. A reward without a likelihood, such as a control, is
+            taken to have no noise.
         discount: of the policies in mind, for `epic`.
         bins: of equal width in [0, 1], for `calibration`.
         seed: which transitions `epic` compares.
@@ -176,7 +178,7 @@ def evaluate_reward(
     counted = comparisons.answered & comparisons.decided.any()
     target = comparisons.preference[counted]
     losses = -(target * first[counted] + (1 - target) * second[counted])
-    # Exact zero is no opinion; rounding of a mean over members must not be one either.
+    # A difference of zero is no prediction, and nor is one from rounding a mean over members.
     lead = np.where(np.abs(first - second) < 1e-12, 0, first - second)[comparisons.decided]
     wanted = np.sign(comparisons.preference[comparisons.decided] - 0.5)
     decided = len(lead)
@@ -205,9 +207,9 @@ def evaluate_reward(
 
 
 def seen_pairs(reward: object, comparisons: Comparisons) -> BoolArray:
-    """`[P]` true where a reward was fitted to the pair, in whichever order of its clips.
+    """Return `[P]`, true where a reward was fitted to the pair, in either order of its clips.
 
-    A reward that was not fitted here, such as a control, has seen none.
+    A reward that was not fitted here, such as a control, has seen no pair.
     """
     fitted: IntArray = getattr(reward, "fitted_pairs", np.zeros(0, np.int64))
     if not len(fitted):
@@ -216,9 +218,9 @@ def seen_pairs(reward: object, comparisons: Comparisons) -> BoolArray:
 
 
 def predicted_preferences(reward: AnyReward, comparisons: Comparisons) -> FloatArray:
-    """`[P]` probability that the first is preferred, by a reward under its own likelihood.
+    """Return `[P]` probabilities that the first is preferred, under the reward's likelihood.
 
-    Answers do not matter; that of an ensemble is the mean of its members' probabilities.
+    The answers are not used. An ensemble predicts the mean of its members' probabilities.
     """
     reward = as_reward(reward)
     return np.exp(_log_probabilities(reward, comparisons, likelihood_of(reward))[0])
@@ -227,7 +229,7 @@ def predicted_preferences(reward: AnyReward, comparisons: Comparisons) -> FloatA
 def _log_probabilities(
     reward: Reward, comparisons: Comparisons, likelihood: Likelihood
 ) -> tuple[FloatArray, FloatArray]:
-    """`[P]` logarithms for the first and for the second clip, exact however small they are."""
+    """Return `[P]` log-probabilities of the first and second clip, exact however small they are."""
     scores = np.asarray(reward.scores(comparisons.segments), np.float64)
     logits = scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]]  # [E, P]
     first, second = (
@@ -238,11 +240,11 @@ def _log_probabilities(
 
 
 def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) -> Calibration:
-    """Whether predicted probabilities come true.
+    """Compare predicted probabilities with answers, bin by bin.
 
     Args:
         first: `[P]` predicted probability that the first is preferred.
-        preference: `[P]` answers; NaN (declined) counts for nothing.
+        preference: `[P]` answers; NaN (declined) is left out.
         bins: of equal width in [0, 1].
 
     >>> calibration(np.array([0.9, 0.9]), np.array([1.0, 0.0])).error
@@ -268,7 +270,7 @@ def _against_truth(
     discount: float,
     seed: int,
 ) -> dict[str, Any]:
-    """`spearman`, `epic` and `notes` of a `RewardReport`."""
+    """Compute `spearman`, `epic` and `notes` of a `RewardReport`."""
     if episodes is None or not episodes.steps:
         return {"notes": ("spearman and epic: no episodes with true rewards were given.",)}
     notes = []
@@ -301,25 +303,25 @@ def epic_distance(
     shaping: int = 128,
     rng: np.random.Generator,
 ) -> float:
-    """Distance in [0, 1] of two rewards over the transitions of `episodes`.
+    """Compute the EPIC distance in [0, 1] of two rewards over the transitions of `episodes`.
 
     Args:
-        first: one reward: learned, a control, or a function of observations and actions, and
-            perhaps of the observations that followed.
-        second: the other.
+        first: a learned reward, a control, or a function of observations and actions, and perhaps
+            of the observations that followed.
+        second: the other reward.
         episodes: transitions to compare on, and the states and actions of the expectations.
-        discount: `g`, that of the policies in mind.
-        transitions: how many are compared; drawn without replacement while there are enough.
-        shaping: how many `(A, S')` stand for the expectations. All transitions meet the same
-            ones, so shaping cancels exactly however few there are.
-        rng: where these draws come from.
+        discount: `g`, the discount of the policies in mind.
+        transitions: how many are compared; drawn without replacement if there are enough.
+        shaping: how many draws of `(A, S')` estimate the expectations. All transitions use the same
+            draws, so shaping cancels exactly however few there are.
+        rng: the generator of these draws.
 
     Returns:
         The distance, or NaN where one of the rewards is constant up to shaping.
 
     Raises:
-        ConfigError: a discount outside [0, 1].
-        ModelError: a function that does not give a number for each step.
+        ConfigError: the discount is outside [0, 1].
+        ModelError: a function does not return a number for each step.
 
     >>> blocks = np.arange(8.0)[:, None]
     >>> episodes = Episodes(blocks, blocks % 3, np.zeros(8), np.zeros(8, bool), blocks[:1],
@@ -346,11 +348,11 @@ def epic_distance(
 
 
 def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
-    """Any reward as a function of transitions; plain functions of three arguments stay as they are.
+    """Turn a reward into a function of transitions; plain functions of three arguments stay.
 
     Raises:
-        ConfigError: a reward that needs a history, which a lone transition does not have.
-        ModelError: something that cannot be called, or not with two or three arguments.
+        ConfigError: the reward needs a history, which a single transition does not have.
+        ModelError: the reward cannot be called with two or three arguments.
     """
     if not isinstance(reward, Reward) and callable(reward):
         if _takes(reward, 3):
@@ -364,7 +366,7 @@ def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with so many arguments; one that does not tell takes two."""
+    """Whether a function takes `count` arguments; one without a signature is taken to have two."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -377,7 +379,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def markovian(reward: AnyReward) -> TransitionReward:
-    """A reward of lone steps as a function of transitions; raises as `of_transitions`."""
+    """Turn a reward of single steps into a function of transitions; raises as `of_transitions`."""
     learned = as_reward(reward)
     if learned.context != 1:
         raise ConfigError(f"context of a reward for EPIC: expected 1, got {learned.context}.")
@@ -392,7 +394,7 @@ def markovian(reward: AnyReward) -> TransitionReward:
 def _expected(
     reward: TransitionReward, states: Observations, actions: Array, following: Observations
 ) -> FloatArray:
-    """`[B]` means of `reward(s, A, S')` over the same `(A, S')` for each state."""
+    """Return `[B]` means of `reward(s, A, S')` over the same draws of `(A, S')` for each state."""
     count = len(leaves(states)[0])
     draws = len(actions)
     means = np.empty(count)
@@ -407,7 +409,7 @@ def _expected(
 
 
 def _following(episodes: Episodes, rows: IntArray) -> Observations:
-    """Observations after the steps `rows`, without a copy of the whole block."""
+    """Return the observations after the steps `rows`, without a copy of all observations."""
     episode = np.searchsorted(episodes.ends, rows, side="right")
     last = rows == episodes.ends[episode] - 1
 

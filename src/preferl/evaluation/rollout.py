@@ -1,4 +1,4 @@
-"""Rollouts: a policy acts in environments, and the caller takes step after step.
+"""Rollouts: a policy acts in environments, and the caller iterates over the steps.
 
 Everything that evaluates, films, shows or records a policy takes its steps from `rollout`, so that
 hidden states, beginnings of episodes and rewards reach every kind of policy alike. Environments of
@@ -32,7 +32,7 @@ from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations
 
 LONGEST: Final = 10_000
-"""Steps after which an episode is cut off that nothing else limits."""
+"""Steps after which an episode is cut off if nothing else limits it."""
 
 ENDLESS: Final = (
     f"An episode did not end within {LONGEST} steps and was cut off. Set `max_episode_steps`, or "
@@ -40,7 +40,7 @@ ENDLESS: Final = (
 )
 
 REACH_WEIGHT = 0.1
-"""What a metre between palm and object costs in the original hand environments."""
+"""Reward that a metre between palm and object costs in the original hand environments."""
 
 
 class Environments(Protocol):
@@ -49,10 +49,10 @@ class Environments(Protocol):
     num_envs: int
 
     def reset(self) -> Any:
-        """Begin an episode in each; `[V, *obs]` the first observations."""
+        """Begin an episode in each environment; return the first observations `[V, *obs]`."""
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
-        """Take `[V, *act]` actions; observations, rewards, dones and infos, `[V]` each."""
+        """Take `[V, *act]` actions; return observations, rewards, dones and infos, `[V]` each."""
 
 
 @final
@@ -70,7 +70,7 @@ class Step:
         learned: `[V]` by the learned reward; None without one.
         dones: `[V]` where the episode ended with this step.
         infos: `[V]`; at an episode's end they hold its `terminal_observation`.
-        following: `[V, *obs]` what is seen next; where an episode ended, the next one's first.
+        following: `[V, *obs]` next observations; where an episode ended, the first of the next one.
     """
 
     observations: Observations
@@ -100,15 +100,17 @@ def rollout(
 
     Args:
         policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]`, normalised if it
-            learned from such.
-        envs: with their own observations; reset first, unless `observations` is given.
+            learned from normalised observations.
+        envs: environments with raw observations; they are reset unless `observations` is given.
         deterministic: passed to the policy.
-        reward: learned, a control, or a plain function of a step: computed for each step, with
-            the history that its episode has here. A `ReturnConditionedPolicy` then goes by it.
-        observations: `[V, *obs]` what the environments show already; episodes count from here.
+        reward: a learned reward, a control, or a plain function of a step. It is computed for each
+            step with the episode's history so far. A `ReturnConditionedPolicy` then gets it in
+            place of the environment's reward.
+        observations: `[V, *obs]` present observations of environments that were reset before;
+            episodes count from here.
 
     Raises:
-        SpaceError: statistics of other observations than the policy's.
+        SpaceError: the statistics are of other observations than the policy's.
 
     >>> envs = SeededEpisodes([gymnasium.make("CartPole-v1")], seed=0)
     >>> from preferl.evaluation.policies import RandomPolicy
@@ -148,20 +150,18 @@ def rollout(
 
 @final
 class SeededEpisodes:
-    """Environments of gymnasium side by side, whose episodes begin with one seed after the other.
+    """Environments of gymnasium side by side, whose episodes have consecutive seeds.
 
-    Steps and infos are those of SB3's `VecEnv`. An environment without an episode left rests: it
-    repeats its last observation, with reward 0.
+    Steps and infos are as in SB3's `VecEnv`. An environment for which no episode is left repeats
+    its last observation, with reward 0.
 
     Args:
         envs: `V` of one kind.
         seed: of the first episode; each later one adds 1.
         episodes: how many there are, at least `V`.
-        max_steps: episodes are cut off after so many; None leaves it to the environment, and takes
-            `LONGEST` for one without a limit, whose episodes might never end.
-
-    Raises:
-        ConfigError: no environments, or more than there are episodes.
+        max_steps: steps after which episodes are cut off. None leaves it to the environment, or
+            takes `LONGEST` if the environment has no limit, since its episodes might never end.
+            Raises: ConfigError: there are no environments, or more environments than episodes.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class SeededEpisodes:
         return self._batch()
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, list[dict[str, Any]]]:
-        """One step wherever there is an episode; observations, rewards, dones and infos."""
+        """Step where an episode is left; return observations, rewards, dones and infos."""
         rewards = np.zeros(self.num_envs)
         dones = np.zeros(self.num_envs, bool)
         infos: list[dict[str, Any]] = [{} for _ in self._envs]
@@ -225,7 +225,7 @@ class SeededEpisodes:
 
 
 def _has_limit(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether gymnasium cuts off the episodes of an environment."""
+    """Whether gymnasium limits the length of an environment's episodes."""
     return env.spec is not None and env.spec.max_episode_steps is not None
 
 
@@ -234,15 +234,15 @@ class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A hand environment whose reward falls with the distance to the object, instead of rising.
 
     The dense rewards of gymnasium-robotics' door, hammer and relocate environments add 0.1 times
-    the distance from the palm to the object, where the original environments (Rajeswaran et al.
-    2018), and so the reference scores of D4RL, subtract it. Twice that term is taken off again,
-    from the observation after the step. The random policy then returns about as much as in D4RL:
+    the distance from the palm to the object. The original environments (Rajeswaran et al. 2018),
+    and so the reference scores of D4RL, subtract it. This wrapper subtracts twice that term, by
+    the observation after the step. The random policy then returns about as much as in D4RL:
     -56.6 in the door environment instead of -45.9 (D4RL: -56.5), -275.2 with the hammer instead
     of -267.8 (-274.9), -5.7 in relocate instead of 10.9 (-6.4).
 
     Args:
-        env: one of the three.
-        reach: an observation `[O]` to the vector `[3]` from the object to the palm, in metres.
+        env: one of the three environments.
+        reach: maps an observation `[O]` to the vector `[3]` from object to palm, in metres.
     """
 
     def __init__(self, env: Environment, reach: Callable[[Array], FloatArray]) -> None:
@@ -250,7 +250,7 @@ class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._reach = reach
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """One step; everything but the reward is the environment's."""
+        """Take a step and correct its reward."""
         observation, reward, *ends = self.env.step(action)
         distance = float(np.linalg.norm(self._reach(observation)))
         return observation, float(reward) - 2 * REACH_WEIGHT * distance, *ends
@@ -263,13 +263,13 @@ CORRECTIONS: Final[Mapping[str, Callable[[Environment], Environment]]] = {
     ),
     "AdroitHandRelocate-v1": partial(ReachTermCorrected, reach=lambda seen: seen[30:33]),
 }
-"""Ids to corrections of their environments; others are taken as they are."""
+"""Corrections of environments by id; other environments stay as they are."""
 
 
 def make_task_env(env: str | EnvConfig, **options: Any) -> Environment:
-    """The environment of an id or of settings as the scores of its task are defined.
+    """Make the environment of an id or of settings, with the rewards that its task is scored by.
 
-    It takes and raises what `preferl.envs.factory.make_configured` takes and raises.
+    Arguments and errors are those of `preferl.envs.factory.make_configured`.
 
     >>> make_task_env("Pendulum-v1").spec.max_episode_steps
     200
@@ -278,7 +278,7 @@ def make_task_env(env: str | EnvConfig, **options: Any) -> Environment:
 
 
 def task_env(env: str | EnvConfig) -> EnvFactory:
-    """A function that makes the environment of an id or of settings, here or in other processes.
+    """Return a function that makes an environment, here or in other processes.
 
     Known faults are corrected (`CORRECTIONS`), inside of the settings' own wrappers.
     """

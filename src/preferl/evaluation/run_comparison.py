@@ -1,4 +1,4 @@
-"""Runs side by side on one page: scores, curves, rewards, and the settings that differ."""
+"""Compare runs on one page: scores, curves, rewards, and the settings that differ."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,14 +43,14 @@ REWARD: Final = {
 
 
 LONGEST_NAME: Final = 24
-"""Letters of a name that fit beside a drawing that takes half of the page."""
+"""Letters of a name that fit beside a drawing of half the page's width."""
 
 
 def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
     """Name runs by the shortest ends of their paths that differ.
 
     Raises:
-        ConfigError: fewer than two, or one twice.
+        ConfigError: there are fewer than two runs, or one of them twice.
     """
     places = [record.path.resolve() for record in records]
     if not (len(places) > 1 and len(set(places)) == len(places)):
@@ -65,10 +65,10 @@ def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
 
 
 def differing(values: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Settings that runs have with different values: the value, as text, in every run.
+    """Return the settings whose values differ between runs, with each run's value as text.
 
-    A setting that some runs lack is listed only if the runs that have it disagree about it: such
-    runs have a part of another kind, and the name of that part is listed already.
+    A setting that some runs lack is listed only if its values differ among the others. The runs
+    that lack it have a part of another kind, and the name of that part is listed already.
 
     >>> differing({"a": {"steps": 10, "seed": 0}, "b": {"steps": 20, "seed": 0, "target": 3}})
     {'steps': ('10', '20')}
@@ -85,7 +85,7 @@ def differing(values: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, .
 
 
 def differing_settings(runs: Named) -> dict[str, tuple[str, ...]]:
-    """Settings that differ between runs, without where their folders are."""
+    """Return the settings that differ between runs, except the paths of their folders."""
     rows = differing({name: run.settings for name, run in runs.items()})
     return {name: row for name, row in rows.items() if name not in NOT_SETTINGS}
 
@@ -112,7 +112,7 @@ def cautions(runs: Named) -> list[str]:
 
 
 def comparison_report(runs: Named) -> Report:
-    """The page about runs, by their names, ready for `preferl.evaluation.report.write_report`.
+    """Return the page about runs by name, ready for `preferl.evaluation.report.write_report`.
 
     If a name is too long for a legend, tables and drawings call the runs by numbers.
     """
@@ -146,7 +146,7 @@ def comparison_report(runs: Named) -> Report:
 
 
 def interval_text(estimate: Estimate | None, form: Callable[[float], str] = number) -> str:
-    """The ends of an interval in words, or `MISSING`."""
+    """Return the ends of an interval in words, or `MISSING`."""
     if estimate is None or estimate.interval is None:
         return MISSING
     low, high = estimate.interval
@@ -154,7 +154,7 @@ def interval_text(estimate: Estimate | None, form: Callable[[float], str] = numb
 
 
 def count_text(value: float | None) -> str:
-    """A count, or `MISSING`."""
+    """Return a count as text, or `MISSING`."""
     return MISSING if value is None else f"{value:,.0f}"
 
 
@@ -185,7 +185,7 @@ def _scores(runs: Named) -> Section:
 
 
 def _beside(runs: Named) -> Section:
-    """Scores of the policies that each run was compared with."""
+    """Return a section with the scores of the policies that each run was compared with."""
     rows = tuple(
         (name, policy, number(score.mean), interval_text(score))
         for name, run in runs.items()
@@ -197,7 +197,7 @@ def _beside(runs: Named) -> Section:
 
 
 def _dots(runs: Named) -> Iterable[Figure]:
-    """A drawing for each environment and unit: the episodes, or the seeds, of each score."""
+    """Yield a drawing for each environment and unit: the episodes, or the seeds, of each score."""
     groups: dict[tuple[str, str, str], dict[str, Any]] = defaultdict(dict)
     for name, run in runs.items():
         score = run.summary.score
@@ -218,7 +218,7 @@ def _dots(runs: Named) -> Iterable[Figure]:
 
 
 def _curves(runs: Named) -> Section:
-    """One drawing for each metric that two runs or more have, with a line for each of them."""
+    """Draw each metric that two or more runs have, with a line for each run."""
     groups: dict[tuple[str, str, str], list[Curve]] = defaultdict(list)
     for name, run in runs.items():
         for curve in run.curves:
@@ -289,7 +289,7 @@ def _packages(versions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """A setting in a cell; `MISSING` stands for one that is None or not there."""
+    """Return a setting as the text of a cell; `MISSING` if it is None or missing."""
     if value is None:
         return MISSING
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Reports of runs, of fits and of evaluations of a reward, and the blocks that they share."""
+"""Reports of runs, fits and evaluations of a reward, and the sections that they share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -51,19 +51,18 @@ def run_report(
     facts: Sequence[Fact] = (),
     details: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Report:
-    """Put the report of a run together, ready for `write_report`.
+    """Build the report of a run, ready for `write_report`.
 
-    It shows the `policies` in their order, such as random, taught, true reward, and is about the
-    `taught` one. The learned `reward` and the `controls` were evaluated on the same held-out
-    answers; `reward_figures` are more drawings of it. The `findings` come first, if there are any.
-    The `curves` are evaluations over environment steps, of the same `curve_episodes` each time. The
-    `facts` stand beside return and accuracy, and `details` are settings, folded away.
+    The report shows the `policies` in their order, such as random, taught, true reward, and is
+    about the `taught` one. The learned `reward` and the `controls` were evaluated on the same
+    held-out answers; `reward_figures` are more drawings of it. The `findings` come first, if there
+    are any. The `curves` are evaluations over environment steps, of the same `curve_episodes` each
+    time. The `facts` stand beside return and accuracy, and `details` are settings, folded away.
 
-    `left_out` is the accuracy on answers that were left out of the last fit, in words as
-    `IterationReport.accuracy_in_words` has them; the headline where no held-out answer is decided.
+    `left_out` is the accuracy on answers that were left out of the last fit, in the words of
+    `IterationReport.accuracy_in_words`. It is the headline if no held-out answer is decided.
 
-    Without `has_true_reward` the report is about the answers, and leaves out returns and what the
-    true reward would answer.
+    Without `has_true_reward` the report leaves out returns and the true reward's predictions.
 
     Raises:
         DataError: `taught` is not one of the policies.
@@ -114,10 +113,10 @@ def fit_page(
     unit: str = "episode",
     details: Mapping[str, Mapping[str, Any]],
 ) -> Report:
-    """How a fit went, and the rewards of the episode with the highest true return.
+    """Build the report of a fit, with the rewards of the episode with the highest true return.
 
-    A preference transformer also shows what it attends to in that episode. The answers are about
-    the `source`; one of the episodes is called a `unit`.
+    A preference transformer's attention in that episode is shown, too. `source` names the data that
+    the answers are about, and `unit` what one of the episodes is called.
     """
     best = int(episodes.returns.argmax())
     has_true_reward = episodes.has_true_reward
@@ -169,9 +168,9 @@ def evaluation_page(
     headline: str,
     details: Mapping[str, Mapping[str, Any]],
 ) -> Report:
-    """How good a reward is on given answers, the `learned` one, beside its controls.
+    """Build the report on a reward, named `learned`, and its controls on given answers.
 
-    The `headline` tells which answers these are.
+    The `headline` says which answers these are.
     """
     learned = rewards["learned"]
     beside = (
@@ -196,13 +195,13 @@ def evaluation_page(
 
 
 def findings_sections(findings: Sequence[Finding]) -> tuple[Section, ...]:
-    """A section that says what is wrong with the run; none where nothing was found."""
+    """Return a section with the findings about the run; no section without findings."""
     text = tuple(f"{finding.name}: {finding.in_words}" for finding in findings)
     return (Section("What to look at", text),) if text else ()
 
 
 def trust_sections(trust: Mapping[str, Mapping[str, float]]) -> tuple[Section, ...]:
-    """A section with the trust in each annotator, see `trust_by_name`; none without any."""
+    """Return a section on the trust in each annotator, see `trust_by_name`; none without any."""
     if not trust:
         return ()
     rows = tuple(
@@ -252,8 +251,8 @@ def accuracy_figure(
 def evaluation_curve(label: str, runs: Sequence[Sequence[Evaluation]]) -> plots.Curve:
     """A line for each agent of `runs`, their mean, and its 95 % interval.
 
-    The interval is over agents, or of one over its episodes. Steps are those at which all of them
-    were evaluated.
+    The interval is over agents, or over the episodes of a single agent. Steps are those at which
+    all agents were evaluated.
     """
     points = in_step(runs)
     pooled = [Evaluation.pooled(point) for point in points]
@@ -270,7 +269,7 @@ def rewards_table(
     rewards: Mapping[str, RewardReport],
     columns: Mapping[str, Callable[[RewardReport], str]],
 ) -> ReportTable:
-    """A row for each reward, the learned one first; `columns` are heads to formats of cells."""
+    """Return a row for each reward, the learned one first; `columns` maps heads to formats."""
     rows = (
         (name, *(cell(report) for cell in columns.values())) for name, report in rewards.items()
     )
@@ -278,7 +277,7 @@ def rewards_table(
 
 
 def _accuracy_fact(reward: RewardReport, left_out: str) -> Fact:
-    """The accuracy on held-out answers, or where none is decided, on those left out of a fit."""
+    """Return the accuracy on held-out answers; if none is decided, on those left out of a fit."""
     if reward.decided:
         between = f"95 % interval {percent_range(reward.interval)}"
         note = f"of {reward.decided:,} held-out answers; {between}"
@@ -345,10 +344,10 @@ def rewards_section(
     words: str = "",
     figures: Sequence[Figure] = (),
 ) -> Section:
-    """How good a reward, the `learned` one of the reports, is beside its controls.
+    """Build the section on the reward named `learned` in the reports, beside its controls.
 
-    All were evaluated on the same answers; `about` ends the sentence that counts them, and further
-    `words` follow it. The `figures` are more drawings of the reward.
+    All were evaluated on the same answers. `about` ends the sentence that counts the answers, and
+    further `words` follow it. The `figures` are more drawings of the reward.
     """
     reward = reports["learned"]
     columns: dict[str, Callable[[RewardReport], str]] = {
@@ -360,7 +359,7 @@ def rewards_section(
         "EPIC": lambda r: decimal(r.epic),
     }
     counts = f"{reward.decided} decided answers and {reward.ties} ties"
-    if reward.declined:  # answers that were collected hold none that were declined
+    if reward.declined:  # collected answers never include declined ones
         counts += f", {reward.declined} declined"
     counts += f"{about}. Chance is 50 % and a log loss of 0.693."
     return Section(
