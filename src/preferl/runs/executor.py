@@ -1,9 +1,9 @@
-"""Units of work in processes of their own: each is done once, whatever is killed on the way.
+"""Units of work in separate processes: each is done once, even if processes are killed.
 
-A unit is done when its folder holds `done.json`, and is then not run again. One that was killed has
-none: the next start runs it again, and its work goes on from the checkpoints that it keeps in the
-folder. Units and folders are all that processes share, so that a cluster with a common disk needs
-another `Executor` alone, whose machines call `run_here`.
+A unit is done when its folder holds `done.json`, and is then not run again. A killed unit has no
+such file: the next start runs it again, and its work resumes from the checkpoints in the folder.
+Processes share nothing but units and folders. So a cluster with a common disk only needs another
+`Executor`, whose machines call `run_here`.
 """
 
 import os
@@ -34,7 +34,7 @@ LOGGER = get_logger(__name__)
 UNIT = "unit.json"
 DONE = "done.json"
 LOG = "log.txt"
-"""Files of a unit's folder: its work and settings, what came of it, and all that it printed."""
+"""Files in a unit's folder: its work and settings, its result, and everything that it printed."""
 
 UNIT_LOCK: Final = "unit.lock"
 
@@ -42,26 +42,26 @@ SHOWN: Final = 5
 """Last lines of a failed unit's log in messages; a traceback ends with the error."""
 
 PATIENCE: Final = 30.0
-"""Seconds that interrupted units have to keep what they came to, before they are killed."""
+"""Seconds that interrupted units have to write a checkpoint before they are killed."""
 
 GLANCE: Final = 0.2
 """Seconds between two looks at a process."""
 
 OnDone = Callable[["Unit", Any], None]
-"""Called with a unit and what its work returned; also at once for those that were done before."""
+"""Called with a unit and its result; at once for units that were done before."""
 
 
 @final
 @dataclass(frozen=True)
 class Unit:
-    """A piece of work that depends on no other one.
+    """A piece of work that depends on no other unit.
 
     Attributes:
-        name: in messages; no two units have the same.
-        work: `module:function`, which is called with the settings and the folder, and returns what
-            JSON can hold.
-        settings: what JSON can hold; all that decides what the unit comes to.
-        folder: of this unit alone; its work keeps there what it goes on from after a kill.
+        name: unique name for messages.
+        work: `module:function`, which is called with the settings and the folder, and returns a
+            value that JSON can hold.
+        settings: everything that decides the result, as JSON can hold it.
+        folder: this unit's own folder, in which its work keeps checkpoints.
     """
 
     name: str
@@ -71,10 +71,10 @@ class Unit:
 
 
 class Executor(Protocol):
-    """A function that does units, wherever that is."""
+    """A function that runs units, on whatever machines."""
 
     def __call__(self, units: Sequence[Unit], on_done: OnDone = ...) -> dict[str, str]:
-        """Do the units that are not done; return why others failed, by their names."""
+        """Run the units that are not done; return by name why units failed."""
 
 
 def run_units(
@@ -83,11 +83,11 @@ def run_units(
     *,
     processes: int | None = None,
 ) -> dict[str, str]:
-    """Do units on this machine, each in a process of its own with one processor thread.
+    """Run units on this machine, each in a separate process with one processor thread.
 
-    A unit that fails or is killed is logged, and the others go on. Ctrl-C interrupts the units
-    under way as it would interrupt a program, and is raised again once they have ended. If this
-    program is killed, their processes end, too. Scripts need `if __name__ == "__main__":`.
+    A unit that fails or is killed is logged, and the others go on. Ctrl-C interrupts the running
+    units as it would interrupt a program, and is raised again once they have ended. If this program
+    is killed, their processes end, too. Scripts need `if __name__ == "__main__":`.
 
     Args:
         units: in the order in which they begin.
@@ -123,12 +123,12 @@ def run_units(
 
 
 def perform(unit: Unit) -> None:
-    """Do a unit in this process, unless it is done.
+    """Run a unit in this process, unless it is done.
 
-    The process of an earlier program, which was killed, has `PATIENCE` to end.
+    If the process of an earlier, killed program still holds the unit, it has `PATIENCE` to end.
 
     Raises:
-        ConfigError: work that is not there.
+        ConfigError: the unit's work does not exist.
         StorageError: another process is at work on the unit, or its folder cannot be written to.
     """
     with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=PATIENCE):
@@ -142,7 +142,7 @@ def perform(unit: Unit) -> None:
 
 
 def begun(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
-    """Make the folders of units, call `on_done` for those that are done, and return the others.
+    """Make the folders of units, call `on_done` for units that are done, and return the others.
 
     Raises:
         ConfigError, StorageError: as `run_units`.
@@ -157,9 +157,9 @@ def begun(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
 
 
 def ended(unit: Unit, code: int, on_done: OnDone) -> dict[str, str]:
-    """Call `on_done` if a unit is done; else log why it failed, and return that by its name.
+    """Call `on_done` if a unit is done; else log why it failed, and return the reason by its name.
 
-    `code` is the exit status of its process, below zero for a signal.
+    `code` is the exit status of the unit's process, below zero for a signal.
     """
     if (unit.folder / DONE).is_file():
         on_done(unit, _result(unit))
@@ -170,7 +170,7 @@ def ended(unit: Unit, code: int, on_done: OnDone) -> dict[str, str]:
 
 
 def run_here(unit: Unit) -> int:
-    """Do a unit in a process of its own and return its exit status.
+    """Run a unit in a separate process and return its exit status.
 
     Ctrl-C interrupts the process, and is raised again.
     """
@@ -195,7 +195,7 @@ def _require_distinct(units: Sequence[Unit]) -> None:
 
 
 def _begin(unit: Unit) -> None:
-    """Make a unit's folder, or check that it is the one of this unit."""
+    """Make a unit's folder, or check that an existing one belongs to this unit."""
     work_and_settings = plain({"work": unit.work, "settings": unit.settings})
     file = unit.folder / UNIT
     if not file.is_file():
@@ -215,7 +215,7 @@ def _result(unit: Unit) -> Any:
 
 
 def _why(unit: Unit, code: int) -> str:
-    """The last lines that a unit left, and what ended it if that was a signal."""
+    """Return the last lines of a unit's log, and the signal that ended it, if any."""
     text = (unit.folder / LOG).read_text("utf-8", "replace") if (unit.folder / LOG).exists() else ""
     ended = [f"ended by {signal.Signals(-code).name}"] if code < 0 else []
     return "\n".join([*text.splitlines()[-SHOWN:], *ended]) or f"ended with {code}"
@@ -242,8 +242,8 @@ def _one_thread() -> Iterator[None]:
 
 
 def _work(unit: Unit) -> None:
-    """What the process of a unit does."""
-    # A terminal sends Ctrl-C to all processes; only the first passes it on, and only once.
+    """Run a unit as the main function of its process."""
+    # A terminal sends Ctrl-C to all processes; only the first process passes it on, and only once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     Thread(target=_end_with_the_first, daemon=True).start()
@@ -262,7 +262,7 @@ def _end_with_the_first() -> None:
 
 
 def _end(processes: Iterable[SpawnProcess]) -> None:
-    """Interrupt processes, and kill those that go on for too long, or when Ctrl-C comes again."""
+    """Interrupt processes, and kill them if they go on for too long or Ctrl-C comes again."""
     until = time.monotonic() + PATIENCE
     for process in processes:
         process.terminate()

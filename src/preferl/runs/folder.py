@@ -1,4 +1,4 @@
-"""One folder per run: what was asked for, with which versions, and what came of it."""
+"""One folder per run: its configuration, the versions it ran on, and its result."""
 
 import itertools
 import json
@@ -41,12 +41,12 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has a result, and not that of an interruption."""
+        """Whether the run has a result and was not interrupted."""
         file = self.folder / SUMMARY
         return file.exists() and read_file(file).get("finished") is True
 
     def config(self, cls: type[Config]) -> Config:
-        """The configuration, read back as the dataclass `cls`; another raises `ConfigError`."""
+        """Read the configuration as the dataclass `cls`; raise `ConfigError` if it is another's."""
         return from_json(cls, read_file(self.path("config.json"))["config"])
 
     def path(self, name: str) -> Path:
@@ -57,17 +57,17 @@ class RunFolder:
         return path
 
     def result(self, values: Mapping[str, Any], summary: RunSummary | None = None) -> None:
-        """Finish the run with `result.json`, which is whole or not there, and then its summary.
+        """Finish the run: write `result.json`, which is complete or absent, and then its summary.
 
-        All that the folder holds is on the disk before, and both files once this returns. A run
-        whose values say `interrupted` is not finished.
+        Everything in the folder is on disk before `result.json` is written, and both files are on
+        disk when this returns. A run whose values say `interrupted` is not finished.
 
         Args:
-            values: all that is kept of its kind of run; NaN becomes null.
-            summary: what lists and comparisons of runs show of it.
+            values: the result that this kind of run keeps; NaN becomes null.
+            summary: the numbers that lists and comparisons of runs show.
 
         Raises:
-            ConfigError: a value that JSON cannot hold.
+            ConfigError: JSON cannot hold a value.
             StorageError: the folder cannot be written to.
         """
         with _writing_to(self.folder):
@@ -90,28 +90,28 @@ def open_run(
     resolved: Mapping[str, Any] | None = None,
     summary: RunSummary | None = None,
 ) -> Iterator[RunFolder]:
-    """Hold the folder of a run while a block is at work in it: a fresh one, or the one to resume.
+    """Hold the folder of a new or resumed run while the block works in it.
 
-    Check everything that can be checked before this, so that a mistake moves no older run aside.
+    Check everything that can be checked before calling this, so that a mistake moves no older run
+    aside.
     The lock ends with the block or with the process. An error that ends the block is kept in
     `failure.json` until the run is resumed.
 
     Args:
         path: the folder. Without `resume`, an older run there moves aside to `path.1`, `path.2`,
             and so on, so that the plain name is always the latest run.
-        config: a dataclass, all that decides what the run comes to, written by `to_json`.
-        seed: what the run draws its randomness from.
-        resume: go on with the run that is there.
-        data: what the run's data are recognised by, kept in `data.json`; those of a resumed run
-            are the same.
+        config: a dataclass of everything that decides the run's result, written by `to_json`.
+        seed: the seed of the run's randomness.
+        resume: whether to resume the run in the folder.
+        data: identifies the run's data, kept in `data.json`; a resumed run must have the same.
         may_differ: settings, as `"name"` or `"section.name"`, that a resumed run may change.
-        resolved: what the run uses where the config leaves the choice to it, by name, written
-            beside the config by `resolved_to_json`.
-        summary: what the run is about, and which curves its metrics are to be drawn as.
+        resolved: settings by name that the config leaves to the run, as the run chose them;
+            `resolved_to_json` writes them beside the config.
+        summary: the run's subject, and the curves that its metrics are drawn as.
 
     Raises:
-        ConfigError: `config` is not a dataclass, or holds what JSON cannot; or the run to resume
-            has other settings, which the message names.
+        ConfigError: `config` is not a dataclass, or JSON cannot hold a value of it; or the run to
+            resume has other settings, which the message names.
         DataError: the run to resume was begun with other data.
         ResumeError: the run to resume is finished, or there is none.
         StorageError: another run is at work in the folder, which the message names; or the folder
@@ -126,7 +126,7 @@ def open_run(
         if not os.path.samestat(begun, path.stat()):
             raise StorageError(f"{path}: expected to be its only run, got a newer one.")
         if resume:
-            # again, now that nobody else is there
+            # again, now that no other program can change the folder
             require_openable(path, resume=True, held=True, config=config, may_differ=may_differ)
             _require_same_data(path / DATA, data)
             remove_drafts(path)
@@ -134,7 +134,7 @@ def open_run(
             (path / FAILURE).unlink(missing_ok=True)
         try:
             yield folder
-        except Exception as error:  # of any kind: whoever looks at the folder later sees why
+        except Exception as error:  # of any kind, so that the folder tells later why the run failed
             with suppress(StorageError):  # which a full disk may prevent
                 write_json(path / FAILURE, plain({"error": f"{type(error).__name__}: {error}"}))
             raise
@@ -148,19 +148,19 @@ def require_openable(
     config: object | None = None,
     may_differ: Collection[str] = (),
 ) -> None:
-    """Raise what `open_run` would raise of the folder, before anything costly; changes nothing.
+    """Raise what `open_run` would raise about a folder, before expensive work; change nothing.
 
     Args:
         path: the folder.
-        resume: whether it is to go on with the run that is there.
+        resume: whether to resume the run in the folder.
         held: whether this program holds the folder.
-        config: what the run to resume is compared with, if it is known already.
+        config: the configuration to compare with that of the run to resume, if known already.
         may_differ: settings that a resumed run may change, as for `open_run`.
 
     Raises:
         ConfigError: the run to resume has other settings, which the message names.
         ResumeError: the run to resume is finished, or there is none.
-        StorageError: another run is at work in the folder, or it holds something else.
+        StorageError: another run is at work in the folder, or the folder holds no run.
     """
     path = Path(path)
     if not resume:
@@ -184,9 +184,9 @@ def _begin(
     resolved: Mapping[str, Any],
     summary: Mapping[str, Any],
 ) -> os.stat_result:
-    """Make a fresh folder with the configuration of a run and the versions it runs on.
+    """Make a new folder with the configuration of a run and the versions it runs on.
 
-    What is returned tells it from a folder that another program puts in its place.
+    The returned status tells the folder from one that another program puts in its place.
     """
     settings = {
         "kind": type(config).__name__,
@@ -209,7 +209,7 @@ def _begin(
 def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collection[str]) -> None:
     try:
         written = to_json(folder.config(type(config)))
-    except ConfigError:  # such as of a function, which code alone names
+    except ConfigError:  # the config may hold a function that only code can name
         written = read_file(folder.path("config.json"))["config"]
     old = flat_settings(written)
     new = flat_settings(to_json(config))
@@ -236,7 +236,7 @@ def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
 
 
 def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return settings by dotted name; the section `config` of a run adds no word to their names."""
+    """Return settings by dotted name; the names leave out the section `config` of a run."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = "" if name == "config" and not prefix else f"{prefix}{name}."
@@ -246,13 +246,13 @@ def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
 
 
 def place_aside(path: Path) -> Path:
-    """Return where a new run moves the older one of a folder: the first free of `path.1`, ..."""
+    """Return the path to which a new run moves an older one: the first free of `path.1`, ..."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
     return next(name for name in numbered if not name.exists())
 
 
 def _move_aside(path: Path) -> None:
-    """Rename an older run that nobody is at work in."""
+    """Rename the folder of an older run, unless a program is at work in it."""
     with FolderLock(path, LOCK, "run") as lock:
         lock.move(place_aside(path))
 

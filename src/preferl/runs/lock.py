@@ -1,4 +1,4 @@
-"""At most one program uses a folder; the system lets go of the lock when that program dies."""
+"""Lock folders, so that one program at a time uses each; the lock ends with its program."""
 
 import json
 import os
@@ -25,18 +25,18 @@ _PAUSE: Final = 0.02
 """Seconds between two tries."""
 
 _LOOKING: Final = 10.0
-"""Seconds within which even a busy machine lets go of a lock that somebody only looks at."""
+"""Seconds within which a program that only looks at a lock releases it, even on a busy machine."""
 
 
 @final
 class FolderLock:
-    """A lock on a folder, by a file of this name in it; `with` takes and releases it.
+    """A lock on a folder, by a file `name` in it; `with` takes and releases the lock.
 
-    The lock is the operating system's, so that it ends with its process, however that ends, and
-    holds across containers that share a disk. A forked child does not keep it. It is on a hidden
-    file beside the one that names the holder: process, machine, when it began and its command.
-    Messages call the holder by its `role`. Taking it waits for so many seconds of `patience` for
-    another program, which may be about to end. A disk that knows no locks is refused.
+    The lock is the operating system's. It ends with its process, however the process ends, and
+    holds across containers that share a disk. A forked child does not keep it. The locked file is
+    hidden; the file beside it names the holder: process, machine, start time and command. Messages
+    call the holder by its `role`. Taking the lock waits up to `patience` seconds for another
+    program that may be about to end. A disk without locks is refused.
     """
 
     def __init__(self, folder: Path, name: str, role: str, *, patience: float = 0.1) -> None:
@@ -54,7 +54,7 @@ class FolderLock:
         self.release()
 
     def take(self) -> None:
-        """Become the holder, also after one that was killed.
+        """Take the lock, also after a holder that was killed.
 
         Raises:
             StorageError: another program holds the folder, or it cannot be written to or locked.
@@ -68,7 +68,7 @@ class FolderLock:
             message = "%s ended without releasing its lock, which is taken over."
             LOGGER.warning(message, named(before))
         program = Path(next(iter(sys.argv), "")).name
-        words = takewhile(str.isidentifier, sys.argv[1:3])  # no options, which may hold passwords
+        words = takewhile(str.isidentifier, sys.argv[1:3])  # options may hold passwords
         holder = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -77,16 +77,16 @@ class FolderLock:
         }
         try:
             self._named.write_text(json.dumps(holder), encoding="utf-8")
-        except OSError as error:  # a full disk must not stop anybody
+        except OSError as error:  # a full disk must not stop the program
             LOGGER.warning("%s does not name its %s: %s", self._named, self._role, error)
 
     def release(self) -> None:
-        """Let others in; the files go."""
+        """Release the lock and remove its files."""
         if self._lock is None or not self._lock.is_locked:  # as in a forked child
             return
         try:
             self._named.unlink(missing_ok=True)
-            if os.name != "nt":  # while it is held, so that nobody's lock is removed
+            if os.name != "nt":  # while it is held, so that no other lock is removed
                 self._locked.unlink(missing_ok=True)
         except OSError as error:  # a disk that has become read-only must not hide what happened
             LOGGER.warning("%s stays, though nobody holds it: %s", self._named, error)
@@ -94,33 +94,33 @@ class FolderLock:
             self._lock.release()
 
     def move(self, folder: Path) -> None:
-        """Rename the folder that is held, and go on with it under its new name."""
-        if os.name == "nt":  # which renames no folder with an open file
+        """Rename the held folder, and keep the lock under its new name."""
+        if os.name == "nt":  # Windows renames no folder with an open file
             self.release()
         self._folder = self._folder.rename(folder)
 
     def holder(self) -> dict[str, Any] | None:
-        """What the program wrote that holds the folder; None if nobody does. Nothing changes."""
+        """Return what the folder's holder wrote about itself, or None; change nothing."""
         from filelock import lock_descriptor
 
-        for mode in ("r+b", "rb"):  # a lock may need the right to write, which not everybody has
+        for mode in ("r+b", "rb"):  # a lock may need write access, which not every user has
             with suppress(OSError), self._locked.open(mode) as file:
                 began = time.monotonic()
                 while not lock_descriptor(file.fileno(), blocking=False):
                     if time.monotonic() - began > self._patience:
                         return self.left()
-                    time.sleep(_PAUSE)  # for somebody else who only looks
+                    time.sleep(_PAUSE)  # for another program that only looks
                 return None
-        return None  # nobody has ever held it, or `take` reports what is wrong with it
+        return None  # never held; `take` reports other faults
 
     def require_free(self) -> None:
-        """Raise `StorageError` if somebody holds the folder; nothing in it changes."""
+        """Raise `StorageError` if a program holds the folder; change nothing in it."""
         holder = self.holder()
         if holder is not None:
             raise self._taken(holder)
 
     def left(self) -> dict[str, Any]:
-        """What a program wrote that has not released the folder; empty without one."""
+        """Return what a holder wrote that has not released the folder; empty without one."""
         with suppress(OSError, ValueError):
             holder = parse_json(self._named.read_text(encoding="utf-8"))
             if isinstance(holder, dict):
@@ -138,7 +138,7 @@ class FolderLock:
         return self._folder / f".{self._name}"
 
     def _acquired(self) -> "BaseFileLock":
-        """The lock, once another program has let go of it."""
+        """Return the lock once other programs have released it."""
         from filelock import FileLock, Timeout
 
         lock = FileLock(self._locked, thread_local=False, fallback_to_soft=False)
@@ -151,7 +151,7 @@ class FolderLock:
                 holder = self.left()
             else:
                 return lock
-            # Who only looks has no name in it.
+            # A program that only looks writes no name into the file.
             patience = self._patience if holder else max(self._patience, _LOOKING)
             if time.monotonic() - began > patience:
                 raise self._taken(holder)
@@ -169,7 +169,7 @@ class FolderLock:
 
 
 def boot_id() -> str:
-    """Tells one start of a machine from the next, where the system does; else is empty."""
+    """Return an id of the machine's present start; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -177,7 +177,7 @@ def boot_id() -> str:
 
 
 def named(holder: Mapping[str, Any]) -> str:
-    """A holder in words: process, machine, command and since when."""
+    """Return a holder in words: process, machine, command and start time."""
     words = f"process {holder.get('pid', 'unknown')} on {holder.get('host', 'an unknown machine')}"
     command = holder.get("command")
     since = holder.get("since")

@@ -1,4 +1,4 @@
-"""What a result was made with: Python, platform, packages and the git revision."""
+"""Record what made a result: Python, platform, packages and the git revision."""
 
 import platform
 import re
@@ -13,22 +13,22 @@ PACKAGES: Final = (
     *("preferl", "numpy", "torch", "stable-baselines3", "transformers", "accelerate"),
     *SIMULATORS,
 )
-"""Whose versions can change a result; asked of the installer, never imported."""
+"""Packages whose versions can change a result; their metadata is read, they are not imported."""
 
 _LEVELS: Final = 64
-"""Folders upwards in which a checkout is looked for."""
+"""How many parent folders are searched for a checkout."""
 
 _BYTES: Final = 2**24
-"""Of a file of git that are read: packed references of a large repository."""
+"""Most bytes read from a file of git, enough for packed references of a large repository."""
 
 _REVISION: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def versions() -> dict[str, Any]:
-    """Python, platform, the packages that matter, and the git revision of the working directory.
+    """Return Python, platform, the relevant packages, and the working directory's git revision.
 
-    `git` is None outside a checkout. Whether files were changed since that revision is not
-    recorded: git finds that out by running programs that the repository's own configuration names.
+    `git` is None outside a checkout. Changes since that revision are not recorded, because to find
+    them git may run programs that the repository's own configuration names.
     """
     packages = {}
     for name in PACKAGES:
@@ -44,11 +44,12 @@ def versions() -> dict[str, Any]:
 
 
 def git_revision(folder: Path) -> str | None:
-    """The revision of the checkout, worktree or submodule around a folder; None without one.
+    """Return the revision of the checkout, worktree or submodule around a folder, or None.
 
-    It is read from git's files. Git is not called, so nothing that a repository configures runs.
+    The revision is read from git's files. Git is not called, so no program that a repository
+    configures runs.
     """
-    # not readable, no text, or links in a circle
+    # unreadable, not text, or circular links
     with suppress(OSError, ValueError, RuntimeError):
         for place in [folder.resolve(), *folder.resolve().parents][:_LEVELS]:
             if (place / ".git").exists():
@@ -57,8 +58,8 @@ def git_revision(folder: Path) -> str | None:
 
 
 def _head(git: Path) -> str | None:
-    """The revision of HEAD; branches of a worktree lie in the folder that it shares."""
-    if not git.is_dir():  # a worktree and a submodule have a file that names the folder
+    """Return the revision of HEAD; a worktree's branches lie in the shared folder of git."""
+    if not git.is_dir():  # in worktrees and submodules, a file names git's folder
         name, _, path = _text(git).partition(":")
         if name != "gitdir":
             return None

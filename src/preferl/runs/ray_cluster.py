@@ -1,10 +1,10 @@
 """Units of work on the machines of a Ray cluster that share a disk.
 
-Ray chooses the machine, and gives a unit to another one when a machine is lost. The rest is as on
-one machine: a process for each unit, a folder that holds its log, checkpoints and result.
+Ray chooses a unit's machine, and another one when a machine is lost. The rest is as on one machine:
+each unit has a process, and a folder with its log, checkpoints and result.
 
-Needs the extra `ray`. See https://docs.ray.io/en/latest/ray-core/fault_tolerance/tasks.html for
-what Ray tries again.
+This module needs the extra `ray`. Ray documents what it retries at
+https://docs.ray.io/en/latest/ray-core/fault_tolerance/tasks.html.
 """
 
 import logging
@@ -37,29 +37,29 @@ from preferl.runs.lock import FolderLock
 LOGGER = get_logger(__name__)
 
 LOCAL: Final = "local"
-"""This machine, where the address of a cluster is asked for."""
+"""Stands for this machine in place of a cluster's address."""
 
 LOST_MACHINES: Final = 100
-"""Machines that a unit may lose before it counts as failed. One that fails by itself is not tried
-again: it would fail there as well."""
+"""Machines that a unit may lose before it counts as failed. A unit that fails by itself is not
+retried, since it would fail on another machine as well."""
 
 LEASE: Final = 300.0
-"""Seconds that a unit waits for the lock of a lost machine. Disks that are shared by NFS give it
-up after 90 s by default."""
+"""Seconds that a unit waits for the lock of a lost machine. NFS releases such a lock after 90 s by
+default."""
 
 
 def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
-    """Return what runs units on this machine, or on the machines of a Ray cluster.
+    """Return the executor that runs units on this machine or on a Ray cluster.
 
     Args:
         cluster: `local` for this machine, or the address of a Ray cluster as `ray.init` takes it:
             `ray://HOST:10001`, `HOST:6379`, or `auto` for the one that this machine belongs to.
-        processes: at a time on this machine; None takes one for each processor core. A cluster
-            runs as many units at a time as it has cores.
+        processes: units that run at a time on this machine; None takes one for each processor
+            core. A cluster runs as many units at a time as it has cores.
 
     Raises:
-        ConfigError: a number of processes for a cluster.
-        MissingExtraError: a cluster without the extra `ray`.
+        ConfigError: `processes` is given for a cluster.
+        MissingExtraError: a cluster is given, and the extra `ray` is not installed.
     """
     if cluster == LOCAL:
         return partial(run_units, processes=processes)
@@ -75,11 +75,11 @@ def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
 def run_units_on_ray(
     units: Sequence[Unit], on_done: OnDone = lambda *_: None, *, address: str
 ) -> dict[str, str]:
-    """Do units on a Ray cluster, each in a process of its own on one core.
+    """Run units on a Ray cluster, each in a separate process on one core.
 
-    All machines need this version of preferl, and the folders of the units and the current folder
-    under the same paths. A machine that is lost costs its units what they did since their last
-    checkpoints. Ctrl-C interrupts all units, as on one machine, and is raised again.
+    All machines need this version of preferl, and must have the units' folders and the current
+    folder under the same paths. Units on a lost machine resume from their last checkpoints. Ctrl-C
+    interrupts all units, as on one machine, and is raised again.
 
     Args:
         units: in the order in which they begin.
@@ -114,7 +114,7 @@ def run_units_on_ray(
 
 
 def _run_on_this_machine(unit: Unit, current: str) -> int:
-    """Do a unit, as a task of Ray, and return the exit status of its process."""
+    """Run a unit, as a task of Ray, and return the exit status of its process."""
     for folder, what in ((unit.folder / UNIT, "unit"), (Path(current), "program")):
         if not folder.exists():
             raise StorageError(
@@ -124,7 +124,7 @@ def _run_on_this_machine(unit: Unit, current: str) -> int:
             )
     os.chdir(current)  # relative paths in settings begin there
     with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=LEASE):
-        pass  # where its machine was lost, the disk may not have noticed yet
+        pass  # a shared disk may not have noticed yet that a machine was lost
     return run_here(unit)
 
 
@@ -142,7 +142,7 @@ def _ended(ray: Any, task: Any, unit: Unit, on_done: OnDone) -> dict[str, str]:
 
 
 def _cancel(ray: Any, tasks: list[Any]) -> None:
-    """Interrupt tasks, and wait until their units have kept what they came to."""
+    """Interrupt tasks, and wait until their units have written checkpoints."""
     for task in tasks:
         ray.cancel(task)
     if tasks:
@@ -159,7 +159,7 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
         if address != "auto":
             _require_reachable(address)
         # Ray puts the folder in which a program connects first on the path of all workers, where
-        # it hides installed modules. That of Python holds none.
+        # its modules hide installed ones. Python's own folder has no modules.
         with chdir(sys.prefix):
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (RuntimeError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What folders of runs show without their models: state, numbers and curves.
+"""Read the state, numbers and curves of runs from their folders, without their models.
 
 Reading changes nothing, loads no model, and imports nothing that a folder names.
 """
@@ -32,7 +32,7 @@ State = Literal["running", "finished", "interrupted", "failed"]
 """A run that failed ended by an error or was killed; one that was interrupted ended by Ctrl-C."""
 
 NOT_SETTINGS: Final = ("out", "resume", "trust", "typed")
-"""Settings of some kinds of runs that say where a run lies and how it was called, and no more."""
+"""Settings that only say where a run lies and how it was started."""
 
 CONTENTS: Final = {
     "report.html": "report",
@@ -47,19 +47,19 @@ CONTENTS: Final = {
     "checkpoints": "checkpoints",
     "training": "state of training, to resume from",
 }
-"""What may lie in the folder of a run."""
+"""Files and folders that a run's folder may hold."""
 
 
 class RunCurve(NamedTuple):
     """A metric of a run over its steps.
 
     Attributes:
-        title: what it shows.
+        title: name of the metric for people.
         unit: of the values.
         x_unit: of the steps.
         steps: `[n]`.
-        values: `[n]`, or `[S, n]` of several agents.
-        interval: `[2, n]` ends of the 95 % interval of their mean; None where nobody knows it.
+        values: `[n]`, or `[S, n]` for several agents.
+        interval: `[2, n]` ends of the 95 % interval of the mean; None where it is not known.
     """
 
     title: str
@@ -73,18 +73,18 @@ class RunCurve(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """What the folder of a run shows.
+    """The state, settings and numbers of a run, read from its folder.
 
     Attributes:
         path: the folder.
         config_class: the dataclass of its settings, by name.
         config: its settings, as `config.json` has them.
-        seed: what its randomness came from.
-        state: whether it is at work, and how it ended.
-        note: which program is at work, or why it failed; else empty.
-        began: seconds since the epoch at which its settings were written.
-        summary: its numbers, those that only the metrics have so far included. Seconds of a run at
-            work count since it was begun or last resumed.
+        seed: the seed of its randomness.
+        state: whether it is running, or how it ended.
+        note: which program runs it, or why it failed; else empty.
+        began: seconds since the epoch when its settings were written.
+        summary: its numbers, including those that only the metrics have so far. The seconds of a
+            running run count since it was begun or last resumed.
         curves: metrics over steps.
         versions: of Python and the packages.
     """
@@ -102,11 +102,11 @@ class RunRecord:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings by dotted name."""
+        """Return all settings by dotted name."""
         return flat_settings(plain(self.config))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but curves as numbers, text and lists."""
+        """Return everything but curves as numbers, text and lists."""
         contents = {name: words for name, words in CONTENTS.items() if (self.path / name).exists()}
         shown = vars(self) | vars(self.summary) | {"path": str(self.path), "contents": contents}
         return plain({name: shown[name] for name in shown if name not in ("curves", "summary")})
@@ -115,13 +115,13 @@ class RunRecord:
 def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
     """Read all runs in a folder and below it, the oldest first, and name what cannot be read.
 
-    Runs within runs, hidden folders and links to folders are not looked at.
+    Runs within runs, hidden folders and links to folders are skipped.
 
     Returns:
         The runs, and a sentence for each folder that is damaged, or not a run of preferl.
 
     Raises:
-        StorageError: there is no such folder.
+        StorageError: the folder does not exist.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -152,7 +152,7 @@ def read_run(path: Path | str) -> RunRecord:
     """Read the folder of a run.
 
     Raises:
-        StorageError: there is none, it is damaged, or it is not one of preferl's.
+        StorageError: the folder has no run, the run is damaged, or it is another program's.
     """
     path = Path(path)
     if not (path / "config.json").is_file():
@@ -166,7 +166,7 @@ def read_run(path: Path | str) -> RunRecord:
 
 
 def _settings(path: Path) -> dict[str, Any] | None:
-    """Read the `config.json` of a run; None where it is a reward's.
+    """Read the `config.json` of a run; return None if it is a reward's.
 
     Raises:
         StorageError: the file is damaged, or of another program.
@@ -185,11 +185,11 @@ def _settings(path: Path) -> dict[str, Any] | None:
 
 
 def _record(path: Path, settings: Mapping[str, Any]) -> RunRecord:
-    """The record of a folder whose settings were read; damage becomes one `StorageError`."""
+    """Return the record of a folder whose settings were read; raise `StorageError` for damage."""
     fix = "A file in it is damaged."
     with reading(path, expected="the folder of a run", fix=fix, error=StorageError):
         lock = FolderLock(path, LOCK, "run")
-        holder = lock.holder()  # before the summary, which is whole once the run has let go
+        holder = lock.holder()  # before the summary, which is complete once this is released
         summary = from_json(RunSummary, read_file(path / SUMMARY))
         state, note = _state(path, summary, holder, lock.left())
         began = (path / "config.json").stat().st_mtime
@@ -215,14 +215,14 @@ def _record(path: Path, settings: Mapping[str, Any]) -> RunRecord:
             curves=tuple(_curves(summary.curves, metrics)),
             versions=read_file(path / "versions.json"),
         )
-        record.to_json(), record.settings  # whatever is wrong shows now
+        record.to_json(), record.settings  # any damage shows now
         return record
 
 
 def _state(
     path: Path, summary: RunSummary, holder: Mapping[str, Any] | None, left: Mapping[str, Any]
 ) -> tuple[State, str]:
-    """Return the state of a run, and who is at work in its folder or why it failed."""
+    """Return the state of a run, and which program runs it or why it failed."""
     if summary.finished:
         return "finished", ""
     if (path / FAILURE).is_file():
@@ -235,7 +235,7 @@ def _state(
 
 
 def _so_far(summary: RunSummary, metrics: Metrics) -> RunSummary:
-    """The summary of a run that is not finished, with the counts that its metrics have reached."""
+    """Return the summary of an unfinished run, with the counts that its metrics have reached."""
     steps = _larger(summary.steps, _last(metrics, "step"))
     return replace(
         summary, steps=steps, answers=_larger(summary.answers, _last(metrics, "feedback/answers"))
@@ -247,14 +247,14 @@ def _larger(count: int | None, logged: float | None) -> int | None:
 
 
 def _at_work(holder: Mapping[str, Any], began: float) -> float:
-    """Seconds since the program at work took the folder, which it may have done to resume a run."""
+    """Return the seconds since the running program took the folder, to begin or resume the run."""
     with suppress(ValueError):
         began = datetime.fromisoformat(str(holder.get("since"))).timestamp()
     return max(time.time() - began, 0.0)
 
 
 def _newest_accuracy(metrics: Metrics) -> Estimate | None:
-    """The accuracy of the last fit, on answers that its reward was not fitted to."""
+    """Return the accuracy of the last fit, on answers that its reward was not fitted to."""
     for kind, words in UNSEEN.items():
         name = f"reward/{kind}_accuracy"
         share = _last(metrics, name)
@@ -268,7 +268,7 @@ def _newest_accuracy(metrics: Metrics) -> Estimate | None:
 
 
 def _last(metrics: Metrics, name: str, *, at: float | None = None) -> float | None:
-    """The newest value of a metric, or that of a step; None where it was not logged."""
+    """Return the newest value of a metric, or that at a step; None if it was not logged."""
     if name not in metrics:
         return None
     steps, values = series(metrics, name)
@@ -293,7 +293,7 @@ def _curves(curves: Iterable[MetricCurve], metrics: Metrics) -> Iterable[RunCurv
 
 
 def _logged_interval(metrics: Metrics, name: str, steps: Array) -> FloatArray | None:
-    """`[2, n]` ends of a metric's interval, where they were logged at all of its steps."""
+    """Return `[2, n]` ends of a metric's interval, if they were logged at all of its steps."""
     ends = [end for end in (f"{name}_low", f"{name}_high") if end in metrics]
     logged_at, values = common_series(series(metrics, end) for end in ends)
     return values if len(ends) == 2 and np.array_equal(logged_at, steps) else None

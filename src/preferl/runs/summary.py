@@ -1,6 +1,6 @@
-"""The summary of a run: the same few numbers whatever its kind, which lists and comparisons read.
+"""The summary of a run: a few numbers that all kinds of runs have, for lists and comparisons.
 
-`open_run` writes the file with what a run is about, and `RunFolder.result` with what it came to.
+`open_run` writes the file with the run's subject, and `RunFolder.result` adds its numbers.
 """
 
 from collections.abc import Mapping
@@ -16,23 +16,23 @@ SUMMARY: Final = "summary.json"
 """File of a run's summary."""
 
 UNSEEN: Final = {"held_out": "held-out", "validation": "left-out", "out_of_bag": "out-of-bag"}
-"""Answers that a reward was not fitted to, by the names that they have in metrics."""
+"""Words for the answers that a reward was not fitted to, by their names in metrics."""
 
 EVALUATED: Final = "Evaluated return while learning"
-"""Title of the curve that agents of every kind have, whatever they learn from."""
+"""Title of the curve that every kind of agent has."""
 
 
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, and how sure it is.
+    """A mean with its 95 % interval.
 
     Attributes:
         mean: of `values`, or as it was reported.
-        count: how many things it is a mean of; 0 if that is not known.
-        of: what they are: "episodes", "seeds", or "answers", with a word for which these are.
-        interval: 95 % interval; None where nobody knows it.
-        values: the single ones, where they were kept.
+        count: number of values behind the mean; 0 if it is not known.
+        of: what the values are: "episodes", "seeds", or "answers", perhaps with a word for which.
+        interval: 95 % interval; None where it is not known.
+        values: the single values, where they were kept.
         success: share of the episodes that succeeded; None where that is not known.
     """
 
@@ -59,8 +59,8 @@ class Estimate:
 
     @classmethod
     def of_answers(cls, accuracy: float, count: int, which: str = "") -> "Estimate":
-        """Estimate an accuracy by so many decided answers, with Wilson's interval."""
-        right = round(2 * accuracy * count) / 2  # an undecided reward is half right
+        """Estimate an accuracy by `count` decided answers, with Wilson's interval."""
+        right = round(2 * accuracy * count) / 2  # equal scores count as half right
         return cls(accuracy, count, f"{which} answers".strip(), wilson_interval(right, count))
 
 
@@ -70,7 +70,7 @@ class Finding:
     """Something that is probably wrong with a run.
 
     Attributes:
-        name: under which the page "Is it working?" explains it.
+        name: its name on the page "Is it working?", which explains it.
         text: what was seen, in numbers, and why it matters.
         tries: what to try, the likeliest first.
     """
@@ -81,7 +81,7 @@ class Finding:
 
     @property
     def in_words(self) -> str:
-        """The text, and what to try.
+        """Return the text, and what to try.
 
         >>> Finding("at_chance", "It guesses.", ("ask somebody else", "ask more")).in_words
         'It guesses. What to try: (1) ask somebody else; (2) ask more.'
@@ -96,10 +96,10 @@ class MetricCurve:
     """A curve that `metrics.jsonl` of a run holds, or will hold.
 
     Attributes:
-        title: what it shows.
+        title: name of the curve for people.
         unit: of the values.
-        metrics: its names there; several are those of several agents. Those never logged are left
-            out.
+        metrics: names of its metrics in the file, one for each agent. Metrics that were never
+            logged are left out.
         x_unit: of the steps.
     """
 
@@ -112,19 +112,19 @@ class MetricCurve:
 @final
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run is about and what it came to, as its `summary.json` holds it.
+    """The subject and the results of a run, as its `summary.json` holds them.
 
     Attributes:
         kind: "online", "offline", "reward" (a fit) or "data" (a recorded data set).
         subject: its environment or data.
         curves: metrics to draw.
-        finished: whether it came to its end; the numbers below are None until then, or what is
-            known of a run that was interrupted.
-        seconds: of work.
+        finished: whether it came to its end. The numbers below are None until then; an interrupted
+            run has those that are known.
+        seconds: seconds of work.
         steps: environment steps, updates, epochs or recorded steps, by `steps_of`.
-        answers: comparisons it learned from.
-        score: of the policy it is about, by the environment's reward, in `unit`.
-        beside: scores of the policies beside it, such as that of random actions.
+        answers: comparisons that the run learned from.
+        score: score of the run's policy by the environment's reward, in `unit`.
+        beside: scores of the policies it is compared with, such as random actions.
         accuracy: of the reward, on answers that it was not fitted to.
         reward: further numbers of the reward by name, such as its log loss.
         findings: what is probably wrong.

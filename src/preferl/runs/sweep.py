@@ -1,4 +1,4 @@
-"""Sweeps: one command with many settings, as a file lists them.
+"""Sweeps: one command with many settings, listed in a file.
 
     command: online run
     options: {preset: pendulum, steps: 6000}
@@ -30,14 +30,14 @@ COMMANDS: Final = ("online run", "offline run", "reward fit", "data record")
 
 KEYS: Final = ("command", "options", "grid", "runs")
 OF_THE_SWEEP: Final = ("out", "resume", "trust", "ask", "help")
-"""Options that a file cannot set: each run has its folder and goes on by itself, nobody is at a
-terminal, and trust comes from the command line alone."""
+"""Options that a file cannot set: the sweep chooses each run's folder and resumes it, nobody is at
+a terminal, and trust comes from the command line alone."""
 
 OPTION: Final = re.compile(r"[A-Za-z][\w.-]*")
 
-LONGEST: Final = 100  # letters of a run's name, of which a folder may have 255
+LONGEST: Final = 100  # letters of a run's name; a folder's name may have 255
 MOST_RUNS: Final = 10_000
-MOST_LETTERS: Final = 2**22  # of all options of all runs; a file has some 10,000
+MOST_LETTERS: Final = 2**22  # in all options of all runs; a usual file has some 10,000
 
 RESULTS: Final = (
     "state", "steps", "answers", "score", "low", "high", "accuracy", "seconds",
@@ -52,9 +52,9 @@ class Sweep:
     """A command and its settings, one set for each run.
 
     Attributes:
-        command: such as `online run`.
-        options: of all runs, by the names that options have.
-        runs: what each run adds or changes.
+        command: the command, such as `online run`.
+        options: options of all runs, by name.
+        runs: options that each run adds or changes.
     """
 
     command: str
@@ -63,11 +63,11 @@ class Sweep:
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any], source: str) -> "Sweep":
-        """A sweep of what its file holds; messages name the `source`.
+        """Make a sweep from the content of its file; messages name the `source`.
 
         Raises:
-            ConfigError: an unknown key or command, values of another kind, an option that a file
-                cannot set, no run, or too many.
+            ConfigError: a key or command is unknown, a value has the wrong kind, a file cannot set
+                an option, or there are no runs or too many.
 
         >>> found = {"command": "online run", "grid": {"seed": [0, 1], "env": ["CartPole-v1"]}}
         >>> list(Sweep.from_json(found, "sweep.yaml").by_name())
@@ -115,10 +115,10 @@ class Sweep:
         return cls(command, options, tuple({**run, **more} for run in listed for more in combined))
 
     def by_name(self) -> dict[str, dict[str, Any]]:
-        """Return all options of each run, by a name that tells what it varies and fits a folder.
+        """Return all options of each run, by a folder name that says what the run varies.
 
         Raises:
-            ConfigError: two runs with the same options.
+            ConfigError: two runs have the same options.
         """
         named: dict[str, dict[str, Any]] = {}
         for run in self.runs:
@@ -131,7 +131,7 @@ class Sweep:
 
 
 def words_of(options: Mapping[str, Any]) -> list[str]:
-    """Options as words of a command line; raises `ConfigError` for a value that is an option.
+    """Return options as words of a command line; raise `ConfigError` if a value is an option.
 
     >>> words_of({"seed": 1, "model.use_actions": False, "teacher": {"kind": "mistake"}})
     ['--seed', '1', '--model.no-use-actions', '--teacher', '{"kind": "mistake"}']
@@ -146,7 +146,7 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
             words.append("--" + ".".join([*parents, last if value else f"no-{last}"]))
         else:
             values = [*map(_word, value if isinstance(value, list) else [value])]
-            for word in values:  # which would be read as an option, such as --trust
+            for word in values:  # a value such as --trust would be read as an option
                 if word[:2] == "--":
                     raise ConfigError(f"{name}: expected values, got {word!r}, an option.")
             words += [f"--{option}", *values]
@@ -154,7 +154,7 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
 
 
 def write_results(path: Path, sweep: Sweep, records: Mapping[str, RunRecord | None]) -> None:
-    """Write a CSV row for each run that was begun: what it varies, and what came of it."""
+    """Write a CSV row for each run that was begun: what it varies, and its results."""
     varied = list(dict.fromkeys(name for run in sweep.runs for name in run))
     with writing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -167,7 +167,7 @@ def write_results(path: Path, sweep: Sweep, records: Mapping[str, RunRecord | No
 
 
 def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[str, list[float]]:
-    """Scores of runs that differ in the seed alone, by what else they vary; none of one seed."""
+    """Return scores of runs that differ in the seed alone, by their other settings."""
     alike: dict[str, tuple[dict[str, Any], list[float]]] = {}
     for name, run in zip(sweep.by_name(), sweep.runs, strict=True):
         record = records.get(name)
@@ -188,7 +188,7 @@ def _require_few(
     listed: Sequence[Mapping[str, Any]],
     source: str,
 ) -> None:
-    """Raise `ConfigError` for more runs, or longer ones, than a sweep may have; makes none."""
+    """Raise `ConfigError` if a sweep's runs are too many or their options too long; make no run."""
     combinations = prod(len(values) for values in grid.values())
     runs = len(listed) * combinations
     if runs > MOST_RUNS:
@@ -217,7 +217,7 @@ def _letters(value: Any) -> int:
 
 
 def _results(record: RunRecord) -> tuple[object, ...]:
-    """The cells of `RESULTS`."""
+    """Return the cells of a run for the columns `RESULTS`."""
     summary = record.summary
     score = summary.score
     low, high = (None, None) if score is None or score.interval is None else score.interval
@@ -241,19 +241,19 @@ def _mapping(settings: Mapping[str, Any], name: str, source: str) -> dict[str, A
 
 
 def _word(value: Any) -> str:
-    """A value as a word of a command line; settings by name are JSON, which is YAML."""
+    """Return a value as a word of a command line; settings by name become JSON, which is YAML."""
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 
 def _name(run: Mapping[str, Any]) -> str:
-    """What a run varies, as the name of a folder; one that is too long ends with a digest."""
+    """Return a folder name of what a run varies; a name that is too long ends with a digest."""
     parts = (f"{name}={_in_a_name(value)}" for name, value in run.items())
     plain = re.sub(r"[^\w.,=+-]+", "_", ",".join(parts)) or "run"
     return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}-{_digest(run)}"
 
 
 def _in_a_name(value: Any) -> str:
-    """A value as part of a folder's name: without brackets, and without the keys of settings."""
+    """Return a value as part of a folder's name: without brackets and keys of settings."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

@@ -1,8 +1,8 @@
 """Numbered folders, each complete or absent: published rewards, checkpoints, pending answers.
 
-A program writes the next number beside its place and moves it there at once (see
-`preferl.files.writing`). A file in it lists the others with their digests, which tell a whole
-folder from a part of one.
+A program writes the next version under a temporary name and renames it in one step (see
+`preferl.files.writing`). A file in each version lists the other files with their digests, which
+show whether the folder is complete.
 """
 
 import hashlib
@@ -19,14 +19,16 @@ from preferl.remote import Location, SyncedFolder
 
 LOGGER = get_logger(__name__)
 VERSION: Final = re.compile(r"\d{5,}")
-_DRAFT: Final = re.compile(r"\.\d{5,}\..+")  # of a writer that was killed, or on its way out
+_DRAFT: Final = re.compile(r"\.\d{5,}\..+")  # of a killed writer, or being removed
 
 
 def versions(folder: Location | SyncedFolder) -> list[int]:
-    """Numbers of the versions in a folder, readable or not, in rising order.
+    """Return the numbers of the versions in a folder, readable or not, in rising order.
+
+    A missing folder has no versions.
 
     Raises:
-        StorageError: the folder cannot be read; one that is not there has no versions.
+        StorageError: the folder cannot be read.
     """
     return sorted(int(name) for name in names_in(folder) if VERSION.fullmatch(name))
 
@@ -42,7 +44,7 @@ def version_folder(folder: Path | str, number: int) -> Path:
 
 
 def names_in(folder: Location | SyncedFolder) -> list[str]:
-    """Names of all that lies in a folder; none where it is not there.
+    """Return the names of everything in a folder; none if the folder is missing.
 
     Raises:
         StorageError: the folder cannot be read.
@@ -56,7 +58,7 @@ def is_left(name: str) -> bool:
 
 
 def digests(path: Path) -> dict[str, tuple[int, str]]:
-    """Bytes and digest of each file in a version's folder and in those within."""
+    """Return size in bytes and digest of each file in a version's folder and its subfolders."""
     files = sorted(file for file in path.rglob("*") if file.is_file())
     return {file.relative_to(path).as_posix(): _digest(file) for file in files}
 
@@ -72,7 +74,8 @@ def require_whole(path: Path, files: Mapping[str, Any]) -> None:
 def remove_versions(folder: Location | SyncedFolder, numbers: Iterable[int] = ()) -> None:
     """Remove versions, each in one step, and the drafts of writers that were killed.
 
-    Only the folder's one writer may call it. What cannot be removed stays for now, with a warning.
+    Only the folder's one writer may call it. A version that cannot be removed stays for now, with a
+    warning.
     """
     folder = SyncedFolder.at(folder)
     for number in numbers:
@@ -80,12 +83,12 @@ def remove_versions(folder: Location | SyncedFolder, numbers: Iterable[int] = ()
             folder.remove(version_name(number))
         except StorageError as error:
             LOGGER.warning("The earlier version %d stays for now: %s", number, error)
-    if folder.url is not None:  # in a copy others may be fetching
+    if folder.url is not None:  # other programs may be fetching into a copy
         return
     try:
         for name in filter(is_left, names_in(folder)):
             shutil.rmtree(folder.path / name, ignore_errors=True)
-    except StorageError as error:  # the next call takes them along
+    except StorageError as error:  # the next call removes them
         LOGGER.warning("What was removed or left in %s stays for now: %s", folder, error)
 
 
