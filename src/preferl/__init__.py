@@ -10,8 +10,8 @@ from preferl import _optional
 
 __version__ = "0.1.0"
 
-# On some processors, products of MKL depend in the last bit on where their arrays lie in memory.
-# Two runs with one seed agree only without that. It takes effect before torch's first product.
+# On some processors, the last bit of MKL's products depends on where arrays lie in memory. Two runs
+# with one seed agree only if this is turned off, before torch's first product.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 if TYPE_CHECKING:

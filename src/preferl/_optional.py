@@ -1,4 +1,4 @@
-"""What is imported at the point of use: optional dependencies, and the names of packages."""
+"""Import optional dependencies, and the names of packages, at the point of use."""
 
 import ast
 import pkgutil
@@ -23,11 +23,11 @@ def require(module: str, *, extra: str) -> Any:
 
 
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package whose names are imported on first use.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package that imports names on first use.
 
     The package's file lists its names once, as type checkers and editors read re-exports:
-    `from module import name as name`, below `if TYPE_CHECKING:`. A name that is also a module's in
-    the package is imported outside of that block, or the module would hide it.
+    `from module import name as name`, below `if TYPE_CHECKING:`. If a name is also that of a
+    module in the package, import it outside of that block, or the module would hide it.
 
     >>> find, _, names = lazily("preferl")
     >>> find("PreferlError").__name__, "PreferlError" in names

@@ -23,9 +23,9 @@ FEW_KEYS: Final = 12
 
 
 def without_password(text: str) -> str:
-    """A text as people may read it: with `***` for the password of each URL in it.
+    """Return a text with `***` in place of the password of each URL in it.
 
-    Settings, titles, messages and reports show a database's URL in no other way.
+    Settings, titles, messages and reports show a database's URL only in this form.
 
     >>> without_password("postgresql://me:secret@host/labels?sslpassword=secret")
     'postgresql://me:***@host/labels?sslpassword=***'
@@ -36,9 +36,9 @@ def without_password(text: str) -> str:
 
 
 def _hidden(word: str) -> str:
-    """A word without passwords, in time that grows with its length alone.
+    """Return a word without passwords, in time proportional to its length.
 
-    A password ends at the next `@`, so nothing is looked for behind the last one.
+    A password ends at the next `@`, so the search ends at the last `@`.
     """
     word = _OPTION.sub(r"\1***", word)
     before, at, after = word.rpartition("@")
@@ -51,14 +51,14 @@ _USER: Final = re.compile(r"(?<=://)([^:/?#@]*):(?:[^/?#]*|[^@]*)@")
 
 
 def to_json(config: object) -> dict[str, Any]:
-    """A dataclass as JSON: nested ones recursively, functions by name, infinities as words.
+    """Return a dataclass as JSON: nested ones recursively, functions by name, infinities as words.
 
     Passwords of URLs are hidden, since people read settings (see `without_password`).
 
-    Where a field's type names several dataclasses, `"kind"` names the one that is there.
+    Where a field's type names several dataclasses, `"kind"` names the one that the field holds.
 
     Raises:
-        ConfigError: not a dataclass, or a value that JSON cannot hold.
+        ConfigError: `config` is not a dataclass, or JSON cannot hold a value.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def to_json(config: object) -> dict[str, Any]:
 
 
 def resolved_to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name as JSON, each dataclass with its `kind`, as `to_json` writes sections.
+    """Return settings by name as JSON, each dataclass with its `kind`, as `to_json` does.
 
     >>> from preferl.models.configs import LSTMRewardConfig
     >>> resolved_to_json({"steps": 9, "model": LSTMRewardConfig(width=8)})["model"]["kind"]
@@ -90,13 +90,13 @@ def resolved_to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_json(cls: type[Config], data: Mapping[str, Any]) -> Config:
-    """The dataclass that `to_json` wrote; what is left out keeps its default.
+    """Return the dataclass that `to_json` wrote; missing keys keep their defaults.
 
-    Names of functions are looked up only where a field takes functions, and only among those that
-    preferl itself defines, so that a file cannot choose what is run.
+    Names of functions are looked up only where a field takes functions, and only among functions
+    that preferl itself defines, so that a file cannot choose which code runs.
 
     Raises:
-        ConfigError: unknown or missing keys, or values of another type, by name.
+        ConfigError: a key is unknown or missing, or a value has another type; the message names it.
     """
     return cast("Config", _decode_call(cls, data, ""))
 
@@ -104,16 +104,16 @@ def from_json(cls: type[Config], data: Mapping[str, Any]) -> Config:
 def changed(
     cls: type[Any], values: Mapping[str, Any], usual: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Settings that `to_json` wrote and that differ from the defaults, by dotted name.
+    """Return the settings written by `to_json` that differ from the defaults, by dotted name.
 
-    What a section holds is compared with the default of that section, and, where it is of another
-    kind, with the defaults of its own. A kind that nothing here has differs as a whole. Nothing
-    that the values name is imported.
+    A section is compared with the field's default or, if it is of another kind, with the defaults
+    of its own kind. A section of an unknown kind differs as a whole. Nothing that the values name
+    is imported.
 
     Args:
         cls: the dataclass that was written.
-        values: what was written of it.
-        usual: what is usual in place of the defaults.
+        values: the settings that `to_json` wrote.
+        usual: settings to compare with in place of the defaults.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def changed(
 
 
 def _defaults(cls: type[Any], hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass that have defaults, as JSON."""
+    """Return the fields of a dataclass that have defaults, as JSON."""
     defaults: dict[str, Any] = {}
     for field in fields(cls):
         if field.default is not MISSING:
@@ -154,13 +154,13 @@ def _defaults(cls: type[Any], hints: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kinds_of(hint: Any) -> list[type[Any]]:
-    """The dataclasses that a type names."""
+    """Return the dataclasses that a type names."""
     hints = (hint, *get_args(hint))
     return [kind for kind in hints if is_dataclass(kind) and isinstance(kind, type)]
 
 
 def _kind_of_section(hint: Any, name: object) -> type[Any] | None:
-    """The dataclass of a section among those that a field takes; None if nothing here has it."""
+    """Return the dataclass of a section among those that a field takes; None if it is unknown."""
     kinds = _kinds_of(hint)
     things = things_of(hint)
     with suppress(ConfigError):
@@ -175,7 +175,7 @@ def _kind_of_section(hint: Any, name: object) -> type[Any] | None:
 
 
 def decoded(hint: Any, data: Any, where: str) -> Any:
-    """What a field of a type holds, from the value that `to_json` wrote for it.
+    """Return the value of a field from what `to_json` wrote for it.
 
     Raises:
         ConfigError: as `from_json`; the message calls the field `where`.
@@ -184,10 +184,10 @@ def decoded(hint: Any, data: Any, where: str) -> Any:
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by name as JSON, as `to_json` writes them; numbers that are not finite become null.
+    """Return values by name as JSON, as `to_json` does; numbers that are not finite become null.
 
     Raises:
-        ConfigError: a value that JSON cannot hold.
+        ConfigError: JSON cannot hold a value.
     """
     return cast("dict[str, Any]", _encode(values, Any, lambda _: None))
 
@@ -209,7 +209,7 @@ def require_words(config: object) -> None:
 
 
 def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
-    """A value as JSON; numbers that are not finite as `infinite` of them."""
+    """Return a value as JSON; `infinite` converts numbers that are not finite."""
     if is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
         hints = get_type_hints(type(value))
@@ -246,7 +246,7 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
 
 
 def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
-    """What a dataclass or function makes of its arguments by name."""
+    """Call a dataclass or function with its arguments by name."""
     name = getattr(make, "__name__", type(make).__name__)
     if not isinstance(data, Mapping):
         raise _wrong(where or name, f"the fields of {name}", data)
@@ -271,13 +271,13 @@ def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
 
 
 def _decode_thing(things: Registry, data: Any, where: str) -> Any:
-    """One of a registry, by its name alone or with settings, which need not name the first."""
+    """Return a registered thing, by its name alone or by settings; without a name, the first."""
     settings = {"kind": data} if isinstance(data, str) else data
     if not isinstance(settings, Mapping):
         raise _wrong(where, "a name or settings", data)
     make = things.load(str(settings.get("kind", things.names()[0])))
     if settings is not data and ":" in data and inspect.isfunction(make):
-        return make  # as `to_json` names a function that is the thing itself
+        return make  # `to_json` names a function that is itself the thing
     return _decode_call(make, {k: v for k, v in settings.items() if k != "kind"}, where)
 
 
@@ -362,7 +362,8 @@ def _named_function(name: str, where: str) -> Any:
     if parts[0] == "preferl" and not any(part.startswith("_") for part in parts):
         function = resolve(name, what=where, source="a configuration")
         is_named = inspect.isfunction(function) or inspect.isclass(function)
-        # What a module only imports is none of ours: `preferl.files:os.system` would run anything.
+        # A name that a module only imports is refused: `preferl.files:os.system` would run
+        # anything.
         if is_named and f"{function.__module__}:{function.__qualname__}" == name:
             return function
     raise ConfigError(

@@ -26,7 +26,7 @@ from typing import Any, Final, Self, get_args
 
 from preferl.printing import harmless
 
-LARGEST_WHOLE: Final = 2**63 - 1  # that arrays of whole numbers hold
+LARGEST_WHOLE: Final = 2**63 - 1  # the largest number in arrays of whole numbers
 SEED_LIMIT: Final = 2**32  # of seeds: what numpy, torch and stable-baselines3 all take
 
 
@@ -98,7 +98,7 @@ class MissingExtraError(PreferlError, ImportError):
 
 
 def in_words(got: object) -> str:
-    """What was got, as text: of an error of the operating system its words without the number.
+    """Return a value as text; of an operating system's error, the words without the number.
 
     >>> in_words(FileNotFoundError(2, "No such file or directory", "config.json"))
     'No such file or directory: config.json'
@@ -109,7 +109,7 @@ def in_words(got: object) -> str:
 
 
 def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The name that is most like a mistyped one; None if none is, by `difflib`'s `cutoff`.
+    """Return the known name most like a mistyped one; None if `difflib`'s `cutoff` excludes all.
 
     >>> closest("stepz", ["env", "steps"]), closest("fish", ["env", "steps"])
     ('steps', None)
@@ -118,7 +118,7 @@ def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What to do about a mistyped name: a sentence with the one that is most like it, or "".
+    """Return a sentence with the known name that is most like a mistyped one, or "".
 
     >>> nearest("stepz", ["env", "steps"])
     'The nearest is steps.'
@@ -130,7 +130,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def require_in(what: str, value: float, low: float, high: float, *, fix: str = "") -> None:
     """Raise `ConfigError` unless `low <= value <= high`; a NaN is out of every range.
 
-    A whole number without a highest value is at most one that arrays can hold.
+    A whole number without an upper bound must still fit into arrays.
     """
     if high == float("inf") and isinstance(value, int) and value > LARGEST_WHOLE:
         high = LARGEST_WHOLE

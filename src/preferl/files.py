@@ -26,17 +26,17 @@ _DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # the folder in which `writ
 def writing(
     path: Path, *, durable: bool = True, private: bool = False, first: bool = False
 ) -> Iterator[Path]:
-    """Give a temporary path beside `path` that takes its place when the block ends well.
+    """Yield a temporary path, which replaces `path` when the block succeeds.
 
-    The block creates a file or folder there. If it fails, nothing of it remains and `path` is
-    unchanged. Readers of `path`, also after a power failure, find the old content or all the new.
+    The block creates a file or folder there. If it fails, the temporary path is removed and `path`
+    is unchanged. Readers of `path`, also after a power cut, find all of the old or new content.
 
     Args:
-        path: what to write.
-        durable: wait until the disk holds it, so that what refers to it never outlives it. Without
-            it a loss of power may leave an empty file; for what is made again at no cost.
-        private: nobody but the owner may read it, at any moment.
-        first: keep the file that is there; of several programs that write it at once the first
+        path: the file or folder to write.
+        durable: wait until the content is on disk, so that files that refer to it never outlive
+            it. Without it a power cut may leave an empty file; use that for cheap files only.
+        private: only the owner can ever read the content.
+        first: keep an existing file; of several programs that write it at once, the first one
             wins.
 
     Raises:
@@ -72,24 +72,24 @@ def writing(
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
-    """Write a text file so that it is either whole or not there; `durable` as for `writing`."""
+    """Write a text file that is either complete or absent; `durable` as for `writing`."""
     with writing(path, durable=durable) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: object, *, durable: bool = True) -> None:
-    """Write indented JSON so that it is either whole or not there; NaN is refused."""
+    """Write a file of indented JSON that is either complete or absent; NaN is refused."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", durable=durable)
 
 
 def remove_drafts(folder: Path) -> None:
-    """Remove what writers left in a folder, and below it, when they were killed.
+    """Remove the temporary files that killed writers left in a folder and below it.
 
-    Nobody else may write there meanwhile. Where a writer was killed between two renames, the folder
-    that it set aside is put back.
+    No other program may write there meanwhile. If a writer was killed between two renames, the
+    folder that it moved aside is put back.
 
     Raises:
-        StorageError: something cannot be removed.
+        StorageError: a file or folder cannot be removed.
     """
     for holder in sorted(folder.rglob(".*.*")):
         name = _DRAFT.fullmatch(holder.name)
@@ -110,7 +110,7 @@ def remove_drafts(folder: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it that are missing, and wait until the disk holds them.
+    """Make a folder and its missing parents, and wait until they are on disk.
 
     Raises:
         OSError: the folder above cannot be written to, or a file is in the way.
@@ -125,7 +125,7 @@ def sync(path: Path) -> None:
     """Wait until the disk holds a file's content, or the names in a folder.
 
     Raises:
-        OSError: it is not there, or the disk is away.
+        OSError: the file or folder is missing, or the disk cannot be reached.
     """
     if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders, and writes their entries through
@@ -137,13 +137,13 @@ def sync(path: Path) -> None:
 
 
 def sync_all(path: Path) -> None:
-    """Wait until the disk holds a file, or a folder with all that is in it; raises as `sync`."""
+    """Wait until a file, or a folder with all its content, is on disk; raises as `sync`."""
     for inside in _all(path):
         sync(inside)
 
 
 def _set_modes(draft: Path, *, private: bool) -> None:
-    """Permit what new files here permit, since some libraries write for the owner alone."""
+    """Give files the usual permissions, since some libraries write for the owner alone."""
     mask = os.umask(0)
     os.umask(mask)
     for path in _all(draft):
@@ -151,7 +151,7 @@ def _set_modes(draft: Path, *, private: bool) -> None:
 
 
 def _all(path: Path) -> list[Path]:
-    """All that is in a folder, and then the folder, or a file; nothing is passed over."""
+    """Return everything in a folder and then the folder itself, or just a file."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, NotADirectoryError):  # a file is walked as well
@@ -162,7 +162,7 @@ def _all(path: Path) -> list[Path]:
 
 
 def _replace(path: Path, draft: Path, aside: Path) -> None:
-    """Put `draft` at `path`; a folder that was there is in its place until then, or is back."""
+    """Move `draft` to `path`; if that fails, a folder that was there before is back in place."""
     if not (draft.is_dir() and path.is_dir()):
         try:
             draft.replace(path)
@@ -182,7 +182,7 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
 def exchange(one: Path, other: Path) -> bool:
     """Exchange two folders in one step; False where the system or the disk cannot.
 
-    Python has no function for it, and two renames leave a moment in which neither is there.
+    Python has no function for this, and between two renames one of the paths is missing.
     """
     if sys.platform != "linux":
         return False

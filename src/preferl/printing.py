@@ -1,4 +1,4 @@
-"""Text from elsewhere as people may print it: terminals show it, and do not obey it.
+"""Make text from elsewhere safe to print: terminals show its control codes and ignore them.
 
 Names in files, of runs and of people may hold sequences that write to a terminal's clipboard or
 change its title. Errors, log messages and all that commands print pass through here.
@@ -20,7 +20,7 @@ UNSHOWN: Final = re.compile(
 
 
 def harmless(text: str) -> str:
-    r"""A text with escapes in place of what a terminal would obey or could not show.
+    r"""Return a text with escapes for characters that a terminal would obey or could not show.
 
     >>> harmless("title: \x1b]0;owned\x07")
     'title: \\x1b]0;owned\\x07'
@@ -29,7 +29,7 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""The same on one line, as the cell of a table.
+    r"""Return a harmless text on one line, for the cell of a table.
 
     >>> one_line("two\n words\x1b")
     'two words\\x1b'
@@ -38,7 +38,7 @@ def one_line(text: str) -> str:
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger of a module, whose messages are harmless whatever prints them."""
+    """Return the logger of a module, with messages that are harmless to print."""
     logger = logging.getLogger(name)
     logger.addFilter(_make_harmless)
     return logger

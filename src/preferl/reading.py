@@ -1,8 +1,8 @@
-"""Read files from elsewhere, so that whatever is wrong with them becomes one error.
+"""Read files from elsewhere, and turn every fault in them into one kind of error.
 
-A file may take as much memory as its size explains. Compressed and sparse files become larger in
-memory than they are on disk: published data sets by a factor of ten at most, a file that is made to
-fill the memory by thousands.
+The memory that a file may take is limited by its size. Compressed and sparse files become larger in
+memory than on disk: published data sets by a factor of ten at most, but malicious files by
+thousands.
 """
 
 import json
@@ -51,7 +51,7 @@ def reading(
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Read a file; raises `OSError` where that fails, and `ValueError` beyond so many bytes."""
+    """Read a file; raise `OSError` if that fails, and `ValueError` beyond `most` bytes."""
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -65,7 +65,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds one object; raises as `read_json`, and `ValueError` of others."""
+    """Read a JSON file that holds one object; raises as `read_json`, or `ValueError` if not."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise ValueError(f"{type(content).__name__}, not an object of JSON")
@@ -87,7 +87,7 @@ def parse_json(content: str | bytes) -> Any:
 def parse_yaml(text: str) -> Any:
     """Parse settings as YAML, in which `1e-3` is a number as it is in JSON.
 
-    What aliases and merge keys (`<<`) stand for may not be larger than settings without them.
+    Settings with all aliases and merge keys (`<<`) written out must keep the same limits.
 
     Raises:
         ValueError: it is no YAML, or needs more than plain values; it is longer than
@@ -146,7 +146,7 @@ def _extent(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
             raise ValueError(f"a whole number of {len(node.value):,} digits")
         return 1 + len(node.value), 0
     if id(node) not in known:
-        known[id(node)] = 2 * MOST_SETTINGS, 0  # one that holds itself has no end
+        known[id(node)] = 2 * MOST_SETTINGS, 0  # a node that holds itself has no end
         letters = 1
         levels = 0
         for part in node.value:
@@ -159,7 +159,7 @@ def _extent(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The file of a name in a folder, or in folders within, and nowhere else.
+    """Return the path of a name in a folder or its subfolders, and nowhere else.
 
     Raises:
         ValueError: the name points elsewhere, by itself or by a link that lies in the folder.
@@ -203,7 +203,7 @@ def allow_large() -> Iterator[None]:
 
 @final
 class Expansion:
-    """Count what a file becomes in memory, and refuse more than `stored`, its bytes, explain.
+    """Counts a file's bytes in memory, and refuses too many for the `stored` bytes on disk.
 
     >>> Expansion("bomb.npz", stored=1_000).add(10**9)
     Traceback (most recent call last):
@@ -219,7 +219,7 @@ class Expansion:
 
     @classmethod
     def of(cls, path: Path) -> "Expansion":
-        """That of a file, by the size that it has; raises `OSError` where there is none."""
+        """Return the counter of a file, by its size; raise `OSError` if the file is missing."""
         return cls(path, path.stat().st_size)
 
     @property
@@ -228,7 +228,7 @@ class Expansion:
         return 2**62 if _allowed.get() else max(FLOOR, RATIO * self._stored) - self._held
 
     def add(self, size: int) -> None:
-        """Count bytes before they are taken; raises `DataError` beyond what the size explains."""
+        """Count bytes before they are allocated; raise `DataError` if they are too many."""
         if size > self.left:
             raise DataError(
                 f"{self._name}: expected at most {self._held + self.left:,} bytes in memory of a "
