@@ -33,11 +33,11 @@ class Entry(NamedTuple):
 
 @final
 class Registry:
-    """Names to what they stand for.
+    """A table from names to classes and functions.
 
     Args:
-        what: one of the things, for messages.
-        entries: by name.
+        what: what one of the things is called in messages.
+        entries: the entries by name.
 
     >>> SAMPLERS.names()[:3]
     ('uniform', 'informative', 'covering')
@@ -53,7 +53,7 @@ class Registry:
         return name in self._entries
 
     def names(self) -> tuple[str, ...]:
-        """All names, in the order in which they were added."""
+        """Return all names, in the order in which they were added."""
         return tuple(self._entries)
 
     def register(self, name: str, target: Thing, config: Thing | None = None) -> None:
@@ -75,11 +75,11 @@ class Registry:
         self._entries[name] = Entry(target, config)
 
     def remove(self, name: str) -> None:
-        """Take a name out, if it is there."""
+        """Remove a name, if it is registered."""
         self._entries.pop(name, None)
 
     def load(self, name: str) -> Any:
-        """The class or function of a name; raises `ConfigError` for an unknown one."""
+        """Return the class or function of a name; raise `ConfigError` for an unknown one."""
         return _loaded(self._entry(name).target)
 
     def build(self, name: str, **parts: Any) -> Any:
@@ -87,19 +87,19 @@ class Registry:
         return self.bound(name, **parts)()
 
     def bound(self, name: str, **parts: Any) -> Callable[..., Any]:
-        """The class or function of a name, which gets the parts that it takes at each call."""
+        """Bind to the class or function of a name the parts that it takes, for each call."""
         target = self.load(name)
         taken = inspect.signature(target).parameters
         return partial(target, **{key: part for key, part in parts.items() if key in taken})
 
     def known(self, thing: Thing) -> str:
-        """The name by which settings are to call a thing.
+        """Return the name by which settings call a thing.
 
-        It is the one under which the thing is registered. A function or class that is not gets the
-        name of where it is defined, `module:Name`, by which this program then knows it.
+        This is the name under which the thing is registered. An unregistered function or class is
+        added under the place where it is defined, `module:Name`.
 
         Raises:
-            ConfigError: an unknown name, or a function that a module does not have by its name.
+            ConfigError: the name is unknown, or a module does not have the function by its name.
         """
         if isinstance(thing, str):
             self._entry(thing)
@@ -127,7 +127,7 @@ class Registry:
         return cast("type[Any]", _loaded(config))
 
     def has_config(self, config: type[Any]) -> bool:
-        """Whether these are settings of a thing here."""
+        """Whether a dataclass is the settings of a registered thing."""
         return _text(config) in self._known
 
     def name_of(self, config: object) -> str:
@@ -147,9 +147,9 @@ class Registry:
     def named(
         self, about: Mapping[str, Any], *, source: str, trust: Collection[str] = ()
     ) -> type[Any]:
-        """The dataclass of what a file names, as `tag` wrote it.
+        """Return the settings dataclass of the thing that a file names, as `tag` wrote it.
 
-        A module of somebody's own is imported if it is trusted; `ConfigError` if nobody does.
+        A user's module is imported if it is trusted; else this raises `ConfigError`.
         """
         kind = about["kind"]
         module = about.get("module")
@@ -190,7 +190,7 @@ def imported(module: str, *, source: str) -> ModuleType:
         if module.partition(".")[0] not in ALLOWED:  # their classes have names of their own here
             _TRUSTED.add(module)
         return loaded
-    except Exception as error:  # whatever code of somebody else raises
+    except Exception as error:  # a user's code may raise anything
         got = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
             f"{module!r}, which {source} names: expected a module, got {got}."
@@ -216,7 +216,7 @@ def _loaded(thing: Thing) -> Any:
         return thing
     module = thing.partition(":")[0]
     loaded = named_object(thing, f"{thing!r}")
-    # A trusted module does not lend its trust to what it imports, such as `mine:os.system`.
+    # Trust in a module does not extend to its imports, such as `mine:os.system`.
     home = str(getattr(loaded, "__module__", None))
     if home.partition(".")[0] != module.partition(".")[0]:
         raise ConfigError(f"{thing!r}: expected what that package defines, got a part of {home}.")
@@ -357,12 +357,12 @@ _PROTOCOLS: Final = {
 
 
 def things_of(hint: Any) -> Registry | None:
-    """The registry of what a field of this type holds, if that is a protocol such as `Teacher`."""
+    """Return the registry for a field of this type, if that is a protocol such as `Teacher`."""
     return _PROTOCOLS.get(_text(hint)) if isinstance(hint, type) else None
 
 
 def registry_of(kinds: Iterable[type[Any]]) -> Registry | None:
-    """The registry that has one of these dataclasses of settings."""
+    """Return the registry that has one of these dataclasses of settings."""
     configs = list(kinds)
     registries = (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS)
     return next(

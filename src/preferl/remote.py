@@ -1,6 +1,6 @@
-"""Folders in object storage: programs write and read a copy on their machine, and send what is new.
+"""Folders in object storage: programs use a copy on their machine, and send new files.
 
-An object is there whole or not at all, and so is a folder, which becomes one archive.
+An object is either complete or absent. So is a folder, which is sent as one archive.
 """
 
 import os
@@ -43,7 +43,7 @@ Location = str | Path
 
 
 def is_url(location: Location) -> bool:
-    """Whether this is written as a URL, good or not."""
+    """Whether a location is written as a URL, valid or not."""
     return "://" in str(location)
 
 
@@ -51,8 +51,8 @@ def is_url(location: Location) -> bool:
 class SyncedFolder:
     """A folder on this machine, which may be the copy of one in object storage.
 
-    Names are relative, with `/` between folders, and stay inside. A name without an ending is that
-    of a folder. Where the folder is only on this machine, nothing is sent or fetched.
+    Names are relative, with `/` between folders, and stay inside. A name without an ending names a
+    folder. For a folder without object storage, nothing is sent or fetched.
 
     Args:
         location: a folder, `file:///folder`, or `s3://bucket/folder` and `gs://bucket/folder`,
@@ -64,7 +64,7 @@ class SyncedFolder:
         url: of the folder in object storage, or None.
 
     Raises:
-        ConfigError: a URL of something else.
+        ConfigError: the URL is of another kind.
         MissingExtraError: the package for this storage is not installed.
     """
 
@@ -91,14 +91,14 @@ class SyncedFolder:
 
     @classmethod
     def at(cls, location: "Location | SyncedFolder") -> "SyncedFolder":
-        """The folder at a location, or the one that is given."""
+        """Return the folder at a location; a `SyncedFolder` is returned as it is."""
         return location if isinstance(location, SyncedFolder) else cls(location)
 
     def __str__(self) -> str:
         return self.url or str(self.path)
 
     def inside(self, name: str) -> Path:
-        """Where a name is on this machine, fetched or not; `StorageError` for one that leads out.
+        """Return a name's path on this machine, fetched or not; raise `StorageError` if outside.
 
         Links that somebody made on this machine are followed.
 
@@ -111,10 +111,10 @@ class SyncedFolder:
         return self.path / name
 
     def fetch(self, name: str, *, again: bool = False) -> Path:
-        """The path of a file or folder on this machine, fetched if it is not there yet.
+        """Return the path of a file or folder on this machine, after fetching it if it is missing.
 
-        Nothing is at the path where there is no such name. What may be another thing of the same
-        name by now is fetched `again`.
+        The path does not exist if storage has no such name. With `again`, a copy is replaced, since
+        storage may hold other content of the same name by now.
 
         Raises:
             StorageError: storage cannot be reached, or what it holds is damaged.
@@ -135,7 +135,7 @@ class SyncedFolder:
         return path
 
     def fetch_all(self, names: Sequence[str]) -> list[Path]:
-        """The paths of several, fetched side by side, since each waits for the network."""
+        """Return the paths of several names, fetched in parallel, as each waits for the network."""
         if self.url is None:
             return [self.inside(name) for name in names]
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -145,9 +145,9 @@ class SyncedFolder:
     def writing(
         self, name: str, *, durable: bool = True, exclusive: bool = False
     ) -> Iterator[Path]:
-        """Give a temporary path whose file or folder takes this name when the block ends well.
+        """Yield a temporary path, which gets this name when the block succeeds.
 
-        It is sent before it takes its place here, so that no program here knows more than others.
+        The content is sent before it appears here, so that all machines see the same.
 
         Args:
             name: of what is written.
@@ -164,7 +164,7 @@ class SyncedFolder:
                 self._send(draft, name, exclusive=exclusive)
 
     def names(self) -> list[str]:
-        """Names of the files and folders in the folder, for everybody; none where it is missing.
+        """Return the names of files and folders in storage; none if the folder is missing.
 
         Raises:
             StorageError: the folder cannot be read, or storage not reached.
@@ -195,7 +195,7 @@ class SyncedFolder:
                 self._storage.rm_file(self._object(name))
         with reading(path, expected="something that can be removed", error=StorageError):
             with suppress(FileNotFoundError):
-                path.rename(aside)  # so that nobody reads a half
+                path.rename(aside)  # so that no program reads a part of it
             if aside.is_dir():
                 shutil.rmtree(aside, ignore_errors=True)
             else:
@@ -210,12 +210,12 @@ class SyncedFolder:
             target = self._object(name)
             try:
                 self._storage.put_file(str(draft), target, mode=mode)
-            except FileExistsError:  # it may be ours, of a try whose reply was lost
+            except FileExistsError:  # an earlier try of ours may have sent it
                 if self._storage.cat_file(target) != draft.read_bytes():
                     raise
 
     def _object(self, name: str) -> str:
-        """The object of a name: a file, or the archive of a folder."""
+        """Return the object of a name: a file, or the archive of a folder."""
         return f"{self._root}/{name}{'' if Path(name).suffix else ARCHIVE}"
 
     @contextmanager
@@ -236,7 +236,7 @@ class SyncedFolder:
 
 
 def _cache() -> Path:
-    """The folder of copies: named by the environment, or that of this user."""
+    """Return the folder of copies: the environment's, or the user's default."""
     if named := os.environ.get(CACHE):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "preferl"
@@ -254,8 +254,8 @@ def _pack(folder: Path, packed: Path) -> Path:
 def _unpack(packed: Path, folder: Path, name: str) -> None:
     """Write the files of an archive into a new folder; `StorageError` where it is not one of ours.
 
-    Files that are compressed, lie over one another or point elsewhere are in none that was packed
-    here, and could fill the disk.
+    Archives packed here hold no files that are compressed, overlap or point elsewhere; such files
+    could fill the disk.
     """
     with reading(name, expected="an archive as preferl sends it", error=StorageError):
         try:

@@ -15,8 +15,8 @@ def wilson_interval(successes: float, trials: float, z: float = NORMAL_95) -> tu
     """Interval of a share (Wilson 1927); honest near 0 and 1 and for few trials.
 
     Args:
-        successes: how often it happened; halves are allowed.
-        trials: how often it could have. Without any, the interval is all of [0, 1].
+        successes: number of successes; halves are allowed.
+        trials: number of trials. Without any, the interval is all of [0, 1].
         z: standard deviations to either side; 95 % by default.
 
     >>> [round(end, 3) for end in wilson_interval(8, 10)]
@@ -33,11 +33,11 @@ def wilson_interval(successes: float, trials: float, z: float = NORMAL_95) -> tu
 
 
 def share_interval(shares: FloatArray, trials: int) -> tuple[float, float]:
-    """95 % interval of the mean share of `[S]` runs, each of so many trials; it stays in [0, 1].
+    """95 % interval of the mean share of `[S]` runs of `trials` trials each; it stays in [0, 1].
 
-    It is Wilson's, of as many trials as would vary like the mean of the runs (Korn and Graubard
-    1998): runs that differ by more than their trials explain count as fewer of them, and by
-    Student's t. A single run does not show how runs differ.
+    This is Wilson's interval with an effective number of trials, which would vary like the mean of
+    the runs (Korn and Graubard 1998). If runs differ by more than their trials explain, fewer
+    trials count, with Student's t. A single run does not show how runs differ.
 
     >>> [round(end, 2) for end in share_interval(np.array([1.0, 0.8, 1.0]), 20)]
     [0.38, 1.0]
@@ -55,7 +55,7 @@ def share_interval(shares: FloatArray, trials: int) -> tuple[float, float]:
 
 
 def share_in_words(share: float, interval: tuple[float, float], count: int, of: str) -> str:
-    """A share of so many things with its 95 % interval, as reports and terminals show it.
+    """Return a share and its 95 % interval in words, for reports and terminals.
 
     >>> share_in_words(0.8, wilson_interval(8, 10), 10, "out-of-bag answers")
     '80 % of 10 out-of-bag answers (95 % interval 49 to 94 %)'
@@ -72,15 +72,15 @@ def sign_test(successes: int, trials: int) -> float:
     """
     from scipy.special import bdtr
 
-    # Exactly half is in both tails.
+    # A count of exactly half is in both tails.
     return min(1.0, 2 * float(bdtr(min(successes, trials - successes), trials, 0.5)))
 
 
 def interquartile_mean(values: FloatArray) -> FloatArray:
     """Mean over the last axis without the lowest and the highest quarter, rounded down.
 
-    A run that failed moves it less than the mean, and it needs fewer runs than the median (Agarwal
-    et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice").
+    A failed run moves it less than it moves the mean, and it needs fewer runs than the median
+    (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice").
 
     >>> float(interquartile_mean(np.array([9.0, 1.0, 2.0, 3.0, -90.0])))
     2.0
@@ -97,11 +97,11 @@ def bootstrap_interval(
     resamples: int = 2000,
     statistic: Callable[[FloatArray], FloatArray] | None = None,
 ) -> tuple[float, float]:
-    """95 % percentile bootstrap interval (Efron 1979), which need not be normal.
+    """95 % percentile bootstrap interval (Efron 1979), without the assumption of normal values.
 
     Args:
-        values: `[K]`, at least one. A single one shows no spread: both ends are it.
-        rng: where the resamples come from.
+        values: `[K]`, at least one. Of a single value, both ends are that value.
+        rng: generator of the resamples.
         resamples: enough that the ends are steady to a few hundredths of a deviation.
         statistic: over the last axis of `[resamples, K]`; the mean by default.
     """
@@ -124,9 +124,9 @@ def t_quantile(freedom: float) -> float:
 
 
 def mean_interval(values: FloatArray) -> tuple[float, float] | None:
-    """95 % interval of the mean of `[S]` runs by Student's t; None of a single one.
+    """95 % interval of the mean of `[S]` runs by Student's t; None for a single run.
 
-    It takes the values as normal, which few runs, such as seeds, cannot show to be wrong.
+    It assumes normal values, which a few runs, such as seeds, cannot disprove.
 
     >>> [round(end, 2) for end in mean_interval(np.array([1.0, 2.0, 3.0, 4.0]))]
     [0.45, 4.55]
@@ -144,7 +144,7 @@ def pearson(first: FloatArray, second: FloatArray) -> float:
     columns = [np.asarray(column, np.float64) for column in (first, second)]
     a, b = (column - column.mean() for column in columns)
     for column, centred in zip(columns, (a, b), strict=True):
-        # What the mean leaves of a constant column is rounding, not variation.
+        # Deviations of a constant column from its mean are rounding, not variation.
         noise = len(column) * np.finfo(np.float64).eps ** 2 * np.mean(np.square(column))
         if float(centred @ centred) <= 100 * noise:
             return math.nan

@@ -1,4 +1,4 @@
-"""How many processor threads torch takes; more than are free make it slow."""
+"""Limit torch's processor threads, since more threads than free cores make it slow."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, final
 
 MOST_WEIGHTS: Final = 1_000_000
-"""Of a small network: an update of so many takes some ten milliseconds on one core."""
+"""Most weights of a small network: one update takes some ten milliseconds on one core."""
 
 
 @final
@@ -20,14 +20,14 @@ class _Threads(NamedTuple):
 
 
 _THREADS: ContextVar[_Threads | None] = ContextVar("threads", default=None)
-"""Those of the block that the program is in; None outside of all blocks."""
+"""The threads of the block that the program is in; None outside of all blocks."""
 
 
 @contextmanager
 def _block(count: int, within: _Threads) -> Iterator[None]:
     """Let torch, if it is loaded, take `count` threads in a block, and then as many as before.
 
-    Networks in blocks of `threads_for` inside of it take those of `within`.
+    Networks in blocks of `threads_for` inside this block take the threads of `within`.
     """
     token = _THREADS.set(within)
     torch: Any = sys.modules.get("torch")
@@ -55,8 +55,8 @@ def threads_for(*, small: bool) -> AbstractContextManager[None]:
 
     Several threads wait for one another at the end of every operation. Where another program
     works on the same cores, that is a hundred times slower than one thread for small networks.
-    All are as many as outside of all blocks, so that a large network inside of the block of a
-    small one has them.
+    "All" means the number outside of all blocks, also for a large network inside the block of a
+    small one.
     """
     threads = _THREADS.get()
     if threads is None:
@@ -67,8 +67,8 @@ def threads_for(*, small: bool) -> AbstractContextManager[None]:
 def is_small(network: Any, *, context: int = 1) -> bool:
     """Whether a module of torch is too small for several threads to be any faster.
 
-    Small is one of at most `MOST_WEIGHTS` numbers without convolutions or memory, and that looks
-    at a single step: a `context` above 1, as transformers have, is as much work for each step.
+    A small network has at most `MOST_WEIGHTS` weights, no convolutions and no memory, and reads a
+    single step. A `context` above 1, as in transformers, multiplies the work.
     """
     nn: Any = sys.modules["torch"].nn
     large_parts = (nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
@@ -80,7 +80,7 @@ def is_small(network: Any, *, context: int = 1) -> bool:
 
 def usable_cores() -> int:
     """Processor cores that this program may use; at least 1."""
-    mine = hasattr(os, "sched_getaffinity")  # not everywhere, and fewer than there are in jobs
+    mine = hasattr(os, "sched_getaffinity")  # not on every system; jobs may use fewer
     return max(1, len(os.sched_getaffinity(0)) if mine else os.cpu_count() or 1)
 
 

@@ -26,10 +26,10 @@ SAFE_PATH: Final = "PYTHONSAFEPATH"  # set, it keeps the current folder off a Py
 
 
 def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
-    """Return a name that was read somewhere, if what it makes Python import may be imported.
+    """Return a name from a file or database, if the module that it names may be imported.
 
-    Everything that reads the id of an environment from a file or a database asks here, before
-    gymnasium sees the id: for `module:Id` gymnasium imports the module.
+    Every id of an environment that is read from a file or a database passes here before gymnasium
+    sees it, since gymnasium imports the module of `module:Id`.
 
     Args:
         name: an id such as `Pendulum-v1`, or `module:Name`.
@@ -37,7 +37,7 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
         trust: modules that a person trusts, with all that is below them.
 
     Raises:
-        ConfigError: not text, not such a name, or a module that nobody trusts.
+        ConfigError: the name is not text or malformed, or nobody trusts its module.
 
     >>> admitted("gymnasium.envs:Pendulum-v1", source="the project")
     'gymnasium.envs:Pendulum-v1'
@@ -92,7 +92,7 @@ def named_object(name: str, what: str) -> Any:
 
 
 def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
-    """The modules beyond `ALLOWED` that a person names now; they may be in the current folder.
+    """Return the modules beyond `ALLOWED` that a person names; the current folder may hold them.
 
     Names are ids or `module:Name`. If a module is in that folder and nowhere else, the folder comes
     last on Python's path, so that nothing in it hides an installed module.
@@ -203,14 +203,14 @@ def _is_dotted(module: str) -> bool:
 
 
 def _needs_no_trust(module: str) -> bool:
-    """Whether it is a public one of an allowed package, and not one that only lies here."""
+    """Whether a module is a public one of an allowed package, installed outside this folder."""
     parts = module.split(".")
     is_public = not any(part.startswith("_") for part in parts)
     return parts[0] in ALLOWED and is_public and not _is_only_here(module)
 
 
 def _is_only_here(module: str) -> bool:
-    """Whether Python would find it in the current folder alone."""
+    """Whether Python would find a module in the current folder alone."""
     top = module.split(".")[0]
     here = str(Path.cwd())
     if top in sys.modules or PathFinder.find_spec(top, [here]) is None:

@@ -1,4 +1,4 @@
-"""Encode frames as a video that browsers play and step through, or one as a small picture."""
+"""Encode frames as a video that browsers can step through, or one frame as a small picture."""
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -40,12 +40,12 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
             bytes, or one picture after another, of which then one is held at a time. Odd sizes,
             which the colour format cannot hold, repeat their last row or column.
         fps: frames per second.
-        smallest: pixels. Pictures whose shorter side is below are scaled up by a whole factor,
-            each pixel to a square, so that those of video games stay sharp.
+        smallest: pixels of the shorter side below which pictures are scaled up by a whole factor,
+            each pixel to a square, so that video games stay sharp.
 
     Raises:
-        DataError: not such frames, frames of several sizes, or none.
-        ConfigError: less than one frame per second.
+        DataError: `frames` are not such arrays, differ in size, or are empty.
+        ConfigError: `fps` is less than one.
 
     >>> encode(np.zeros((2, 16, 16, 3), np.uint8), 10)[4:8]
     b'ftyp'
@@ -64,7 +64,7 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
 
 
 def _colour(frames: Iterable[Array]) -> Iterator[Array]:
-    """Pictures `[height, width, 3]`, all of the size of the first."""
+    """Yield pictures `[height, width, 3]`, all of the size of the first."""
     size = None
     for frame in frames:
         picture = frame[..., None] if frame.ndim == 2 else frame
@@ -80,7 +80,7 @@ def _colour(frames: Iterable[Array]) -> Iterator[Array]:
 
 
 def _fit(picture: Array, smallest: int) -> Array:
-    """A picture scaled up to be seen, with even sides."""
+    """Return a picture scaled up until it is visible, with even sides."""
     height, width = picture.shape[:2]
     wanted = -(-smallest // min(height, width))
     room = LARGEST // max(height, width)
@@ -105,7 +105,7 @@ def _write(file: Path, first: Array, rest: Iterator[Array], fps: int) -> None:
 
 
 def encode_picture(picture: Array, most_bytes: int) -> bytes:
-    """A JPEG of one frame, as good as fits into so many bytes.
+    """Encode one frame as the best JPEG of at most `most_bytes` bytes.
 
     Frames of one size become pictures of one size, `PICTURE_SIDE` at most on the longer side.
 
