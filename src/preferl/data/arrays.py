@@ -50,7 +50,7 @@ def _damage_as_value_error() -> Iterator[None]:
 
 
 def load_npy(path: Path, *, memory_map: bool = False) -> Array:
-    """Read a `.npy` file of numbers or text; one that is damaged raises OSError or ValueError."""
+    """Read a `.npy` file of numbers or text; a damaged file raises OSError or ValueError."""
     with _damage_as_value_error():
         with path.open("rb") as file:
             _declared_size(file, path.stat().st_size, "")
@@ -59,12 +59,12 @@ def load_npy(path: Path, *, memory_map: bool = False) -> Array:
 
 
 def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
-    """Read arrays of numbers from a `.npz` file, all of them or those of some names.
+    """Read all arrays of numbers from a `.npz` file, or only the arrays with the given names.
 
-    One that is damaged raises OSError or ValueError; missing or far too large arrays DataError.
+    A damaged file raises OSError or ValueError; missing or far too large arrays raise DataError.
     """
     expansion = Expansion.of(path)
-    # Opened here, since numpy leaves a file open that turns out to be none of its own.
+    # The file is opened here because numpy leaves a file open that is not in its format.
     with _damage_as_value_error(), path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
         held = {name.removesuffix(".npy"): name for name in archive.namelist()}
         require_names(path, names or (), held, "arrays")
@@ -79,7 +79,7 @@ def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Arra
 
 
 def _declared_size(file: IO[bytes], stored: int, what: str) -> int:
-    """Bytes of the array that a header declares, which are there and which numpy can index."""
+    """Return how many bytes a header declares; check that they exist and numpy can index them."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:  # 3.0 is for names of columns
         raise ValueError(f"version {version} of the format")
@@ -105,13 +105,13 @@ def save_arrays(
     Args:
         path: the folder, replaced if it exists.
         arrays: names, in which `/` makes subfolders, to arrays of numbers.
-        about: what else to remember, as JSON.
-        durable: return only once all of it is on the disk, so that a loss of power cannot undo it.
+        about: further values to store, as JSON.
+        durable: return only once all files are on the disk, so that a power loss cannot undo them.
 
     Raises:
         DataError: an array of objects, or a name that points outside the folder.
-        StorageError: the folder cannot be written to, or holds something else than arrays,
-            which would be lost.
+        StorageError: the folder cannot be written to, or holds files other than arrays, which
+            writing would delete.
     """
     path = Path(path)
     for name, array in arrays.items():
@@ -147,7 +147,8 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
     """Read what `save_arrays` wrote: `(arrays, about)`; the arrays may stay on disk until used.
 
     Raises:
-        DataError: not such a folder, a newer format, or a file that is cut off.
+        DataError: the folder was not written by `save_arrays`, has a newer format, or holds a file
+            that is cut off.
     """
     path = Path(path)
     expected = "a folder written by preferl, with an about.json"
@@ -160,7 +161,7 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
             "preferl that wrote it."
         )
     with reading(path / "about.json", expected="names of arrays in this folder", error=DataError):
-        names = about.pop("arrays")  # in the order they were saved, since that has a meaning
+        names = about.pop("arrays")  # the order in which they were saved has a meaning
         if not isinstance(names, list):
             raise TypeError(f"{type(names).__name__}, not a list")
         files = {name: inside(path, f"{name}.npy") for name in names}
@@ -198,7 +199,7 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
 
 
 def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> None:
-    """Write segments with only the steps they need, each once."""
+    """Write segments with only the steps that they need; each step is written once."""
     segments = segments.select(np.arange(len(segments)))
     about = {"kind": "segments", "length": segments.length}
     save_arrays(path, arrays_of(segments), about, durable=durable)
@@ -211,22 +212,22 @@ def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
 
 
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
-    """Write comparisons with only the steps they need, each once."""
+    """Write comparisons with only the steps that they need; each step is written once."""
     comparisons = comparisons.compact()
     arrays = arrays_of(comparisons.segments) | arrays_of(comparisons)
     save_arrays(path, arrays, {"kind": "comparisons", "length": comparisons.segments.length})
 
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
-    """Read comparisons, or those of a run, left on disk until used; raises as `load_episodes`."""
-    kept = Path(path) / "comparisons"  # of a run
+    """Read comparisons from their folder or a run's, left on disk; raises as `load_episodes`."""
+    kept = Path(path) / "comparisons"  # where a run keeps them
     path = kept if kept.is_dir() and not (kept.parent / "about.json").is_file() else path
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
         return _table(Comparisons, arrays, segments=_segments(path, arrays, about))
 
 
 def content_id(*arrays: Array) -> str:
-    """A name for arrays by their content, equal in every process and on every machine.
+    """Name arrays by their content; the name is equal in every process and on every machine.
 
     Raises:
         DataError: an array of objects, whose bytes are addresses.
@@ -251,7 +252,7 @@ def _require_plain(name: str, array: Array) -> None:
 def _loaded(
     path: Path, kind: str, memory_map: bool
 ) -> Iterator[tuple[dict[str, Array], dict[str, Any]]]:
-    """The arrays of a folder of a kind and its `about`, for a block that builds the object."""
+    """Yield the arrays and the `about` of a folder of one kind; name it in the block's errors."""
     arrays, about = load_arrays(path, memory_map=memory_map)
     if about.get("kind") != kind:
         raise DataError(f"{path}: expected {kind}, got {about.get('kind')}.")
@@ -260,7 +261,7 @@ def _loaded(
 
 
 def arrays_of(table: Any) -> dict[str, Array]:
-    """The columns of a table that are there, those of observations by their keys."""
+    """Return the columns that a table has, by name; dictionary observations give one per key."""
     arrays: dict[str, Any] = {}
     for field in fields(table):
         column = getattr(table, field.name)
@@ -272,7 +273,7 @@ def arrays_of(table: Any) -> dict[str, Array]:
 
 
 def _table(cls: type[Table], arrays: Mapping[str, Array], **others: Any) -> Table:
-    """A table from what `arrays_of` made of it, and the fields that are no columns."""
+    """Build a table from the arrays of `arrays_of` and from its fields that are no columns."""
     for name, default in ((f.name, f.default) for f in fields(cls) if f.name not in others):
         start = f"{name}/"
         keyed = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
@@ -288,7 +289,7 @@ def _segments(path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any])
     step_bytes = sum(array.nbytes for array in columns) // max(1, segments.steps)
     places = len(segments) * segments.length
     padded = places - int(segments.real.sum())
-    # Whoever lays clips out takes room for their padding, which is not stored, and for rows.
+    # Laying clips out needs memory for row numbers and for padding, which is not stored.
     expansion = Expansion(path, sum(array.nbytes for array in arrays.values()))
     expansion.add(places * ROW_BYTES + padded * step_bytes)
     return segments

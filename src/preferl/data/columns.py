@@ -16,7 +16,7 @@ def reading_foreign(
     expected: str,
     fix: str = "Check the path, and that the file was copied whole and in binary mode.",
 ) -> Iterator[None]:
-    """Turn whatever reading a damaged file raises in the block into one `DataError`."""
+    """Turn any exception that reading a damaged file raises in the block into a `DataError`."""
     try:
         yield
     except PreferlError:
@@ -37,7 +37,7 @@ def naming(what: object) -> Iterator[None]:
 
 
 def require_names(where: object, wanted: Collection[str], held: Iterable[Any], what: str) -> None:
-    """Raise `DataError` unless a file holds all wanted names; `what` they name, as "columns"."""
+    """Raise `DataError` unless a file holds all wanted names; `what` says of what ("columns")."""
     there = [str(name) for name in held]
     missing = ", ".join(name for name in wanted if name not in there)
     if missing:
@@ -61,7 +61,7 @@ def require_shape(what: str, array: Array, shape: tuple[int, ...]) -> None:
 
 
 def require_rows(arrays: Mapping[str, Array], what: object) -> int:
-    """The number of rows of all arrays; raise `DataError` where they differ."""
+    """Return the number of rows that all arrays have; raise `DataError` where they differ."""
     lengths = {key: len(array) for key, array in arrays.items()}
     if len(set(lengths.values())) != 1:
         raise DataError(f"{what}: expected arrays of one length, got {lengths}.")
@@ -69,14 +69,14 @@ def require_rows(arrays: Mapping[str, Array], what: object) -> int:
 
 
 def one_per_row(what: str, array: Array) -> Array:
-    """The same numbers as `[T]`, which some files hold as `[T, 1]`; `DataError` of others."""
+    """Return a column `[T]` or `[T, 1]` as `[T]`; raise `DataError` for any other shape."""
     if array.size != len(array):
         raise DataError(f"{what}: expected one number per row, got shape {array.shape}.")
     return array.reshape(-1)
 
 
 def require_finite(what: str, array: Array) -> None:
-    """Raise `DataError` that names the first row with NaN or infinity."""
+    """Raise `DataError` where an array holds NaN or infinity, and name the first such row."""
     if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
         row = int((~np.isfinite(array.reshape(len(array), -1)).all(axis=1)).argmax())
         raise DataError(

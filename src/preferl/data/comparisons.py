@@ -26,12 +26,12 @@ class Comparisons:
         preference: `[P]` in [0, 1], the probability that the first is preferred; 0.5 is a tie,
             NaN an answer that was declined.
         weight: `[P]` how much each answer counts, at least 0; `of` fills in ones.
-        annotator: `[P]` row of a table of people, -1 for nobody in particular; or None for one
-            teacher.
+        annotator: `[P]` row of a table of people, -1 for nobody in particular. None if one
+            teacher gave all answers.
 
     Raises:
-        DataError: shapes that do not agree, preferences outside [0, 1], negative weights, pairs
-            that name no segment.
+        DataError: shapes that do not agree, preferences outside [0, 1], negative weights, or
+            pairs that name no segment.
     """
 
     segments: Segments
@@ -61,10 +61,10 @@ class Comparisons:
         weight: FloatArray | None = None,
         annotator: IntArray | None = None,
     ) -> Self:
-        """Comparisons that keep just the segments and steps their pairs need; weights default to 1.
+        """Build comparisons from just the segments and steps of their pairs; weights default to 1.
 
         Raises:
-            DataError: pairs that name no segment, or what `Comparisons` refuses.
+            DataError: pairs that name no segment, or arrays that `Comparisons` refuses.
         """
         pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
         _require_rows(pairs, len(segments))
@@ -94,8 +94,8 @@ class Comparisons:
     def soft(self) -> BoolArray:
         """`[P]` true where the preference is a soft label: a probability that says how sure it is.
 
-        Neither 0, 0.5 and 1 are soft, nor is the average of several answers, each 0, 0.5 or 1,
-        whose number is the weight.
+        Preferences of 0, 0.5 and 1 are not soft. The average of several such answers is not soft
+        either, if its weight is the number of answers.
 
         >>> from preferl.data import Segments
         >>> steps = np.zeros((2, 1))
@@ -105,19 +105,19 @@ class Comparisons:
         [False, False, True, True]
         """
         sure = np.isin(self.preference, (0, 0.5, 1))
-        halves = 2 * self.weight * self.preference  # of so many answers a tie counts half
+        halves = 2 * self.weight * self.preference  # whole if it averages `weight` answers
         counted = (self.weight > 1) & (self.weight % 1 == 0)
         average = counted & (np.abs(halves - np.rint(halves)) < 1e-5)  # float32 has seven digits
         return np.asarray(self.answered & ~sure & ~average)
 
     def __iter__(self) -> Iterator[Self]:
-        """Each comparison by itself, as a table of one."""
+        """Iterate over the comparisons, each as a table of one row."""
         return (self[row : row + 1] for row in range(len(self)))
 
     def __getitem__(self, rows: int | IntArray | BoolArray | slice) -> Self:
-        """Some comparisons, over the same segments; nothing large is copied.
+        """Select comparisons over the same segments; nothing large is copied.
 
-        A number gives a table of that one, counted from the end where it is negative.
+        A number selects a table of one row; a negative number counts from the end.
 
         Raises:
             IndexError: a number beyond the last comparison.
@@ -127,21 +127,21 @@ class Comparisons:
         return replace(self, **take_columns(self, rows, ("pairs", *_ANSWERS)))
 
     def compact(self) -> Self:
-        """The same with only the segments and steps that are still compared."""
+        """Return these comparisons with only the segments and steps that they still use."""
         return self.of(self.segments, self.pairs, self.preference, self.weight, self.annotator)
 
     def swapped(self) -> Self:
-        """The same answers with first and second of every pair exchanged."""
+        """Return these answers with the first and second clip of every pair exchanged."""
         return replace(self, pairs=self.pairs[:, ::-1], preference=1 - self.preference)
 
 
 def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
-    """All comparisons of all parts, oldest first.
+    """Concatenate the comparisons of all parts, in the order of the parts.
 
-    Where some parts know their annotators, answers of the others are of nobody in particular: -1.
+    If only some parts know their annotators, the answers of the other parts get annotator -1.
 
     Raises:
-        DataError: nothing to concatenate, or parts of different shapes or keys.
+        DataError: there are no parts, or parts have different shapes or keys.
     """
     if not parts:
         raise DataError("There are no comparisons to concatenate. Send at least one query.")

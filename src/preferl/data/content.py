@@ -14,9 +14,9 @@ from preferl.shapes import Array, IntArray
 
 
 def segment_ids(segments: Segments, columns: Iterable[Array]) -> NDArray[np.str_]:
-    """`[N]` the content id of each segment: of its real steps, in all of these columns `[T, ...]`.
+    """Return the content id `[N]` of each segment, from its real steps in columns `[T, ...]`.
 
-    Padding and the place where a segment was cut do not count.
+    Neither padding nor the place where a segment was cut changes its id.
     """
     columns = list(columns)
     ends = segments.start + segments.real
@@ -28,10 +28,10 @@ def segment_ids(segments: Segments, columns: Iterable[Array]) -> NDArray[np.str_
 
 
 def pair_ids(comparisons: Comparisons) -> NDArray[np.str_]:
-    """`[P]` the content id of each pair, the same whichever of its two clips comes first.
+    """Return the content id `[P]` of each pair, which does not depend on the order of its clips.
 
-    Two pairs have the same id if their clips hold the same observations and actions, which is all
-    that a reward sees of them. Ids are equal in every process and on every machine, so that pairs
+    Two pairs have the same id if their clips hold the same observations and actions, since a
+    reward sees nothing else. Ids are equal in every process and on every machine, so that pairs
     of several files can be compared: `np.isin(pair_ids(these), pair_ids(those))`.
 
     >>> block = np.array([[1.0], [2.0], [3.0], [1.0], [2.0]])
@@ -46,9 +46,9 @@ def pair_ids(comparisons: Comparisons) -> NDArray[np.str_]:
 
 
 def pair_numbers(comparisons: Comparisons) -> IntArray:
-    """`[P]` the content ids of the pairs in 64 bits each, for a reward to remember many of them.
+    """Return `[P]` content ids of 64 bits, short enough for a reward to remember many pairs.
 
-    Of a million pairs, two have the same number with a probability of 3 in 100 million.
+    Among a million pairs, two have the same number with a probability of 3 in 100 million.
     """
     return np.array(
         [
@@ -60,11 +60,11 @@ def pair_numbers(comparisons: Comparisons) -> IntArray:
 
 
 def compared_ids(comparisons: Comparisons) -> NDArray[np.str_]:
-    """`[P, 2]` the content ids of both clips of each pair, by observations and actions."""
+    """Return the content ids `[P, 2]` of the clips of each pair, by observations and actions."""
     used, place = np.unique(comparisons.pairs, return_inverse=True)
     segments = _windows(comparisons.segments, used)
     observations = segments.observations
-    if isinstance(observations, Mapping):  # whose keys another file may list in another order
+    if isinstance(observations, Mapping):  # another file may list the keys in another order
         seen = [observations[key] for key in sorted(observations)]
     else:
         seen = [observations]
@@ -73,5 +73,5 @@ def compared_ids(comparisons: Comparisons) -> NDArray[np.str_]:
 
 
 def _windows(segments: Segments, rows: IntArray) -> Segments:
-    """Some of the segments, over the same block of steps, none of which is copied."""
+    """Select segments over the same block of steps, without copying any step."""
     return replace(segments, start=segments.start[rows], real=segments.real[rows], origin=None)

@@ -1,4 +1,4 @@
-"""Experience of whole episodes, end to end in one block of steps."""
+"""Experience as whole episodes, stored one after another in one block of steps."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -24,10 +24,10 @@ from preferl.shapes import (
 )
 
 STEPS: Final = ("observations", "actions", "rewards", "states")
-"""Columns that both `Episodes` and `Segments` have of each step."""
+"""Columns with one row per step that both `Episodes` and `Segments` have."""
 
 OUTCOMES: Final = ("terminated", "success")
-"""Columns of each step that `Episodes` alone have."""
+"""Columns with one row per step that only `Episodes` have."""
 
 
 @final
@@ -36,12 +36,13 @@ class Episodes:
     """Many episodes as one block of steps, with their boundaries.
 
     Attributes:
-        observations: `[T, *obs]`, or a dictionary of such: what the policy saw before acting.
+        observations: `[T, *obs]`, or a dictionary of such arrays: what the policy saw before
+            acting.
         actions: `[T, *act]`
-        rewards: `[T]` of the environment, or learned ones after `relabel`.
+        rewards: `[T]` from the environment, or learned rewards after `relabel`.
         terminated: `[T]`, true where an episode ended by the rules, not by a time limit.
-        final_observations: `[K, *obs]` after each episode's last step, so that
-            `next_observations` needs no second copy.
+        final_observations: `[K, *obs]` seen after each episode's last step. With them,
+            `next_observations` needs no second copy of all observations.
         lengths: `[K]` steps of each episode, at least 1.
         states: `[T, *state]` from which a simulator renders a step (qpos and qvel), or None.
         success: `[T]` whether the environment reported success with a step, or None where it
@@ -135,7 +136,7 @@ class Episodes:
 
     @property
     def has_true_reward(self) -> bool:
-        """Whether the environment gave any reward but 0.
+        """Whether the environment gave any reward other than 0.
 
         A reward that is the same at every step counts: episodes differ by their lengths.
         """
@@ -157,7 +158,7 @@ class Episodes:
 
     @property
     def next_observations(self) -> Observations:
-        """`[T, *obs]` what followed each step; a copy, made on each call."""
+        """`[T, *obs]` the observation after each step; every call makes a new copy."""
 
         def shifted(observations: Array, final: Array) -> Array:
             following = np.empty_like(observations)
@@ -168,11 +169,11 @@ class Episodes:
         return map_observations(shifted, self.observations, self.final_observations)
 
     def __iter__(self) -> Iterator[Self]:
-        """Each episode by itself, as a table of one."""
+        """Iterate over the episodes, each as a table of one episode."""
         return (self[episode] for episode in range(len(self)))
 
     def __getitem__(self, episodes: int | IntArray | BoolArray | slice) -> Self:
-        """Some of the episodes, in the order given; a number gives a table of that one.
+        """Select episodes in the order given; a number selects a table of one episode.
 
         Raises:
             IndexError: a number beyond the last episode.
@@ -189,7 +190,7 @@ class Episodes:
 def one_episode(
     observations: Observations, actions: Array, rewards: Array, steps: int, **others: Array | None
 ) -> Episodes:
-    """Build an episode of the first `steps` rows; the last observation is what followed it."""
+    """Build one episode of the first `steps` rows; the observation after them is its final one."""
     return Episodes(
         observations=take(observations, slice(steps)),
         actions=actions[:steps],
@@ -203,7 +204,7 @@ def one_episode(
 def take_columns(
     table: Any, rows: Any, names: Sequence[str] = STEPS, pick: Callable[..., Any] = getitem
 ) -> dict[str, Any]:
-    """Rows of columns of a table, by name; None for those that it lacks."""
+    """Return rows of a table's columns, by name; a column that it lacks is None."""
     columns = {name: getattr(table, name) for name in names}
     return {
         name: None if column is None else map_observations(lambda a: pick(a, rows), column)
@@ -212,10 +213,10 @@ def take_columns(
 
 
 def join(parts: Sequence[Episodes]) -> Episodes:
-    """The episodes of all parts, one after another; states are kept if every part has them.
+    """Join the episodes of all parts, one after another; keep states if every part has them.
 
     Raises:
-        DataError: nothing to join, or steps of different shapes or keys.
+        DataError: there are no parts, or their steps have different shapes or keys.
     """
     if not parts:
         raise DataError("There are no episodes to join. Record or load at least one episode.")
@@ -226,9 +227,9 @@ def join(parts: Sequence[Episodes]) -> Episodes:
 
 
 def join_columns(parts: Sequence[Any], what: str, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of several tables end to end, by name; None where a part lacks one.
+    """Join each column of several tables end to end; a column that a part lacks is None.
 
-    Errors name them `what`, in which `{}` is the column's name.
+    Errors name a column by `what`, in which `{}` stands for its name.
     """
     columns = {name: [getattr(part, name) for part in parts] for name in names}
     return {
@@ -238,7 +239,7 @@ def join_columns(parts: Sequence[Any], what: str, names: Sequence[str]) -> dict[
 
 
 def end_to_end(name: str, parts: Sequence[Tree]) -> Tree:
-    """Concatenate alike arrays, or dictionaries of them, by rows; pictures on disk stay there."""
+    """Concatenate arrays, or dictionaries of arrays, by rows; pictures on disk stay there."""
     require_alike(name, parts)
     return map_observations(lambda *arrays: concatenate_rows(arrays), *parts)
 

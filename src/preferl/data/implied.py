@@ -1,7 +1,8 @@
 """Answers that follow from others: the first above the second above the third.
 
 Choi et al. 2024, "Listwise Reward Estimation for Offline Preference-based Reinforcement Learning"
-(LiRE), section 4.3, learn from all pairs of a ranked list. Here the list is whatever answers link.
+(LiRE), section 4.3, learn from all pairs of a ranked list. Here a list is any set of clips that
+answers link.
 """
 
 import numpy as np
@@ -11,18 +12,18 @@ from preferl.shapes import BoolArray, FloatArray, IntArray
 
 
 def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
-    """Answers, and after them those that they imply.
+    """Return the given answers, followed by the answers that they imply.
 
-    Clips are linked where they were compared. All answers of linked clips together, given or
-    implied, weigh as much as the given ones did: sorting by comparisons gives no information but
-    that of its answers. Answers that contradict each other, in a circle, imply nothing about the
-    clips of the circle, and answers of weight 0 nothing at all. What follows from the answers of
-    one annotator is theirs; what follows from those of several is nobody's.
+    Two clips are linked if a chain of comparisons joins them. The answers about linked clips,
+    given and implied, weigh together as much as the given ones did, since implied answers add no
+    information. Answers that contradict each other in a circle imply nothing about the clips of
+    the circle. Answers of weight 0 imply nothing at all. An answer that follows from those of one
+    annotator is theirs; an answer that follows from those of several is nobody's (-1).
 
     Returns:
-        The comparisons, and `[P]` the row of the first answer about clips that are linked with
-        those of each. Members of an ensemble leave out all answers with the same one or none,
-        since any of them may imply the others.
+        `(comparisons, group)`. For each answer, `group` `[P]` holds the row of the first answer
+        about the same linked clips. Each member of an ensemble leaves out either all answers of a
+        group or none, since any of them may imply the others.
 
     >>> from preferl.data import Segments
     >>> block = np.zeros((4, 1))
@@ -66,7 +67,7 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
 
 
 def linked(pairs: IntArray, count: int) -> IntArray:
-    """`[N]` numbers from 0 on, the same for clips that a chain of pairs links."""
+    """Number the sets of clips that chains of pairs link: `[N]` the number of each clip's set."""
     least = np.arange(count)
     while True:
         before = least.copy()
@@ -77,7 +78,7 @@ def linked(pairs: IntArray, count: int) -> IntArray:
 
 
 def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]:
-    """Pairs `[Q, 2]` that nobody was asked about, and the answers that follow from the others."""
+    """Return the pairs `[Q, 2]` that were not asked, and the answers `[Q]` that follow for them."""
     sizes = np.bincount(group)
     order = np.argsort(group, kind="stable")
     within = np.empty(len(group), np.int64)  # each clip's number among those of its group
@@ -85,7 +86,7 @@ def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]
     implied_pairs = [np.empty((0, 2), np.int64)]
     answers = [np.empty(0)]
     widths = np.where(sizes > 2, 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(int), 0)
-    for width in np.unique(widths[widths > 0]):  # groups of like sizes in one computation
+    for width in np.unique(widths[widths > 0]):  # one computation for all groups of a size
         groups = np.flatnonzero(widths == width)
         number = np.full(len(sizes), -1)
         number[groups] = np.arange(len(groups))
@@ -108,7 +109,7 @@ def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]
 def _closure(
     shape: tuple[int, int, int], at: tuple[IntArray, ...], preference: FloatArray
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """`[G, n, n]` where one is above the other, where they are equal, and what was asked."""
+    """Return `[G, n, n]` whether a clip is above another, equals it, and was compared with it."""
     group, first, second = at
     least, strict, asked = (np.zeros(shape, bool) for _ in range(3))
     least[:, np.arange(shape[1]), np.arange(shape[1])] = True
@@ -123,6 +124,6 @@ def _closure(
         steps = longer
     reaches = steps > 0
     both = reaches & reaches.mT
-    circle = np.asarray((both & strict).any(2))  # clips whose own answers contradict each other
-    wrong = np.asarray((both & circle[:, None, :]).any(2))  # and those that go round with them
+    circle = np.asarray((both & strict).any(2))  # clips in a contradiction
+    wrong = np.asarray((both & circle[:, None, :]).any(2))  # all in their circle
     return reaches & ~reaches.mT, both & ~wrong[:, :, None] & ~wrong[:, None, :], asked

@@ -12,26 +12,26 @@ from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
 
 PICTURE_BYTES: Final = 1024
-"""Bytes per row from which pictures stay on disk; what is smaller is as well kept in memory."""
+"""Least bytes per row of pictures that stay on disk; smaller rows are kept in memory."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class OnDisk:
-    """Rows of array files end to end, in any order, read when they are used.
+    """Rows of several array files as one array, in any order, read when they are used.
 
-    It has the `shape`, `dtype` and rows of an array, and becomes one, in memory, for whoever needs
-    that (`numpy.asarray`). No file stays open, so that there may be thousands of them.
+    It has the `shape`, `dtype` and rows of an array; `numpy.asarray` reads it into memory as one.
+    No file stays open, so that there may be thousands of files.
 
     Attributes:
         sources: files, or arrays in memory; row `t` is `sources[part[t]][row[t]]`.
-        part: `[T]`
-        row: `[T]`
-        row_shape: of each row.
-        dtype: of all sources.
+        part: `[T]` number of the source that holds each row.
+        row: `[T]` place of each row in its source.
+        row_shape: shape of each row.
+        dtype: type of the numbers, the same in all sources.
 
     Raises:
-        DataError: when read, a file that is gone or was replaced.
+        DataError: when rows are read, if a file is gone or was replaced.
     """
 
     sources: tuple[Any, ...]
@@ -42,7 +42,7 @@ class OnDisk:
 
     @classmethod
     def of(cls, arrays: "Sequence[Array | OnDisk]") -> Self:
-        """Lay arrays of equal rows end to end; those that are memory maps of files stay there."""
+        """Lay arrays of equal row shape end to end; memory maps of files stay on disk."""
         sources: list[Any] = []
         parts: list[IntArray] = []
         rows: list[IntArray] = []
@@ -61,19 +61,19 @@ class OnDisk:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows and the axes of each, as an array has them."""
+        """The number of rows, then the shape of a row."""
         return (len(self.row), *self.row_shape)
 
     @property
     def ndim(self) -> int:
-        """Axes, that of rows included."""
+        """The number of axes, including the axis of rows."""
         return len(self.shape)
 
     def __len__(self) -> int:
         return len(self.row)
 
     def __getitem__(self, rows: int | slice | IntArray | BoolArray) -> Array:
-        """Rows, read into memory: `[...]` of them to `[..., *row]`."""
+        """Read rows into memory: row numbers `[...]` give `[..., *row]`."""
         numbers = np.arange(len(self))[rows]
         part = self.part[numbers].ravel()
         row = self.row[numbers].ravel()
@@ -85,19 +85,19 @@ class OnDisk:
         return out.reshape(*np.shape(numbers), *self.row_shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All rows in memory."""
+        """Read all rows into memory."""
         del copy
         return self[:] if dtype is None else self[:].astype(dtype, copy=False)
 
     def select(self, rows: IntArray | BoolArray | slice) -> Self:
-        """Rows, left on disk."""
+        """Select rows and leave them on disk."""
         used, part = np.unique(self.part[rows], return_inverse=True)
         sources = tuple(self.sources[source] for source in used)
         return replace(self, sources=sources, part=part, row=self.row[rows])
 
 
 def stays_on_disk(array: Any) -> bool:
-    """Whether an array holds pictures in a file, which may be more than memory has room for."""
+    """Whether an array holds pictures in a file, which may be larger than memory."""
     if isinstance(array, OnDisk):
         return True
     large = int(np.prod(array.shape[1:])) * array.dtype.itemsize >= PICTURE_BYTES
@@ -105,7 +105,7 @@ def stays_on_disk(array: Any) -> bool:
 
 
 def select_rows(array: Any, rows: IntArray) -> Array:
-    """`array[rows]`, on disk where the array is."""
+    """Return `array[rows]`; rows of an array on disk stay on disk."""
     if not stays_on_disk(array):
         return cast("Array", array[rows])
     stored = array if isinstance(array, OnDisk) else OnDisk.of([array])
@@ -113,7 +113,7 @@ def select_rows(array: Any, rows: IntArray) -> Array:
 
 
 def concatenate_rows(arrays: Sequence[Array]) -> Array:
-    """Arrays along their first axis, on disk where one of them is."""
+    """Concatenate arrays by rows; the result stays on disk if one of them is on disk."""
     if any(stays_on_disk(array) for array in arrays):
         return cast("Array", OnDisk.of(arrays))
     return np.concatenate(arrays)
@@ -121,14 +121,14 @@ def concatenate_rows(arrays: Sequence[Array]) -> Array:
 
 @dataclass(frozen=True)
 class _File:
-    """An array in a file that is opened for each read, laid out as `numpy.memmap` takes it."""
+    """An array in a file that is opened for each read, laid out as `numpy.memmap` needs it."""
 
     path: Path
     layout: Mapping[str, Any]
     identity: tuple[int, int]
 
     def __getitem__(self, rows: IntArray) -> Array:
-        """Rows in memory; those of an old file that has been replaced would be of other clips."""
+        """Read rows into memory; refuse a replaced file, since it holds the rows of other clips."""
         if _identity(self.path) != self.identity:
             raise DataError(
                 f"{self.path}: expected the file that these pictures were found in, got "
@@ -138,7 +138,7 @@ class _File:
 
 
 def _source(array: Any) -> Any:
-    """A memory map of a whole file as that file; other arrays as they are."""
+    """Return a `_File` for a memory map of a whole file, and any other array as it is."""
     whole: bool = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
     if not whole:
         return array

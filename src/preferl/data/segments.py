@@ -17,13 +17,13 @@ Short = Literal["drop", "pad", "auto"]
 @final
 @dataclass(frozen=True, eq=False)
 class Clips:
-    """Segments with their steps laid out, `[..., L]`: what teachers see and models read.
+    """Segments with their steps laid out as `[..., L]`, for teachers and models to read.
 
     Attributes:
         observations: `[..., L, *obs]`
         actions: `[..., L, *act]`
         mask: `[..., L]` true where a step is real; real steps come last.
-        rewards: `[..., L]` the environment's; zero where padded.
+        rewards: `[..., L]` the environment's rewards; zero where padded.
         states: `[..., L, *state]` or None.
     """
 
@@ -37,7 +37,7 @@ class Clips:
         return len(self.mask)
 
     def __getitem__(self, rows: object) -> Self:
-        """The same along the leading axes, without a copy where `rows` is a slice or number."""
+        """Select clips along the leading axes; a slice or number copies nothing."""
         return type(self)(**take_columns(self, rows, [f.name for f in fields(self)]))
 
 
@@ -51,14 +51,16 @@ class Segments:
     once, however many windows hold it.
 
     Attributes:
-        observations: `[T, *obs]`, may be a memory map, or `OnDisk` where several were joined.
+        observations: `[T, *obs]`, an array, a memory map, or `OnDisk` where several maps were
+            joined.
         actions: `[T, *act]`
-        rewards: `[T]` the environment's; scripted teachers and evaluation only.
+        rewards: `[T]` the environment's rewards, for scripted teachers and evaluation only.
         start: `[N]` row of the first real step of each window.
         real: `[N]` how many steps of each window are real, in 1...L.
         length: `L`. Windows with fewer real steps are padded on the left.
-        origin: `[N, 3]` where a window was cut: its episode, its first step within that, and the
-            episode of its last step, another one only where a label file crosses an end.
+        origin: `[N, 3]` where each window was cut: the episode of its first step, the place of
+            that step in its episode, and the episode of its last step. The two episodes differ
+            only for a label file with windows that run across an episode's end.
         states: `[T, *state]` for rendering on demand, or None.
 
     >>> block = np.arange(6.0)[:, None]
@@ -100,11 +102,11 @@ class Segments:
 
     @property
     def steps(self) -> int:
-        """`T`, the distinct steps that the windows share."""
+        """`T`, the number of distinct steps that the windows share."""
         return len(self.rewards)
 
     def rows(self, segments: object = slice(None)) -> IntArray:
-        """`[..., L]` the steps of each window; a padded place repeats the first real step."""
+        """Return the rows `[..., L]` of each window; a padded place repeats its first real step."""
         start = take(self.start, segments)[..., None]
         real = take(self.real, segments)[..., None]
         return np.asarray(np.maximum(start + np.arange(self.length) - (self.length - real), start))
@@ -114,29 +116,29 @@ class Segments:
         return np.arange(self.length) >= self.length - take(self.real, segments)[..., None]
 
     def __getitem__(self, segments: object) -> Clips:
-        """Lay windows out: `segments[pairs]` is `[P, 2, L, ...]`, since a pair is an axis."""
+        """Lay windows out as `Clips`: `segments[pairs]` is `[P, 2, L, ...]`; a pair is an axis."""
         mask = self.mask(segments)
         steps = take_columns(self, self.rows(segments))
         return Clips(**steps | {"mask": mask, "rewards": steps["rewards"] * mask})
 
     def returns(self, segments: object = slice(None)) -> FloatArray:
-        """`[...]` the sum of the environment's rewards over each window."""
+        """Return the sum `[...]` of the environment's rewards over each window."""
         rows = self.rows(segments)
         mask = self.mask(segments)
         return np.asarray((np.asarray(self.rewards, np.float64)[rows] * mask).sum(-1))
 
     def episodes(self) -> Episodes:
-        """Each window's real steps as an episode of its own, for what works on episodes."""
+        """Return the real steps of each window as an episode of its own."""
         rows = self.rows()[self.mask()]
         steps = take_columns(self, rows, pick=select_rows)
-        final = take(steps["observations"], np.cumsum(self.real) - 1)  # what followed is not known
+        final = take(steps["observations"], np.cumsum(self.real) - 1)  # no later one is known
         unknown = np.zeros(len(rows), bool)
         return Episodes(**steps, terminated=unknown, final_observations=final, lengths=self.real)
 
     def select(self, segments: IntArray | BoolArray | slice) -> Self:
-        """Some windows with just the steps they need, copied, so the rest can be freed.
+        """Copy some windows with just the steps that they need, so that the rest can be freed.
 
-        Pictures that are on disk stay there.
+        Pictures on disk stay there.
         """
         numbers = np.arange(len(self))[segments]
         start = self.start[numbers]
@@ -155,10 +157,10 @@ class Segments:
 
 
 def join_segments(parts: list[Segments]) -> Segments:
-    """The windows of all parts, over their blocks of steps laid end to end.
+    """Join the windows of all parts, over their blocks of steps laid end to end.
 
-    Origins are forgotten, since each part counted its episodes from 0. Parts of different segment
-    length get the longest one: windows of the others are padded, as those of short episodes are.
+    Origins are dropped, since each part counts its episodes from 0. If parts differ in segment
+    length, the result has the longest; shorter windows are padded, as in short episodes.
     """
     if not parts:
         raise DataError("There are no segments to join. Send at least one query first.")
@@ -174,13 +176,13 @@ def join_segments(parts: list[Segments]) -> Segments:
 
 
 def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
-    """The `[N]` windows of `length` steps that begin at rows `start`, as a label file names them.
+    """Cut `N` windows of `length` steps that begin at rows `start`, as label files name windows.
 
-    Windows may run across an episode's end (some published label files do): find those with
-    `crosses_end` and drop them, or keep them knowingly.
+    Windows may run across an episode's end, as in some published label files. `crosses_end` finds
+    such windows, so that you can drop them or keep them knowingly.
 
     Raises:
-        DataError: a window that leaves the data, which means the labels belong to other data.
+        DataError: a window leaves the data, which means that the labels belong to other data.
     """
     start = np.asarray(start, np.int64)
     last = episodes.steps - length
@@ -196,7 +198,7 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
 
 
 def crosses_end(episodes: Episodes, start: IntArray, length: int) -> BoolArray:
-    """`[N]` true where a window of `length` steps runs across its episode's end."""
+    """Return `[N]` whether each window of `length` steps runs across its episode's end."""
     first = np.asarray(start)
     return np.asarray(episodes.start_of_step[first] != episodes.start_of_step[first + length - 1])
 
@@ -208,17 +210,18 @@ def sample_segments(
 
     Args:
         episodes: experience to cut from; the result refers to its arrays.
-        count: `N`. Windows are distinct while there are enough of them.
+        count: `N`, the number of segments. Windows are distinct if there are at least `N` of them.
         length: `L` steps per segment.
         rng: source of the draw.
-        short: `"drop"` takes whole windows, and leaves out episodes with fewer than `L` steps (the
-            default: segments then hold equal evidence). `"pad"` also takes windows that end early,
-            padded on the left: an episode with fewer steps is one, and where an episode terminated,
-            at least half a window is real. So returns tell that it ended. `"auto"` drops as long
-            as one episode is long enough, and pads where none is.
+        short: `"drop"`, the default, takes only windows with `L` real steps, so that all segments
+            hold equal evidence; episodes with fewer steps are left out. `"pad"` also takes windows
+            with fewer real steps, padded on the left. An episode with fewer than `L` steps is one
+            such window. Others lie at the end of an episode that terminated, with at least `L / 2`
+            real steps; their returns show that the episode ended. `"auto"` drops if at least one
+            episode is long enough, and pads if none is.
 
     Raises:
-        ConfigError: a negative count, a length below 1, or another `short`.
+        ConfigError: a negative count, a length below 1, or an unknown `short`.
         DataError: no episode is long enough.
 
     >>> episodes = Episodes(np.zeros((5, 1)), np.zeros((5, 1)), np.arange(5.0), np.zeros(5, bool),
@@ -246,10 +249,10 @@ def sample_segments(
 
 
 def windows_of(episodes: Episodes, length: int, short: Short = "drop") -> IntArray:
-    """`[K]` how many windows of `length` steps each episode has; `short` as in `sample_segments`.
+    """Count the windows `[K]` of `length` steps in each episode; `short` as in `sample_segments`.
 
     Raises:
-        ConfigError: another `short`.
+        ConfigError: an unknown `short`.
     """
     require_one_of("short", short, Short)
     if short == "auto":

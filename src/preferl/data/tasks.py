@@ -24,28 +24,28 @@ Returns = TypeVar("Returns", float, FloatArray)
 class Task:
     """Facts about a data set that cannot be read from it.
 
-    How rewards are scaled before a policy learns from them follows Kim et al. 2023 (Preference
-    Transformer); `preferl.training.scale_by_return_range` applies it.
+    The fields about scaling rewards follow Kim et al. 2023 (Preference Transformer);
+    `preferl.training.scale_by_return_range` applies them.
 
     Attributes:
-        name: of the data set, as label folders write it.
+        name: name of the data set, as in the names of label folders.
         random: mean return of a random policy, 0 on the normalised scale.
         expert: mean return of an expert, 100 on the normalised scale.
-        max_episode_steps: steps after which an episode is cut off; pass it to `evaluate_policy`,
+        max_episode_steps: steps after which an episode is cut off. Pass it to `evaluate_policy`,
             since today's environment may allow another number.
-        env: id of the environment of gymnasium or gymnasium-robotics that stands for the
-            original, or None where none takes the same observations.
+        env: id of the environment in gymnasium or gymnasium-robotics that replaces the original,
+            or None where none has the same observations.
         hyperparameters: name of the implicit Q-learning settings published for it.
         query_length: steps per segment of the published human labels.
-        shift_after: added to each learned reward after scaling.
-        from_lowest: whether the lowest return, spread evenly over each episode, is first
-            subtracted from learned rewards.
-        scales_own_reward: whether the environment's own reward is scaled too.
-        own_shift: added to each of the environment's own rewards.
-        goal_ends_episode: whether a goal that moves marks a new episode in the data.
+        shift_after: number added to each learned reward after scaling.
+        from_lowest: whether the lowest return, spread evenly over each episode, is subtracted
+            from learned rewards before scaling.
+        scales_own_reward: whether the environment's own reward is scaled, too.
+        own_shift: number added to each of the environment's own rewards.
+        goal_ends_episode: whether a change of the goal marks a new episode in the data.
 
     Raises:
-        ConfigError: equal references, no steps, or settings that are not published.
+        ConfigError: equal references, no steps, or unpublished settings.
 
     >>> TASKS["hopper-medium-replay-v2"].max_episode_steps
     1000
@@ -75,7 +75,7 @@ class Task:
 
 
 def find_task(task: str | Task) -> Task:
-    """The row of a name; a task is its own row.
+    """Return the task of a name; a task is returned as it is.
 
     Raises:
         ConfigError: an unknown name; the message lists names like it.
@@ -95,9 +95,9 @@ def find_task(task: str | Task) -> Task:
 
 
 def normalised_score(task: str | Task, returns: Returns) -> Returns:
-    """Returns on D4RL's scale (Fu et al. 2020, section 6): 0 for a random policy, 100 an expert.
+    """Put returns on D4RL's scale (Fu et al. 2020, section 6): 0 is random, 100 is an expert.
 
-    `returns` are a number, or an array of any shape.
+    `returns` is a number or an array of any shape.
 
     Raises:
         ConfigError: an unknown name.
@@ -158,8 +158,8 @@ def _rows() -> Iterator[Task]:
 
 
 TASKS: Mapping[str, Task] = MappingProxyType({row.name: row for row in _rows()})
-"""D4RL's locomotion, antmaze and hand tasks, robomimic's arms, and the environments of today.
+"""D4RL's locomotion, antmaze and hand tasks, and robomimic's arms, with today's environments.
 
-Returns are from D4RL's table of reference scores; those of robomimic and antmaze are shares of
-episodes that succeed.
+Reference returns are from D4RL's table of reference scores. For robomimic and antmaze, they are
+shares of episodes that succeed.
 """

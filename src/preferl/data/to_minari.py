@@ -1,4 +1,4 @@
-"""Episodes written as a data set of Minari, for everybody who reads those."""
+"""Write episodes as a Minari data set."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from preferl.envs.checks import Environment
 
 ENDS: Final = {"min": "random", "max": "expert"}
-"""Minari's reference scores to whose mean returns they are."""
+"""Maps the ends of Minari's reference scores to the policy whose mean return each is."""
 
 LOGGER = get_logger(__name__)
 
 
 def require_new_minari(name: str) -> None:
-    """Raise as `save_minari` would for this name; best called before recording."""
+    """Raise as `save_minari` would for this name; call it before recording."""
     minari = require("minari", extra="minari")
     what = f"Minari id {name!r}"
     try:
@@ -38,13 +38,13 @@ def require_new_minari(name: str) -> None:
 
 
 def require_minari_env(env: "Environment") -> None:
-    """Raise unless Minari can hold what the environment's spaces allow; best before recording.
+    """Raise unless Minari can store the environment's spaces; call it before recording.
 
-    The environment is closed. If Minari cannot make it again, as `save_minari` describes, this is
-    logged.
+    The environment is closed. A message is logged if Minari cannot make it again, as described in
+    `save_minari`.
 
     Raises:
-        DataError: a space that Minari has no words for.
+        DataError: a space that Minari cannot describe.
         MissingExtraError: minari is not installed.
     """
     written = require("minari.serialization", extra="minari").serialize_space
@@ -90,15 +90,15 @@ def save_minari(
         name: id of the data set.
         env: the environment, from which Minari takes spaces and specification, or its id; it is
             closed.
-        algorithm: which acted.
-        description: for people.
+        algorithm: name of the algorithm that acted.
+        description: text for people.
         about: further metadata, stored under the name `preferl`. `references` in it, with the
             mean returns `random` and `expert`, become Minari's reference scores; `tiers`, with
             `name` and `episodes` of each in their order, become the info of every episode;
             `versions` become what the data set requires.
 
     Raises:
-        DataError: a malformed id, or one that is on this machine.
+        DataError: a malformed id, or the id of a data set that is on this machine.
         MissingExtraError: minari is not installed.
     """
     from preferl.envs.simulators import make_registered  # loads gymnasium
@@ -110,7 +110,7 @@ def save_minari(
     packages = about.get("versions", {}).get("packages", {})
     made = make_registered(env) if isinstance(env, str) else env
     with warnings.catch_warnings():
-        # An author, a link and more are for those who publish; minari warns of each.
+        # An author, a link and more are for publishing; minari warns of each that is missing.
         warnings.filterwarnings("ignore", "(.* is set to|env_spec is) None", UserWarning)
         dataset = minari.create_dataset_from_buffers(
             name,
@@ -126,7 +126,7 @@ def save_minari(
         )
     made.close()
     means = {end: references.get(of) for end, of in ENDS.items()}
-    # Minari itself keeps them only if it can make the environment.
+    # Minari itself keeps reference scores only if it can make the environment.
     scores = {f"ref_{end}_score": mean for end, mean in means.items() if mean is not None}
     dataset.storage.update_metadata(scores | {"preferl": about})
     tiers = [tier["name"] for tier in about.get("tiers", ()) for _ in range(tier["episodes"])]
@@ -135,19 +135,19 @@ def save_minari(
 
 
 def _can_be_made_again(env: Any) -> bool:
-    """Whether gymnasium can write the specification of an environment, and make it from that."""
+    """Whether gymnasium can write an environment's specification and make it again from that."""
     import gymnasium
 
     try:
         env.spec.to_json()
         gymnasium.make(env.spec).close()
-    except Exception:  # of any kind: specifications and makers are other people's
+    except Exception:  # specifications and makers are other people's code
         return False
     return True
 
 
 def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
-    """One buffer per episode, as minari takes them without JAX."""
+    """Yield one buffer per episode, in the form that minari takes without JAX."""
     buffer = require("minari.data_collector", extra="minari").EpisodeBuffer
     for k, episode in enumerate(episodes):
         infos = _infos(episode.states, env)
@@ -167,12 +167,12 @@ def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
 
 
 def _infos(states: Array | None, env: Any) -> dict[str, Array]:
-    """`[T, ...]` what a simulator needs to render each step."""
+    """Return arrays `[T, ...]` by name, from which a simulator renders each step."""
     from preferl.envs.simulators import is_mujoco
 
     if states is None:
         return {}
     nq, nv = (env.unwrapped.model.nq, env.unwrapped.model.nv) if is_mujoco(env) else (0, 0)
-    if nq + nv != states.shape[1]:  # no MuJoCo, or something is placed anew in each episode
+    if nq + nv != states.shape[1]:  # no MuJoCo, or objects move between episodes
         return {"state": states}
     return {"qpos": states[:, :nq], "qvel": states[:, nq:]}

@@ -1,6 +1,7 @@
 """Which comparisons a reward is fitted to and which are held out to validate it.
 
-`split` draws once; `validation_split` gives each clip a set that it keeps as queries arrive.
+`split` draws once. `validation_split` assigns each clip to a set, which the clip keeps as queries
+arrive.
 """
 
 from collections.abc import Iterable
@@ -30,14 +31,14 @@ def split(
     """Split comparisons into `(train, validation)` with nothing in both.
 
     Args:
-        comparisons: pairs that hold the same two segments, in either order, stay together.
-        rng: which pairs or episodes are held out.
+        comparisons: the answers. Pairs of the same two segments, in either order, stay together.
+        rng: draws the pairs or episodes that are held out.
         validation: share held out, in (0, 1); 0.2 as the DRLHP re-implementations do.
         by: `"pair"` holds out pairs, whose segments may share steps with training pairs;
             `"clip"` keeps pairs together that a chain of clips links, as in a ranked list;
-            `"episode"` holds out episodes, trains on pairs without a step of them and validates
-            on pairs wholly in them, so that no step is in both. Pairs between the two are left
-            out. Needs segments whose `origin` is known.
+            `"episode"` holds out episodes, so that no step is in both parts. It validates on
+            pairs wholly in held-out episodes, trains on pairs without a step of them, and leaves
+            all other pairs out. It needs segments whose `origin` is known.
 
     Raises:
         ConfigError: a share outside (0, 1).
@@ -50,7 +51,7 @@ def split(
         held = max(1, round(len(episodes) * validation))
         return split_off_episodes(comparisons, rng.permutation(episodes)[:held])
     group, groups = (_linked_pairs if by == "clip" else _equal_pairs)(comparisons)
-    held = max(int(by == "clip"), round(groups * validation))  # of lists, which are few
+    held = max(int(by == "clip"), round(groups * validation))  # lists are few
     if not 0 < held < groups:
         raise DataError(
             f"comparisons to split: expected enough for a validation share of {validation:g} "
@@ -62,7 +63,7 @@ def split(
 
 
 def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> IntArray:
-    """`[P]` the fold in 0...count-1 of each comparison; equal pairs share a fold.
+    """Draw the fold `[P]`, in 0...count-1, of each comparison; equal pairs share a fold.
 
     Raises:
         DataError: fewer different pairs than folds.
@@ -74,9 +75,9 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
 
 
 def _linked_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
-    """`[P]` a number for each set of pairs that a chain of clips links; and how many there are.
+    """Number the sets of pairs that chains of clips link; return `[P]` each pair's, and the count.
 
-    The same clip, asked about in two rounds, is stored twice, and links all the same.
+    A clip that was asked about in two rounds is stored twice, but it still links its pairs.
     """
     different, clip = np.unique(compared_ids(comparisons), return_inverse=True)
     pairs = clip.reshape(comparisons.pairs.shape)
@@ -85,7 +86,7 @@ def _linked_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
 
 
 def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
-    """`[P]` a number for each pair by its content, in either order; and how many there are."""
+    """Number the different pairs, by content in either order; return `[P]`, and the count."""
     different, group = np.unique(pair_ids(comparisons), return_inverse=True)
     return group, len(different)
 
@@ -101,7 +102,7 @@ def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Compar
     first, last = _episode_span(comparisons)
     episodes = int(last.max(initial=-1)) + 1
     held_before = np.append(0, np.cumsum(np.isin(np.arange(episodes), held)))
-    # A window over short episodes may also hold whole ones between its first and its last.
+    # A window over short episodes may also hold whole episodes between its first and its last.
     touched = held_before[last + 1] - held_before[first]  # [P, 2] held episodes in each window
     train: BoolArray = (touched == 0).all(axis=1)
     validate: BoolArray = (touched == last - first + 1).all(axis=1)
@@ -115,7 +116,7 @@ def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Compar
 
 
 def _episode_span(comparisons: Comparisons) -> tuple[IntArray, IntArray]:
-    """`[P, 2]` twice: the episodes in which each segment of each pair begins and ends."""
+    """Return two arrays `[P, 2]`: the episodes in which each pair's segments begin and end."""
     origin = comparisons.segments.origin
     if origin is None:
         raise DataError(
@@ -128,15 +129,16 @@ def _episode_span(comparisons: Comparisons) -> tuple[IntArray, IntArray]:
 def validation_split(
     pairs: Iterable[tuple[str, str]], share: float, of_clip: dict[str, int] | None = None
 ) -> list[int]:
-    """`TRAIN`, `VALIDATION` or `UNUSED` for each query, so that no clip is in both sets.
+    """Assign `TRAIN`, `VALIDATION` or `UNUSED` to each query, so that no clip is in both sets.
 
-    Chance is drawn from the names of clips, which are digests of what they hold, so that every
-    program on every machine comes to the same. Two clips that were never asked about are drawn as
-    one. A clip that was keeps its set: a new one beside a training clip joins it, and beside a
-    validation clip it is drawn for itself, so that clips which are asked about often do not
-    draw all others after them. A query with a clip of either set is unused. Pairs are those of all
-    queries ever put, oldest first, answered or not; more never change the sets of those before.
-    `of_clip` keeps the set of each clip between calls, for pairs of which the oldest are forgotten.
+    The draw uses the clips' names, which are digests of their content, so that every program on
+    every machine draws the same. If both clips of a query are new, they are drawn together. A clip
+    keeps its set in later queries. A new clip beside a training clip joins the training set. A new
+    clip beside a validation clip is drawn on its own, so that a clip with many queries does not
+    draw all others into its set. A query with a clip from each set is unused. Pairs are those of
+    all queries ever asked, oldest first, answered or not; later pairs never change the sets of
+    earlier ones. `of_clip` keeps the set of each clip between calls, so that a caller may forget
+    the oldest pairs.
     """
     of_clip = {} if of_clip is None else of_clip
     split = []

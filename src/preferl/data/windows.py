@@ -10,12 +10,12 @@ from preferl.shapes import Array, BoolArray, IntArray, Observations, map_observa
 def window_indices(
     start_of_step: IntArray, length: int, steps: IntArray | None = None
 ) -> tuple[IntArray, BoolArray]:
-    """Rows of the last `length` steps up to and including each step.
+    """Return the rows of the last `length` steps up to and including each step.
 
     Args:
         start_of_step: `[T]` row at which the episode of each step begins.
         length: `H`, how far a reward may look back.
-        steps: `[B]` rows of the steps whose windows are wanted; all by default.
+        steps: `[B]` rows of the steps to return windows for; all steps by default.
 
     Returns:
         `(rows, mask)`, both `[B, H]`. The last column is the step itself. Before the episode
@@ -35,7 +35,7 @@ def window_indices(
 class History:
     """The last `H` steps (`length`) of `V` environments while they act.
 
-    The arrays it returns are its own buffers: use them before the next `append`.
+    The returned arrays are reused buffers: read them before the next `append`.
 
     >>> history = History(length=2, environments=1)
     >>> _ = history.append(np.array([[1.0]]), np.array([[0.0]]))
