@@ -17,9 +17,9 @@ from preferl.shapes import Array, BoolArray, Observations, leaves, map_observati
 
 
 def to_tensor(array: Array, device: torch.device | str, *, exact: bool = False) -> Tensor:
-    """An array on a device: floats as float32, anything else as it is; memory maps are read.
+    """Copy an array to a device: floats as float32, other types unchanged; memory maps are read.
 
-    If `exact`, floats of 64 bits stay such.
+    If `exact`, floats of 64 bits keep their precision.
     """
     dtype = array.dtype
     if dtype.kind == "f":
@@ -33,14 +33,14 @@ def to_tensor(array: Array, device: torch.device | str, *, exact: bool = False) 
 def to_tensors(
     observations: Observations, device: torch.device | str, *, exact: bool = False
 ) -> Any:
-    """Each array of an observation on a device; see `to_tensor`."""
+    """Copy each array of an observation to a device; see `to_tensor`."""
     return map_observations(lambda array: to_tensor(array, device, exact=exact), observations)
 
 
 def steps_for(
     encoder: Any, observations: Observations, actions: Array, device: torch.device | str
 ) -> tuple[Any, Tensor]:
-    """Observations and actions as tensors for an encoder, as exact as it takes them."""
+    """Return observations and actions as tensors, with the precision that an encoder wants."""
     exact = getattr(encoder, "exact", False)
     return (
         to_tensors(observations, device, exact=exact),
@@ -49,16 +49,16 @@ def steps_for(
 
 
 Crop = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Maps the starts and real steps of windows, `[B]` each, to those of shorter windows inside."""
+"""Maps starts and real steps of windows, `[B]` each, to starts and real steps of shorter ones."""
 
 MINIBATCH_BYTES = 2**26
-"""Observations that are gathered at once for a forward without gradients."""
+"""Bytes of observations that are gathered at once for a forward without gradients."""
 
 
 def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> "AnyWindows":
-    """Features of segments by a model's encoder on its device, to be gathered rows at a time.
+    """Encode segments on a model's device, and return windows from which rows are gathered.
 
-    With `observe`, the encoder's statistics are set from these steps first.
+    If `observe`, the encoder first sets its statistics from these steps.
     """
     steps = segments.observations, segments.actions
     check_spaces(model.observation_space, model.action_space, *steps, what="comparisons")
@@ -69,7 +69,7 @@ def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> 
 
 @final
 class LateWindows:
-    """Windows into a block of steps that stays where it is, encoded when they are gathered.
+    """Windows that are encoded when they are gathered; the block of steps stays where it is.
 
     The observations of `at_once` windows fit into `MINIBATCH_BYTES`.
     """
@@ -98,7 +98,7 @@ class LateWindows:
 
 @final
 class Windows:
-    """The features of a block of steps on a device, made once, and windows into them."""
+    """Windows into the features of a block of steps, which are computed once, on a device."""
 
     at_once = 512
     """Windows per forward without gradients."""
@@ -144,23 +144,24 @@ def draw_crops(pairs: int, *, most: int, generator: torch.Generator) -> tuple[Te
     """Draw the crops of pairs for `crop_pairs`, with a generator on the CPU.
 
     Returns:
-        `[P, 1]` steps that each pair loses, at most `most`, and `[P, 2]` where the remaining steps
-        begin in each window: 0 at the earliest place, towards 1 at the latest.
+        `(cut, place)`. `cut` `[P, 1]` is how many steps each pair loses, at most `most`. `place`
+        `[P, 2]` is where the remaining steps begin in each window: 0 is the earliest place, and
+        numbers towards 1 the latest.
     """
     cut = torch.randint(most + 1, (pairs, 1), generator=generator)
     return cut, torch.rand((pairs, 2), generator=generator)
 
 
 def crop_pairs(cut: Tensor, place: Tensor, start: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Shorten the two windows of each pair by the same number of steps, from places of their own.
+    """Shorten both windows of each pair by the same number of steps, each at its own place.
 
-    Park et al., "SURF" (2022), section 4.2. At least one step remains of each.
+    Park et al., "SURF" (2022), section 4.2. At least one step of each window remains.
 
     Args:
-        cut: `[P, 1]` of `draw_crops`.
-        place: `[P, 2]`, likewise.
+        cut: `[P, 1]` from `draw_crops`.
+        place: `[P, 2]` from `draw_crops`.
         start: `[2 * P]` first rows of windows; neighbours are a pair.
-        real: `[2 * P]` their steps.
+        real: `[2 * P]` steps of each window.
 
     Returns:
         Starts and real steps of the shorter windows.
@@ -176,9 +177,9 @@ def crop_pairs(cut: Tensor, place: Tensor, start: Tensor, real: Tensor) -> tuple
 class Answers:
     """Pairs `[P, 2]`, preferences `[P]` and weights `[E, P]` on a device.
 
-    Weights are those of the answers times each member's bootstrap counts. Annotators are `[P]` rows
-    of a table of people, or None where they are unknown. Soft labels, `[P]`, are fitted without
-    noise (`Comparisons.soft`); None where there are none.
+    A weight is the answer's weight times the member's bootstrap count. `annotator` holds `[P]` rows
+    of a table of people, or None if they are unknown. `soft` is `[P]` true for soft labels, which
+    are fitted without noise (`Comparisons.soft`), or None if there are none.
     """
 
     pairs: Tensor
@@ -195,9 +196,9 @@ class Answers:
         device: torch.device | str,
         soft: BoolArray | None = None,
     ) -> Self:
-        """Make those of comparisons, with bootstrap counts `[E, P]`.
+        """Make answers from comparisons, with bootstrap counts `[E, P]`.
 
-        `soft`, by default that of the comparisons, is given where weights have been changed.
+        `soft` is `comparisons.soft` by default; pass it where weights have been changed since.
         """
         by = comparisons.annotator
         soft = comparisons.soft if soft is None else soft
@@ -220,7 +221,7 @@ class Answers:
         return type(self)(self.pairs[rows], preference, weight, annotator, soft)
 
     def split(self, size: int) -> Iterator[Self]:
-        """Parts of at most `size` answers, one after another, without copies."""
+        """Yield parts of at most `size` answers in order, without copies."""
         parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))
         by = repeat(None) if self.annotator is None else self.annotator.split(size)
         soft = repeat(None) if self.soft is None else self.soft.split(size)
@@ -228,7 +229,7 @@ class Answers:
 
 
 def validation_batch(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:
-    """Windows and answers that a model is validated on."""
+    """Return the windows and answers of comparisons that a model is validated on."""
     ones = np.ones((1, len(comparisons)))
     windows = gather_windows(model, comparisons.segments, observe=False)
     return windows, Answers.of(comparisons, ones, model.device)

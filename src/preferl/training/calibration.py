@@ -14,25 +14,25 @@ from preferl.feedback.likelihood import Likelihood
 from preferl.training.batches import Answers
 
 PRIOR_ANSWERS: Final = 10.0
-"""Answers that the expected noise counts as much as, so that few answers cannot move it far."""
+"""Weight of the prior on noise, in answers, so that few answers cannot move the noise far."""
 
 PRIOR_DEVIATION: Final = 1.0
-"""Of the scale's logarithm around 0: a factor of `e` either way is one deviation."""
+"""Deviation of the scale's logarithm around 0: a factor of `e` either way is one deviation."""
 
 MOST_EXPECTED: Final = 0.1
-"""Noise that is expected of answers at most (Christiano et al. 2017); fits may forgive more."""
+"""Most noise that the prior expects (Christiano et al. 2017); fits may assume more."""
 
 UNKNOWN_NOISE: Final = 0.05
 """Where the search for noise begins if none is configured; at 0 there would be no gradient."""
 
 
 def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelihood:
-    """The noise and scale that maximise the likelihood of answers times a weak prior.
+    """Fit noise and scale: they maximise the likelihood of answers times a weak prior.
 
-    The prior is around a `noise`, the result without answers, and a scale of 1. Of logits `[E, P]`,
-    the mean probability of those members counts for which an answer has a weight: those that have
-    not been trained on it. Ties do not count: they mean that two clips are alike, not that answers
-    are random.
+    The prior is around `noise` and a scale of 1. Without answers, the result is `noise`, unscaled.
+    An answer has a weight for each member that was not trained on it; of its logits `[E, P]`, the
+    mean probability of these members counts. Ties do not count: they mean that two clips are
+    alike, not that answers are random.
     """
     logits, target, weight, votes = _decided(logits, answers)
     if not len(target):
@@ -70,12 +70,12 @@ def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelih
 
 
 def expected_noise(logits: Tensor, answers: Answers, *, noise: float) -> float:
-    """The share of answers expected to be random, under a likelihood with so much `noise`.
+    """Estimate the share of answers that are random, under a likelihood with this `noise`.
 
     This is a step of expectation maximisation (Dempster, Laird and Rubin 1977): a decided answer is
-    random with the probability that noise, not the model, gave it. Which logits `[E, P]` count, see
-    `fit_likelihood`; soft labels do not, since none is given at random. A weak prior is around
-    `UNKNOWN_NOISE`.
+    random with the probability that noise, not the model, gave it. `fit_likelihood` says which
+    logits `[E, P]` count. Soft labels do not count, since none is given at random. A weak prior is
+    around `UNKNOWN_NOISE`.
 
     >>> sure = torch.full((1, 90), 9.0)  # and 9 of 90 answers contradict it
     >>> given = torch.cat([torch.ones(81), torch.zeros(9)])
@@ -98,7 +98,10 @@ def expected_noise(logits: Tensor, answers: Answers, *, noise: float) -> float:
 
 
 def _decided(logits: Tensor, answers: Answers) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Logits and votes `[E, D]`, preferences and weights `[D]` of decided answers with a vote."""
+    """Select the decided answers that have a vote.
+
+    Returns their logits `[E, D]`, preferences `[D]`, weights `[D]` and votes `[E, D]`.
+    """
     votes = answers.weight > 0
     weight = answers.weight.amax(0)
     preference = answers.preference

@@ -1,8 +1,8 @@
-"""Checkpoints of a run: numbered folders, of which one stays until the next is whole.
+"""Checkpoints of a run: numbered folders; each stays until the next one is complete.
 
 A state is numbers, text, lists and dictionaries with arrays, tensors, generators, experience and
-rewards as their leaves: JSON for what is small, arrays and safetensors beside it. Nothing in such a
-folder can be run, unlike a pickle.
+rewards as their leaves. Small values go into JSON, large ones into arrays and safetensors beside
+it. Unlike a pickle, a checkpoint folder holds nothing that can be run.
 """
 
 import json
@@ -45,7 +45,7 @@ from preferl.training.trust import Trust
 LOGGER = get_logger(__name__)
 
 FORMAT: Final = 1
-"""Version of what a checkpoint holds, raised when it changes, so that other versions refuse it."""
+"""Version of a checkpoint's layout, raised when it changes, so that other versions refuse it."""
 
 ABOUT: Final = "checkpoint.json"
 STATE: Final = "state.json"
@@ -63,13 +63,13 @@ TAG: Final = "$"
 """Key of JSON objects that stand for what JSON does not have."""
 
 LARGE_BYTES: Final = 2**20
-"""Arrays above lie in files of their own, which are written without a second copy in memory."""
+"""Arrays above this size get files of their own, written without a second copy in memory."""
 
 STRUCTS: Final[dict[str, type]] = {
     kind.__name__: kind
     for kind in (Comparisons, Episodes, FitReport, Likelihood, Segments, Trust, Validation)
 }
-"""Dataclasses that a state may hold, by name; no file names any other. See `saved_in_states`."""
+"""Dataclasses that a state may hold, by name; `saved_in_states` adds one."""
 
 Struct = TypeVar("Struct", bound=type)
 
@@ -78,13 +78,13 @@ GENERATORS: Final = {name: getattr(np.random, name) for name in _KINDS}
 
 
 def saved_in_states(struct: Struct) -> Struct:
-    """Let states hold a dataclass, which they name by its name alone."""
+    """Let states hold a dataclass; files refer to it by its class name."""
     STRUCTS[struct.__name__] = struct
     return struct
 
 
 class Checkpoint(NamedTuple):
-    """What was read: where from, after how many steps, and the state."""
+    """A checkpoint that was read: its folder, the run's steps, and the state."""
 
     path: Path
     steps: int
@@ -92,16 +92,16 @@ class Checkpoint(NamedTuple):
 
 
 def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping[str, Any]) -> Path:
-    """Write a checkpoint to the disk and return its folder; earlier ones go when it is whole.
+    """Write a checkpoint to the disk, remove earlier ones once it is complete; return its folder.
 
     Args:
-        folder: of one run's checkpoints alone; made if it is not there.
-        state: for `write_state`.
-        steps: that the run has made.
-        run: JSON that has to be the same for it to resume.
+        folder: folder for the checkpoints of one run alone; created if missing.
+        state: state that `write_state` can write.
+        steps: steps that the run has made.
+        run: JSON that describes the run; a run resumes only if it is the same.
 
     Raises:
-        CheckpointError: the newest checkpoint there is damaged.
+        CheckpointError: the newest checkpoint in the folder is damaged.
         ConfigError: the run in the folder has come further than this one, or a state that cannot
             be written.
         StorageError: the folder cannot be written to, is full, or holds something else.
@@ -120,10 +120,10 @@ def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping
 
 
 def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint:
-    """Read the newest checkpoint that `write_checkpoint` wrote of the same `run`.
+    """Read the newest checkpoint that `write_checkpoint` wrote for the same `run`.
 
     Raises:
-        CheckpointError: there is none, it is damaged, or it is of another run.
+        CheckpointError: there is no checkpoint, it is damaged, or it belongs to another run.
         StorageError: the folder cannot be read.
     """
     found = versions(folder)
@@ -149,12 +149,12 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
 
 
 def has_run(folder: Path | str) -> bool:
-    """Whether a folder has a checkpoint, whole or not, of a run that can be resumed."""
+    """Whether a folder has a checkpoint of a run that can be resumed, even a damaged one."""
     return bool(versions(folder))
 
 
 def require_own(folder: Path | str, steps: int) -> list[int]:
-    """Numbers of the checkpoints in a folder, which may be none, for a run to write its own there.
+    """Check that a run may write its checkpoints into a folder; return the numbers of those there.
 
     Raises as `write_checkpoint`.
     """
@@ -177,7 +177,7 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
 
 
 def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Raise `CheckpointError` unless a run is the one that was saved, and name what differs."""
+    """Raise `CheckpointError` unless a run is the saved one; the message names what differs."""
     for name, value in json.loads(json.dumps(dict(here))).items():
         if saved.get(name) != value:
             raise CheckpointError(
@@ -187,7 +187,7 @@ def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) 
 
 
 def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
-    """A checkpoint's own description; `whole` compares its files with it."""
+    """Read a checkpoint's description; if `whole`, check its files against the description."""
     with reading(path, expected="a whole checkpoint", fix=RESTORE):
         about = read_object(path / ABOUT)
         found = about["format"]
@@ -209,9 +209,9 @@ def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
 def write_state(folder: Path, state: Any) -> None:
     """Write a state into an existing folder, a draft of `preferl.files.writing`.
 
-    It may have None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
+    A state may hold None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
     generators, tensors, the dataclasses of `STRUCTS`, and `RewardFunction`s that can be saved.
-    Something else is a `ConfigError` that names its place.
+    Any other value raises a `ConfigError` that names its place.
     """
     writer = _Writer(folder)
     encoded = writer.encode(state, "state")
@@ -221,13 +221,13 @@ def write_state(folder: Path, state: Any) -> None:
 
 
 def read_state(folder: Path) -> Any:
-    """Read what `write_state` wrote; tensors come to the processor, arrays can be written to."""
+    """Read a state that `write_state` wrote; tensors are on the processor, arrays are writable."""
     with reading(folder, expected="a whole state"):
         return _Reader(folder).decode(read_json(folder / STATE))
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a state may hold this.
+    """Whether a state may hold a value.
 
     >>> is_plain({"angle": (np.zeros(2), None)}), is_plain(print)
     (True, False)
@@ -246,7 +246,7 @@ def is_plain(value: Any) -> bool:
 
 @final
 class _Writer:
-    """Takes arrays and tensors out of a state, and leaves names in their places."""
+    """Writes the arrays and tensors of a state to files, and puts file names in their places."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -290,7 +290,7 @@ class _Writer:
         return _tagged("dict", encoded)
 
     def _array(self, value: Any) -> Any:
-        """Put an array, a tensor or a reward into a file, and name it."""
+        """Write an array, a tensor or a reward to a file, and return its name."""
         self._count += 1
         name = f"{self._count:05d}"
         if isinstance(value, RewardFunction):
@@ -350,7 +350,7 @@ def _tagged(kind: str, value: Any) -> dict[str, Any]:
 
 
 def _word(name: str) -> str:
-    """A file's name that cannot point elsewhere."""
+    """Return a file's name; refuse one that points outside the folder."""
     if not name.isdigit():
         raise ValueError(f"{name!r} is no name in a state")
     return name

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     FunctionName = str | Callable[..., Tensor]
 else:
-    FunctionName = str  # which a function given in code becomes, see `Registry.known`
+    FunctionName = str  # the name of a function given in code, see `Registry.known`
 
 Precision = Literal["float32", "bfloat16"]
-"""In which products are computed; parameters always keep 32 bits."""
+"""Precision in which products are computed; parameters always keep 32 bits."""
 
 
 @final
 @dataclass(frozen=True)
 class CosineSchedule:
-    """A learning rate that rises linearly, then falls along half a cosine, as shares of its peak.
+    """A learning rate that rises linearly to its peak, then falls along half a cosine.
 
     Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", section 3.
-    The peak is the trainer's `learning_rate`. The shape stretches over however many updates a fit
-    makes, so a shorter fit is the same schedule in fewer steps.
+    The peak is the trainer's `learning_rate`. The schedule spans all updates of a fit, so a shorter
+    fit goes through the same rates in fewer steps.
 
     Attributes:
         warmup: share of the updates over which the rate rises; 0 begins at the peak.
@@ -49,7 +49,7 @@ class CosineSchedule:
             require_in(name, getattr(self, name), 0, 1)
 
     def at(self, update: int, updates: int) -> float:
-        """The share of the peak for update number `update`, from 0, of `updates` in all."""
+        """Return the share of the peak at update number `update`, from 0, of `updates` in all."""
         rising = int(self.warmup * updates)
         if update < rising:
             return self.start + (1 - self.start) * update / rising
@@ -62,19 +62,19 @@ class CosineSchedule:
 class AdaptivePenalty:
     """Penalty on all weights, such as `strength * Σ|w|^p`, and the rule that changes its strength.
 
-    Christiano et al. (2017), section 2.2.3: "chosen to keep the validation loss between 1.1 and 1.5
-    times the training loss" is their rule; both losses here are means per answer, so that the ratio
-    does not depend on the sizes of the two sets.
+    The rule of Christiano et al. (2017), section 2.2.3, is "chosen to keep the validation loss
+    between 1.1 and 1.5 times the training loss". Both losses here are means per answer, so that
+    their ratio does not depend on the sizes of the two sets.
 
     Attributes:
-        strength: of the penalty; 0 has none and stays 0.
-        norm: the `p` of the penalty, at least 1: of lower powers the gradient at 0 has no limit.
-        band: the ratio of validation to training loss below which the strength shrinks and
-            above which it grows; None keeps it as it is.
-        factor: by which it shrinks or grows at most once per epoch, in (0, 1).
+        strength: factor of the penalty; 0 switches it off and stays 0.
+        norm: the `p` of the penalty, at least 1, since lower powers have no finite gradient at 0.
+        band: two ratios of validation to training loss. The strength shrinks below the first and
+            grows above the second; None keeps the strength as it is.
+        factor: share by which the strength shrinks or grows, at most once per epoch, in (0, 1).
         measure: what the strength multiplies: "power", which is `Σ|w|^p`, or a function of yours
-            from the parameters to a number, which gets `norm` if it takes it: itself, its name in
-            `preferl.registry.PENALTIES`, or `module:Name`.
+            that maps the parameters to a number. Give the function itself, its name in
+            `preferl.registry.PENALTIES`, or `module:Name`. It gets `norm` if it takes one.
 
     Raises:
         ConfigError: a number out of its range, or an unknown measure.
@@ -103,10 +103,10 @@ class AdaptivePenalty:
                 )
 
     def of(self, parameters: "Iterable[Tensor]") -> "Tensor | float":
-        """The penalty on these parameters, to be added to a loss once per optimiser step.
+        """Compute the penalty on these parameters; add it to the loss once per optimiser step.
 
         Raises:
-            ConfigError: a measure of yours that gives something else than one number.
+            ConfigError: a measure of yours that does not return one number.
         """
         if self.strength == 0:
             return 0.0
@@ -120,7 +120,7 @@ class AdaptivePenalty:
         return self.strength * cast("Tensor", size)
 
     def after(self, training_loss: float, validation_loss: float) -> Self:
-        """The penalty for the next epoch.
+        """Return the penalty for the next epoch, given the losses of the last one.
 
         >>> AdaptivePenalty(1.0, band=(1.1, 1.5)).after(0.1, 0.2).strength
         1.2
@@ -138,46 +138,46 @@ class RewardTrainerConfig:
     """How a reward model is fitted.
 
     Attributes:
-        epochs: passes over the comparisons, at most.
+        epochs: most passes over the comparisons.
         batch_size: pairs per optimiser step.
-        minibatch_size: pairs per forward; gradients of a batch are accumulated over them. None
-            takes the whole batch at once; smaller ones save memory.
-        learning_rate: of AdamW; the peak, where there is a schedule.
-        schedule: how the learning rate moves over each fit; None keeps it.
-        weight_decay: of AdamW, decoupled from the loss; at 0 AdamW is Adam.
-        loss: of each answer: "cross_entropy" (the DRLHP paper's), "squared_error", whose gradient
-            is small for answers that contradict the model, or a function of yours: itself, its
-            name in `preferl.registry.LOSSES`, or `module:Name`. It also decides when to stop;
-            calibration does not depend on it.
-        noise: share of answers the likelihood takes to be random while weights are fitted, in
+        minibatch_size: pairs per forward; the gradients of a batch are accumulated over its
+            minibatches. None takes the whole batch at once; smaller ones save memory.
+        learning_rate: learning rate of AdamW; its peak if there is a schedule.
+        schedule: how the learning rate changes over each fit; None keeps it constant.
+        weight_decay: weight decay of AdamW, decoupled from the loss; at 0 AdamW is Adam.
+        loss: loss of each answer: "cross_entropy" (the DRLHP paper's), "squared_error", whose
+            gradient is small for answers that contradict the model, or a function of yours. Give
+            the function itself, its name in `preferl.registry.LOSSES`, or `module:Name`. The loss
+            also decides when to stop; calibration does not depend on it.
+        noise: share of answers that the likelihood takes to be random while weights are fitted, in
             [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
-            model strongly; so much as 0.5 keeps members from memorising wrong ones. "fitted"
-            estimates it after each epoch from answers that members have not seen. It does not apply
-            to soft labels, such as 0.8 by one teacher (`Comparisons.soft`).
+            model strongly; values as large as 0.5 keep members from memorising wrong answers.
+            "fitted" estimates the noise after each epoch from answers that members have not seen.
+            It does not apply to soft labels, such as 0.8 by one teacher (`Comparisons.soft`).
         calibrate: whether the noise and scale of probabilities are fitted, after the weights, to
-            out-of-bag answers, or else to held-out ones. Without either, and if not,
-            probabilities are those of `noise`, but of 0.1 at most: a larger one makes fits robust,
-            and is no belief about answers.
+            out-of-bag answers, or else to held-out answers. If false, or if there are no such
+            answers, probabilities use `noise`, but 0.1 at most: more noise makes fits robust
+            without being a belief about answers.
         trust: whether a number is fitted for each annotator that multiplies the log-odds of that
             person's answers: near 0 for somebody who answers at random, negative for somebody who
             answers the opposite. Switch it on where several people answer and not all of them are
-            careful. It needs answers that tell who gave them, `Comparisons.annotator`.
-        crop: steps by which the two clips of a pair are shortened at most, both by the same number
-            and each from a place of its own, anew in each pass, as in SURF; 0 cuts nothing.
-            Validation always does.
+            careful. It needs answers whose `Comparisons.annotator` is known.
+        crop: most steps that the two clips of a pair lose, as in SURF; 0 cuts nothing. Both lose
+            the same number, each at its own place, drawn anew in each pass. Validation never
+            crops.
         implied: whether a fit also learns from the answers that the given ones imply: a above b
             above c (`preferl.data.implied`). Switch it on where clips were compared several
             times, as in ranked lists.
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive, of any norm or a function of yours.
-        patience: epochs without a better loss on unseen answers after which to stop: on validation
-            comparisons, or else on the out-of-bag answers of members, a third. A fit that has
-            neither makes all its epochs. Without patience, a model memorises wrong answers; None
-            never stops early.
-        stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
-            0.97.
-        keep_best: whether the state of the epoch with the best loss on unseen answers is what
-            remains, where there are validation comparisons, or a patience and out-of-bag answers.
+        patience: epochs without a better loss on unseen answers after which a fit stops. Unseen
+            answers are validation comparisons, or else the out-of-bag answers of members, about a
+            third. A fit without either makes all its epochs. None never stops early; models then
+            memorise wrong answers.
+        stop_accuracy: training accuracy at which a fit stops, in (0, 1]; None never stops. B-Pref
+            takes 0.97.
+        keep_best: whether a fit keeps the state of the epoch with the best loss on unseen answers.
+            It needs validation comparisons, or a patience and out-of-bag answers.
         restart: whether each fit begins from the initial weights rather than the last fit's.
         compile: whether `torch.compile` compiles the training step; it helps from some thousands
             of steps on and needs a C++ compiler.
@@ -228,7 +228,7 @@ def require_validation(
 ) -> None:
     """Raise `ConfigError` where a penalty's band needs unseen answers and there are none.
 
-    Such answers are validation comparisons, or those that a bootstrap of several members leaves.
+    Unseen answers are validation comparisons, or the out-of-bag answers of several members.
     """
     if config.penalty.band and not (held_out or has_out_of_bag(config, members=members)):
         raise ConfigError(
@@ -238,12 +238,12 @@ def require_validation(
 
 
 def has_out_of_bag(config: RewardTrainerConfig, *, members: int) -> bool:
-    """Whether bootstraps leave answers out, on which a fit is validated without others."""
+    """Whether members have out-of-bag answers, on which a fit is validated without others."""
     return config.bootstrap and members > 1
 
 
 def fast_precision() -> Precision:
-    """The lowest precision that this machine's processor or GPU has instructions for."""
+    """Return the lowest precision that this machine's processor or GPU has instructions for."""
     import torch
 
     if torch.cuda.is_available():
@@ -253,7 +253,7 @@ def fast_precision() -> Precision:
 
 
 def usable_device(name: str) -> str:
-    """The device of this name; for "auto" a GPU if there is one. Raises as `require_device`."""
+    """Return the device of a name; "auto" is a GPU if there is one. Raises as `require_device`."""
     import torch
 
     if name == "auto":
@@ -263,7 +263,7 @@ def usable_device(name: str) -> str:
 
 
 def require_device(name: str) -> None:
-    """Raise `ConfigError` unless torch has the device here."""
+    """Raise `ConfigError` unless torch has the device on this machine."""
     import torch
 
     what = f"device {name!r}"

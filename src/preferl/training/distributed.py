@@ -1,6 +1,6 @@
 """Processes that share the work of one program, as torchrun starts them.
 
-All of them run the same program on the same data. Each computes a part of every batch, and they
+All processes run the same program on the same data. Each computes a part of every batch, and they
 exchange sums, so that all hold the same numbers after each step.
 """
 
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 VARIABLES: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun tells each process in its environment."""
+"""Environment variables that torchrun sets for each process."""
 
 
 def launched() -> tuple[int, int]:
-    """This process's number and how many torchrun started; `(0, 1)` without it (loads no torch).
+    """Return this process's rank and the number of processes; `(0, 1)` without torchrun.
+
+    It loads no torch.
 
     Raises:
-        ConfigError: variables of the environment that are no numbers.
+        ConfigError: environment variables that are not numbers.
     """
     if not all(name in os.environ for name in VARIABLES):
         return 0, 1
@@ -37,15 +39,15 @@ def launched() -> tuple[int, int]:
 
 @final
 class World:
-    """The processes that torchrun started, and what they exchange; without arguments, one alone.
+    """The processes that torchrun started, and their exchanges; by default one process alone.
 
-    All processes have to make the same calls in the same order: each waits for the others.
-    One alone waits for nobody, and its numbers are those of a program without a `World`.
+    All processes have to make the same calls in the same order, since each waits for the others.
+    A process alone waits for nobody and computes the same numbers as a program without a `World`.
 
     Attributes:
-        rank: of this process, from 0.
-        size: how many there are.
-        seconds: spent in exchanges so far, with the time in which slower processes caught up.
+        rank: number of this process, from 0.
+        size: number of processes.
+        seconds: time spent in exchanges so far, including waits for slower processes.
 
     >>> World().part(10), World(1, 3).part(10), World(1, 3).own("abcdef")
     (slice(0, 10, None), slice(3, 6, None), 'be')
@@ -60,8 +62,8 @@ class World:
     def join(cls) -> Self:
         """Join the processes that torchrun started with this one; without torchrun, be alone.
 
-        They talk by gloo on processors and by NCCL on GPUs. `"cuda"` is from now on the GPU of this
-        process's number on its machine.
+        Processes communicate by gloo on processors and by NCCL on GPUs. From now on, `"cuda"` is
+        the GPU whose number is this process's number on its machine.
 
         Raises:
             ConfigError: the other processes cannot be reached, or there is no such GPU.
@@ -79,8 +81,8 @@ class World:
                 if has_gpu:
                     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
                 distributed.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo")
-            # A process that leaves its group open is sometimes aborted at its end by the threads
-            # that are still in it, and the other processes with it.
+            # If a process leaves its group open, threads of the group sometimes abort it at its
+            # end, and the other processes with it.
             atexit.register(_leave)
         return cls(distributed.get_rank(), distributed.get_world_size())
 
@@ -90,16 +92,16 @@ class World:
         return self.rank == 0
 
     def part(self, count: int) -> slice:
-        """This process's share of `count` rows in a row; some get none where there are too few."""
+        """Return this process's share of `count` rows as a slice; it is empty if rows are few."""
         low, high = (count * rank // self.size for rank in (self.rank, self.rank + 1))
         return slice(low, high)
 
     def own(self, items: Sequence[Item]) -> Sequence[Item]:
-        """This process's share of whole pieces of work, every `size`-th."""
+        """Return this process's share of pieces of work: every `size`-th."""
         return items[self.rank :: self.size]
 
     def sum(self, tensor: "Tensor") -> "Tensor":
-        """The sum over all processes, in place, the same to the last bit in each.
+        """Sum a tensor over all processes, in place; each gets the same result to the last bit.
 
         Raises:
             PreferlError: another process has ended.
@@ -111,7 +113,7 @@ class World:
         began = time.perf_counter()
         try:
             distributed.all_reduce(tensor)
-        except RuntimeError as error:  # whatever its kind of connection has of it
+        except RuntimeError as error:  # any kind of connection
             raise PreferlError(
                 "exchange of processes: expected all at work, got no answer from another one. "
                 "See the messages of the others, and begin again."
@@ -120,9 +122,9 @@ class World:
         return tensor
 
     def merge(self, tensor: "Tensor") -> "Tensor":
-        """Put together what each process computed a part of; zeros stand for the other parts.
+        """Merge tensors of which each process computed a part and has zeros in the others.
 
-        No bit changes, not even the sign of a zero: bytes are added to zeros.
+        Bytes are added to zeros, so that no bit changes, not even the sign of a zero.
         """
         if self.size == 1:
             return tensor
@@ -133,10 +135,10 @@ class World:
         return merged
 
     def mean(self, value: "Tensor", count: "Tensor | int") -> "Tensor":
-        """The mean over all processes of their means `value` over `count` numbers each.
+        """Combine the processes' means `value`, each over its `count` numbers, into one mean.
 
-        Its gradient is that of this process's part times `size`: of the mean, once gradients are
-        averaged over processes.
+        The gradient is that of this process's part times `size`. Averaged over processes, it is
+        the gradient of the mean.
         """
         if self.size == 1:
             return value
@@ -146,7 +148,7 @@ class World:
         return scaled + (total - scaled).detach()
 
     def sum_gradients(self, parameters: Iterable["Tensor"]) -> None:
-        """Sum gradients over all processes in one exchange; what has none anywhere keeps none."""
+        """Sum gradients over all processes at once; a parameter without any keeps none."""
         if self.size == 1:
             return
         import torch
@@ -160,7 +162,7 @@ class World:
             parameter.grad = total.view_as(parameter).to(parameter.dtype) if count else None
 
     def decide(self, choice: bool) -> bool:
-        """The first process's choice, in all of them; they wait for one another."""
+        """Return the first process's choice in all processes; they wait for one another."""
         import torch
 
         return bool(self.sum(torch.tensor(int(choice and (self.is_first or self.size == 1)))))

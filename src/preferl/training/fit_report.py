@@ -1,4 +1,4 @@
-"""What a fit of a reward came to: its curves, and how it does on answers it was not fitted to."""
+"""The report of a fit: its curves, and how well the reward predicts answers left out of it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,26 +19,26 @@ class FitReport:
     """The outcome of a fit; losses are means per answer, cross-entropies in natural logarithms.
 
     Attributes:
-        pairs: comparisons trained on, pseudo-labels not counted.
-        members: `E`.
+        pairs: number of comparisons trained on, without pseudo-labels.
+        members: `E`, the number of members.
         epochs: passes made.
-        best_epoch: the epoch whose state remains, from 1.
+        best_epoch: the epoch whose state the model keeps, from 1.
         train_loss: `[epochs]` mean over members, on their own bootstraps.
-        train_accuracy: `[epochs]` on decided answers.
+        train_accuracy: `[epochs]` accuracy on decided answers.
         validation_loss: `[epochs]` mean over members on held-out comparisons, or else on each
             member's out-of-bag answers; NaN where there are neither.
-        validation_accuracy: `[epochs]` of the same.
-        decided: decided answers behind that accuracy.
-        validated_on: which answers those are: a "validation" set, or "out-of-bag" ones; None
-            without either.
+        validation_accuracy: `[epochs]` accuracy on the same answers.
+        decided: number of decided answers behind `validation_accuracy`.
+        validated_on: which answers validated the fit: a "validation" set or "out-of-bag" answers;
+            None without either.
         penalty: strength of the weight penalty at the end.
         seconds: wall time.
         likelihood: noise and scale under which the model's probabilities fit answers that it was
             not trained on; pass it to a `RewardFunction` of the model.
-        trust: in each annotator, by the same answers and with that scale; empty where it is unknown
-            who answered.
-        chosen: of several fits, the name of this one; None where there was no choice.
-        alternatives: loss on unseen answers of each fit among which it was chosen, by name.
+        trust: trust in each annotator, fitted to the same answers with that scale; empty if the
+            annotators are unknown.
+        chosen: name of this fit if it was chosen among several; None if there was no choice.
+        alternatives: loss on unseen answers of each fit that could be chosen, by name.
     """
 
     pairs: int
@@ -75,13 +75,13 @@ class FitReport:
 
     @property
     def held_out_interval(self) -> tuple[float, float] | None:
-        """Its 95 % Wilson interval."""
+        """The 95 % Wilson interval of `held_out_accuracy`."""
         estimate = self.estimate
         return None if estimate is None else estimate.interval
 
     @property
     def estimate(self) -> Estimate | None:
-        """The same for the summary of a run."""
+        """The accuracy on unseen answers with its interval, for the summary of a run."""
         accuracy = self.held_out_accuracy
         if accuracy is None:
             return None
@@ -89,7 +89,7 @@ class FitReport:
 
     @property
     def held_out_in_words(self) -> str:
-        """The accuracy on answers that were left out, which and how many, and its interval."""
+        """The accuracy on unseen answers in words, with its interval and the number of answers."""
         accuracy = self.held_out_accuracy
         interval = self.held_out_interval
         if accuracy is None or interval is None:
@@ -97,9 +97,9 @@ class FitReport:
         return share_in_words(accuracy, interval, self.decided, f"{self.validated_on} answers")
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of the state that remains, for a metric sink.
+        """Return numbers of the state that the model keeps, for a metric sink.
 
-        The names tell which answers they are about: `reward/train_accuracy`, and either
+        Their names tell which answers they are about: `reward/train_accuracy`, and either
         `reward/validation_accuracy` or `reward/out_of_bag_accuracy`.
         """
         kept = self.best_epoch - 1
@@ -114,7 +114,7 @@ class FitReport:
         return {f"reward/{name}": float(value) for name, value in values.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """The same as numbers, lists and None, for files."""
+        """Return the report as numbers, lists and None, for files."""
         about = asdict(self)
         for name, value in about.items():
             if isinstance(value, np.ndarray):
@@ -125,13 +125,13 @@ class FitReport:
 @final
 @dataclass(frozen=True)
 class Validation:
-    """How a fitted reward does on answers that were held out of the fit.
+    """How well a fitted reward predicts answers that were held out of the fit.
 
     Attributes:
-        answers: how many those are, ties included.
-        decided: decided ones among them.
-        accuracy: share of the decided ones that the members' mean expects; None without any.
-        loss: their cross-entropy under the fitted likelihood, per answer; None without any.
+        answers: number of held-out answers, including ties.
+        decided: number of decided answers among them.
+        accuracy: share of decided answers that the members' mean predicts; None without any.
+        loss: mean cross-entropy per answer under the fitted likelihood; None without any.
     """
 
     answers: int

@@ -1,4 +1,4 @@
-"""The generators of the whole program, from which libraries draw: kept, restored, left alone."""
+"""Keep, restore and leave alone the program's global generators, from which libraries draw."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ import torch
 
 
 def global_generators() -> dict[str, Any]:
-    """The state of the generators of numpy, torch and Python."""
+    """Return the state of the global generators of numpy, torch and Python."""
     return {
         "numpy": np.random.get_state(),  # noqa: NPY002  # SB3 draws from it
         "torch": torch.get_rng_state(),
@@ -20,7 +20,7 @@ def global_generators() -> dict[str, Any]:
 
 
 def restore_generators(state: Mapping[str, Any]) -> None:
-    """Let the program draw what another one would have drawn next."""
+    """Set the global generators to a state, so that the program draws on from there."""
     np.random.set_state(state["numpy"])  # noqa: NPY002  # as above
     torch.set_rng_state(state["torch"])
     if len(state["cuda"]) == (torch.cuda.device_count() if torch.cuda.is_available() else 0):
@@ -30,7 +30,7 @@ def restore_generators(state: Mapping[str, Any]) -> None:
 
 @contextmanager
 def generators_left_alone() -> Iterator[None]:
-    """Let the program draw after the block what it would have drawn without it."""
+    """Restore the global generators after the block to their state before it."""
     before = global_generators()
     try:
         yield

@@ -1,4 +1,4 @@
-"""A lasting place for each query among those whose answers members of an ensemble resample."""
+"""A lasting place for each query in the bootstraps of an ensemble."""
 
 from collections.abc import Iterable
 from typing import final
@@ -12,8 +12,8 @@ from preferl.shapes import IntArray
 class AnswerPlaces:
     """The column of each query in `RewardTrainer.bootstrap`, in the order first seen.
 
-    A row of a fit is no such place: where the oldest answers are forgotten, or one is withdrawn,
-    all later rows move up. A member would then train on answers that validated it before.
+    Rows of a fit cannot serve as places: if the oldest answers are dropped, or an answer is
+    withdrawn, all later rows move up. A member would then train on answers that validated it.
 
     Attributes:
         queries: `[Q]` the query at each place.
@@ -30,7 +30,7 @@ class AnswerPlaces:
         return len(self.queries)
 
     def __call__(self, queries: IntArray) -> IntArray:
-        """`[P]` places of answers, by the numbers of their queries; new ones come last."""
+        """Return the places `[P]` of answers by their queries' numbers; new queries come last."""
         different, first = np.unique(queries, return_index=True)
         new = np.sort(first[~np.isin(different, self.queries)])
         self.queries = np.append(self.queries, queries[new])

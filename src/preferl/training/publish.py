@@ -1,7 +1,7 @@
 """Rewards in numbered folders: one program publishes them, others read them when they like.
 
-A version is complete or absent, for a reader as for a disk that loses its power; numbers come
-from the folder itself, never from a clock.
+A version is either complete or absent, even after a power loss. Version numbers come from the
+folder itself, never from a clock.
 """
 
 import json
@@ -32,7 +32,7 @@ from preferl.training.reward_function import RewardFunction, load_reward, save_r
 LOGGER = get_logger(__name__)
 
 KEEP: Final = 5
-"""Versions that stay: enough that none is removed while a reader reads it."""
+"""Number of versions that stay: enough that none is removed while a program reads it."""
 
 LOCK: Final = "publisher"
 """File that holds the publisher's lock."""
@@ -51,7 +51,7 @@ class Version(NamedTuple):
 
 def read_version(folder: Location | SyncedFolder, number: int, *, device: str = "cpu") -> Version:
     """Read one version; raise `CheckpointError` unless all its files are as they were published."""
-    # Fetched again: if the folder was emptied, numbers began anew, and a copy is out of date.
+    # Fetch again: if the folder was emptied, numbers restart, and a local copy is out of date.
     path = SyncedFolder.at(folder).fetch(version_name(number), again=True)
     with reading(path, expected="a whole published reward"):
         about = read_object(path / ABOUT)
@@ -61,7 +61,10 @@ def read_version(folder: Location | SyncedFolder, number: int, *, device: str = 
 
 
 def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
-    """The reward in a folder: the newest of its versions, one version, or a saved reward as 1."""
+    """Read the newest version in a folder, or the folder of one version or saved reward itself.
+
+    A saved reward counts as version 1.
+    """
     synced = SyncedFolder(folder)
     if published := versions(synced):
         return read_version(synced, published[-1], device=device)
@@ -77,14 +80,14 @@ def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
 
 
 def write_spaces(folder: Location | SyncedFolder, observations: Space, actions: Space) -> None:
-    """Write the spaces that a reward will see into its folder, for whoever fits it."""
+    """Write the spaces that a reward will see into its folder, for the program that fits it."""
     about = {"observations": space_to_json(observations), "actions": space_to_json(actions)}
     with SyncedFolder.at(folder).writing(SPACES) as draft:
         write_json(draft, about)
 
 
 def read_spaces(folder: Location | SyncedFolder) -> tuple[Space, Space] | None:
-    """The observation and action spaces that `write_spaces` wrote; None if nobody did."""
+    """Read the observation and action spaces that `write_spaces` wrote; None if there are none."""
     path = SyncedFolder.at(folder).fetch(SPACES, again=True)
     with reading(path, expected="two spaces"):
         if not path.exists():
@@ -94,7 +97,7 @@ def read_spaces(folder: Location | SyncedFolder) -> tuple[Space, Space] | None:
 
 
 def publish(folder: Location, reward: RewardFunction, *, keep: int = KEEP, **about: Any) -> int:
-    """Publish one reward by a `Publisher` of its own; `about` is for its `publish`."""
+    """Publish one reward through a new `Publisher`; `about` goes to `Publisher.publish`."""
     with Publisher(folder, keep=keep) as publisher:
         return publisher.publish(reward, **about)
 
@@ -104,14 +107,15 @@ class Publisher:
     """The one program that publishes rewards into a folder; a context manager.
 
     Args:
-        folder: of all versions; made if it is not there. One in object storage is given by its URL
-            (see `preferl.remote`).
-        keep: versions that stay, at least 1; older ones are removed.
+        folder: folder of all versions; created if missing. A folder in object storage is given by
+            its URL (see `preferl.remote`).
+        keep: number of versions that stay, at least 1; older ones are removed.
 
     Raises:
-        ConfigError: nothing would be kept, or a URL of something else.
+        ConfigError: `keep` is below 1, or the URL is not one of object storage.
         StorageError: on entering, if another program on this machine publishes into the folder. In
-            object storage, `publish` raises it if a program on another machine does.
+            object storage, `publish` raises it if a program on another machine has published the
+            same version.
     """
 
     def __init__(self, folder: Location, *, keep: int = KEEP) -> None:
@@ -141,15 +145,15 @@ class Publisher:
 
         Args:
             reward: a model of this library, combined by `mean` or `lower_bound`.
-            version: its number, above all earlier ones; the next one by default.
-            metrics: for readers, as JSON.
-            beside: writes more files into the version's folder, for the publisher's own use.
+            version: number of the version, above all earlier ones; the next one by default.
+            metrics: numbers for readers, as JSON.
+            beside: function that writes more files into the version's folder, for the publisher.
 
         Raises:
             ConfigError: a number that is not above the earlier ones, metrics that JSON cannot
                 hold, or a reward that cannot be saved.
-            StorageError: the folder cannot be written to, or is full, or another program has
-                published this version; nothing is published then.
+            StorageError: the folder cannot be written to or is full, or another program has
+                published this version. Nothing is published then.
         """
         earlier = versions(self.synced)
         newest = max(earlier, default=0)
@@ -169,19 +173,19 @@ class Publisher:
 
 @final
 class PublishedReward:
-    """The reward in use by a program that does not fit it: it changes only on request.
+    """The published reward that a program uses; it changes only on request.
 
-    Either `refresh` between rollouts, which reads the disk, or `watch` once and `take` between
-    rollouts, which does not. Neither waits for the publisher, and a version that cannot be read
-    never replaces one that can.
+    Call `refresh` between rollouts, which reads the disk. Or call `watch` once, and `take` between
+    rollouts, which does not read the disk. Neither waits for the publisher, and an unreadable
+    version never replaces a readable one.
 
     Args:
-        folder: into which a `Publisher` publishes, or its URL; it need not be there yet.
-        device: where models go.
+        folder: folder into which a `Publisher` publishes, or its URL; it may not exist yet.
+        device: device of the models.
 
     Attributes:
         next: version that `watch` has read and `take` will bring into use, or None.
-        problem: why the latest version is not in use, where it cannot be read; else None.
+        problem: why the newest version cannot be read, or None.
     """
 
     def __init__(self, folder: Location, *, device: str = "cpu") -> None:
@@ -217,19 +221,19 @@ class PublishedReward:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Metrics that its publisher published with it."""
+        """Metrics that were published with the version in use."""
         return {} if self._now is None else self._now.metrics
 
     def refresh(self) -> bool:
-        """Bring the newest version that can be read into use; whether that changed anything."""
+        """Use the newest version that can be read; return whether the version in use changed."""
         found = self._newer_than(self.version)
         self._now = found or self._now
         return found is not None
 
     def watch(self, seconds: float = 1.0) -> Self:
-        """Read new versions in the background every so many seconds, so that `take` need not."""
+        """Look for new versions in the background every `seconds`, so that `take` need not."""
         if self._watcher is None:
-            self._stop = threading.Event()  # a thread that outlived `close` keeps its own
+            self._stop = threading.Event()  # a thread that outlives `close` keeps the old one
             work = partial(self._keep_reading, seconds, self._stop)
             name = "published-reward"
             self._watcher = threading.Thread(target=work, name=name, daemon=True)
@@ -237,25 +241,25 @@ class PublishedReward:
         return self
 
     def snapshot(self) -> dict[str, Any] | None:
-        """The version in use, for `restore`; None before the first."""
+        """Return the version in use, for `restore`; None before the first."""
         return None if self._now is None else self._now._asdict()
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
-        """Use the version that was in use then, or none, whatever has been published since.
+        """Use the version that a snapshot holds, or none, whatever has been published since.
 
-        A newer one comes with the next `take` or `refresh`, as ever.
+        The next `take` or `refresh` brings a newer version into use.
         """
         self._now = None if snapshot is None else Version(**snapshot)
 
     def take(self) -> bool:
-        """Bring what `watch` has read into use, without the disk; whether that changed anything."""
+        """Use the version that `watch` has read; return whether the version in use changed."""
         found = self.next
         newer = found is not None and found.number > self.version
         self._now = found if newer else self._now
         return newer
 
     def close(self, seconds: float = 10.0) -> None:
-        """Stop watching, waiting no longer for a disk that hangs; the version in use stays."""
+        """Stop watching, and wait at most `seconds` for a read; the version in use stays."""
         if self._watcher is not None:
             self._stop.set()
             self._watcher.join(seconds)
@@ -269,7 +273,7 @@ class PublishedReward:
                 return
 
     def _forget_copies(self) -> None:
-        """Remove what was fetched of versions that are long out of use."""
+        """Remove local copies of versions that are no longer needed."""
         if self.synced.url is not None:
             for number in versions(self.folder)[:-KEEP]:
                 SyncedFolder(self.folder).remove(version_name(number))
@@ -285,7 +289,7 @@ class PublishedReward:
                     break
                 except StorageError:
                     raise
-                except Exception as error:  # whatever a broken file brings about
+                except Exception as error:  # a broken file may raise anything
                     if version_folder(self.folder, newer).is_dir():  # else it was just removed
                         problem = problem or f"Reward version {newer} cannot be read: {error}"
         except OSError as error:

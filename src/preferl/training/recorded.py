@@ -7,23 +7,23 @@ import torch
 from torch import Tensor
 
 Update = Callable[[Any], dict[str, Tensor]]
-"""A batch, which is a tuple of tensors and tuples, to metrics."""
+"""Makes an update from a batch, a tuple of tensors and tuples, and returns its metrics."""
 
 WARM_UP: Final = 3
-"""Updates before the recording, in which libraries choose their kernels and make their room."""
+"""Updates before the recording, in which libraries choose kernels and allocate memory."""
 
 
 @final
 class RecordedUpdate:
     """An update that is recorded as a CUDA graph and then replayed.
 
-    It launches some hundred kernels, which takes a processor longer than a GPU takes to run them.
-    A graph is one launch. The first updates are made as usual; the recording itself changes
-    nothing. Metrics are good until the next call.
+    An update launches some hundred kernels. Launching them takes a processor longer than running
+    them takes a GPU; a graph is one launch. The first updates are made as usual, and recording
+    changes no number. Metrics are valid until the next call.
 
     Args:
-        update: changes tensors in place, without asking the device for a number. What is random
-            in it comes with the batch, or from the device's global stream.
+        update: changes tensors in place, and never copies a number from the device. Random
+            numbers come with the batch, or from the device's global stream.
         device: a GPU.
     """
 
@@ -47,7 +47,7 @@ class RecordedUpdate:
         return self._metrics
 
     def _aside(self, batch: Any) -> dict[str, Tensor]:
-        """Make an update on another stream than the usual one, as one that is recorded."""
+        """Make an update on the stream that will record, not on the usual stream."""
         usual = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(usual)
         with torch.cuda.stream(self._stream):
@@ -56,7 +56,7 @@ class RecordedUpdate:
         return metrics
 
     def _record(self, batch: Any) -> torch.cuda.CUDAGraph:
-        """Record an update of copies of a batch."""
+        """Record an update from a copy of a batch, into which later batches are copied."""
         self._batch = _mapped(Tensor.clone, batch)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self._stream):
@@ -64,12 +64,12 @@ class RecordedUpdate:
         return graph
 
     def _updated(self, batch: Any) -> dict[str, Tensor]:
-        """Metrics of an update, without its gradients, which belong to this stream alone."""
+        """Make an update, and drop its gradients, which belong to this stream alone."""
         return {name: metric.detach() for name, metric in self._update(batch).items()}
 
 
 def _mapped(function: Callable[..., object], *batches: Any) -> Any:
-    """A function of the tensors of batches that are alike, in a batch of the same kind."""
+    """Apply a function to the matching tensors of batches; return a batch of the same structure."""
     first = batches[0]
     if isinstance(first, Tensor):
         return function(*batches)

@@ -1,6 +1,6 @@
 """A frozen snapshot of a reward model: arrays in, arrays out; saved as a folder.
 
-The folder is that of the model, and a JSON file that describes how its members become one reward.
+The folder holds the model, and a JSON file that says how its members become one reward.
 """
 
 import json
@@ -37,16 +37,16 @@ CHUNK = 4096
 """Rows per forward: large enough to keep the processor busy, small enough for its cache."""
 
 CHUNK_BYTES = 2**24
-"""Pictures per forward, as bytes: floats of them and of a layer are about ten times as much."""
+"""Bytes of pictures per forward; as floats, with a layer's outputs, they take ten times as much."""
 
 TRACED = 16_384
-"""Steps of whole episodes that are encoded at once, which bounds memory."""
+"""Steps of whole episodes that are encoded at once, to bound memory."""
 
 REWARD: Final = "reward.json"
 FITTED: Final = "fitted_pairs.safetensors"
 PAIRS: Final = "pairs"
 HEADER_BYTES: Final = 1024
-"""At most, of that file beside its numbers."""
+"""Most bytes of the file `FITTED` beside its numbers."""
 
 
 @final
@@ -55,21 +55,22 @@ class RewardFunction:
 
     Args:
         model: copied, set to evaluation, without gradients.
-        combine: members to one reward, `mean` (the default) or `lower_bound(k)`.
-        scaler: applied to each member before they are combined; None leaves rewards as the
-            model makes them.
-        likelihood: `FitReport.likelihood` of the fit that made the model; without noise and
-            unscaled if None. It makes probabilities of `scores`, and changes no reward.
+        combine: makes one reward of the members' rewards: `mean` (the default) or
+            `lower_bound(k)`.
+        scaler: applied to each member before members are combined; None leaves the model's
+            rewards unscaled.
+        likelihood: `FitReport.likelihood` of the fit that made the model; None is without noise
+            and unscaled. It turns `scores` into probabilities, and changes no reward.
 
     Raises:
-        ConfigError: a scaler of another number of members.
+        ConfigError: the scaler has another number of members than the model.
 
     Attributes:
-        how: the `combine` it was given.
-        context: `H`, how many steps it sees.
-        members: `E`.
-        observation_space: of the model.
-        action_space: likewise.
+        how: the argument `combine`.
+        context: `H`, how many steps the reward sees.
+        members: `E`, the number of members.
+        observation_space: observation space of the model.
+        action_space: action space of the model.
 
     >>> from gymnasium.spaces import Box
     >>> from preferl.models import MLPReward
@@ -95,7 +96,7 @@ class RewardFunction:
             )
         self._model = deepcopy(model).eval().requires_grad_(False)
         self._last = self._model.last_rewards()
-        self._device = model.device  # once, since finding it costs a tenth of one step's reward
+        self._device = model.device  # looking it up costs a tenth of one step's reward
         self._small = is_small(model, context=model.context)
         self.how = combine
         self.scaler = scaler
@@ -108,12 +109,12 @@ class RewardFunction:
 
     @property
     def fitted_pairs(self) -> IntArray:
-        """`[P]` the pairs whose answers its model was fitted to; see `RewardModel`."""
+        """`[P]` numbers of the pairs that the model was fitted to; see `RewardModel`."""
         return self._model.fitted_pairs
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device on which rewards are computed."""
         return self._device
 
     @property
@@ -129,16 +130,16 @@ class RewardFunction:
         centre: bool = True,
         world: World = ALONE,
     ) -> Self:
-        """The same with a `RewardScaler` fitted to these episodes, for example the latest.
+        """Return this reward with a `RewardScaler` fitted to episodes, for example the latest.
 
-        `world` is that of `member_rewards`.
+        `world` is as in `member_rewards`.
         """
         rewards = self.member_rewards(episodes, world=world)
         scaler = RewardScaler.fit(rewards, target=target, centre=centre)
         return type(self)(self._model, combine=self.how, scaler=scaler, likelihood=self.likelihood)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """Reward of the last step of each window.
+        """Compute the reward of the last step of each window.
 
         Args:
             observations: `[B, H, *obs]`; `H` may exceed the model's context.
@@ -153,16 +154,16 @@ class RewardFunction:
             observations = take(observations, last)
             actions = actions[last]
             mask = mask[last]
-        # Nothing here asks for gradients; to switch them off costs a tenth of one step's reward.
+        # No parameter needs gradients, and switching them off costs a tenth of a step's reward.
         with threads_for(small=self._small):
             return self._combined(self._last(self._encoded(observations, actions), mask).cpu())
 
     @torch.inference_mode()
     def of_tensors(self, observations: Any, actions: Tensor, mask: Tensor) -> Tensor:
-        """As calling it, with tensors on the device of the model; nothing goes to the host.
+        """Compute rewards as `__call__` does, from tensors on the model's device, without copies.
 
         Args:
-            observations: `[B, H, *obs]`, or a dictionary of such; floats as float32.
+            observations: `[B, H, *obs]`, or a dictionary of such tensors; floats as float32.
             actions: `[B, H, *act]`
             mask: `[B, H]` true where a step is real; real steps come last.
 
@@ -174,23 +175,23 @@ class RewardFunction:
             rewards = self._last(features, mask)
         else:
             rewards = self._model.judge(features, mask).rewards[..., -1]
-        if self._affine is not None:  # each pass over members counts where environments are fast
+        if self._affine is not None:  # a pass over members costs time in fast environments
             mean, scale = self._affine
             rewards = (rewards - mean) * scale
         return self.how(rewards)
 
     def combine(self, rewards: FloatArray) -> FloatArray:
-        """Members' rewards `[E, ...]` to one, `[...]`, scaled first where there is a scaler."""
+        """Combine members' rewards `[E, ...]` to `[...]`, scaled first if there is a scaler."""
         return self._combined(torch.from_numpy(rewards))
 
     def member_rewards(self, episodes: Episodes, *, world: World = ALONE) -> FloatArray:
-        """`[E, T]` each member's reward of each step, unscaled.
+        """Compute each member's reward of each step, `[E, T]`, unscaled.
 
-        Processes of a `world` share the work: each computes some of the batches that one alone
-        would, and all get the rewards that one alone would, bit by bit.
+        Processes of a `world` share the work. All of them get the same rewards, bit by bit, that
+        one process alone would compute.
 
         Raises:
-            SpaceError: episodes of another shape than the model was built for.
+            SpaceError: the episodes' shapes differ from those that the model was built for.
         """
         steps = episodes.observations, episodes.actions
         check_spaces(self.observation_space, self.action_space, *steps)
@@ -200,12 +201,12 @@ class RewardFunction:
             return self._history_rewards(episodes, world)
 
     def scores(self, segments: Segments) -> FloatArray:
-        """`[E, N]` one score per member and segment; differences are preference logits.
+        """Compute scores `[E, N]` of segments by each member; differences are preference logits.
 
         A Markovian model computes each distinct step once, however many segments hold it.
 
         Raises:
-            SpaceError: segments of another shape than the model was built for.
+            SpaceError: the segments' shapes differ from those that the model was built for.
         """
         steps = segments.observations, segments.actions
         check_spaces(self.observation_space, self.action_space, *steps)
@@ -217,7 +218,7 @@ class RewardFunction:
             return np.concatenate(parts, axis=1)
 
     def _pooled_scores(self, segments: Segments) -> FloatArray:
-        # Where windows can cover only a part of a much larger block, the rest is left alone.
+        # If windows cover only a part of the block, the other steps are not computed.
         sparse = len(segments) * segments.length < segments.steps
         needed = segments.select(slice(None)) if sparse else segments
         rewards = torch.from_numpy(self._step_rewards(needed.observations, needed.actions))
@@ -230,7 +231,7 @@ class RewardFunction:
     def _step_rewards(
         self, observations: Observations, actions: Array, world: World = ALONE
     ) -> FloatArray:
-        """`[E, T]` for a Markovian model: every step is a window of its own."""
+        """Compute rewards `[E, T]` of a Markovian model, with every step as a window of its own."""
         pixels = (o for o in leaves(observations) if o.dtype == np.uint8)
         size = sum(int(np.prod(o.shape[1:])) for o in pixels)
         rewards = np.zeros((self.members, len(actions)), np.float32)
@@ -243,7 +244,7 @@ class RewardFunction:
     @torch.inference_mode()
     def _history_rewards(self, episodes: Episodes, world: World) -> FloatArray:
         rewards = np.zeros((self.members, episodes.steps), np.float32)
-        # Neighbouring episodes of about `TRACED` steps in all; an episode is never cut.
+        # Groups of neighbouring episodes have about `TRACED` steps; no episode is cut.
         group = (np.cumsum(episodes.lengths) - episodes.lengths) // TRACED
         for number in world.own(np.unique(group).tolist()):
             some = np.flatnonzero(group == number)
@@ -264,13 +265,13 @@ class RewardFunction:
     def _forward(
         self, observations: Observations, actions: Array, mask: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Rewards `[E, B, L]` and scores `[E, B]` of windows."""
+        """Compute rewards `[E, B, L]` and scores `[E, B]` of windows."""
         real = to_tensor(mask, self._device)
         rewards, scores = self._model.judge(self._encoded(observations, actions), real)
         return rewards.cpu().numpy(), scores.cpu().numpy()
 
     def _affine_of(self, scaler: RewardScaler) -> tuple[Tensor, Tensor]:
-        """What a scaler takes from members' rewards `[E, B]` and multiplies them by, `[E, 1]`."""
+        """Return the shift and the factor `[E, 1]` by which a scaler maps rewards `[E, B]`."""
         mean = torch.tensor(scaler.mean, dtype=torch.float32, device=self._device)
         scale = scaler.target / scaler.deviation
         factor = torch.tensor(scale, dtype=torch.float32, device=self._device)
@@ -291,21 +292,21 @@ def agent_reward(
     centre: bool = True,
     world: World = ALONE,
 ) -> RewardFunction:
-    """Make the reward that an agent gets of a fitted model.
+    """Make the reward that an agent gets from a fitted model.
 
-    Each member's rewards are scaled over the reference; then the members' mean is taken, less some
-    of their deviations (Christiano et al. 2017, section 2.2).
+    Each member's rewards are scaled over the reference. The reward is the members' mean, minus
+    `pessimism` times their deviation (Christiano et al. 2017, section 2.2).
 
     Args:
-        model: copied.
+        model: reward model; it is copied.
         likelihood: `FitReport.likelihood` of the fit.
-        reference: episodes over which each member's mean and deviation are taken, or what was taken
-            of some before.
-        pessimism: deviations over members that are taken off their mean; below 0 they are added, as
-            an exploration bonus.
-        deviation: of the rewards over those episodes.
-        centre: whether their mean is zero there.
-        world: that of `RewardFunction.member_rewards`.
+        reference: episodes over which each member's mean and deviation are computed, or a scaler
+            that was fitted before.
+        pessimism: how many deviations over members are subtracted from their mean; below 0,
+            deviations are added as an exploration bonus.
+        deviation: deviation of each member's scaled rewards over the reference.
+        centre: whether the mean of each member's rewards over the reference becomes zero.
+        world: as in `RewardFunction.member_rewards`.
     """
     combine = lower_bound(pessimism) if pessimism else mean
     scaler = reference if isinstance(reference, RewardScaler) else None
@@ -316,17 +317,17 @@ def agent_reward(
 
 
 def relabel(episodes: Episodes, reward: AnyReward, *, world: World = ALONE) -> Episodes:
-    """The same episodes, each step with the reward that `reward` gives it and its history.
+    """Return the episodes with new rewards: `reward` judges each step by its history.
 
-    It is the model's output at the last step of the window that ends there, exactly as an agent
-    would get it while acting. Rewards are `[T]` float32; all other arrays are shared. `reward` may
-    also be a control, or a plain function of observations and actions.
+    The reward of a step is the model's output for the window that ends there, exactly as an agent
+    gets it while acting. Rewards are `[T]` float32; all other arrays are shared. `reward` may also
+    be a control, or a plain function of observations and actions.
 
-    Processes of a `world` share the work of a `RewardFunction`, and all get all rewards; they are
-    those of one alone, bit by bit.
+    Processes of a `world` share the work of a `RewardFunction`. All of them get all rewards, the
+    same bit by bit as from one process alone.
 
     Raises:
-        SpaceError: episodes of another shape than the reward was built for.
+        SpaceError: the episodes' shapes differ from those that the reward was built for.
     """
     if isinstance(reward, RewardFunction):
         rewards = reward.combine(reward.member_rewards(episodes, world=world))
@@ -336,13 +337,14 @@ def relabel(episodes: Episodes, reward: AnyReward, *, world: World = ALONE) -> E
 
 
 def save_reward(path: Path | str, reward: RewardFunction) -> None:
-    """Write a reward with its scale as a folder, all or nothing; replace what it was.
+    """Write a reward with its scale as a folder, all or nothing; replace an earlier one there.
 
     Raises:
-        ConfigError: not combined by `mean` or `lower_bound`, or a model that nothing registers.
-        ModelError: something else than a `RewardFunction`.
-        StorageError: the folder cannot be written to, or holds something else than a model,
-            which would be lost.
+        ConfigError: members are not combined by `mean` or `lower_bound`, or the model's class is
+            not registered.
+        ModelError: `reward` is not a `RewardFunction`.
+        StorageError: the folder cannot be written to, or holds files other than a model's, which
+            writing would delete.
     """
     if not isinstance(reward, RewardFunction):
         raise ModelError(
@@ -375,12 +377,12 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
 def load_reward(
     path: Path | str, *, device: str = "cpu", trust: Collection[str] = ()
 ) -> RewardFunction:
-    """Read a reward that `save_reward` wrote; its numbers are the same.
+    """Read a reward that `save_reward` wrote, with exactly the same numbers.
 
-    `device` and `trust` are those of `load_reward_model`.
+    `device` and `trust` are as in `load_reward_model`.
 
     Raises:
-        CheckpointError: no such folder, a damaged one, or a model of an unknown class.
+        CheckpointError: the folder is missing or damaged, or holds a model of an unknown class.
     """
     path = Path(path)
     model = load_reward_model(path, device=device, trust=trust)
@@ -404,7 +406,7 @@ def load_reward(
 
 
 def _read_fitted_pairs(file: Path, count: int) -> IntArray:
-    """The numbers of so many pairs, from a file that is no larger than they need."""
+    """Read the numbers of `count` pairs from a file; refuse a file that is larger than needed."""
     if file.stat().st_size > 8 * count + HEADER_BYTES:
         raise ValueError(f"{file.stat().st_size} bytes")
     pairs = safetensors.numpy.load_file(file)[PAIRS]
@@ -429,6 +431,6 @@ def _merged(rewards: FloatArray, world: World) -> FloatArray:
 
 
 def _chunks(count: int, size: int) -> list[slice]:
-    """Parts of 0...count; one empty part of nothing, which keeps the axes of what is made of it."""
+    """Split 0...count into parts; a count of 0 gives one empty part, so that results keep axes."""
     size = max(1, size)
     return [slice(i, min(i + size, count)) for i in range(0, max(1, count), size)]

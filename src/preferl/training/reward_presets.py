@@ -50,12 +50,12 @@ class RewardPreset:
     """A model and how it is fitted.
 
     Attributes:
-        model: its shape.
-        trainer: how it is trained.
-        held_out: share of the answers kept from training; the state with the best loss on them
-            is what remains. 0 trains on all.
-        choose: whether each of `alternatives` is fitted, and the one remains whose loss on unseen
-            answers is least.
+        model: shape of the model.
+        trainer: how the model is trained.
+        held_out: share of the answers kept out of training. The model keeps the state with the
+            best loss on them. 0 trains on all answers.
+        choose: whether to fit each of `alternatives`, and keep the one with the least loss on
+            unseen answers.
 
     Raises:
         ConfigError: a penalty band or a choice without answers for validation, or a number out of
@@ -79,12 +79,12 @@ class RewardPreset:
             )
 
     def alternatives(self, length: int) -> "dict[str, RewardPreset]":
-        """This preset, and others for segments of `L` steps, by name.
+        """Return this preset and its alternatives for segments of `L` steps, by name.
 
-        A "bounded" head squashes rewards of steps, so that none of them explains a segment alone;
-        "cropped" segments lose up to a fifth of their steps, other ones in each pass (SURF). The
-        mean of bounded rewards is bounded, too, and the log-odds of no answer could leave (-2, 2):
-        a model that scores segments by the mean of its rewards has no bounded alternative.
+        A "bounded" head squashes rewards of steps, so that no single step explains a segment.
+        "cropped" segments lose up to a fifth of their steps, others in each pass (SURF). A model
+        that scores segments by the mean of its rewards has no bounded alternative: the mean of
+        bounded rewards is bounded, too, so that log-odds could not leave (-2, 2).
         """
         plain = replace(self, choose=False)
         cropped = replace(plain.trainer, crop=max(1, length // 5))
@@ -96,10 +96,11 @@ class RewardPreset:
         return presets
 
     def with_budget(self, updates: int, answers: int) -> Self:
-        """The same in about so many optimiser updates, its schedule shortened to fit them.
+        """Return this preset with about `updates` optimiser updates and a schedule to match.
 
-        Whole epochs are made, one at least. `answers` are those for `fit`, held-out ones included.
-        What they imply (`implied`) is not counted: it adds to the updates of each epoch.
+        A fit makes whole epochs, at least one. `answers` is the number of answers for `fit`,
+        including held-out ones. Implied answers (`implied`) are not counted; they add updates to
+        each epoch.
 
         Raises:
             ConfigError: a budget below one update.
@@ -121,14 +122,15 @@ class RewardPreset:
         checkpoints: "FitCheckpoints | None" = None,
         world: World = ALONE,
     ) -> "tuple[RewardModel, FitReport]":
-        """Build the model and train it on what is not held out.
+        """Build the model and train it on the answers that are not held out.
 
-        Weights, bootstraps, order, dropout and the held-out answers come from `seed`; other
-        arguments and errors are those of `RewardTrainer` and the model. In a choice among fits,
-        each has checkpoints of its own, and one without a loss on unseen answers is not chosen.
+        Weights, bootstraps, order, dropout and the held-out answers come from `seed`. Other
+        arguments and errors are those of `RewardTrainer` and the model. If several fits are made
+        to choose from, each has its own checkpoints, and a fit without a loss on unseen answers is
+        not chosen.
 
         Raises:
-            DataError: a choice among fits none of which has such a loss.
+            DataError: none of the fits to choose from has a loss on unseen answers.
         """
         if self.choose:
             reports = {}
@@ -181,37 +183,38 @@ def _least_loss(
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """A preset by name and what differs from it, as commands take it; None leaves it as it is.
+    """The name of a preset and changes to it, as commands take them; None changes nothing.
 
     Attributes:
         model: "mlp" (ours), "cnn" (ours, for pictures), "mr", "nmr", "pt" or "pt-readme"
             (published), or the name of another reward model; see `reward_preset`.
-        members: networks that differ by their initial weights and bootstraps; several measure how
-            uncertain the reward is, and their out-of-bag answers validate it.
+        members: number of networks, which differ by their initial weights and bootstraps. Several
+            networks measure how uncertain the reward is, and their out-of-bag answers validate it.
         hidden: units of each hidden layer of "mlp" and "mr".
         epochs: passes over the answers.
-        budget: optimiser updates instead of epochs; the schedule is shortened with them. The
-            published number of epochs takes a GPU for "pt".
+        budget: optimiser updates instead of epochs; the schedule is shortened, too. The published
+            number of epochs of "pt" needs a GPU.
         batch_size: pairs per update.
-        noise: share of answers taken to be random, as people's are; 0.1 in the DRLHP paper.
-        loss: of each answer: "cross_entropy", "squared_error" or the name of one of yours, see
-            `RewardTrainerConfig`.
+        noise: share of answers taken to be random, as some of people's are; 0.1 in the DRLHP
+            paper.
+        loss: loss of each answer: "cross_entropy", "squared_error" or the name of one of yours,
+            see `RewardTrainerConfig`.
         normalise: whether inputs are normalised by the training set's statistics; the published
-            models take them as they are.
+            models do not normalise them.
         use_actions: whether "mlp", "mr" and "cnn" see actions beside observations. Where states
             show how good a clip is, a reward of states alone is harder to fool.
         annotator_trust: whether the trust in each annotator is fitted, see
             `RewardTrainerConfig.trust`.
-        crop: steps by which the clips of a pair are shortened at most, see
-            `RewardTrainerConfig.crop`.
+        crop: most steps that the clips of a pair lose, see `RewardTrainerConfig.crop`.
         bounded: whether "mlp" and "mr" squash rewards of steps into (-1, 1).
-        choose: fit `RewardPreset.alternatives`, with a bounded head, cropped clips and both, and
-            keep the one that unseen answers fit best. Models that average rewards over steps,
-            such as "mr", have no bounded one.
-        implied: whether the answers that the given ones imply count, too, as in ranked lists, see
+        choose: whether to fit `RewardPreset.alternatives` (a bounded head, cropped clips, and
+            both), and keep the one with the least loss on unseen answers. Models that average
+            rewards over steps, such as "mr", have no bounded alternative.
+        implied: whether answers that the given ones imply count, too, as in ranked lists; see
             `RewardTrainerConfig.implied`.
-        precision: of the products in training. None takes bfloat16 for the wide "pt" where the
-            processor or GPU multiplies in it, which is about twice as fast, and else float32.
+        precision: precision of the products in training. None takes bfloat16 for the wide "pt" if
+            the processor or GPU has instructions for it, which is about twice as fast; otherwise
+            None takes float32.
     """
 
     model: Annotated[str, REWARD_MODELS] = "mlp"
@@ -239,11 +242,11 @@ class RewardSettings:
         base: RewardPreset | None = None,
         keep: Collection[str] = (),
     ) -> RewardPreset:
-        """The preset with these changes, for `L` steps per segment and answers to train on.
+        """Return the preset with these changes, for segments of `length` steps and some answers.
 
-        With a `base`, the changes are made to that instead of the preset of the name. A base with a
-        context of its own keeps it. `keep` names what stays as the base has it although it is as
-        the preset has it: "context", "precision".
+        With a `base`, the changes apply to that instead of the named preset. A base whose context
+        differs from the preset's keeps it. `keep` names settings of the base that stay even if
+        they equal the preset's: "context", "precision".
 
         Raises:
             ConfigError: hidden layers, a choice of actions or normalised inputs for a model without
@@ -289,19 +292,19 @@ class RewardSettings:
 
 
 def reward_preset(name: str, *, length: int | None = None) -> RewardPreset:
-    """The preset of a name.
+    """Return the preset of a name.
 
-    "mlp" is this library's default, three members that allow for noise, and "cnn" the same for
-    pictures, with the layers of Christiano et al. 2017. "mr", "nmr" and "pt" are the published
-    models with their optimisers, schedules and 10,000 epochs, and "pt-readme" is the transformer
-    without preference attention, as the command of its published code trains it. They hold a tenth
-    of the answers out and keep the best state, where the originals chose by answers they had
-    trained on. Any other name of `preferl.registry.REWARD_MODELS` is that model as its config has
-    it, trained as "mlp". A model with history sees `length` steps, those of a labelled segment, or
-    as many as its config has.
+    "mlp" is this library's default: three members, fitted with noise in the likelihood. "cnn" is
+    the same for pictures, with the layers of Christiano et al. 2017. "mr", "nmr" and "pt" are the
+    published models with their optimisers, schedules and 10,000 epochs. "pt-readme" is the
+    transformer without preference attention, as the command of its published code trains it. The
+    published models hold a tenth of the answers out and keep the best state; the originals chose
+    by answers that they had trained on. Any other name in `preferl.registry.REWARD_MODELS` gives
+    that model with its default config, trained as "mlp". A model with history sees `length` steps,
+    those of a labelled segment, or by default as many as its config says.
 
     Raises:
-        ConfigError: no such name.
+        ConfigError: an unknown name.
 
     >>> reward_preset("pt", length=50).with_budget(600, answers=1_600).trainer.epochs
     100
@@ -315,18 +318,18 @@ def reward_preset(name: str, *, length: int | None = None) -> RewardPreset:
 
 
 def _seeing(preset: RewardPreset, length: int) -> RewardPreset:
-    """The preset of a model that sees so many steps, if it has a history."""
+    """Return a preset whose model sees `length` steps, if the model has a history."""
     return replace(preset, model=_with(preset.model, context=int(length)) or preset.model)
 
 
 def model_names() -> tuple[str, ...]:
-    """What `RewardSettings.model` may be: presets, and reward models that have none."""
+    """Return the names for `RewardSettings.model`: presets, and reward models without a preset."""
     others = (name for name in REWARD_MODELS.names() if name not in (*PRESETS, "ensemble"))
     return (*PRESETS, *others)
 
 
 def _with(model: RewardModelConfig, **changes: Any) -> RewardModelConfig | None:
-    """A config with other values; None where it has no such fields, or fields of another kind."""
+    """Return a config with changed fields; None if it has no such fields, or of another kind."""
     present = {f.name: getattr(model, f.name) for f in fields(model)}
     if any(type(present.get(name)) is not type(value) for name, value in changes.items()):
         return None
@@ -339,8 +342,8 @@ _PUBLISHED: Final = RewardTrainerConfig(
 )
 
 
-# Larger steps of "cnn" fit the answers as well and order pictures that were not asked about worse:
-# 0.94 instead of 0.97 rank correlation over the places of the moving dot, 400 answers.
+# A higher learning rate of "cnn" fits the answers equally well, but ranks other pictures worse:
+# 0.94 instead of 0.97 rank correlation over the places of the moving dot, with 400 answers.
 _CNN: Final = replace(_OURS, batch_size=16, learning_rate=3e-4)
 _MR: Final = MLPRewardConfig((256, 256), activation="relu", pooling="mean", normalise=False)
 _PT: Final = PreferenceTransformerConfig(head="preference", normalise=False)
@@ -354,4 +357,4 @@ PRESETS: Final[Mapping[str, RewardPreset]] = {
     "pt": RewardPreset(_PT, _PT_FIT, held_out=0.1),
     "pt-readme": RewardPreset(replace(_PT, head="plain"), _PT_FIT, held_out=0.1),
 }
-"""With the context that their configs have by default."""
+"""Presets by name, with the default context of their configs."""

@@ -1,9 +1,9 @@
 """Fits any reward model, with any number of members, to comparisons.
 
-Christiano et al. 2017, "Deep Reinforcement Learning from Human Preferences", section 2.2.3: epochs
-of gradient steps on the cross-entropy of answers, each member on its own bootstrap, until the loss
-on held-out answers, or else on its out-of-bag ones, stops falling. Then the likelihood is
-calibrated on out-of-bag answers, or else on held-out ones.
+Christiano et al. 2017, "Deep Reinforcement Learning from Human Preferences", section 2.2.3. A fit
+makes epochs of gradient steps on the cross-entropy of answers, with a bootstrap for each member. It
+stops when the loss on held-out answers, or else on out-of-bag answers, stops falling. Then the
+likelihood is calibrated on out-of-bag answers, or else on held-out answers.
 """
 
 import json
@@ -77,14 +77,14 @@ OnEpoch = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 1, and its metrics."""
 
 SECONDS: Final = 60.0
-"""Between two checkpoints. One takes tens of milliseconds, so that this costs less than a
-thousandth of a fit, and a killed program loses a minute at most, or one epoch that takes longer."""
+"""Seconds between two checkpoints. A checkpoint takes tens of milliseconds, less than a thousandth
+of a minute. A killed program loses a minute at most, or one epoch if that takes longer."""
 
 RECORDABLE_LOSSES: Final = ("cross_entropy", "squared_error")
-"""Losses of answers that a GPU's graph can replay; others may do what it cannot."""
+"""Losses of answers that a GPU can replay as a graph; other losses may do what it cannot replay."""
 
 MOST_PAIRS: Final = 1_000_000
-"""Pairs that a model remembers to have been fitted to, 8 bytes each; of more, a random part."""
+"""Most pairs that a model remembers as fitted, 8 bytes each; of more, it keeps a random part."""
 
 TRAINER: Final = "trainer"
 """Folder of a trainer's state beside its model."""
@@ -92,15 +92,15 @@ TRAINER: Final = "trainer"
 
 @final
 class FitCheckpoints:
-    """A folder in which a fit is kept between epochs, and from which it resumes.
+    """A folder in which a fit is saved between epochs, and from which it resumes.
 
-    A resumed fit ends as it would have without the interruption, to the last bit, on the same
-    machine with the same packages and number of processes. Of several, the first one writes.
+    On the same machine, with the same packages and number of processes, a resumed fit ends with
+    the same numbers, to the last bit, as without the interruption. Only the first process writes.
 
     Args:
-        folder: for one fit's checkpoints alone; made if it is not there.
-        seconds: between two checkpoints, at least; 0 keeps every epoch.
-        last: whether the last epoch is kept whatever the time, where other fits follow this one.
+        folder: folder for the checkpoints of one fit alone; created if missing.
+        seconds: least seconds between two checkpoints; 0 saves every epoch.
+        last: whether the last epoch is always saved, for a fit that other fits follow.
 
     Raises:
         ConfigError: negative seconds.
@@ -114,7 +114,7 @@ class FitCheckpoints:
         self._written = time.monotonic()
 
     def is_due(self, over: bool) -> bool:
-        """Whether the last checkpoint is old enough, or the fit is `over` and has to be kept."""
+        """Whether the last checkpoint is old enough, or the fit is `over` and has to be saved."""
         return (self._last and over) or time.monotonic() - self._written >= self._seconds
 
     def write(self, state: "FitState", run: Mapping[str, Any]) -> None:
@@ -123,7 +123,7 @@ class FitCheckpoints:
         self._written = time.monotonic()
 
     def within(self, name: str) -> "FitCheckpoints":
-        """Checkpoints of one of several fits, in a folder of its own inside this one."""
+        """Return checkpoints for one of several fits, in a folder of its own inside this one."""
         return FitCheckpoints(self.folder / name, seconds=self._seconds, last=True)
 
     def remove(self) -> None:
@@ -135,19 +135,22 @@ class FitCheckpoints:
 @saved_in_states
 @dataclass(eq=False)
 class FitState:
-    """All that later epochs of a fit depend on, between two of them: its checkpoint.
+    """The state of a fit between two epochs, on which later epochs depend: its checkpoint.
+
+    `model`, `trainer` and `dropout` are filled in for a checkpoint only. In a running fit, the
+    model, the trainer and torch hold these numbers themselves.
 
     Attributes:
-        model: the model's numbers; those of the trainer's model, while a program holds them there.
-        trainer: what `RewardTrainer.snapshot` gives; likewise.
-        dropout: state of the stream from which dropout draws; likewise.
+        model: the model's numbers.
+        trainer: the result of `RewardTrainer.snapshot`.
+        dropout: state of the stream from which dropout draws.
         history: metrics of each epoch so far.
         updates: optimiser steps so far.
         best_loss: the least loss on unseen answers.
-        best_epoch: its epoch; the latest one where no answers are unseen.
-        best_model: the model's numbers then, where these are to remain.
-        best_trust: the trust in annotators then, likewise.
-        over: whether all epochs are made, or there was a reason to stop.
+        best_epoch: epoch with the least loss; the latest epoch if no answers are unseen.
+        best_model: the model's numbers after `best_epoch`, if the fit keeps them.
+        best_trust: the trust in annotators after `best_epoch`, if the fit keeps it.
+        over: whether all epochs are made, or the fit has stopped early.
         seconds: wall time so far.
     """
 
@@ -167,21 +170,21 @@ class FitState:
 @final
 @dataclass(frozen=True, eq=False)
 class FitData:
-    """What one fit learns from and is validated on; nothing in it changes from epoch to epoch.
+    """The data on which one fit is trained and validated; they stay the same in all epochs.
 
     Attributes:
-        train: answers to learn from, with those that they imply.
-        validation: answers held out, or None.
-        pairs: comparisons that were given, without pseudo-labels and what is implied.
-        epochs: to make at most.
+        train: answers to learn from, including implied answers.
+        validation: held-out answers, or None.
+        pairs: number of given comparisons, without pseudo-labels and implied answers.
+        epochs: most epochs to make.
         windows: clips of `train`.
-        answers: of `train`, weighted by the members' bootstraps.
+        answers: answers of `train`, weighted by the members' bootstraps.
         given: `[P]` whether each is an answer rather than a pseudo-label.
         soft: `[P]` whether each is a soft label.
         out_of_bag: clips and answers that a member's bootstrap left out; None if all were drawn.
-        held_out: clips and answers of `validation`.
-        seed: of dropout.
-        graphs: the update as a GPU replays it, by answers in a batch.
+        held_out: clips and answers of `validation`, or None.
+        seed: seed of dropout.
+        graphs: updates that a GPU replays, by the number of answers in a batch.
     """
 
     train: Comparisons
@@ -204,7 +207,10 @@ class FitData:
 
     @property
     def calibrating(self) -> tuple[AnyWindows, Answers] | None:
-        """Clips and answers to which the likelihood is fitted: no epoch was chosen by those."""
+        """Clips and answers to which the likelihood is fitted.
+
+        Out-of-bag answers are preferred, since no epoch is chosen by them if others are held out.
+        """
         return self.out_of_bag or self.held_out
 
 
@@ -212,20 +218,20 @@ class FitData:
 class RewardTrainer:
     """One trainer for every model: pairs, members and bootstraps are axes.
 
-    The trainer keeps its optimiser with all moments, so that fits over growing comparisons go on
-    where the last one ended. The environment's rewards are never read.
+    The trainer keeps its optimiser with all moments, so that a fit to more comparisons continues
+    where the last fit ended. The environment's rewards are never read.
 
     Args:
-        model: trained in place; moved to `device`.
-        config: how; the defaults if None.
-        seed: of bootstraps, the order of pairs, and dropout.
+        model: model to train in place; it is moved to `device`.
+        config: settings of each fit; the defaults if None.
+        seed: seed of bootstraps, the order of pairs, and dropout.
         device: `"cpu"`, `"cuda"`, or `"auto"` for a GPU if there is one.
-        world: of the processes that make each fit together, by default this one alone. They give
-            the same arguments and call `fit` as often. Of one process, losses differ by rounding,
-            and where there is dropout by what is dropped.
+        world: processes that make each fit together, by default this one alone. All pass the same
+            arguments, and make the same calls of `fit`. Losses differ by rounding from those of
+            one process, and with dropout by which units are dropped.
 
     Raises:
-        ConfigError: torch has no such device here.
+        ConfigError: torch has no such device on this machine.
     """
 
     def __init__(
@@ -247,13 +253,13 @@ class RewardTrainer:
         self._begin()
 
     def _begin(self) -> None:
-        """Start with a new optimiser, and with the settings for what fits change."""
+        """Reset the optimiser, and everything else that fits change, to the settings."""
         device = self.model.device
         rate = self.config.learning_rate
         on_gpu = device.type == "cuda"
         self._optimiser = torch.optim.AdamW(
             self.model.parameters(),
-            lr=torch.tensor(rate, device=device) if on_gpu else rate,  # which a recording reads
+            lr=torch.tensor(rate, device=device) if on_gpu else rate,  # a recording reads it
             weight_decay=self.config.weight_decay,
             fused=True,
             capturable=on_gpu,
@@ -276,22 +282,22 @@ class RewardTrainer:
         """Train on comparisons; a small model takes one processor thread.
 
         Args:
-            train: declined answers in it do not count.
-            validation: held out, for early stopping and the choice of the best epoch.
-            places: `[P]`, the column of each answer in `bootstrap`, so that members keep their
-                resamples where other answers are withdrawn; the order in `train` if None. -1 is a
+            train: answers to learn from; declined answers do not count.
+            validation: held-out answers, for early stopping and the choice of the best epoch.
+            places: `[P]`, the column of each answer in `bootstrap`; the order in `train` if None.
+                With places, members keep their resamples if other answers are withdrawn. -1 is a
                 pseudo-label: every member trains on it, and it counts in no accuracy.
-            epochs: at least 1; those of the config if None.
+            epochs: most epochs, at least 1; those of the config if None.
             on_epoch: called with each epoch's number and metrics, in the first process alone.
-            checkpoints: keep the fit between epochs, and resume the one that is there.
+            checkpoints: where to save the fit between epochs; a fit that is there is resumed.
 
         Raises:
-            CheckpointError: the checkpoint to resume from is damaged, or of another fit.
+            CheckpointError: the checkpoint to resume from is damaged, or belongs to another fit.
             ConfigError: segments longer than the model's context, less than one epoch, or a
-                penalty's band without answers to validate on; or processes that fit other
-                things, or with batch normalisation.
+                penalty's band without answers to validate on. Of several processes: they fit
+                different data, or a model with batch normalisation.
             DataError: no answered comparisons.
-            SpaceError: steps of another shape than the model was built for.
+            SpaceError: the steps' shapes differ from those that the model was built for.
         """
         epochs = self.config.epochs if epochs is None else epochs
         require_in("epochs", epochs, 1, float("inf"))
@@ -305,7 +311,7 @@ class RewardTrainer:
             self.model.load_state_dict(self._initial)
             self.model.fitted_pairs = self.model.fitted_pairs[:0]
             self._begin()
-        # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
+        # Dropout draws from torch's global stream; the fork restores the caller's state.
         device = self.model.device
         devices = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices), threads_for(small=self._is_small()):
@@ -326,7 +332,7 @@ class RewardTrainer:
         require_validation(self.config, members=members, held_out=validation is not None)
 
     def _remember_pairs(self, data: FitData) -> None:
-        """Note in the model to which pairs it is fitted, and by which it is chosen."""
+        """Store in the model the pairs to which it is fitted or by which it is chosen."""
         for part in (data.train[data.given.cpu().numpy()], data.validation):
             if part is not None:
                 numbers = pair_numbers(part[part.weight > 0])
@@ -348,8 +354,8 @@ class RewardTrainer:
         dropout_stream(device).manual_seed(seed)
         bootstrap = self.bootstrap(int(places.max()) + 1)[:, places]
         bootstrap = np.where(places < 0, 1.0, bootstrap)
-        bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # few answers
-        # The steps of other comparisons, such as held-out ones, stay out of input statistics.
+        bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # of few answers
+        # Steps of other comparisons, such as held-out ones, do not count in input statistics.
         windows = gather_windows(self.model, train.segments, observe=True)
         out_of_bag = Answers.of(train, bootstrap == 0, device, soft)
         self.trust.begin(train.annotator, self.model.members, wanted=self.config.trust)
@@ -371,7 +377,7 @@ class RewardTrainer:
         self, data: FitData, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None
     ) -> FitReport:
         """Train for all epochs, or until there is a reason to stop; then calibrate."""
-        identity = {}  # takes the content of all clips
+        identity = {}  # costly: it reads all clips
         if checkpoints is not None or self.world.size > 1:
             identity = self._identity(data)
             self._require_shareable(identity)
@@ -379,10 +385,10 @@ class RewardTrainer:
         if checkpoints is not None and self.world.decide(has_run(checkpoints.folder)):
             state = read_checkpoint(checkpoints.folder, run=identity).state
             self._resume(state)
-            self.world.decide(True)  # all have read it before the first one writes the next
+            self.world.decide(True)  # all must read before the first one writes
         began = time.perf_counter() - state.seconds
         self.model.train()
-        best_logits = None  # of unseen answers, by the state that remains
+        best_logits = None  # of unseen answers, by the best state
         while not state.over:
             logits = self._train_epoch(data, state)
             metrics = state.history[-1]
@@ -422,19 +428,19 @@ class RewardTrainer:
         )
 
     def _keeps_best(self, data: FitData) -> bool:
-        """Whether the state of the epoch with the best loss on unseen answers is what remains."""
+        """Whether the fit keeps the state of the epoch with the best loss on unseen answers."""
         stops_by_bag = data.out_of_bag is not None and self.config.patience is not None
         return self.config.keep_best and (data.held_out is not None or stops_by_bag)
 
     def _train_epoch(self, data: FitData, state: FitState) -> Tensor | None:
         """Make one pass over the answers in random order and add its metrics to the history.
 
-        Returns the logits `[E, P]` of unseen answers after it, without trust in annotators, where
-        they were computed.
+        Returns the logits `[E, P]` of unseen answers after the pass, without trust in annotators,
+        or None if they were not computed.
         """
         order = torch.randperm(len(data.answers), generator=self._order)
         order = order.to(self.model.device)
-        if self.world.size > 1:  # each draws its own, and goes on so from any epoch
+        if self.world.size > 1:  # own dropout, the same after resuming
             words = np.random.SeedSequence([data.seed, len(state.history), self.world.rank])
             dropout_stream(self.model.device).manual_seed(int(words.generate_state(1)[0]))
         losses = []
@@ -446,7 +452,7 @@ class RewardTrainer:
         loss = self.world.sum(torch.stack(losses).sum(0))
         require_converged("the reward model's weights", self.model.parameters())
         self.trust.normalise()
-        logits = self.world.merge(torch.cat(parts, dim=1))  # those before each step
+        logits = self.world.merge(torch.cat(parts, dim=1))  # from before each step
         logits = torch.empty_like(logits).index_copy_(1, order, logits)
         weight = data.answers.weight.sum(1)
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
@@ -462,8 +468,8 @@ class RewardTrainer:
     def _validate(self, data: FitData, metrics: dict[str, float], logits: Tensor) -> Tensor | None:
         """Add loss and accuracy on unseen answers to an epoch's metrics; see `_train_epoch`.
 
-        Logits `[E, P]` of the training answers before each step will do for those out of bag where
-        nothing is chosen by them.
+        `logits` `[E, P]` are those of the training answers before each step. They are used for
+        out-of-bag answers if nothing is chosen by these; otherwise logits are computed anew.
         """
         unseen = data.unseen
         metrics["validation_loss"] = metrics["validation_accuracy"] = float("nan")
@@ -485,7 +491,7 @@ class RewardTrainer:
     def _step(self, batch: Answers, data: FitData, state: FitState) -> tuple[Tensor, Tensor]:
         """Make one optimiser step on a batch.
 
-        Returns its loss `[E]` and logits `[E, B]`, 0 beyond the part of this process.
+        Returns the batch's loss `[E]` and logits `[E, B]`, which are 0 outside this process's part.
         """
         config = self.config
         if config.schedule is not None:
@@ -511,9 +517,10 @@ class RewardTrainer:
         return measured["loss"].clone(), measured["logits"].clone()
 
     def _is_recordable(self, data: FitData) -> bool:
-        """Whether a GPU may replay the optimiser step: nothing in it but numbers on the device.
+        """Whether a GPU may replay the optimiser step as a recorded graph.
 
-        What changes between steps, but for answers and the learning rate, would stay as it was.
+        A replayed step may only use numbers on the device. Apart from answers and the learning
+        rate, it cannot change from step to step.
         """
         return (
             self.model.recordable
@@ -528,7 +535,7 @@ class RewardTrainer:
         )
 
     def _learn(self, batch: Answers, data: FitData) -> tuple[Tensor, Tensor]:
-        """Step along the gradients of a batch, at the present learning rate."""
+        """Make a step along the gradients of a batch, at the current learning rate."""
         self._optimiser.zero_grad(set_to_none=True)
         total = batch.weight.new_zeros(self.model.members)
         logits = []
@@ -557,7 +564,10 @@ class RewardTrainer:
         return total, torch.cat(logits, dim=1)
 
     def _crop(self, pairs: int, rows: slice) -> Crop | None:
-        """Crops of some rows of so many pairs, drawn for all, as other processes do."""
+        """Return crops for some `rows` of `pairs` pairs.
+
+        Every process draws crops for all pairs, so that all draw the same.
+        """
         if not self.config.crop:
             return None
         cut, place = draw_crops(pairs, most=self.config.crop, generator=self._order)
@@ -583,10 +593,10 @@ class RewardTrainer:
     def _mean_loss(
         self, logits: Tensor, preference: Tensor, weight: Tensor, soft: Tensor | None
     ) -> Tensor:
-        """The configured loss of `[E, P]` logits over weighted answers, `[E]`.
+        """Compute the configured loss `[E]` of logits `[E, P]` over weighted answers.
 
-        Soft labels say themselves how sure they are. Under a noise of 0.5, no model could give one
-        of 0.8, since no probability exceeds 0.75.
+        Noise does not apply to soft labels, which say themselves how sure they are. Under a noise
+        of 0.5, no model could predict a label of 0.8, since no probability exceeds 0.75.
         """
         with_noise, without_noise = self._losses
 
@@ -601,7 +611,7 @@ class RewardTrainer:
     def _evaluate(
         self, logits: Tensor, answers: Answers, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        """Loss and accuracy of members on answers, each on those that have a weight for it."""
+        """Compute loss and accuracy on answers; each member counts where it has a weight."""
         preference = answers.preference
         if likelihood is None:
             loss = self._mean_loss(logits, preference, answers.weight, answers.soft)
@@ -618,9 +628,9 @@ class RewardTrainer:
 
     @torch.no_grad()
     def _logits(self, windows: AnyWindows, answers: Answers, *, world: World = ALONE) -> Tensor:
-        """`[E, P]` as the model is used: without dropout. Only those that have a weight count.
+        """Compute logits `[E, P]` without dropout; only logits with a weight are meaningful.
 
-        Each process of `world` computes whole chunks, and has the logits of all.
+        Each process of `world` computes whole chunks, and all processes get all logits.
         """
         training = self.model.training
         self.model.eval()
@@ -637,14 +647,14 @@ class RewardTrainer:
 
     @torch.no_grad()
     def _with_trust(self, logits: Tensor, answers: Answers) -> Tensor:
-        """Logits `[E, P]` of these annotators' answers."""
+        """Multiply logits `[E, P]` by the trust in the annotator of each answer."""
         trust = self.trust.of(answers.annotator)
         return logits if trust is None else logits * trust
 
     def _report(self, data: FitData, state: FitState, logits: Tensor | None) -> FitReport:
-        """Report a fit, with the likelihood and trust by answers that no weight was fitted to.
+        """Report a fit; fit likelihood and trust to answers that no weight was fitted to.
 
-        `logits` are those of the unseen answers by the state that remains, if they are known.
+        `logits` are those of the unseen answers by the state that the model keeps, if known.
         """
         all_soft = bool(data.soft[data.train.decided].all() and data.train.decided.any())
         likelihood = Likelihood(0.0 if all_soft else min(self.noise, MOST_EXPECTED))
@@ -687,13 +697,13 @@ class RewardTrainer:
         )
 
     def _identity(self, data: FitData) -> dict[str, Any]:
-        """What has to be the same for a checkpoint to be one of this fit, as JSON."""
+        """Return, as JSON, what identifies this fit: a checkpoint has to agree in all of it."""
         settings = to_json(self.config) | {"epochs": data.epochs, "seed": self._seed}
         shapes = {name: list(part.shape) for name, part in self.model.state_dict().items()}
         return {"fit": settings, "model": shapes, "answers": _digest(data.train, data.validation)}
 
     def _require_shareable(self, identity: Mapping[str, Any]) -> None:
-        """Refuse processes that would fit different things, or one thing differently."""
+        """Refuse processes with different data or settings, or a model that they cannot share."""
         if self.world.size == 1:
             return
         if any(isinstance(part, _BatchNorm) for part in self.model.modules()):
@@ -707,7 +717,7 @@ class RewardTrainer:
         self.world.require_same("model, answers and seed of the fit", (fit, order, *model))
 
     def _checkpoint(self, state: FitState) -> FitState:
-        """The state of a fit with what the model and this trainer hold of it."""
+        """Return the state of a fit, including the numbers of the model and this trainer."""
         return replace(
             state,
             model=self.model.state_dict(),
@@ -716,7 +726,7 @@ class RewardTrainer:
         )
 
     def _resume(self, state: FitState) -> None:
-        """Put back what `_checkpoint` took from the model and this trainer."""
+        """Restore the model and this trainer from a state of `_checkpoint`."""
         self.model.load_state_dict(state.model)
         self.restore(state.trainer)
         dropout_stream(self.model.device).set_state(state.dropout)
@@ -724,14 +734,14 @@ class RewardTrainer:
     def evaluate(
         self, comparisons: Comparisons, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        """Loss (mean over members) and accuracy (of the members' mean) on held-out comparisons.
+        """Compute loss (mean over members) and accuracy (of the members' mean) on comparisons.
 
-        Under a likelihood, such as `FitReport.likelihood`, the loss is the cross-entropy; without
+        With a likelihood, such as `FitReport.likelihood`, the loss is the cross-entropy; without
         one, it is the loss that training minimises.
 
         Raises:
             DataError: no answered comparisons.
-            SpaceError: steps of another shape than the model was built for.
+            SpaceError: the steps' shapes differ from those that the model was built for.
         """
         comparisons = _answered("comparisons to evaluate on", comparisons)
         with threads_for(small=self._is_small()):
@@ -740,7 +750,7 @@ class RewardTrainer:
             return self._evaluate(logits, answers, likelihood)
 
     def validate(self, held_out: Comparisons, likelihood: Likelihood) -> Validation:
-        """Evaluate on held-out answers, of which there may be none, under a fit's likelihood."""
+        """Evaluate the model on held-out answers, possibly none, under a fit's likelihood."""
         decided = int(held_out.decided.sum())
         if not decided:
             return Validation(len(held_out), 0)
@@ -748,10 +758,10 @@ class RewardTrainer:
         return Validation(len(held_out), decided, accuracy, loss)
 
     def bootstrap(self, pairs: int) -> FloatArray:
-        """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
+        """Return how often each member sees each answer, `[E, P]`: Poisson(1) counts, or ones.
 
-        The counts of the first answers do not change when more arrive, so members keep their
-        differences as comparisons grow.
+        The counts of the first answers do not change when more answers arrive, so that members
+        stay different as comparisons grow.
         """
         members = self.model.members
         if not self.config.bootstrap or members == 1:
@@ -760,13 +770,13 @@ class RewardTrainer:
         return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
 
     def set_noise(self, noise: float) -> None:
-        """Take this share of answers to be random from now on."""
+        """Set the share of answers that the likelihood takes to be random, from now on."""
         self.noise = noise
         name = str(self.config.loss)
         self._losses = LOSSES.bound(name, noise=noise), LOSSES.bound(name, noise=0.0)
 
     def snapshot(self) -> dict[str, Any]:
-        """State that the next fit depends on beside the model, for `restore`."""
+        """Return the state on which the next fit depends beside the model, for `restore`."""
         return {
             "moments": self._optimiser.state_dict()["state"],
             "order": self._order.get_state(),
@@ -797,10 +807,11 @@ def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) ->
 
 
 def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> dict[str, Any]:
-    """Restore what `save_trainer` wrote and return its notes; the next fit is that of the original.
+    """Restore a trainer that `save_trainer` wrote, and return its notes.
 
-    The trainer has the same config and seed, and gets the numbers of `model`, which was saved. It
-    stays as it was where files are missing, damaged or of another model: a `CheckpointError`.
+    `trainer` must have the same config and seed as the saved one, and gets the numbers of `model`,
+    which was saved beside it. Its next fit is then that of the saved trainer. If files are missing,
+    damaged or of another model, a `CheckpointError` is raised and the trainer stays as it was.
     """
     folder = folder / TRAINER
     with reading(folder, expected="the state of such a trainer"):
@@ -817,14 +828,14 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
         if trust.ndim != 1:
             raise ValueError(f"trust of shape {tuple(trust.shape)}")
         require_finite(folder, {"trust": trust}, dtype=torch.float32)
-        torch.Generator().set_state(state["order"])  # a damaged one must not be found out half way
+        torch.Generator().set_state(state["order"])  # find damage before anything changes
         trainer.model.load_state_dict(model.state_dict())
         trainer.restore(state)
     return notes
 
 
 def _answered(what: str, comparisons: Comparisons) -> Comparisons:
-    """Comparisons that were not declined, at least one, with the steps that they need alone."""
+    """Select comparisons that were not declined, with just their steps; require at least one."""
     if not comparisons.answered.any():
         raise DataError(
             f"{what}: expected at least one answered, got none. Ask queries first, or check the "
@@ -834,7 +845,7 @@ def _answered(what: str, comparisons: Comparisons) -> Comparisons:
 
 
 def dropout_stream(device: torch.device) -> torch.Generator:
-    """The global stream from which dropout draws on a device."""
+    """Return the global generator from which dropout draws on a device."""
     if device.type != "cuda":
         return torch.default_generator
     torch.cuda.init()
@@ -844,7 +855,7 @@ def dropout_stream(device: torch.device) -> torch.Generator:
 
 
 def _digest(*parts: Comparisons | None) -> str:
-    """A digest of the steps of all clips that were compared, and of the answers."""
+    """Compute a digest of the steps of all compared clips, and of the answers."""
     digest = blake2b(digest_size=16)
     for part in parts:
         if part is None:

@@ -19,17 +19,17 @@ from preferl.shapes import FloatArray
 @final
 @dataclass(frozen=True, eq=False)
 class RewardScaler:
-    """Each member's mean to zero and its deviation to `target`, before members are combined.
+    """Maps each member's rewards to mean zero and deviation `target`, before members are combined.
 
-    Normalising each member before averaging weighs members alike whatever their scale
-    (Christiano et al. 2017, section 2.2.2; the DTR paper measured it better than normalising the
-    mean). The statistics belong to one version of a reward and never change.
+    Members scaled in this way count equally in their average, whatever their own scale (Christiano
+    et al. 2017, section 2.2.2). The DTR paper measured it as better than normalising the average.
+    The statistics belong to one version of a reward and never change.
 
     Attributes:
-        mean: `[E]`
-        deviation: `[E]`, more than 0.
-        target: deviation of the outcome; 1 as for states in the DRLHP paper, which took 0.05
-            for pixels.
+        mean: `[E]` mean of each member's rewards.
+        deviation: `[E]` deviation of each member's rewards, more than 0.
+        target: deviation of the scaled rewards; 1 as for states in the DRLHP paper, which took
+            0.05 for pixels.
     """
 
     mean: FloatArray
@@ -52,13 +52,13 @@ class RewardScaler:
 
     @classmethod
     def fit(cls, rewards: FloatArray, *, target: float = 1.0, centre: bool = True) -> Self:
-        """Statistics of members' rewards `[E, T]`; a constant reward keeps its scale.
+        """Compute the statistics of members' rewards `[E, T]`; a constant reward keeps its scale.
 
         Args:
-            rewards: of steps like those that a policy will make.
-            target: deviation of the outcome.
-            centre: whether the mean becomes zero. Where episodes can end early, a shift changes
-                what an agent wants; without it only the scale changes.
+            rewards: rewards of steps like those that a policy will make.
+            target: deviation of the scaled rewards.
+            centre: whether the mean becomes zero; if false, only the scale changes. Where episodes
+                can end early, a shift changes what an agent wants.
         """
         mean = rewards.mean(axis=1, dtype=np.float64)
         deviation = rewards.std(axis=1, dtype=np.float64)
@@ -67,7 +67,7 @@ class RewardScaler:
         return cls(mean if centre else np.zeros_like(mean), deviation, target)
 
     def __call__(self, rewards: FloatArray) -> FloatArray:
-        """`[E, ...]` to the same shape."""
+        """Scale members' rewards `[E, ...]`; the shape stays."""
         column = (-1,) + (1,) * (rewards.ndim - 1)
         scale = (self.target / self.deviation).reshape(column)
         return np.asarray((rewards - self.mean.reshape(column)) * scale, np.float32)
@@ -76,19 +76,19 @@ class RewardScaler:
 def scale_by_return_range(
     episodes: Episodes, task: str | Task | float | None = None, *, learned: bool = True
 ) -> Episodes:
-    """The same episodes with rewards `r * M / (R_max - R_min)`, and the shifts of their task.
+    """Return the episodes with rewards `r * M / (R_max - R_min)`, and the shifts of their task.
 
-    `R_max` and `R_min` are the highest and the lowest return of the episodes. Where all returns
-    are the same there is no range to divide by: rewards then keep their scale, with a warning.
-    Rewards keep their precision too; all other arrays are shared.
+    `R_max` and `R_min` are the highest and the lowest return of the episodes. If all returns are
+    the same, there is no range to divide by: rewards keep their scale, with a warning. Rewards
+    keep their precision, too; all other arrays are shared.
 
     Args:
         episodes: relabelled experience; not changed.
-        task: a name or row of `preferl.data.TASKS`, which has `M` and the shifts; or `M`
-            itself; or None for `M` = steps of the longest episode, the nearest to a horizon
-            that the data show. Without a task nothing is shifted.
-        learned: whether the rewards are learned ones (the default). False scales the
-            environment's own as the same papers do: some tasks only shift them.
+        task: a name or row of `preferl.data.TASKS`, which has `M` and the shifts; or `M` itself; or
+            None, which takes the steps of the longest episode for `M`, since the data show no
+            better horizon. Without a task, nothing is shifted.
+        learned: whether the rewards are learned (the default). False scales the environment's own
+            rewards as the same papers do; for some tasks they are only shifted.
 
     Raises:
         ConfigError: an unknown task, or an `M` that is not above 0.
@@ -122,7 +122,7 @@ def scale_by_return_range(
 
 def _scale(returns: FloatArray, horizon: float) -> float:
     span = float(returns.max() - returns.min())
-    if span <= 1e-8 * float(np.abs(returns).max()):  # it is made of rounding, or there is none
+    if span <= 1e-8 * float(np.abs(returns).max()):  # rounding, or no range
         warnings.warn(
             "returns to scale by: expected a highest and a lowest, got "
             f"{returns[0]:g} for all {len(returns)} episodes. Rewards keep their scale.",

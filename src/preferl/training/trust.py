@@ -20,34 +20,35 @@ from preferl.shapes import FloatArray, IntArray
 LOGGER = get_logger(__name__)
 
 NOBODY: Final = -1
-"""Row of an answer whose annotator is unknown, such as a fixed comparison: its trust is 1."""
+"""Annotator of answers by nobody known, such as fixed comparisons: trust in them is 1."""
 
 LEARNING_RATE: Final = 3e-2
-"""Of Adam for trust. With 1e-2, fits of 15 epochs end before somebody who answers the opposite is
-turned round: accuracy 0.87 on unseen pairs, and 0.93 with this (`recipes/annotators_trust.py`)."""
+"""Adam's learning rate for trust. With 1e-2, fits of 15 epochs end before the trust in somebody who
+answers the opposite is negative: accuracy on unseen pairs is 0.87 with 1e-2, and 0.93 with this
+(`recipes/annotators_trust.py`)."""
 
 PRIOR_DEVIATION: Final = 1.0
-"""Of the normal prior of each number around 1: people mean what they answer."""
+"""Deviation of the normal prior of each number around 1: people mean what they answer."""
 
 QUANTILE: Final = 1.959964
 """Deviations to either end of a 95 % interval."""
 
 LIMIT: Final = 1e6
-"""Numbers beyond are not looked for: without a prior, somebody always right has none."""
+"""Largest number that is searched: without a prior, somebody always right would get infinity."""
 
 
 @final
 @dataclass(frozen=True)
 class Trust:
-    """How much an annotator's answers say, by answers that the reward was not fitted to.
+    """The trust in one annotator, fitted to answers that the reward was not fitted to.
 
     Attributes:
         annotator: row of the table of people, see `Comparisons.annotator`.
-        value: 1 answers as the reward's probabilities expect, 0 at random, and a negative number
-            means the opposite.
+        value: 1 for answers as the reward's probabilities expect, 0 for random answers, and a
+            negative number for opposite answers.
         low: lower end of the 95 % interval.
-        high: its upper end.
-        answers: decided answers behind the value; without any it is the prior's.
+        high: upper end of the 95 % interval.
+        answers: number of decided answers behind the value; without any, the value is the prior's.
     """
 
     annotator: int
@@ -59,13 +60,13 @@ class Trust:
 
 @final
 class AnnotatorTrust:
-    """The trust that is fitted beside a reward, shared by all members.
+    """The trust that is fitted together with a reward, shared by all members.
 
     An answer of annotator `k` to a pair whose scores differ by `d` prefers the first clip with
     probability `ε/2 + (1 - ε) sigmoid(a_k d)`. Each `a_k` begins at 1 and has a normal prior around
-    it. The scale of the scores is free, so the mean of `|a|` is brought back to 1 after each epoch,
-    unless answers of nobody in particular, whose trust stays 1, fix it. The sign is that of the
-    majority's answers, because everybody begins at 1.
+    1. Since the scale of the scores is free, the mean of `|a|` is brought back to 1 after each
+    epoch. This is not needed if answers of nobody in particular, whose trust stays 1, fix the
+    scale. The reward's sign follows the majority's answers, because every `a_k` begins at 1.
 
     With answers of fewer than two annotators, nothing is fitted and no number changes.
     """
@@ -78,7 +79,7 @@ class AnnotatorTrust:
 
     @property
     def value(self) -> FloatArray:
-        """`[K]` by row of the table of people; empty before two of them have answered."""
+        """`[K]` trust by row of the table of people; empty until two of them have answered."""
         return np.asarray(self._value.detach().cpu(), np.float64)
 
     @property
@@ -88,7 +89,7 @@ class AnnotatorTrust:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """What gets gradients beside those of the model."""
+        """Parameters that get gradients beside the model's."""
         return [self._value]
 
     def begin(self, annotator: IntArray | None, members: int, *, wanted: bool = True) -> None:
@@ -110,18 +111,18 @@ class AnnotatorTrust:
         self._assign(torch.cat([self._value.detach(), self._value.new_ones(missing)]))
         self._rows = torch.from_numpy(people).to(self._value.device)
         self._anchored = len(people) < len(rows)
-        # As a batch's loss is a mean over answers and a sum over members, so is its prior.
+        # The prior, like a batch's loss, is a mean over answers and a sum over members.
         self._prior = members / (len(annotator) * PRIOR_DEVIATION**2)
 
     def of(self, annotator: Tensor | None) -> Tensor | None:
-        """The trust `[B]` in each answer's annotator, `[B]`; None where none was ever fitted."""
+        """Return the trust `[B]` in the annotator `[B]` of each answer; None if none was fitted."""
         if annotator is None or not len(self._value):
             return None
         known = (annotator > NOBODY) & (annotator < len(self._value))
         return torch.where(known, self._value[torch.where(known, annotator, 0)], 1.0)
 
     def step(self) -> None:
-        """One step along the gradients of a batch and of the prior, which are cleared."""
+        """Make a step along the gradients of a batch and of the prior, and clear them."""
         if self._rows is not None and self._value.grad is not None:
             self._value.grad += self._prior * (self._value.detach() - 1)
             self._optimiser.step()
@@ -135,7 +136,7 @@ class AnnotatorTrust:
                 self._value[self._rows] /= size
 
     def snapshot(self) -> dict[str, Any]:
-        """The numbers, and the moments that a fit under way goes on with."""
+        """Return the numbers, and the optimiser's moments, with which a fit continues."""
         moments = self._optimiser.state_dict()["state"]
         return {"value": self._value.detach().clone(), "moments": moments}
 
@@ -161,17 +162,17 @@ def fit_trust(
     """Fit the trust in each annotator to answers that the model was not fitted to.
 
     Each number maximises the likelihood of the annotator's decided answers times the prior, a
-    normal distribution around 1. The interval is that of the information at the maximum.
+    normal distribution around 1. The interval follows from the Fisher information at the maximum.
 
     Args:
         logits: `[E, P]` log-odds that the first is preferred.
         preference: `[P]`; ties and declined answers do not count.
         votes: `[E, P]` true for members that did not see an answer; their mean logit counts.
-        annotator: `[P]` rows of the table of people; -1 for nobody in particular, not fitted.
-        deviation: of the prior, above 0; infinity has none.
+        annotator: `[P]` rows of the table of people; -1 is nobody in particular and is not fitted.
+        deviation: deviation of the prior, above 0; infinity means no prior.
 
     Returns:
-        One for each annotator of any answer, by rising row.
+        The trust in each annotator with an answer, by rising row.
 
     Raises:
         ConfigError: a negative deviation.
@@ -196,14 +197,14 @@ def fit_trust(
         return np.asarray(np.bincount(person, of_answers, len(people)), np.float64)
 
     def slopes(value: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """First derivatives of the log posteriors at `[K]` values, and minus the second ones."""
+        """Return the first derivatives `[K]` of the log posteriors, and minus the second ones."""
         share = (1 + np.tanh(value[person] * difference / 2)) / 2
         first = total(difference * (target - share)) - prior * (value - 1)
         return first, total(difference**2 * share * (1 - share)) + prior
 
     low = np.full(len(people), -LIMIT)
     value = np.full(len(people), LIMIT)
-    for _ in range(80):  # halves, since Newton's steps may never settle where people contradict
+    for _ in range(80):  # bisection: Newton's steps may not settle where people contradict
         middle = (low + value) / 2
         rises = slopes(middle)[0] > 0
         low = np.where(rises, middle, low)
@@ -219,7 +220,7 @@ def fit_trust(
 def trust_by_name(
     trust: Iterable[Trust], names: Sequence[str]
 ) -> dict[str, dict[str, float]] | None:
-    """The numbers of each annotator by the names of the table of people; None without names.
+    """Return the numbers of each annotator by name; None if the table of people has no names.
 
     >>> trust_by_name([Trust(1, 0.9, 0.5, 1.3, 40)], ["Ann", "Bo"])
     {'Bo': {'value': 0.9, 'low': 0.5, 'high': 1.3, 'answers': 40}}
