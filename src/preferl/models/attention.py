@@ -13,16 +13,16 @@ from preferl.models.blocks import IN_PLACE, drop, kept, lecun_linear
 from preferl.models.configs import Activation, PreferenceTransformerConfig
 
 UNSEEN = -1e4
-"""Logit of what may not be looked at: its share is exactly 0, unless there is nothing else."""
+"""Logit of a token that may not be seen: its share is exactly 0 if any other token may be."""
 
 ROWS = 32
-"""Rows of attention computed together. What comes after the last of them is never computed, which
-saves almost half of it all; fewer rows make products too small to be efficient."""
+"""Rows of attention computed together. Columns after the last row are never computed, which saves
+almost half of the work. With fewer rows, products are too small to be efficient."""
 
 
 @final
 class Block(nn.Module):
-    """Attention and a perceptron, each added to the tokens it was given."""
+    """Attention and a perceptron; the output of each is added to its input tokens."""
 
     def __init__(self, config: PreferenceTransformerConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -34,14 +34,15 @@ class Block(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, tokens: Tensor, bias: Tensor, every: int = 1) -> Tensor:
-        """Tokens `[B, S, W]` and their `causal_bias` to what those that ask become, `[B, Q, W]`.
+        """Map tokens `[B, S, W]` and their `causal_bias` to new tokens `[B, Q, W]`.
 
-        Only each last of `every` tokens asks; the others have keys and values only.
+        Only the last of every `every` tokens has a query and is returned; the others have keys and
+        values only.
         """
         asking = slice(every - 1, None, every)
         normed = self.norm1(tokens)
         device = tokens.device.type
-        if torch.is_autocast_enabled(device):  # once for all products that they go into
+        if torch.is_autocast_enabled(device):  # once for all products of the tokens
             normed = normed.to(torch.get_autocast_dtype(device))
         attended = self.attn(normed[:, asking], normed, bias[:, :, asking])
         tokens = self._add(tokens[:, asking], attended)
@@ -64,10 +65,10 @@ class SelfAttention(nn.Module):
         self.out = lecun_linear(config.width, config.width, generator)
 
     def forward(self, asking: Tensor, tokens: Tensor, bias: Tensor) -> Tensor:
-        """What tokens `asking`, `[B, Q, W]`, get of `tokens`, `[B, S, W]`, which hold them.
+        """Compute attention `[B, Q, W]` of tokens `asking` `[B, Q, W]` to `tokens` `[B, S, W]`.
 
-        They are all of these, or each last of several. `bias`, `[B or 1, 1, Q, S]`, is added to
-        logits; whatever follows a token is unseen.
+        The tokens `asking` are all of `tokens`, or the last of every few. `bias`,
+        `[B or 1, 1, Q, S]`, is added to logits; no token sees the tokens after it.
         """
         width = tokens.shape[-1]
         weights, biases = (p.split([width, 2 * width]) for p in self.qkv.parameters())
@@ -83,7 +84,7 @@ class SelfAttention(nn.Module):
         return self.out(got.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def shares(self, tokens: Tensor, bias: Tensor) -> Tensor:
-        """`[B, heads, S, S]` how much each of tokens `[B, S, W]` looks at each; rows sum to 1."""
+        """Compute attention weights `[B, heads, S, S]` among tokens `[B, S, W]`; rows sum to 1."""
         query, key, _ = (_of_heads(part, self.heads) for part in self.qkv(tokens).chunk(3, dim=-1))
         return (query @ key.mT / math.sqrt(query.shape[-1]) + bias).softmax(-1)
 
@@ -92,15 +93,15 @@ class SelfAttention(nn.Module):
 class Attend(torch.autograd.Function):
     """Causal attention with dropout on a processor, in parts that fit into its cache.
 
-    Backward takes `Σ_j dP_j P_j` from the product of a row's output with its gradient, as Dao et
-    al. (2022), "FlashAttention", section 3.1 do.
+    Backward computes `Σ_j dP_j P_j` as the product of a row's output with its gradient, as in Dao
+    et al. (2022), "FlashAttention", section 3.1.
     """
 
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, both: Tensor, bias: Tensor, heads: int, share: float
     ) -> Tensor:
-        """`[B, Q, W]` of queries `[B, Q, W]`, keys and values `[B, S, 2W]`, bias and dropout."""
+        """Compute attention `[B, Q, W]` of queries `[B, Q, W]` to keys and values `[B, S, 2W]`."""
         batch, asking, _ = query.shape
         q = _of_heads(query, heads).flatten(0, 1)  # [B * heads, Q, D]
         k, v = (_of_heads(part, heads).flatten(0, 1) for part in both.chunk(2, dim=-1))
@@ -127,7 +128,7 @@ class Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of queries, and of keys and values."""
+        """Compute the gradients of queries, and of keys and values."""
         q, k, v, got, *saved = ctx.saved_tensors
         gradient = _of_heads(gradient, ctx.heads).flatten(0, 1)
         wide = torch.promote_types(got.dtype, torch.float32)
@@ -162,18 +163,19 @@ class Perceptron(nn.Module):
         self.fc1, self.fc2 = (lecun_linear(a, b, generator) for a, b in pairwise(sizes))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """`[..., in]` to `[..., out]`."""
+        """Map rows `[..., in]` to `[..., out]`."""
         return self.fc2(IN_PLACE[self.activation](self.fc1(rows)))  # type: ignore[no-any-return]
 
 
 def causal_bias(real: Tensor, each: int = 1) -> Tensor:
-    """`[B, 1, S, S]` 0 where a token may look: at real ones before it, and at itself.
+    """Return a bias `[B, 1, S, S]`: 0 where a token may look, `UNSEEN` elsewhere.
 
-    Itself even if it is padding, so that no row sees nothing. Steps `real`, `[B, S / each]`, have
-    `each` tokens. If all are real, one bias `[1, 1, S, S]` serves all windows.
+    A token may look at real tokens before it and at itself. It sees itself even if it is padding,
+    so that no row sees nothing. Each step of `real`, `[B, S / each]`, has `each` tokens. If all
+    steps are real, one bias `[1, 1, S, S]` serves all windows.
     """
     recorded = real.is_cuda and torch.cuda.is_current_stream_capturing()
-    if real.stride(0) == 0 or (not recorded and bool(real.all())):  # one row, seen as many
+    if real.stride(0) == 0 or (not recorded and bool(real.all())):  # one row, expanded to many
         real = real[:1]
     real = real.repeat_interleave(each, dim=1)
     size = real.shape[1]
@@ -183,18 +185,18 @@ def causal_bias(real: Tensor, each: int = 1) -> Tensor:
 
 
 def _parts(rows: int) -> list[tuple[int, int]]:
-    """Bounds of about `ROWS` rows each."""
+    """Return the bounds of parts of about `ROWS` rows."""
     count = -(-rows // ROWS)
     return list(pairwise(rows * part // count for part in range(count + 1)))
 
 
 def _of_heads(tokens: Tensor, heads: int) -> Tensor:
-    """`[B, S, W]` to `[B, heads, S, D]`."""
+    """Split tokens `[B, S, W]` into heads `[B, heads, S, D]`."""
     batch, size, width = tokens.shape
     return tokens.view(batch, size, heads, width // heads).transpose(1, 2)
 
 
 def _of_rows(tokens: Tensor, heads: int) -> Tensor:
-    """`[B * heads, S, D]` to `[B, S, W]`."""
+    """Join heads `[B * heads, S, D]` to tokens `[B, S, W]`."""
     by_window = tokens.view(len(tokens) // heads, heads, *tokens.shape[1:])
     return by_window.transpose(1, 2).flatten(2)

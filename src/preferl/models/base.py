@@ -34,28 +34,28 @@ class RewardOutput(NamedTuple):
 
 
 class RewardModel(nn.Module, ABC):
-    """Windows of observations and actions to rewards and scores, for every member at once.
+    """Maps windows of observations and actions to rewards and scores, for all members at once.
 
     Features of a training set are encoded once and gathered by index for each minibatch. A single
     network is an ensemble of one: the member axis `E` is always present.
 
     Attributes:
         encoder: module without parameters that maps observations `[..., *obs]` and actions
-            `[..., *act]` to features `[..., F]`, or a dictionary of such. It has both spaces, and
-            `observe(observations, actions)`, to which the trainer gives all steps of the training
-            set once per fit: the only data that move input statistics. If it has `late = True`, as
-            for pictures, features are as large as what they are made of, and are made for each
-            minibatch when it is gathered, so that a training set may be larger than memory.
-        observation_space: of the encoder.
-        action_space: likewise.
+            `[..., *act]` to features `[..., F]`, or a dictionary of such tensors. It has both
+            spaces, and a method `observe(observations, actions)`. Once per fit, the trainer passes
+            all steps of the training set to it; no other data change input statistics. Features of
+            an encoder with `late = True`, such as pictures, are as large as the observations. They
+            are made for each minibatch, so that a training set may be larger than memory.
+        observation_space: observation space of the encoder.
+        action_space: action space of the encoder.
         context: `H`, how many steps a reward may see; 1 means Markovian.
-        members: `E`.
-        config: from which `build_reward_model` makes a model of the same shape, for kinds in
-            `preferl.registry.REWARD_MODELS`; None for others, which are not saved.
-        recordable: whether a GPU may replay fits as a recorded graph, which needs a `judge` that
-            asks the device for no number and draws from torch's global stream alone.
-        fitted_pairs: `[P]` the pairs whose answers it was fitted to or chosen by, in rising order,
-            as `preferl.data.content.pair_numbers` names them; the trainer fills it in.
+        members: `E`, the number of members.
+        config: settings from which `build_reward_model` makes a model of the same shape, for kinds
+            in `preferl.registry.REWARD_MODELS`; None for other models, which cannot be saved.
+        recordable: whether a GPU may replay fits as a recorded graph. This needs a `judge` that
+            copies no number from the device and draws only from torch's global stream.
+        fitted_pairs: `[P]` the pairs whose answers the model was fitted to or chosen by, in rising
+            order, numbered by `preferl.data.content.pair_numbers`; the trainer fills it in.
     """
 
     config: Any = None
@@ -75,64 +75,65 @@ class RewardModel(nn.Module, ABC):
         """Compute rewards and scores of encoded windows.
 
         Args:
-            features: `[B, L, F]`, or a dictionary of such, as the encoder makes them.
-            mask: `[B, L]` true where a step is real; real steps come last. What stands where
-                the mask is false must not matter.
+            features: `[B, L, F]`, or a dictionary of such tensors, as the encoder makes them.
+            mask: `[B, L]` true where a step is real; real steps come last. Features where the
+                mask is false must not matter.
         """
 
     def scores_where(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:  # noqa: ARG002 (contract)
-        """Scores `[E, B]`, as `judge` makes them, of the windows that each member is asked about.
+        """Compute scores `[E, B]` as `judge` does, where `asked`, `[E, B]`, is true.
 
-        Where `asked`, `[E, B]`, is false, a score may be any number. Override it where members can
-        leave such windows out.
+        Where `asked` is false, a score may be any number. Override this method if members can skip
+        such windows.
         """
         return self.judge(features, mask).scores
 
     @abstractmethod
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[E, B]` from step rewards `[E, B, L]` alone, as `judge` makes them.
+        """Compute scores `[E, B]`, as `judge` does, from step rewards `[E, B, L]` alone.
 
-        Called only where `context == 1`, so that steps which segments share are computed once.
+        It is called only if `context == 1`, so that steps which segments share are computed once.
         """
 
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
-        """Rewards `[E, T]` of the last step of the window that ends at each step.
+        """Compute the reward of each step, `[E, T]`: the last reward of the window that ends there.
 
-        In evaluation mode, or each window draws its own dropout. Override it where whole episodes
-        take less work than a window per step.
+        Call it in evaluation mode; in training mode, each window draws its own dropout. Override
+        this method if whole episodes take less work than a window per step.
 
         Args:
-            features: `[T, F]` of episodes end to end, or a dictionary of such.
+            features: `[T, F]` of episodes end to end, or a dictionary of such tensors.
             lengths: `[K]` steps of each episode; windows never cross from one to the next.
         """
         return trace_windows(self, features, lengths, torch.arange(int(lengths.sum())))
 
     def last_rewards(self) -> "LastRewards":
-        """Prepare, once for the present weights, a function that gives what `judge` does.
+        """Return a function that computes the last step's rewards as `judge` does.
 
-        Override it where the last step of windows takes less work than all steps.
+        The function is prepared once for the current weights. Override this method if the last
+        step of windows takes less work than all steps.
         """
         return partial(_judge_last, self)
 
     def forward(self, observations: Any, actions: Tensor, mask: Tensor) -> RewardOutput:
-        """Rewards and scores of windows `[B, L, ...]` with their mask `[B, L]`."""
+        """Compute rewards and scores of windows `[B, L, ...]` with their mask `[B, L]`."""
         return self.judge(self.encoder(observations, actions), mask)
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device of the parameters."""
         return next(self.parameters()).device
 
 
 class ConfiguredReward(RewardModel):
-    """A reward model with a config; registered in `REWARD_MODELS`, it is saved and served.
+    """A reward model with a config; registered in `REWARD_MODELS`, it can be saved and served.
 
-    A subclass builds its networks and judges; `defaults` makes its config where none is given.
-    Spaces are Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these; initial weights come
-    from `seed`.
+    A subclass implements `build` and `judge`; `defaults` makes its config if none is given. Spaces
+    are Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these. Initial weights come from
+    `seed`.
 
     Raises:
-        SpaceError: a space that has no encoding.
+        SpaceError: a space without an encoding.
     """
 
     defaults: Callable[[], Any]
@@ -157,7 +158,7 @@ class ConfiguredReward(RewardModel):
         """Make the networks for `encoder` and `config`, with weights from `generator`."""
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[E, B]` from rewards `[E, B, L]` by the config's `pooling` and `discount`."""
+        """Pool rewards `[E, B, L]` to scores `[E, B]` by the config's `pooling` and `discount`."""
         pooling: Any = getattr(self.config, "pooling", "sum")
         if pooling == "last":
             return torch.where(mask[:, -1], rewards[..., -1], 0.0)
@@ -165,9 +166,9 @@ class ConfiguredReward(RewardModel):
 
 
 LastRewards = Callable[[Any, Any], Tensor]
-"""Features `[B, H, F]` of windows and their mask `[B, H]` to the last step's rewards `[E, B]`.
+"""Maps features `[B, H, F]` and mask `[B, H]` of windows to the last step's rewards `[E, B]`.
 
-Where models look back, the mask is an array, since what is to be computed depends on it."""
+For models that look back, the mask is an array, since it decides what has to be computed."""
 
 
 @torch.no_grad()
@@ -178,7 +179,7 @@ def _judge_last(model: RewardModel, features: Any, mask: BoolArray | Tensor) -> 
 
 @torch.no_grad()
 def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Tensor) -> Tensor:
-    """What `trace` gives, `[E, B]` for rows `steps` `[B]` only, each window on its own."""
+    """Compute `trace` for rows `steps` `[B]` only, as `[E, B]`, with each window on its own."""
     position = positions(lengths)
     back = torch.arange(1 - model.context, 1)
     parts = []
@@ -193,11 +194,11 @@ def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Ten
 def trace_causal(
     model: RewardModel, features: Any, lengths: Tensor, span: int, late: Callable[..., Any] | None
 ) -> Tensor:
-    """What `trace` gives, with one pass over the first `H` steps of each episode.
+    """Compute `trace` with one pass over the first `H` steps of each episode.
 
-    Only for models whose reward of a step is the same in all windows that begin together, however
-    many steps follow. `late`, by default `trace_windows`, computes rewards, `[B]` or `[E, B]`, of
-    full windows from the steps `[B]` at which they end, which lie within `span` rows.
+    It is for causal models: among windows that begin together, a step's reward must not depend on
+    how many steps follow. `late`, by default `trace_windows`, computes rewards, `[B]` or `[E, B]`,
+    of full windows. It gets the steps `[B]` at which they end, which lie within `span` rows.
     """
     late = late or partial(trace_windows, model, features, lengths)
     rewards = torch.zeros(model.members, int(lengths.sum()), device=model.device)
@@ -215,13 +216,13 @@ def trace_causal(
 
 
 def full_windows(lengths: Tensor, context: int, span: int) -> Iterator[Tensor]:
-    """Steps after the first `H` of their episode, in parts that lie within `span` rows."""
+    """Yield the steps after the first `H` of their episode, in parts within `span` rows."""
     late = (positions(lengths) >= context).nonzero()[:, 0]
     _, counts = torch.unique_consecutive(late // span, return_counts=True)
     return iter(late.split(counts.tolist()))
 
 
 def positions(lengths: Tensor) -> Tensor:
-    """`[T]` how many steps of its episode came before each."""
+    """Count the steps of its episode before each step: `[T]`."""
     starts = lengths.cumsum(0) - lengths
     return torch.arange(int(lengths.sum())) - starts.repeat_interleave(lengths)

@@ -18,8 +18,8 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
 }
 
-# The gradient of these does not need their input, so it makes room for their output: there is a
-# third less memory to fill, which takes most of the time of small layers.
+# The gradients of these do not need their input, so the output overwrites it. That saves a third
+# of the memory traffic, which takes most of the time of small layers.
 IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
     "relu": torch.relu_,
     "leaky_relu": F.leaky_relu_,
@@ -27,22 +27,22 @@ IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
 }
 
 MANY_ROWS = 1024
-"""Rows from which a processor is faster with one product after another than with batched ones,
-since what a member works on then stays in its cache. With fewer, it is calls that cost."""
+"""From this many rows on, a processor computes members faster one after another than in batched
+products, since a member's numbers then stay in its cache. With fewer rows, calls cost more."""
 
 CUT = 0.87962566103423978
 """Deviation of a standard normal cut off at two deviations."""
 
 STEPS = 1 << 16
-"""Dropout shares are rounded to one in so many: a decision takes two bytes of a random number."""
+"""Dropout shares are rounded to multiples of `1 / STEPS`: a decision takes two random bytes."""
 
 
 @final
 class Perceptrons(nn.Module):
-    """`E` alike perceptrons on the same input, computed together; `sizes` has units of all layers.
+    """`E` perceptrons of the same sizes on the same input, computed together.
 
-    Weights `[E, in, out]` and biases `[E, 1, out]` are distributed as those of `nn.Linear`; dropout
-    is drawn for each member.
+    `sizes` holds the units of all layers, input and output included. Weights `[E, in, out]` and
+    biases `[E, 1, out]` are distributed as in `nn.Linear`. Each member draws its own dropout.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Perceptrons(nn.Module):
         self.biases = nn.ParameterList(uniform(1, inputs, out) for inputs, out in layers)
 
     def forward(self, features: Tensor) -> Tensor:
-        """`[R, in]` to `[E, R, out]`."""
+        """Map rows `[R, in]` to `[E, R, out]`."""
         return self.through(features, self.layers())
 
     def layers(self) -> list[Tensor]:
-        """Weights and biases in turn; to walk through them costs what a few rows' products do."""
+        """Return weights and biases in turn; collecting them costs as much as a few rows."""
         return [p for layer in zip(self.weights, self.biases, strict=True) for p in layer]
 
     def through(self, features: Tensor, layers: Sequence[Tensor]) -> Tensor:
-        """`[R, in]` to `[E, R, out]` by `layers` that were taken before."""
+        """Map rows `[R, in]` to `[E, R, out]` by layers that `layers()` returned."""
         if self.computes_in_turn(features):
             members = zip(*(layer.unbind() for layer in layers), strict=True)
             return torch.stack([self._through(features, torch.addmm, *own) for own in members])
@@ -88,13 +88,13 @@ class Perceptrons(nn.Module):
         return features.is_cpu and len(features) >= MANY_ROWS and len(self.weights[0]) > 1
 
     def of_member(self, member: int, features: Tensor) -> Tensor:
-        """`[R, in]` to `[R, out]` of one member."""
+        """Map rows `[R, in]` to `[R, out]` by one member."""
         return self._through(features, torch.addmm, *(layer[member] for layer in self.layers()))
 
     def _through(
         self, hidden: Tensor, affine: Callable[[Tensor, Tensor, Tensor], Tensor], *layers: Tensor
     ) -> Tensor:
-        """One member's layers on `[R, in]`, or those of all members on `[E, R, in]`."""
+        """Apply one member's layers to `[R, in]`, or those of all members to `[E, R, in]`."""
         for index in range(0, len(layers), 2):
             if index:
                 hidden = IN_PLACE[self.activation](hidden)
@@ -118,8 +118,8 @@ def lecun_normal_(weight: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def lecun_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """A linear layer with `lecun_normal_` weights and biases of zero."""
-    # Made without numbers, so that nothing is drawn from the global stream.
+    """Make a linear layer with `lecun_normal_` weights and biases of zero."""
+    # The layer is made without initial values, so that nothing is drawn from the global stream.
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
     with torch.no_grad():
         lecun_normal_(layer.weight, generator)
@@ -128,10 +128,10 @@ def lecun_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Li
 
 
 def drop(numbers: Tensor, share: float, training: bool) -> tuple[Tensor, float]:
-    """Set a share of numbers to 0 (Srivastava et al. 2014); in training only.
+    """Set a share of numbers to 0, in training only (Srivastava et al. 2014).
 
-    The scale that is returned has still to be applied to keep their mean: callers join it with what
-    comes next.
+    Returns the numbers, and the scale by which the caller has to multiply them to keep their mean;
+    callers join it with their next operation.
     """
     if not training or not share:
         return numbers, 1.0
@@ -141,10 +141,11 @@ def drop(numbers: Tensor, share: float, training: bool) -> tuple[Tensor, float]:
 
 
 def kept(like: Tensor, share: float) -> Tensor:
-    """Ones of the shape, type and device of `like`, and zeros in place of a share of them.
+    """Return a mask with the shape, type and device of `like`: zeros for `share` of it, else ones.
 
-    Eight bytes are drawn at a time, for four decisions: some ten times faster on a processor than
-    `bernoulli_`. Bits are from the device's global stream. What it keeps is `kept_share` of all.
+    Eight bytes are drawn at a time, for four decisions, which is some ten times faster on a
+    processor than `bernoulli_`. Bits come from the device's global stream. The expected share of
+    ones is `kept_share(share)`.
     """
     words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
     return _decided(words.random_(-(2**63), None), like, share)
@@ -153,7 +154,7 @@ def kept(like: Tensor, share: float) -> Tensor:
 def kept_by_seeds(
     like: Tensor, share: float, seeds: Sequence[int], generator: torch.Generator
 ) -> Tensor:
-    """`kept` of `like` `[S, ...]`, each row from a seed of its own."""
+    """Return a mask as `kept` does for `like` `[S, ...]`, with a seed for each row."""
     count = -(-like[0].numel() // 4)
     words = torch.empty(len(seeds), count, dtype=torch.int64, device=like.device)
     for row, seed in zip(words, seeds, strict=True):
@@ -162,7 +163,7 @@ def kept_by_seeds(
 
 
 def _decided(words: Tensor, like: Tensor, share: float) -> Tensor:
-    """Decisions by random bits, four of each word, as numbers like others."""
+    """Turn random words, four decisions each, into a mask of zeros and ones like `like`."""
     rows = math.prod(words.shape[:-1])
     parts = words.view(torch.int16).view(rows, -1)[:, : like.numel() // rows]
     ones = torch.empty_like(like)
@@ -170,7 +171,7 @@ def _decided(words: Tensor, like: Tensor, share: float) -> Tensor:
 
 
 def kept_share(share: float) -> float:
-    """The share of ones that `kept` makes of a share of zeros, once that is rounded.
+    """Return the share of ones in a mask of `kept`, given its rounded share of zeros.
 
     >>> kept_share(0.25)
     0.75

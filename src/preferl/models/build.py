@@ -1,4 +1,4 @@
-"""Reward models from configs and folders, and back, by the table of all kinds."""
+"""Build reward models from configs, and save and load them, by the table of all kinds."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -25,9 +25,9 @@ def build_reward_model(
     Members of an ensemble take their weights from `seed` and the following numbers.
 
     Raises:
-        ConfigError: a config of a kind that `preferl.registry.REWARD_MODELS` does not have.
-        ModelError: what is registered for the config makes no reward model.
-        SpaceError: a space that has no encoding.
+        ConfigError: the config's kind is not in `preferl.registry.REWARD_MODELS`.
+        ModelError: the class registered for the config is no reward model.
+        SpaceError: a space without an encoding.
     """
     make = REWARD_MODELS.load(REWARD_MODELS.name_of(config))
     model = make(observation_space, action_space, config, seed=seed)
@@ -46,9 +46,9 @@ def build_ensemble(
 
 
 def config_of(model: RewardModel) -> RewardModelConfig:
-    """The config from which `build_reward_model` makes a model of the same shape.
+    """Return the config from which `build_reward_model` makes a model of the same shape.
 
-    A model of one's own class, which nothing registers, is a `ConfigError`.
+    Raises `ConfigError` for a model whose class is not registered.
     """
     config: RewardModelConfig = model.config
     if not _is_known(config):
@@ -63,14 +63,14 @@ def config_of(model: RewardModel) -> RewardModelConfig:
 def save_reward_model(
     path: Path | str, model: RewardModel, *, beside: Mapping[str, bytes] | None = None
 ) -> None:
-    """Write a model with its input statistics as a folder, all or nothing; replace what it was.
+    """Write a model with its input statistics as a folder, all or nothing; replace an earlier one.
 
-    The contents of `beside` go into files of these names in the folder.
+    `beside` maps names of further files in the folder to their contents.
 
     Raises:
-        ConfigError: a model of a class that `preferl.registry.REWARD_MODELS` does not have.
-        StorageError: the folder cannot be written to, or holds something else than a model,
-            which would be lost.
+        ConfigError: the model's class is not in `preferl.registry.REWARD_MODELS`.
+        StorageError: the folder cannot be written to, or holds files other than a model's, which
+            writing would delete.
     """
     about = {"model": _config_to_json(config_of(model))}
     of = model.observation_space, model.action_space
@@ -82,17 +82,17 @@ def save_reward_model(
 def load_reward_model(
     path: Path | str, *, device: str = "cpu", trust: Collection[str] = ()
 ) -> RewardModel:
-    """Read a model; every number is the one that was saved.
+    """Read a model with exactly the numbers that were saved.
 
     Args:
         path: the folder that `save_reward_model` wrote.
-        device: where the model goes.
-        trust: modules that may be imported where the model is of a class of your own; one that
-            is imported already need not be named (see `preferl.trust`).
+        device: device of the model.
+        trust: modules that may be imported if the model is of a class of your own. A module that is
+            already imported need not be named (see `preferl.trust`).
 
     Raises:
-        CheckpointError: no such folder, a damaged or cut-off file, one of another format, or a
-            model of an unknown class, or whose module nobody trusts.
+        CheckpointError: the folder is missing; a file is damaged, cut off or of another format; or
+            the model's class is unknown or its module not trusted.
     """
     path = Path(path)
     saved = REWARD_MODEL.load(path)
@@ -107,7 +107,7 @@ def load_reward_model(
 
 
 def _own_state(model: RewardModel) -> dict[str, Tensor]:
-    """The state, in which an encoder that members share is held once, not once per member."""
+    """Return a model's state; an encoder that members share is in it once, not once per member."""
     seen: dict[int, str] = {}
     return {
         name: tensor

@@ -13,7 +13,7 @@ from preferl.models.encoders import PictureEncoder
 from preferl.models.spaces import Space
 
 SMALLEST: Final = 8
-"""Pixels on a side below which there is nothing left after the first two layers."""
+"""Fewest pixels on a side; of smaller pictures, nothing is left after the first two layers."""
 
 AT_ONCE: Final = 512
 """Pictures per forward where no gradients are kept: 60 MB as floats, if 84 x 84 x 4."""
@@ -43,13 +43,13 @@ class CNNReward(ConfiguredReward):
 
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
-        # Members in turn: about as fast on a processor as grouped convolutions over all.
+        # Members run in turn, which is about as fast on a processor as grouped convolutions.
         self.networks = nn.ModuleList(
             _Network(self.encoder, self.config, generator) for _ in range(self.config.members)
         )
 
     def judge(self, features: dict[str, Tensor], mask: Tensor) -> RewardOutput:
-        """Rewards `[E, B, L]` and scores `[E, B]` of pictures `[B, L, *obs]` and actions."""
+        """Compute rewards `[E, B, L]` and scores `[E, B]` of pictures and actions `[B, L, ...]`."""
         if mask.all():
             rows = {name: feature.flatten(0, 1) for name, feature in features.items()}
             rewards = self._of_rows(rows).view(self.members, *mask.shape)
@@ -60,7 +60,7 @@ class CNNReward(ConfiguredReward):
         return RewardOutput(rewards, self.pool(rewards, mask))
 
     def _of_rows(self, rows: dict[str, Tensor]) -> Tensor:
-        """Rewards `[E, R]` of pictures `[R, *obs]` and actions `[R, A]`."""
+        """Compute rewards `[E, R]` of pictures `[R, *obs]` and actions `[R, A]`."""
         size = max(1, len(rows["pictures"])) if torch.is_grad_enabled() else AT_ONCE
         parts = []
         for pictures, *actions in zip(*(r.split(size) for r in rows.values()), strict=True):
@@ -71,7 +71,7 @@ class CNNReward(ConfiguredReward):
 
 @final
 class _Network(nn.Module):
-    """One member: planes `[R, channels, height, width]` and actions `[R, A]` to rewards `[R]`."""
+    """One member: maps planes `[R, channels, height, width]` and actions `[R, A]` to `[R]`."""
 
     def __init__(
         self, encoder: PictureEncoder, config: CNNRewardConfig, generator: torch.Generator
@@ -92,7 +92,10 @@ class _Network(nn.Module):
 
 
 def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[nn.Sequential, int]:
-    """Layers for planes `[R, *size]`, and how many numbers they leave; `initialise` fills them."""
+    """Make layers for planes `[R, *size]`; return them and their number of outputs.
+
+    `initialise` fills their weights.
+    """
     channels, *sides = size
     least = 1  # pixels on a side that unpadded layers need: 43 for the paper's
     for kernel, stride in zip(reversed(config.kernels), reversed(config.strides), strict=True):
@@ -101,7 +104,7 @@ def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[n
     for kernel, stride in zip(config.kernels, config.strides, strict=True):
         padding = kernel // 2 if min(size[1:]) < least else 0
         sides = [(side + 2 * padding - kernel) // stride + 1 for side in sides]
-        # A bias before normalisation would do nothing.
+        # A bias before normalisation would have no effect.
         shape = (channels, config.filters, kernel, stride, padding)
         layers.append(nn.utils.skip_init(nn.Conv2d, *shape, bias=not config.batch_norm))
         if config.batch_norm:

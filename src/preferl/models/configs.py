@@ -1,7 +1,7 @@
 """Settings of reward models: what `preferl.models.build_reward_model` builds them from (no torch).
 
-`least_numbers` counts the parameters that a config asks for at least, before anything is built: a
-config of a few bytes can ask for a model that no memory holds.
+`least_numbers` gives a lower bound of a model's parameters before anything is built, since a config
+of a few bytes can describe a model that no memory holds.
 """
 
 from collections.abc import Sequence
@@ -25,17 +25,18 @@ class MLPRewardConfig:
 
     Attributes:
         hidden: units of each hidden layer; empty for a linear reward.
-        members: `E` networks that differ by their initialisation and their bootstrap. One cannot
-            measure its own uncertainty; online runs take 3 by default, as DRLHP does.
-        activation: between layers; leaky ReLU as in the DRLHP paper.
+        members: `E` networks that differ by their initialisation and their bootstrap. A single
+            network cannot measure its own uncertainty; online runs take 3 by default, as DRLHP
+            does.
+        activation: function between layers; leaky ReLU as in the DRLHP paper.
         dropout: share of hidden units dropped in training, in [0, 1).
         pooling: a segment's score is the "sum" (DRLHP) or "mean" of its rewards; the mean takes
             length out of the comparison where episodes differ in length.
         discount: weight of each step in the score relative to the one before, in (0, 1].
         bounded: squash rewards into (-1, 1) with tanh, as PEBBLE does.
         use_actions: whether the reward sees the action. In Python, change it by
-            `replace(OnlineConfig().model, use_actions=False)`: an `MLPRewardConfig` that is made
-            anew has one member.
+            `replace(OnlineConfig().model, use_actions=False)`, since a new `MLPRewardConfig` has
+            one member.
         normalise: whether inputs are normalised by the training set's statistics.
     """
 
@@ -72,20 +73,21 @@ class CNNRewardConfig:
 
     Attributes:
         kernels: side of each convolution's kernel, in pixels.
-        strides: of each convolution. Pictures that are too small for these kernels are padded by
-            half a kernel at each layer, so that only strides make them smaller; 84 pixels are
-            not padded, as in the paper.
-        filters: of each convolution.
+        strides: stride of each convolution. Pictures that are too small for these kernels are
+            padded by half a kernel at each layer, so that only strides make them smaller. Pictures
+            of 84 pixels are not padded, as in the paper.
+        filters: number of filters of each convolution.
         hidden: units of the dense layer.
         members: `E`, as for an `MLPReward`.
         dropout: share of each convolution's outputs dropped in training, in [0, 1). The paper
             takes 0.5, on top of `batch_norm` and an adaptive penalty.
         batch_norm: whether outputs of convolutions are normalised over the minibatch in training
-            and by running statistics afterwards, as in the paper. Off, since a reward then
-            depends on statistics of clips that the agent leaves behind.
+            and by running statistics afterwards, as in the paper. Off by default, since rewards
+            would depend on statistics of clips that the agent leaves behind.
         pooling: a segment's score is the "sum" (the paper) or "mean" of its rewards.
         discount: weight of each step in the score relative to the one before, in (0, 1].
-        use_actions: whether the dense layer sees the action; the paper's for pictures does not.
+        use_actions: whether the dense layer sees the action; the paper's reward of pictures does
+            not.
         channels: where the pictures' channels are; see `preferl.models.spaces.channels_first`.
     """
 
@@ -129,11 +131,11 @@ class LSTMRewardConfig:
         context: `H`, how many steps a reward may see; at least the length of the segments it is
             trained on.
         dropout: share of units dropped in training after each layer but the LSTM, in [0, 1).
-        activation: after each layer but the LSTM and the last.
+        activation: function after each layer but the LSTM and the last.
         pooling: a segment's score is the "sum" (the original's choice) or "mean" of its rewards,
             or the "last" of them.
         normalise: whether inputs are normalised by the training set's statistics; the original
-            takes them as they are.
+            does not normalise them.
     """
 
     width: int = 256
@@ -159,22 +161,22 @@ class PreferenceTransformerConfig:
     Attributes:
         width: numbers per token, a multiple of `heads`, and of 2 with the plain head.
         layers: blocks of causal attention.
-        heads: of attention in each block.
-        head: "preference" weighs steps by attention among them, as in the paper; "plain" pools
-            rewards as they are, which is what the commands of the original's README train.
+        heads: attention heads in each block.
+        head: "preference" weighs steps by attention among them, as in the paper. "plain" pools
+            rewards without weights, as models trained by the original's README do.
         preference_width: numbers per query and key of the preference attention.
         context: `H`, how many steps a reward may see, at least 2; at least the length of the
             segments it is trained on.
-        positions: steps that the time table has room for; None takes `context`. The original has
-            1000, of which it trains as many as a segment has steps.
-        dropout: share of token embeddings, of attention probabilities and of what blocks add that
-            is dropped in training, in [0, 1).
-        activation: of the perceptrons; the original's code takes ReLU, not GELU.
-        pooling: a segment's score is the "mean" or "sum" over its steps of what the preference
-            attention makes of their rewards, or that of the "last" step. Without that attention,
-            of the rewards.
+        positions: number of time embeddings; None takes `context`. The original has 1000, of which
+            it trains as many as a segment has steps.
+        dropout: share of token embeddings, of attention probabilities and of blocks' outputs
+            dropped in training, in [0, 1).
+        activation: function in the perceptrons; the original's code takes ReLU, not GELU.
+        pooling: a segment's score is the "mean" or "sum" of its steps' weighted rewards, or the
+            "last" of them; the preference attention weighs them. The plain head has plain rewards
+            in their place.
         normalise: whether inputs are normalised by the training set's statistics; the original
-            takes them as they are.
+            does not normalise them.
     """
 
     width: int = 256
@@ -211,7 +213,7 @@ class EnsembleConfig:
 
     @property
     def members(self) -> int:
-        """`E` of all of them together."""
+        """`E`, the members of all models together."""
         return sum(map(members_of, self.models))
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
@@ -226,11 +228,11 @@ RewardModelConfig = (
     | PreferenceTransformerConfig
     | EnsembleConfig
 )
-"""Configs of this library; any that `preferl.registry.REWARD_MODELS` has may take their place."""
+"""Configs of this library; any other config in `preferl.registry.REWARD_MODELS` works as well."""
 
 
 def members_of(config: RewardModelConfig) -> int:
-    """`E` of the model that a config describes; 1 where it has no `members`.
+    """Return `E` of the model that a config describes; 1 if the config has no `members`.
 
     >>> members_of(EnsembleConfig((MLPRewardConfig(members=3), LSTMRewardConfig())))
     4
@@ -239,13 +241,13 @@ def members_of(config: RewardModelConfig) -> int:
 
 
 def least_numbers(config: RewardModelConfig, observations: Space, actions: Space) -> int:
-    """A lower bound of a model's parameters; 0 where its config has none."""
+    """Return a lower bound of a model's parameters; 0 if its config has no such method."""
     known = getattr(config, "least_numbers", None)
     return 0 if known is None else int(known(observations, actions))
 
 
 def dense(sizes: Sequence[int]) -> int:
-    """Weights of layers between these numbers of units.
+    """Count the weights of dense layers between these numbers of units.
 
     >>> dense((3, 10, 1))
     40
@@ -256,7 +258,7 @@ def dense(sizes: Sequence[int]) -> int:
 def _require(config: Any, *, multiple: int = 0, **least: int) -> None:
     """Raise `ConfigError` for numbers below their least, shares out of range and unknown words.
 
-    With `multiple`, the width has to be one of that.
+    If `multiple` is given, the width has to be a multiple of it.
     """
     for name, value in least.items():
         require_in(name, getattr(config, name), value, inf)

@@ -1,4 +1,4 @@
-"""Observations and actions as models see them: one vector per step, or bytes of pictures."""
+"""Encoders of observations and actions for models: one vector per step, or bytes of pictures."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -15,22 +15,22 @@ from preferl.models.spaces import Channels, Space, channels_first, feature_size,
 from preferl.shapes import take
 
 CLIP = 10.0
-"""Deviations at which normalised features are cut off, so that a policy that wanders off cannot
+"""Deviations at which normalised features are cut off, so that a policy in unusual states cannot
 make the reward explode."""
 
 
 EXACT: Final = (torch.float64, torch.int32, torch.int64)
-"""Types of numbers that float32 may have no room for."""
+"""Types whose numbers float32 may not represent exactly."""
 
 
 @final
 class VectorEncoder(nn.Module):
-    """Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces to `[..., F]` floats.
+    """Maps Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces to `[..., F]` floats.
 
-    It has no parameters; `size` is `F`. Boxes are flattened and, with `normalise`, centred, scaled
-    and cut off by statistics that `observe` sets and that are saved with the model; images are
-    scaled to [0, 1]; discrete values become one-hot vectors. Without `use_actions` there are no
-    features of actions.
+    It has no parameters; `size` is `F`. Boxes are flattened. With `normalise`, their features are
+    centred, scaled and cut off by statistics that `observe` sets and that are saved with the model.
+    Images are scaled to [0, 1]. Discrete values become one-hot vectors. Without `use_actions`,
+    actions have no features.
 
     Raises:
         SpaceError: a space of another kind.
@@ -41,7 +41,7 @@ class VectorEncoder(nn.Module):
     """
 
     exact: Final = True
-    """Observations and actions of float64 come as they are: the mean is subtracted from these."""
+    """Whether float64 inputs keep their precision until the mean is subtracted."""
 
     mean: Tensor
     deviation: Tensor
@@ -64,7 +64,7 @@ class VectorEncoder(nn.Module):
         scaled = torch.cat([_is_measured(space) for space in seen]) & normalise
         self.size = len(scaled)
         self.register_buffer("_scaled", scaled, persistent=False)
-        # A mean of 1.7e9 seconds is a minute off in float32.
+        # In float32, a mean of 1.7e9 seconds is off by a minute.
         self.register_buffer("mean", torch.zeros(self.size, dtype=torch.float64))
         self.register_buffer("deviation", torch.ones(self.size, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
@@ -73,7 +73,7 @@ class VectorEncoder(nn.Module):
         self._read_actions = _reader(action_space)
 
     def forward(self, observations: Any, actions: Tensor) -> Tensor:
-        """`[..., *obs]` and `[..., *act]` to features `[..., F]`."""
+        """Encode observations `[..., *obs]` and actions `[..., *act]` as features `[..., F]`."""
         raw = self._raw(observations, actions)
         if not self.normalise:
             return raw.float()
@@ -96,7 +96,7 @@ class VectorEncoder(nn.Module):
         precise = self._raw(take(observations, [0]), actions[:1]).dtype == torch.float64
         squares = torch.as_tensor(sum((part - mean).square().sum(0) for part in parts()))
         deviation = (squares / rows).sqrt()
-        # A feature that never moved, but for rounding, has no scale: keep it about its mean.
+        # A feature that is constant but for rounding has no scale: it is centred, not scaled.
         rounding = 1e-12 if precise else 1e-6
         deviation = torch.where(deviation > 1e-6 + rounding * mean.abs(), deviation, 1.0)
         scaled = self.get_buffer("_scaled")
@@ -112,7 +112,7 @@ class VectorEncoder(nn.Module):
 
 
 def _is_measured(space: Space) -> Tensor:
-    """`[F]` true for features that have a scale to normalise by: numbers, not categories."""
+    """Return `[F]` true for features that can be normalised: numbers, not categories."""
     if isinstance(space, spaces.Dict):
         return torch.cat([_is_measured(part) for part in space.values()])
     measured = isinstance(space, spaces.Box) and not is_image(space)
@@ -120,7 +120,7 @@ def _is_measured(space: Space) -> Tensor:
 
 
 Reader = Callable[[Any], list[Tensor]]
-"""Values `[..., *space]` to features `[..., F]`, in parts that are yet to be joined."""
+"""Maps values `[..., *space]` to parts of features, which joined are `[..., F]`."""
 
 
 def _reader(space: Space) -> Reader:
@@ -156,21 +156,21 @@ def _of_numbers(axes: int, largest: int, values: Tensor) -> list[Tensor]:
 
 
 def _flat(axes: int, values: Tensor) -> Tensor:
-    """`[..., *space]` to `[..., F]`; the size is named, since -1 fails where nothing is there."""
+    """Flatten values `[..., *space]` to `[..., F]`; `F` is computed, as -1 fails without rows."""
     shape = values.shape
     return values.reshape(*shape[: len(shape) - axes], math.prod(shape[len(shape) - axes :]))
 
 
 @final
 class PictureEncoder(nn.Module):
-    """Pictures stay the bytes they are; actions become numbers, with `use_actions`.
+    """Leaves pictures as bytes, and encodes actions as numbers if `use_actions`.
 
-    It has neither parameters nor statistics. Bytes become floats only inside of the model, for
-    one minibatch at a time, since floats of a whole training set take four times its memory.
+    It has neither parameters nor statistics. Bytes become floats only inside the model, for one
+    minibatch at a time, since floats of a whole training set take four times its memory.
 
     Attributes:
-        size: channels, height and width of what `planes` makes.
-        action_size: numbers that an action becomes; 0 where actions are not used.
+        size: channels, height and width of the output of `planes`.
+        action_size: numbers that encode an action; 0 if actions are not used.
     """
 
     late: Final = True
@@ -195,22 +195,22 @@ class PictureEncoder(nn.Module):
         own = VectorEncoder(action_space, action_space, **plain) if use_actions else None
         self._actions = own
         self.action_size = own.size if own else 0
-        # Buffers distinguish encoders, so these settings have to be among them.
+        # Encoders are compared by their buffers, so these settings have to be buffers.
         settings = torch.tensor([use_actions, self._first])
         self.register_buffer("_settings", settings, persistent=False)
 
     def forward(self, observations: Tensor, actions: Tensor) -> dict[str, Tensor]:
-        """`[..., *obs]` bytes as they are, and `[..., *act]` as floats `[..., A]` if used."""
+        """Return bytes `[..., *obs]` unchanged, and actions `[..., *act]` as `[..., A]` if used."""
         features = {"pictures": observations}
         if self._actions is not None:
             features["actions"] = self._actions(actions, actions)
         return features
 
     def observe(self, observations: Any, actions: Any) -> None:
-        """There are no statistics to set."""
+        """Do nothing, since there are no statistics to set."""
 
     def planes(self, pictures: Tensor) -> Tensor:
-        """Bytes `[R, *obs]` to floats in [0, 1], `[R, channels, height, width]`."""
+        """Map bytes `[R, *obs]` to floats in [0, 1], `[R, channels, height, width]`."""
         frames = pictures.view(len(pictures), *self._shape)
         frames = frames if self._first else frames.movedim(-1, 2)  # [R, stack, depth, h, w]
         return frames.flatten(1, 2).float().div_(255)

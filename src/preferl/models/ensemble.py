@@ -1,4 +1,4 @@
-"""Several reward models as one; those that are alike become one batched computation."""
+"""Several reward models as one; MLP models of the same shape become one batched computation."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,15 +19,15 @@ from preferl.shapes import BoolArray
 class Ensemble(RewardModel):
     """Members of any kind behind one `RewardModel`; the member axis runs over all of them.
 
-    `MLPReward` members of one shape are fused on construction, in place of the models given:
-    an ensemble of ten of them costs one batched forward.
+    On construction, `MLPReward` models of the same shape are fused into one, which replaces them:
+    an ensemble of ten such models costs one batched forward.
 
     Args:
-        models: at least one, all for the same spaces and encoded alike.
+        models: at least one model; all have the same spaces and encode steps alike.
 
     Raises:
-        ConfigError: no models, contexts that differ by more than Markovian or not, or models that
-            encode steps differently, as models with other settings or trained apart do.
+        ConfigError: no models, two different contexts above 1, or models that encode steps
+            differently, because of their settings or since they were trained apart.
         SpaceError: models for different spaces.
     """
 
@@ -48,7 +48,7 @@ class Ensemble(RewardModel):
         super().__init__(fused[0].encoder, context=max([1, *contexts]), members=members)
         self.config = EnsembleConfig(tuple(model.config for model in fused))
         self._models = nn.ModuleList(fused)
-        for model in fused:  # one encoder, one set of statistics
+        for model in fused:  # all share one encoder and its statistics
             model.encoder = self.encoder
 
     @property
@@ -57,27 +57,27 @@ class Ensemble(RewardModel):
         return [model for model in self._models if isinstance(model, RewardModel)]
 
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
-        """Rewards `[E, B, L]` and scores `[E, B]`, members of each model in turn."""
+        """Compute rewards `[E, B, L]` and scores `[E, B]`, the members of each model in turn."""
         outputs = [model.judge(features, mask) for model in self.models]
         return RewardOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
 
     def scores_where(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:
-        """Scores `[E, B]`, each model leaving out what none of its members is asked about."""
+        """Compute scores `[E, B]`; a model skips windows that none of its members is asked for."""
         parts = asked.split([model.members for model in self.models])
         pairs = zip(self.models, parts, strict=True)
         return torch.cat([model.scores_where(features, mask, part) for model, part in pairs])
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[E, B]`, each model pooling its own members' rewards."""
+        """Pool rewards to scores `[E, B]`; each model pools the rewards of its own members."""
         parts = rewards.split([model.members for model in self.models])
         return torch.cat([m.pool(p, mask) for m, p in zip(self.models, parts, strict=True)])
 
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
-        """Rewards `[E, T]` of whole episodes, each model in the way it is fastest."""
+        """Compute rewards `[E, T]` of whole episodes, with each model's fastest method."""
         return torch.cat([model.trace(features, lengths) for model in self.models])
 
     def last_rewards(self) -> LastRewards:
-        """Rewards `[E, B]` of the last step of windows, each model in the way it is fastest."""
+        """Return a function for the last step's rewards `[E, B]`, with each model's fastest one."""
         return partial(_each, [model.last_rewards() for model in self.models])
 
 
@@ -102,7 +102,7 @@ def _require_alike(first: RewardModel, model: RewardModel) -> None:
 
 
 def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
-    """The models with each group of alike `MLPReward` replaced by one that has all members."""
+    """Replace each group of `MLPReward` of the same shape by one model with all their members."""
     groups: dict[object, list[Any]] = {}
     for model in models:
         alike = replace(model.config, members=1) if isinstance(model, MLPReward) else id(model)

@@ -1,4 +1,4 @@
-"""Rewards of the Preference Transformer after full windows, without their keys and values.
+"""Rewards of the Preference Transformer, computed without the keys and values of windows.
 
 Steps move through a window's places, so neither keys nor values can be kept from one window to the
 next: a token is `LN(LN(e + p))` of a row's embedding `e` and a place's embedding `p`. But it is
@@ -7,10 +7,10 @@ linear in both up to two scales, whose inverse squares are quadratic forms of `e
     first:  (C e + C p) g_1 / σ + b_1                    C takes the mean away
     second: (M e + M p) g_2 / (σ τ) + c g_2 / τ + b_2    M = C g_1 C,  c = C b_1
 
-With one block, only the last state token asks anything. With `α = 1 / (σ τ)` and `β = 1 / τ`, its
-logit for row `r` at place `j` is `α_rj (q·K e_r + q·K p_j) + β_rj q·k`, and what it takes from
-values is alike. Since `e` is linear in a step's few features `f`, `q·K e_r` is a product of as many
-numbers per head with `f_r`. No embedding, key or value of any other step is ever made.
+With one block, only the last state token needs a query. With `α = 1 / (σ τ)` and `β = 1 / τ`, its
+logit for row `r` at place `j` is `α_rj (q·K e_r + q·K p_j) + β_rj q·k`. Its sum of values has the
+same form. Since `e` is linear in a step's few features `f`, `q·K e_r` is a product of as many
+numbers per head with `f_r`. No embedding, key or value of any other step is ever computed.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from preferl.models.transformer import PreferenceTransformer
 
 Rows = Callable[[Tensor], Tensor]
-"""`[R, in]` to `[R, out]`, by weights that no longer change: of a few rows, a layer's product costs
-no more than what a module does around it."""
+"""Maps `[R, in]` to `[R, out]` by weights that no longer change. It avoids `nn.Module`, whose call
+costs as much as a layer's product of a few rows."""
 
 
 @final
@@ -39,9 +39,10 @@ class Scales:
     """The two normalisations of states and actions, as quadratic forms of a step's features.
 
     The forms are the squared lengths of `C (e + p)` and `M (e + p)`, and twice the product of
-    `M (e + p)` with `c`: what depends on `e` alone, and what a place adds to that. Each is divided
-    by the width. In double precision, since what they add up may cancel. Of `embeds`, `[2, W, F]`,
-    each feature but the last belongs either to a state or to an action; `place` is `[W, H]`.
+    `M (e + p)` with `c`. Each is split into a part that depends on `e` alone and a part that a
+    place adds, and is divided by the width. They have double precision, since their terms may
+    cancel. In `embeds`, `[2, W, F]`, each feature but the last belongs either to a state or to an
+    action; `place` is `[W, H]`.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Scales:
         self.offset = (c.square().sum() / width + norms[1].eps).float()
 
     def __call__(self, steps: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
-        """`α` and `β`, `[C, 2, H]`, of windows in steps `[F, R]`, `stride` steps apart."""
+        """Compute `α` and `β`, `[C, 2, H]`, of windows `stride` steps apart in steps `[F, R]`."""
         steps = steps.double()
         length = self.places.shape[2]
         parts = (self.squares @ steps).unflatten(0, (2, -1)) * steps  # [2, F, R]
@@ -88,13 +89,13 @@ class Scales:
 
 @final
 class OneBlock:
-    """Rewards of windows by a model of one block whose weights no longer change.
+    """Computes rewards of windows by a model of one block whose weights no longer change.
 
     Without its line in `preferl.registry.ENGINES`, `PreferenceTransformer` computes the same
-    numbers in 84 times the time. `query` maps a normalised token to what each head asks of features
-    as those of a state and of an action, of places and of `c`, `[C, heads * N]`, and `value` what
-    each head gets of these to what is added to the token. `parts` has how many of the `heads * N`
-    are of features, which have a 1 at their end for biases, of places and of `c`.
+    numbers in 84 times the time. The sources of attention are the features of a state and of an
+    action (with a 1 at their end for biases), places, and `c`. `query` maps a normalised token to
+    each head's query for these sources, `[C, heads * N]`. `value` maps what each head takes from
+    the sources to the numbers that are added to the token. `parts` splits `heads * N` by source.
     """
 
     @torch.no_grad()
@@ -135,16 +136,16 @@ class OneBlock:
             self.reward.append(affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:]))
 
     def full_windows(self, features: Tensor, steps: Tensor) -> Tensor:
-        """Rewards `[B]` of the windows that end at neighbouring steps of features `[T, F]`."""
+        """Compute rewards `[B]` of windows that end at neighbouring steps of features `[T, F]`."""
         first = int(steps[0])
         end = int(steps[-1]) + 1
         rewards = self.after_windows(features[first + 1 - self._model.context : end])
         return rewards[steps.to(features.device) - first]
 
     def __call__(self, features: Tensor, mask: BoolArray) -> Tensor:
-        """Features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]` of the last steps.
+        """Map features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]` of the last steps.
 
-        Windows at the beginning of episodes are moved to the first places, where their steps are.
+        The real steps of a padded window are moved to the first places.
         """
         context = self._model.context
         if mask.shape[1] != context:
@@ -162,9 +163,9 @@ class OneBlock:
     def after_windows(
         self, features: Tensor, stride: int = 1, lengths: Tensor | None = None
     ) -> Tensor:
-        """Rewards `[C]` after windows in rows `[R, F - 1]` of states and actions.
+        """Compute rewards `[C]` after windows in rows `[R, F - 1]` of states and actions.
 
-        Windows begin `stride` rows apart; their first `lengths`, `[C]`, rows are real, or all.
+        Windows begin `stride` rows apart. Their first `lengths`, `[C]`, rows are real; None is all.
         """
         context = len(self.places) - 1
         steps = F.pad(features.T, (0, 0, 0, 1), value=1.0)  # [F, R]
@@ -184,7 +185,7 @@ class OneBlock:
     def attend(
         self, tokens: Tensor, steps: Tensor, stride: int = 1, lengths: Tensor | None = None
     ) -> Tensor:
-        """What attention adds to tokens `[C, W]` that stand last in windows of steps `[F, R]`."""
+        """Compute what attention adds to the last tokens `[C, W]` of windows of steps `[F, R]`."""
         count = len(tokens)
         heads = self.parts[2]
         length = len(self.places) - 1
@@ -209,31 +210,31 @@ class OneBlock:
 
 
 def affine(weight: Tensor, bias: Tensor) -> Rows:
-    """A linear layer; weights `[out, in]` are stored in the order that few rows read them in."""
+    """Return a linear layer as a function; weights `[out, in]` are stored for few rows."""
     return partial(torch.addmm, bias, mat2=weight.T.contiguous())
 
 
 def normalisation(norm: nn.LayerNorm) -> Rows:
-    """What `norm` does."""
+    """Return a layer normalisation as a function."""
     settings: Any = {"weight": norm.weight, "bias": norm.bias, "eps": norm.eps}
     return partial(torch.layer_norm, normalized_shape=norm.normalized_shape, **settings)
 
 
 def perceptron(layers: Perceptron) -> list[Rows]:
-    """What `layers` do, one after another."""
+    """Return the layers of a perceptron as functions, in order."""
     first, second = (affine(layer.weight, layer.bias) for layer in (layers.fc1, layers.fc2))
     return [first, IN_PLACE[layers.activation], second]
 
 
 def through(layers: list[Rows], rows: Tensor) -> Tensor:
-    """Rows after all layers, one after another."""
+    """Apply layers to rows, one after another."""
     for layer in layers:
         rows = layer(rows)
     return rows
 
 
 def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:
-    """`[2, W, F]` in double precision: of a step's features and 1 as a state, and as an action."""
+    """Return the embeddings `[2, W, F]` of a step's features and 1: as state, then as action."""
     as_state = F.pad(state.weight, (0, action.in_features))
     as_action = F.pad(action.weight, (state.in_features, 0))
     weights = torch.stack([as_state, as_action])
@@ -242,7 +243,7 @@ def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:
 
 
 def _by_source(heads: Tensor, sizes: list[int]) -> Tensor:
-    """`[heads, N, ...]` to `[heads * N, ...]`: the first source of all heads, then the next."""
+    """Reorder `[heads, N, ...]` to `[heads * N, ...]`: all heads of one source, then the next."""
     return torch.cat([part.flatten(0, 1) for part in heads.split(sizes, dim=1)])
 
 
@@ -251,5 +252,5 @@ def _centred(columns: Tensor) -> Tensor:
 
 
 def _mixed(norm: nn.LayerNorm, columns: Tensor) -> Tensor:
-    """`M` times columns `[..., W, N]`: centred, weighted as `norm` does, and centred again."""
+    """Multiply columns `[..., W, N]` by `M`: centre, weigh as `norm` does, and centre again."""
     return _centred(_centred(columns) * norm.weight.double()[:, None])

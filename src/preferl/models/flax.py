@@ -1,4 +1,4 @@
-"""Parameters that Flax wrote, by name, in the models here (Kim et al. 2023's own networks)."""
+"""Load Flax parameters of Kim et al. 2023's own networks into the models of this library."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,9 +27,9 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
             `param:` may stand before each name.
 
     Raises:
-        CheckpointError: names that are missing or too many, arrays of another shape, or a file
-            that cannot be read.
-        ConfigError: a model that has no counterpart, or that normalises its inputs.
+        CheckpointError: missing or unknown names, arrays of another shape, or a file that cannot
+            be read.
+        ConfigError: the original has no such model, or the model normalises its inputs.
 
     >>> from gymnasium.spaces import Box
     >>> from preferl.models import MLPRewardConfig
@@ -52,7 +52,7 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
 
 
 def flax_places(model: RewardModel) -> dict[str, Tensor]:
-    """Flax names to views of the model's parameters, in the shapes that Flax gives them."""
+    """Map Flax names to views of the model's parameters, in Flax's shapes."""
     if isinstance(model, MLPReward | LSTMReward | PreferenceTransformer) and model.config.normalise:
         raise ConfigError(
             "normalise: expected False, since Flax's models take inputs as they are, got True."
@@ -111,7 +111,7 @@ def _transformer(model: PreferenceTransformer) -> Iterator[tuple[str, Tensor]]:
 
 
 def _of(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Places of a linear layer, or of a normalisation."""
+    """Yield the Flax names and parameters of a linear layer or a normalisation."""
     weight = module.get_parameter("weight")
     is_norm = isinstance(module, nn.LayerNorm)
     yield (f"{name}/scale", weight) if is_norm else (f"{name}/kernel", weight.T)

@@ -1,7 +1,7 @@
 """Networks as folders: safetensors for numbers, JSON for settings, spaces and version.
 
-Reward models and policies lie in such folders. Nothing in one can be run, and files that do not
-belong together are refused.
+Reward models and policies are stored in such folders. Nothing in a folder can be run, and files
+that do not belong together are refused.
 """
 
 import json
@@ -24,11 +24,11 @@ from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
 
 SCALE = "deviation"
-"""How the names of tensors end by which inputs are divided."""
+"""Ending of the names of tensors by which inputs are divided."""
 
 
 class Saved(NamedTuple):
-    """What a folder holds: all of its JSON file, both spaces, and tensors by name."""
+    """The contents of a folder: its JSON file, both spaces, and tensors by name."""
 
     about: dict[str, Any]
     spaces: tuple[Space, Space]
@@ -36,14 +36,14 @@ class Saved(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """How many numbers its tensors hold."""
+        """The number of numbers in all tensors."""
         return sum(tensor.numel() for tensor in self.tensors.values())
 
 
 @final
 @dataclass(frozen=True)
 class NetworkFolder:
-    """How the networks of a kind lie in a folder."""
+    """The layout of folders for one kind of network."""
 
     what: str  # its name in errors
     weights: str  # its file of tensors, by which such a folder is known
@@ -54,10 +54,10 @@ class NetworkFolder:
     def saving(
         self, path: Path | str, about: Mapping[str, Any], tensors: Mapping[str, Tensor], *of: Space
     ) -> Iterator[Path]:
-        """Write a folder, all or nothing, in place of one of its kind.
+        """Write a folder, all or nothing, and replace an earlier one of its kind.
 
-        The JSON file gets `about` and the spaces `of` observations and of actions; the block may
-        put more files into the draft. A folder that holds something else is a `StorageError`.
+        The JSON file gets `about` and the spaces of observations and actions, `of`. The block may
+        put more files into the draft. A folder with other contents raises a `StorageError`.
         """
         path = Path(path)
         is_folder = path.is_dir() and any(path.iterdir())
@@ -70,7 +70,7 @@ class NetworkFolder:
         spaces = zip(("observation_space", "action_space"), map(space_to_json, of), strict=True)
         layout = {"format": self.format, "preferl": version("preferl")}
         written = {**layout, **about, **dict(spaces)}
-        # Networks may share tensors, which safetensors writes but once.
+        # Networks may share tensors, which safetensors writes only once.
         own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
         with writing(path) as draft:
             draft.mkdir()
@@ -79,7 +79,7 @@ class NetworkFolder:
             yield draft
 
     def reading(self, path: Path) -> AbstractContextManager[None]:
-        """Word whatever goes wrong in the block as a `CheckpointError` about this folder."""
+        """Turn any error of the block into a `CheckpointError` about this folder."""
         return reading(
             f"{self.what} {path}",
             expected=f"a folder with a whole {self.weights} and {self.config}",
@@ -129,7 +129,7 @@ def bounded_network(numbers: int) -> Iterator[None]:
         if parameter is None or get_ident() != thread:
             return
         built += max(1, parameter.numel())
-        if built > 2 * numbers:  # those that a module replaces are registered twice
+        if built > 2 * numbers:  # a replaced parameter is registered twice
             raise ValueError(
                 f"{name} of {type(module).__name__} makes {built:,} numbers beside {numbers:,} "
                 "that were saved: they belong to different models"
@@ -145,7 +145,7 @@ def bounded_network(numbers: int) -> Iterator[None]:
 def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Raise `CheckpointError` unless a state has the names, shapes and types that are expected.
 
-    Nothing is converted or left out; `what` is the file. Numbers are those of `require_finite`.
+    Nothing is converted or left out; `what` is the file. Numbers must pass `require_finite`.
     """
     different = sorted(set(got) ^ set(expected)) or [
         name for name, tensor in expected.items() if tensor.shape != got[name].shape
@@ -170,7 +170,7 @@ def require_converged(where: str, tensors: Iterable[Tensor]) -> None:
 def require_finite(
     what: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
 ) -> None:
-    """Raise `CheckpointError` for NaN, infinity, scales that are not above 0, or another type."""
+    """Raise `CheckpointError` for NaN, infinity, scales not above 0, or a wrong type of number."""
     for name, tensor in tensors.items():
         infinite = int((~tensor.isfinite()).sum()) if tensor.is_floating_point() else 0
         if dtype not in (None, tensor.dtype):

@@ -13,7 +13,7 @@ from preferl.models.blocks import ACTIVATIONS, lecun_linear, lecun_normal_
 from preferl.models.configs import LSTMRewardConfig
 
 SPAN = 512
-"""Windows of full length that go through the recurrence together."""
+"""Number of full windows that go through the recurrence together."""
 
 
 @final
@@ -40,7 +40,7 @@ class LSTMReward(ConfiguredReward):
         self.output = lecun_linear(quarter, 1, generator)
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
-        """Rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`."""
+        """Compute rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`."""
         # The recurrence must not begin with padding, so steps move to the front and back again.
         step = torch.arange(mask.shape[1], device=mask.device)
         missing = mask.shape[1] - mask.sum(1, keepdim=True)  # [B, 1]
@@ -51,9 +51,9 @@ class LSTMReward(ConfiguredReward):
         return RewardOutput(rewards, self.pool(rewards, mask))
 
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """Do as every model, with one pass for windows that begin with their episode.
+        """Compute rewards as in `RewardModel`, with one pass for windows at an episode's beginning.
 
-        For all others, the work of a step that does not depend on the window is done once.
+        For other windows, the part of a step that does not depend on the window is computed once.
         """
 
         def late(steps: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class LSTMReward(ConfiguredReward):
         return trace_causal(self, features, lengths, SPAN, late)
 
     def reward(self, inputs: Tensor, hidden: Tensor) -> Tensor:
-        """Rewards `[...]` of what goes into the LSTM, and what comes out, `[..., width / 2]`."""
+        """Compute rewards `[...]` from the LSTM's inputs and outputs, `[..., width / 2]` each."""
         both = torch.cat([inputs, hidden.to(inputs.dtype)], dim=-1)
         return self.output(self.after(both))[..., 0].float()  # type: ignore[no-any-return]
 
@@ -83,7 +83,7 @@ class Layers(nn.Module):
         self.linear = nn.ModuleList(lecun_linear(a, b, generator) for a, b in pairwise(sizes))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """`[..., in]` to `[..., out]`."""
+        """Map `[..., in]` to `[..., out]`."""
         for linear in self.linear:
             hidden = ACTIVATIONS[self.config.activation](linear(hidden))
             hidden = F.dropout(hidden, self.config.dropout, self.training)
@@ -107,19 +107,19 @@ class LSTM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(4 * units))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """`[B, L, units]` to outputs `[B, L, units]`, from a state of zeros."""
+        """Map inputs `[B, L, units]` to outputs `[B, L, units]`, from a state of zeros."""
         state = inputs.new_zeros(1, len(inputs), self.units)
         parts = (self.input, self.recurrent, torch.zeros_like(self.bias), self.bias)
-        # GPU kernels want all weights in one block of memory, and warn where they are not.
+        # GPU kernels want all weights in one block of memory, and warn otherwise.
         block = torch.cat([part.flatten() for part in parts]).split([p.numel() for p in parts])
         weights = [flat.view_as(part) for flat, part in zip(block, parts, strict=True)]
         train = torch.is_grad_enabled()  # on a GPU, backward is possible only after True
         return torch.lstm(inputs, (state, state), weights, True, 1, 0.0, train, False, True)[0]
 
     def after_windows(self, inputs: Tensor, ends: Tensor, length: int) -> Tensor:
-        """Outputs `[B, units]` after windows of `length` rows, which end at rows `[B]`.
+        """Compute outputs `[B, units]` after windows of `length` rows, which end at rows `[B]`.
 
-        Windows may share inputs `[R, units]`. Without gradients: everything is done in place.
+        Windows may share inputs `[R, units]`. It works in place, so that there are no gradients.
         """
         given = torch.addmm(self.bias, inputs, self.input.T)  # [R, 4 * units]
         hidden, cell = given.new_zeros(2, len(ends), self.units).unbind()

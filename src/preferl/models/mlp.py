@@ -34,14 +34,14 @@ class MLPReward(ConfiguredReward):
         self.networks = Perceptrons(sizes, config.members, **settings, generator=generator)
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
-        """Rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`."""
+        """Compute rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`."""
         rewards = self.networks(features.flatten(0, -2)).view(self.members, *mask.shape)
         if self.config.bounded:
             rewards = torch.tanh(rewards)
         return RewardOutput(rewards, self.pool(rewards, mask))
 
     def scores_where(self, features: Tensor, mask: Tensor, asked: Tensor) -> Tensor:
-        """Scores `[E, B]` of the windows that each member is asked about, and else 0."""
+        """Compute scores `[E, B]` of windows that a member is asked about; other scores are 0."""
         if asked.all() or not self.networks.computes_in_turn(features.flatten(0, -2)):
             return self.judge(features, mask).scores
         scores = torch.zeros(asked.shape)
@@ -54,13 +54,13 @@ class MLPReward(ConfiguredReward):
         return scores
 
     def last_rewards(self) -> LastRewards:
-        """Compute rewards of last steps alone: enough for a few environments at each step."""
+        """Return a function that computes the rewards of last steps alone."""
         return partial(_last, self.networks, self.networks.layers(), self.config.bounded)
 
 
 def _last(
     networks: Perceptrons, layers: Sequence[Tensor], bounded: bool, features: Tensor, _: BoolArray
 ) -> Tensor:
-    """`[E, B]` of features `[B, 1, F]`; the last step of a window is always real."""
+    """Compute rewards `[E, B]` of features `[B, 1, F]`; a window's last step is always real."""
     rewards = networks.through(features[:, -1], layers)[..., 0]
     return rewards.tanh() if bounded else rewards

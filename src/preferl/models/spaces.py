@@ -1,4 +1,4 @@
-"""Spaces of observations and actions: what fits them, what they fit, and how files hold them."""
+"""Spaces of observations and actions: checks, inference from data, and JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Channels = Literal["auto", "last", "first"]
 """Where pictures have their channels; "auto" infers it from the shape."""
 
 MOST_NUMBERS: Final = 2**22
-"""Limit of a space in a file: a picture of 1,182 x 1,182 pixels in three colours, or categories."""
+"""Most numbers or categories of a space in a file: 1,182 x 1,182 pixels in three colours."""
 
 MOST_CATEGORIES: Final = 2**15
 """Categories that whole numbers in data may stand for, each of which becomes a feature: as many as
@@ -90,9 +90,9 @@ def check_spaces(
 def can_read(model: Space, given: Space) -> bool:
     """Whether a model that was built for one space takes all values of another.
 
-    Shapes and keys have to agree, pictures have to be pictures, and choices have to be among those
-    that the model knows. Bounds of boxes and types of numbers may differ: recorded data do not
-    tell the bounds.
+    Shapes and keys have to agree. Pictures have to be pictures. Categories have to be among those
+    that the model knows. Bounds of boxes and types of numbers may differ, since recorded data do
+    not show the bounds.
 
     >>> can_read(spaces.Box(-np.inf, np.inf, (3,), np.float64), spaces.Box(-1, 8, (3,)))
     True
@@ -122,7 +122,7 @@ def _is_bytes(space: Space) -> bool:
 
 
 def _range(space: Space) -> tuple[Any, Any] | None:
-    """The least and the largest whole number of each entry; None where there may be others."""
+    """Return the least and largest whole number of each entry; None if there is no such range."""
     match space:
         case spaces.Discrete():
             return np.asarray(space.start), np.asarray(space.start + space.n - 1)
@@ -136,12 +136,13 @@ def _range(space: Space) -> tuple[Any, Any] | None:
 
 
 def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Space]:
-    """The widest spaces that recorded arrays `[T, ...]` fit, for data that came without any.
+    """Infer the widest spaces that fit recorded arrays `[T, ...]`, for data without spaces.
 
-    Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` from 0, or
-    the least seen below it, up to the largest seen (or `MultiDiscrete` for several per step). Whole
-    numbers of more than `MOST_CATEGORIES` values, such as clocks, and of several axes, such as
-    depths, are no categories: they become boxes of all values of their type.
+    Floats become unbounded boxes, and 8-bit pictures become image boxes. Whole numbers become
+    `Discrete`, or `MultiDiscrete` for several per step: from 0, or from the least number seen if
+    that is negative, up to the largest number seen. Whole numbers with more than `MOST_CATEGORIES`
+    values, such as clocks, or with several axes, such as depths, are no categories: they become
+    boxes of all values of their type.
 
     Raises:
         DataError: no steps, from which nothing can be inferred.
@@ -177,13 +178,13 @@ def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Spa
 def channels_first(space: Space, channels: Channels = "auto") -> bool:
     """Whether the pictures of a space have their channels before height and width.
 
-    Spaces are of bytes `[height, width]`, with channels on either end, or of stacks of such. "auto"
-    takes the end of the shape that is smaller than both other sides, or raises `SpaceError`.
+    Spaces hold bytes `[height, width]`, with channels at either end, or stacks of such pictures.
+    "auto" takes the end of the shape that is smaller than both other sides, or raises `SpaceError`.
     """
     require_one_of("channels", channels, Channels)
     shape = picture_shape(space)
     if len(shape) == 2:
-        return True  # the one channel that such pictures have may stand anywhere
+        return True  # a single channel may stand at either end
     if channels != "auto":
         return channels == "first"
     first, middle, last = shape[-3:]
@@ -196,7 +197,7 @@ def channels_first(space: Space, channels: Channels = "auto") -> bool:
 
 
 def picture_shape(space: Space) -> tuple[int, ...]:
-    """The shape of a space of pictures; raise `SpaceError` for a space of something else."""
+    """Return the shape of a space of pictures; raise `SpaceError` for any other space."""
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
         return space.shape
     raise SpaceError(
@@ -207,7 +208,7 @@ def picture_shape(space: Space) -> tuple[int, ...]:
 
 
 def space_to_json(space: Space) -> dict[str, Any]:
-    """A gymnasium space as JSON.
+    """Convert a gymnasium space to JSON.
 
     >>> space_to_json(spaces.Discrete(3))
     {'kind': 'Discrete', 'n': 3, 'start': 0, 'dtype': 'int64'}
@@ -231,10 +232,10 @@ def space_to_json(space: Space) -> dict[str, Any]:
 
 
 def space_from_json(data: dict[str, Any]) -> Space:
-    """The space that `space_to_json` wrote; raise `SpaceError` above `MOST_NUMBERS`."""
+    """Read a space that `space_to_json` wrote; raise `SpaceError` above `MOST_NUMBERS`."""
     match data["kind"]:
         case "Dict":
-            # A list of pairs keeps its order, which is that of the features; a dict is sorted.
+            # A list of pairs keeps its order, the order of the features; JSON sorts a dict.
             return spaces.Dict([(k, space_from_json(s)) for k, s in data["spaces"].items()])
         case "Box":
             shape = tuple(data["shape"])
@@ -271,7 +272,7 @@ def _require_small(shape: Sequence[int]) -> None:
 
 
 def _bound(array: Array) -> Any:
-    """One number where all are equal, as in most boxes; infinities become strings for JSON."""
+    """Return bounds for JSON: one number if all are equal; infinities become strings."""
     flat = np.unique(array)
     compact = flat[0] if len(flat) == 1 else array
     return (compact if np.isfinite(compact).all() else compact.astype(str)).tolist()

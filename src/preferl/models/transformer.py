@@ -32,10 +32,10 @@ class Attention(NamedTuple):
 
     Attributes:
         layers: `[layers, B, heads, 2L, 2L]` shares of each block; a step's action stands before
-            its state. Rows add up to 1; those of padding mean nothing.
+            its state. Rows add up to 1; rows of padding have no meaning.
         preference: `[B, L, L]` shares of the preference attention, or None with the plain head.
-        importance: `[B, L]` what a step's reward weighs in a score of pooling "mean"; rows add up
-            to 1.
+        importance: `[B, L]` weight of each step's reward in a score with pooling "mean"; rows add
+            up to 1.
     """
 
     layers: Tensor
@@ -75,8 +75,8 @@ class PreferenceTransformer(ConfiguredReward):
             self.head = Perceptron((width, width // 2, 1), config.activation, generator)
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
-        """Rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`."""
-        # Rewards are read at states only, so in the last block no one else need ask.
+        """Compute rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`."""
+        # Rewards are read at states only, so that actions need no query in the last block.
         hidden = self._hidden(features, mask, every=2)  # [B, L, W]
         rewards = weighed = self.reward(hidden)  # [B, L]
         if self.config.head == "preference":
@@ -84,7 +84,7 @@ class PreferenceTransformer(ConfiguredReward):
         return RewardOutput(rewards[None], super().pool(weighed[None], mask))
 
     def reward(self, hidden: Tensor) -> Tensor:
-        """Rewards `[...]` of normalised states `[..., W]` after the last block."""
+        """Compute rewards `[...]` of normalised states `[..., W]` after the last block."""
         if self.config.head == "plain":
             return self.head(hidden)[..., 0].float()  # type: ignore[no-any-return]
         with torch.autocast(hidden.device.type, enabled=False):
@@ -92,34 +92,34 @@ class PreferenceTransformer(ConfiguredReward):
         return own[..., 0]
 
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """Do as every model, with one pass for windows that begin with their episode.
+        """Compute rewards as in `RewardModel`, with one pass for windows at an episode's beginning.
 
-        All others are computed one by one, or by an engine.
+        All other windows are computed one by one, or by an engine.
         """
         engine = self._engine()
         late = partial(engine.full_windows, features) if engine else None
         return trace_causal(self, features, lengths, SPAN, late)
 
     def judge_last(self, features: Tensor, mask: BoolArray) -> Tensor:
-        """Rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` gives them."""
+        """Compute rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` does."""
         longest = max(int(mask.sum(1).max()), 1)  # at the beginning of episodes, a few steps
         real = torch.tensor(mask[:, -longest:], device=features.device)
         hidden = self._hidden(features[:, -longest:], real, every=2 * longest)  # [B, 1, W]
         return self.reward(hidden)[None, :, -1]
 
     def last_rewards(self) -> LastRewards:
-        """Rewards `[1, B]` of the last step of windows, by the weights as they are now."""
+        """Return a function for rewards `[1, B]` of windows' last steps, by the current weights."""
         return self._engine() or self.judge_last
 
     def _engine(self) -> Any:
-        """The hand-written way to the same numbers; None without one, and for several blocks."""
+        """Return the faster engine for the same numbers; None if missing, or for several blocks."""
         if len(self.blocks) > 1 or ENGINE not in ENGINES:
             return None
         return ENGINES.load(ENGINE)(self)
 
     @torch.no_grad()
     def attention(self, features: Tensor, mask: Tensor) -> Attention:
-        """Attention weights in windows `[B, L, F]`; call it in evaluation mode."""
+        """Compute attention weights in windows `[B, L, F]`; call it in evaluation mode."""
         bias = causal_bias(mask, each=2)
         tokens = self._tokens(features, mask)
         layers = []
@@ -141,7 +141,7 @@ class PreferenceTransformer(ConfiguredReward):
         )
 
     def _hidden(self, features: Tensor, mask: Tensor, every: int) -> Tensor:
-        """`[B, 2L / every, W]` what each last of `every` tokens becomes, normalised."""
+        """Compute normalised outputs `[B, 2L / every, W]` of the last of every `every` tokens."""
         bias = causal_bias(mask, each=2)  # [B or 1, 1, 2L, 2L]
         tokens = self._tokens(features, mask)
         for block in self.blocks[:-1]:
@@ -149,7 +149,7 @@ class PreferenceTransformer(ConfiguredReward):
         return self.final_norm(self.blocks[-1](tokens, bias, every=every))  # type: ignore[no-any-return]
 
     def _tokens(self, features: Tensor, mask: Tensor) -> Tensor:
-        """`[B, 2L, W]` an action and a state for each step, normalised, with its place."""
+        """Embed each step as an action and a state token with its place, normalised `[B, 2L, W]`."""
         if mask.shape[1] >= self.time_embed.num_embeddings:
             raise ModelError(
                 f"steps per window: expected at most {self.time_embed.num_embeddings - 1}, got "
@@ -171,7 +171,7 @@ class PreferenceTransformer(ConfiguredReward):
         return dropped if scale == 1.0 else dropped * scale  # in float32: bfloat16 would round it
 
     def _preference(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Shares `[B, L, L]` of the preference attention, whose logits are not scaled."""
+        """Compute shares `[B, L, L]` of the preference attention, whose logits are not scaled."""
         weight = self.pref_proj.weight[:-1]
         bias = self.pref_proj.bias[:-1]
         query, key = F.linear(hidden, weight, bias).float().chunk(2, dim=-1)
