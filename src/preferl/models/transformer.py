@@ -149,7 +149,7 @@ class PreferenceTransformer(ConfiguredReward):
         return self.final_norm(self.blocks[-1](tokens, bias, every=every))  # type: ignore[no-any-return]
 
     def _tokens(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Embed each step as an action and a state token with its place, normalised `[B, 2L, W]`."""
+        """Embed each step's action and state as normalised tokens with its place, `[B, 2L, W]`."""
         if mask.shape[1] >= self.time_embed.num_embeddings:
             raise ModelError(
                 f"steps per window: expected at most {self.time_embed.num_embeddings - 1}, got "

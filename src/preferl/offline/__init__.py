@@ -1,4 +1,4 @@
-"""Learning from recorded experience alone, several agents at once (torch).
+"""Learn policies from recorded experience alone, several agents at once (torch).
 
 Names are imported when they are first used, so that settings load no torch.
 """

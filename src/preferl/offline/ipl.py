@@ -19,10 +19,10 @@ from preferl.offline.transitions import Batch
 class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
     """Implicit Q-learning whose critics fit answers in place of rewards.
 
-    Critics and values imply a reward, `Q(s, a) - γ V(s')`. Its sums over segments are to explain
-    the answers, and its squares are kept small (section 4), half by those of compared steps and
-    half by those of recorded ones. Everything else is as in `IQL`. The last step of a segment does
-    not count, since what followed it is not part of the answer.
+    Critics and values imply a reward, `Q(s, a) - γ V(s')`. Its sums over segments are fitted to
+    the answers, and a penalty keeps its squares small (section 4), half on compared steps and half
+    on recorded steps. Everything else is as in `IQL`. The last step of a segment does not count,
+    since the segment does not hold the state after it.
 
     >>> import numpy as np
     >>> from gymnasium import spaces
@@ -38,9 +38,9 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
     _settings = IPLConfig
 
     def set_answers(self, comparisons: Comparisons, *args: Any, **how: Any) -> None:
-        """As `AnswerLearner.set_answers`; raises `DataError` for segments of one step.
+        """Set answers as `AnswerLearner` does; raise `DataError` for segments of one step.
 
-        A step implies a reward by the value of what followed it, which such segments do not hold.
+        A step implies a reward by the value of the next state, which such segments do not hold.
         """
         steps = comparisons.segments.length
         if not steps > 1:

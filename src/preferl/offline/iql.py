@@ -18,10 +18,10 @@ IQLSettings = TypeVar("IQLSettings", bound=IQLConfig)
 class ImplicitQLearner(OfflineLearner[IQLSettings]):
     """Learns values by expectiles, so that it evaluates recorded actions only.
 
-    An update moves, in this order: values towards an expectile of the target critics' values;
-    the policy towards recorded actions, weighted by their advantage; twin critics by a loss of
-    their own, given the new value of what followed; the target critics a little towards the
-    critics.
+    An update has four parts, in this order. Values move towards an expectile of the target critics'
+    values. The policy moves towards recorded actions, weighted by their advantage. Twin critics
+    follow their own loss, given the new value of the next state. The target critics move a little
+    towards the critics.
     """
 
     def _build(self, observation: int, action: int) -> dict[str, Networks]:
@@ -59,22 +59,22 @@ class ImplicitQLearner(OfflineLearner[IQLSettings]):
 
     @abstractmethod
     def _critic_loss(self, batch: Batch, q_values: Tensor, following: Tensor) -> dict[str, Tensor]:
-        """`critic_loss` `[S]`, and other metrics, from values `[2, S, B]` and `[S, B]`."""
+        """Compute `critic_loss` `[S]`, and metrics, from values `[2, S, B]` and `[S, B]`."""
 
     def _q_values(self, critics: Networks, batch: Batch) -> Tensor:
-        """Values of both critics of each agent, `[2, S, B]`."""
+        """Compute the values of both critics of each agent, `[2, S, B]`."""
         return critics.forward(batch.pairs.flatten(0, 1)).view(batch.pairs.shape[:3])
 
     @torch.no_grad()
     def _move_targets(self, rate: float) -> None:
-        """Move the target critics a share of their way towards the critics."""
+        """Move the target critics by a share `rate` of their distance to the critics."""
         for name, target in self._targets.parameters.items():
             soft_update(target, self._critics.parameters[name], rate)
 
 
 @final
 class IQL(ImplicitQLearner[IQLConfig]):
-    """Implicit Q-learning: twin critics go towards reward plus the value of what followed.
+    """Implicit Q-learning: twin critics move towards reward plus the next state's value.
 
     >>> import numpy as np
     >>> from gymnasium import spaces

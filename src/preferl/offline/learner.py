@@ -42,23 +42,23 @@ OnProgress = Callable[[int, Metrics], None]  # the number of updates, and the la
 class OfflineLearner(ABC, Generic[Settings]):
     """`S` agents that learn side by side from the same transitions, one per seed.
 
-    All of them are one batched computation, yet an agent's weights and minibatches depend on its
-    own seed alone: training it alone gives the same agent, but for rounding. Their policies are
-    diagonal Gaussians: a tanh on the mean, deviations that are the same everywhere. Samples are not
-    squashed, so the density has its plain form (Kostrikov et al. 2022, and its reference
+    All agents are one batched computation. An agent's weights and minibatches depend on its own
+    seed alone: training it alone gives the same agent, but for rounding. Policies are diagonal
+    Gaussians with a tanh on the mean and deviations that do not depend on the state. Samples are
+    not squashed, so the density has its plain form (Kostrikov et al. 2022, and its reference
     implementation).
 
     Args:
         observation_space: a Box of floats, or a Dict of these.
         action_space: a Box of floats.
         config: settings; the defaults if None.
-        seeds: one per agent. Agents of the same seed and rewards are the same agent.
-        steps: updates planned, over which the policy's learning rate decays.
-        device: where they learn.
+        seeds: one per agent. Agents with the same seed and rewards are the same agent.
+        steps: planned updates, over which the policy's learning rate decays.
+        device: device on which agents learn.
 
     Raises:
         SpaceError: other spaces.
-        ConfigError: no seeds, negative ones, or less than one update.
+        ConfigError: no seeds, negative seeds, or less than one update.
     """
 
     config: Settings
@@ -89,7 +89,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         action = len(self._scale.centre)
         self._policies = self._perceptrons(observation, action, log_std=(len(seeds), action, 1))
         self._networks = {"policy": self._policies, **self._build(observation, action)}
-        self._policy_rate = torch.zeros((), device=self.device)  # which a recorded update reads
+        self._policy_rate = torch.zeros((), device=self.device)  # a recorded update reads it
         self._make_update = self._fresh_update()
         for agent, seed in enumerate(self.seeds):
             generator = torch.Generator().manual_seed(seed)
@@ -107,18 +107,19 @@ class OfflineLearner(ABC, Generic[Settings]):
     ) -> Metrics:
         """Make `steps` more updates; return the metrics of the last minibatch.
 
-        One processor thread computes them where the weights of all agents together are few.
+        Small networks are computed by one processor thread.
 
         Args:
-            data: on the agents' device; rewards `[T]`, or a row per agent.
+            data: transitions on the agents' device; rewards `[T]`, or a row per agent.
             steps: updates to make now.
-            on_progress: called every `every` updates, counted from the first ever, and at the end.
-            every: updates from one call of `on_progress` to the next.
+            on_progress: called every `every` updates, counted from the first call of `fit`, and at
+                the end.
+            every: updates between two calls of `on_progress`.
 
         Raises:
             ConfigError: less than one update.
-            SpaceError: transitions of other spaces.
-            DataError: rewards for another number of agents, or on another device.
+            SpaceError: the transitions do not fit the spaces.
+            DataError: rewards for another number of agents, or data on another device.
             DivergenceError: weights became NaN or infinite.
         """
         if min(steps, every) < 1:
@@ -144,7 +145,7 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     @property
     def _weights(self) -> int:
-        """Numbers of all networks of all agents."""
+        """How many numbers all networks of all agents have."""
         parameters = [networks.parameters.values() for networks in self._networks.values()]
         return sum(tensor.numel() for tensors in parameters for tensor in tensors)
 
@@ -158,10 +159,10 @@ class OfflineLearner(ABC, Generic[Settings]):
         on_progress: OnProgress,
         every: int = 1_000,
     ) -> None:
-        """Make the planned updates, going on from the last state in a file if it is there.
+        """Make the planned updates; resume from the checkpoint file if it exists.
 
-        Rewards `[S, T]` take the place of the episodes' own. The file is written every
-        `checkpoint_every` updates; `on_progress` is called then and after `every` updates.
+        Rewards `[S, T]` replace the episodes' own. The file is written every `checkpoint_every`
+        updates. `on_progress` is called then, and after every `every` updates.
         """
         data = Transitions.of(episodes, rewards=rewards, device=self.device)
         if state.is_file():
@@ -179,7 +180,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         return OfflinePolicy.load(path)
 
     def policies(self) -> list[OfflinePolicy]:
-        """Copies of the learned policies, one per seed."""
+        """Return copies of the learned policies, one per seed."""
         log_std = self._policies.parameters["log_std"].detach().cpu()
         return [
             OfflinePolicy(
@@ -193,7 +194,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         ]
 
     def state(self) -> dict[str, Tensor]:
-        """Copies of everything that exact resuming needs.
+        """Return copies of all tensors that exact resuming needs.
 
         Random numbers depend on the seeds and on `step` alone, so no generator is saved.
         """
@@ -204,7 +205,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         """Resume from a state of agents with the same spaces, seeds and settings.
 
         Raises:
-            CheckpointError: the state of other agents; nothing was changed.
+            CheckpointError: the state belongs to other agents; nothing is changed.
         """
         tensors = self._tensors()
         seeds = torch.tensor(self.seeds)
@@ -220,25 +221,25 @@ class OfflineLearner(ABC, Generic[Settings]):
         self.step = int(state["step"])
 
     def _build(self, observation: int, action: int) -> dict[str, Networks]:  # noqa: ARG002  # a hook
-        """Networks beside the policies, by name, in the order in which a seed fills them."""
+        """Build the networks beside the policies, by name, in the order a seed fills them in."""
         return {}
 
     def _batch(self, minibatches: Minibatches) -> Batch:
-        """The batch of the next update."""
+        """Return the batch of the next update."""
         return minibatches(self.step)
 
     def _drawn(self, minibatches: Minibatches) -> Batch:
-        """The next batch, with all that is random in its update."""
+        """Return the next batch with all random numbers of its update."""
         batch = self._batch(minibatches)
         share = self.config.dropout
         return batch._replace(factors=self._kept(batch)) if share else batch
 
     def _rows(self, batch: Batch) -> int:  # noqa: ARG002  # a hook
-        """The number of actions that a policy chooses in the update from a batch."""
+        """Count the actions that a policy chooses in the update from a batch."""
         return self.config.batch_size
 
     def _prepare(self) -> None:
-        """Set what the next update needs beside its batch."""
+        """Prepare the next update, apart from its batch."""
         self._set_rate(self.step, self.steps)
 
     def _set_rate(self, step: int, steps: int) -> None:
@@ -253,12 +254,12 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     @abstractmethod
     def _update(self, batch: Batch) -> dict[str, Tensor]:
-        """Make one update; its metrics, `[S]` each."""
+        """Make one update; return its metrics, `[S]` each."""
 
     def _perceptrons(
         self, inputs: int, outputs: int, *, each: int = 1, **extra: tuple[int, ...]
     ) -> Networks:
-        """`each` networks for each agent, those of all agents side by side."""
+        """Build `each` networks for each agent, side by side in one batch."""
         sizes = (inputs, *self.config.hidden, outputs)
         count = each * len(self.seeds)
         precision = self.config.precision
@@ -266,7 +267,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         return Networks(sizes, count, precision=precision, device=device, extra=extra)
 
     def _tensors(self) -> dict[str, Tensor]:
-        """All that training changes, by name."""
+        """Return all tensors that training changes, by name."""
         return {
             f"{of}.{name}": tensor
             for of, networks in self._networks.items()
@@ -274,9 +275,9 @@ class OfflineLearner(ABC, Generic[Settings]):
         }
 
     def _climb(self, batch: Batch, weights: Tensor | None = None) -> dict[str, Tensor]:
-        """Step the policies towards more likely actions, weighted by `[S, B]` weights if any.
+        """Make recorded actions more likely under the policies, with weights `[S, B]` if given.
 
-        Returns `policy_loss`, `[S]` before the step: minus the mean of weight times log density.
+        Returns `policy_loss` `[S]` before the step: minus the mean of weight times log density.
         """
         config = self.config
         mean = self._policies.forward(batch.states[:, 0], batch.factors).tanh()
@@ -321,7 +322,7 @@ class OfflineLearner(ABC, Generic[Settings]):
 
 @final
 class BehaviourCloning(OfflineLearner[CloningConfig]):
-    """Learns to act as was recorded, whatever the rewards: the control for every other learner.
+    """Learns to imitate recorded actions, without rewards: the control for every other learner.
 
     >>> from preferl.offline import Transitions
     >>> from preferl.testing import make_episodes

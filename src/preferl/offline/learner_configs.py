@@ -1,4 +1,4 @@
-"""Settings of the offline learners: of values, of answers, of cloning, Decision Transformers."""
+"""Settings of the offline learners: IQL, IPL, CPL, cloning and Decision Transformers."""
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -29,10 +29,10 @@ def require_ranges(config: object, **ranges: tuple[float, float]) -> None:
 
 
 def parsed_target(target: float | str) -> tuple[float, bool]:
-    """The number of a target return, and whether it is a quantile of recorded returns.
+    """Parse a target return: its number, and whether that is a quantile of recorded returns.
 
     Raises:
-        ConfigError: neither a finite number nor a quantile.
+        ConfigError: the target is neither a finite number nor a quantile.
 
     >>> parsed_target("q0.9"), parsed_target("-120")
     ((0.9, True), (-120.0, False))
@@ -51,7 +51,7 @@ def parsed_target(target: float | str) -> tuple[float, bool]:
 
 
 class TrainingCurve(NamedTuple):
-    """A metric that a run's report draws over the updates, and its words there."""
+    """A metric that a run's report draws over the updates, and the report's words for it."""
 
     metric: str
     unit: str
@@ -61,9 +61,9 @@ class TrainingCurve(NamedTuple):
 
 @dataclass(frozen=True)
 class LearnerConfig:
-    """Settings of an offline learner, and the part that its agents take in a run.
+    """Settings of an offline learner, and how runs use its agents.
 
-    A learner of your own has a subclass; both are registered as one entry of
+    Subclass it for a learner of your own; register both as one entry of
     `preferl.registry.OFFLINE_LEARNERS`.
     """
 
@@ -78,11 +78,11 @@ class LearnerConfig:
 
     @classmethod
     def of_run(cls, run: Any) -> "LearnerConfig":  # noqa: ARG003  # for others to look at
-        """The settings of an `OfflineConfig`'s agents; here the defaults."""
+        """Return the settings of agents in a run of an `OfflineConfig`; here the defaults."""
         return cls()
 
     def curve(self, *, discrete: bool) -> TrainingCurve | None:  # noqa: ARG002  # as above
-        """The metric that a run's report draws of the agents' training, if any."""
+        """Return the training metric that a run's report draws, if any."""
         return None
 
 
@@ -93,13 +93,13 @@ class GaussianConfig(LearnerConfig):
     Attributes:
         dropout: share of the policy's hidden units dropped in training, in [0, 1).
         hidden: units of each hidden layer.
-        learning_rate: of Adam.
+        learning_rate: learning rate of Adam.
         batch_size: transitions per update and agent.
-        decay: whether the policy's learning rate falls to 0 over the planned updates by half a
+        decay: whether the policy's learning rate falls to 0 over the planned updates, along half a
             cosine.
-        log_std_bounds: of the policy's log deviations.
-        precision: of products between hidden layers; "bfloat16" is nearly twice as fast on
-            processors that have it, while parameters and everything else keep 32 bits.
+        log_std_bounds: bounds of the policy's log deviations.
+        precision: precision of products between hidden layers. "bfloat16" is nearly twice as fast
+            on processors that have it; parameters and everything else keep 32 bits.
     """
 
     dropout: float = 0.0
@@ -126,7 +126,7 @@ class GaussianConfig(LearnerConfig):
 @final
 @dataclass(frozen=True)
 class CloningConfig(GaussianConfig):
-    """Settings of `BehaviourCloning`: those of `GaussianConfig`, as IQL's policy has them."""
+    """Settings of `BehaviourCloning`: those of `GaussianConfig`, with the values of IQL."""
 
     words = "cloning"
     prefix = "cloning"
@@ -144,12 +144,13 @@ class IQLConfig(GaussianConfig):
     """Settings of `IQL` beside those of `GaussianConfig`; the defaults are for MuJoCo locomotion.
 
     Attributes:
-        expectile: of the values, in (0, 1): 0.5 learns the value of the recorded policy, towards
-            1 that of the best recorded actions.
-        temperature: an inverse one, at least 0; 0 clones, more trusts advantages more.
-        discount: per step, in [0, 1].
+        expectile: expectile of the values, in (0, 1): 0.5 learns the value of the recorded policy;
+            numbers towards 1 learn the value of the best recorded actions.
+        temperature: inverse temperature, at least 0; 0 clones, larger numbers trust advantages
+            more.
+        discount: discount per step, in [0, 1].
         target_rate: share by which the target networks move per update, in (0, 1].
-        max_weight: of one action in the policy's loss.
+        max_weight: largest weight of one action in the policy's loss.
     """
 
     words = "implicit Q-learning"
@@ -173,7 +174,7 @@ class IQLConfig(GaussianConfig):
         return run.iql or cls.preset(run.row.hyperparameters if run.row else "mujoco")
 
     def curve(self, *, discrete: bool) -> TrainingCurve:  # noqa: ARG002  # as above
-        """The returns that agents expect."""
+        """Return the curve of the returns that agents expect."""
         return TrainingCurve(
             "value",
             "expected return",
@@ -186,7 +187,7 @@ class IQLConfig(GaussianConfig):
         """The paper's settings for a family of tasks; "adroit" also serves robosuite.
 
         Raises:
-            ConfigError: another name.
+            ConfigError: an unknown name.
 
         >>> IQLConfig.preset("antmaze").expectile
         0.9
@@ -230,7 +231,7 @@ class CPLConfig(GaussianConfig):
     Attributes:
         dropout: as in `GaussianConfig`; without it, policies memorise few answers.
         decay: as in `GaussianConfig`; the learning rate begins anew with the first answers.
-        temperature: `α` by which log likelihoods are multiplied, above 0.
+        temperature: factor `α` of log likelihoods, above 0.
         bias: `λ` of `contrastive_loss`, in [0, 1].
         cloning: share of the updates that clone all recorded steps, before any answer, in [0, 1).
         pairs: answers per update and agent; the paper's 96 take three times as long.
@@ -256,7 +257,7 @@ class CPLConfig(GaussianConfig):
         return run.cpl or cls()
 
     def curve(self, *, discrete: bool) -> TrainingCurve:  # noqa: ARG002  # as above
-        """The share of answers that the policies explain."""
+        """Return the curve of the share of answers that the policies explain."""
         return TrainingCurve(
             "accuracy",
             "share of answers",
@@ -271,16 +272,16 @@ class DTRConfig:
     """Settings of the regulariser of a Decision Transformer (DTR).
 
     Attributes:
-        weight: of the critics' values in the policy's loss at the end of training, `η_max`. It
-            grows from 0 in proportion to the updates made ("learn to walk before you can run"),
-            and is divided by the mean size of the values, so that it means the same whatever the
-            scale of rewards. With 0, critics only choose among candidates.
-        discount: of rewards per step, in [0, 1].
+        weight: weight of the critics' values in the policy's loss at the end of training, `η_max`.
+            It grows from 0 in proportion to the updates made ("learn to walk before you can run").
+            It is divided by the mean size of the values, so that it does not depend on the scale
+            of rewards. With 0, critics only choose among candidates.
+        discount: discount of rewards per step, in [0, 1].
         hidden: units of each layer of a critic.
-        learning_rate: of the critics.
+        learning_rate: learning rate of the critics.
         target_rate: share by which target critics move per update, in (0, 1].
-        candidates: target returns, in multiples of the policy's own, among whose actions the
-            critics choose.
+        candidates: target returns, in multiples of the policy's own. Each gives an action, and the
+            critics choose among these.
     """
 
     weight: float = 1.0
@@ -324,7 +325,7 @@ class PixelEncoderConfig:
         self.network()
 
     def network(self) -> CNNRewardConfig:
-        """The same as settings of a reward's network, which check their ranges."""
+        """The settings as a `CNNRewardConfig`, which checks their ranges."""
         settings = asdict(self)
         return CNNRewardConfig(hidden=settings.pop("size"), **settings)
 
@@ -348,7 +349,7 @@ class TokenShape:
 class DTConfig(LearnerConfig):
     """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.
 
-    They are those of appendix A of Chen et al. 2021, but for the schedule: after its warm-up the
+    The defaults are from appendix A of Chen et al. 2021, with two changes: after its warm-up, the
     learning rate falls to 0 (the paper's stays), and biases and norms do not decay.
 
     Attributes:
@@ -357,27 +358,27 @@ class DTConfig(LearnerConfig):
         layers: of the transformer.
         heads: of each layer's attention; they share the width.
         dropout: share of embeddings, attention and residuals dropped in training, in [0, 1).
-        discount: of returns-to-go, in (0, 1]; the paper's 1 makes them sums.
-        scale: that returns are divided by. None takes the largest recorded one; the paper takes
-            1000 for locomotion.
-        horizon: timesteps with embeddings of their own; later ones count as the last.
+        discount: discount of returns-to-go, in (0, 1]; the paper's 1 makes them sums.
+        scale: number by which returns are divided. None takes the largest recorded return; the
+            paper takes 1000 for locomotion.
+        horizon: timesteps with embeddings of their own; later timesteps use the last embedding.
         batch_size: windows per update, over all processes.
-        learning_rate: highest; it rises over `warmup` and then falls linearly to 0.
-        weight_decay: of matrices.
+        learning_rate: highest learning rate; it rises over `warmup`, then falls linearly to 0.
+        weight_decay: weight decay of matrices.
         warmup: share of the updates during which the learning rate rises, in [0, 1).
-        max_grad_norm: that gradients are scaled down to.
+        max_grad_norm: norm to which larger gradients are scaled down.
         target: target return of a policy unless another is given: a number, or `"q0.95"` for
             that quantile of the recorded returns.
         decrement: how a policy lowers its target return as it acts: by the rewards it receives
             (`"received"`), or evenly over the steps of the longest episode (`"even"`), which needs
             no reward.
-        action_loss: of continuous actions: their mean square error (`"squares"`), as in the paper,
-            or their negative log likelihood under a Gaussian whose deviation, of each number of an
-            action, is the likeliest for the minibatch (`"gaussian"`). That fits numbers which
-            people repeat to a hundredth as well as those they vary by a tenth.
-        precision: of products; `"bfloat16"` takes less time where the processor has it.
-        regulariser: of critics that draw actions towards higher values (DTR); None for none.
-        pixel_encoder: its shape; ignored where states are numbers.
+        action_loss: loss of continuous actions. `"squares"` is their mean square error, as in the
+            paper. `"gaussian"` is their negative log likelihood under a Gaussian; the deviation of
+            each number of an action is the likeliest for the minibatch. It fits numbers that
+            people repeat to a hundredth as well as numbers that they vary by a tenth.
+        precision: precision of products; `"bfloat16"` takes less time where the processor has it.
+        regulariser: critics that draw actions towards higher values (DTR); None for none.
+        pixel_encoder: shape of the pixel encoder; ignored where states are numbers.
     """
 
     words = "Decision Transformers"
@@ -436,7 +437,7 @@ class DTConfig(LearnerConfig):
         return replace(given, target=target, regulariser=critics)
 
     def curve(self, *, discrete: bool) -> TrainingCurve:
-        """The loss of Decision Transformers, in its unit."""
+        """Return the curve of the loss of Decision Transformers, in its unit."""
         what = "Mean square error of actions, each number in [−1, 1]"
         unit = "square error"
         if discrete:

@@ -1,4 +1,4 @@
-"""Many alike perceptrons as one batched computation, and the optimiser of their parameters."""
+"""Many perceptrons of the same shape as one batched computation, and their optimiser."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,13 +18,13 @@ update = partial(adam, fused=True, amsgrad=False, maximize=False, weight_decay=0
 class Networks:
     """`N` perceptrons of the same sizes, with ReLU between their layers, and their Adam.
 
-    With a lower precision, the products between hidden layers are computed in it, which is where
-    nearly all arithmetic is; everything else, and the parameters, keep 32 bits. Adam (Kingma and Ba
-    2015; betas 0.9 and 0.999, epsilon 1e-8) works number by number, so no network's updates
-    depend on the others.
+    A lower precision applies to the products between hidden layers, which are nearly all of the
+    arithmetic; everything else, and the parameters, keep 32 bits. Adam (Kingma and Ba 2015; betas
+    0.9 and 0.999, epsilon 1e-8) works number by number, so that no network's updates depend on
+    another network.
 
     The last layer is transposed: its weights are `[N, out, in]` and its outputs `[N, out, B]`. It
-    has few outputs, and products with a few columns are many times slower than with a few rows.
+    has few outputs, and products with few columns are many times slower than with few rows.
     `parameters` are `weight_0` `[N, in, out]`, `bias_0` `[N, 1, out]` and so on, and `extra`.
     """
 
@@ -37,7 +37,7 @@ class Networks:
         device: torch.device | str,
         extra: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
-        """`count` networks whose parameters are 0, with room for `extra` ones beside them."""
+        """Make `count` networks with parameters of 0, and `extra` further parameters for each."""
         self.count = count
         self._last = len(sizes) - 2
         self._low = precision == "bfloat16"
@@ -67,7 +67,7 @@ class Networks:
                 tensor[network].copy_(drawn)
 
     def layers(self, network: int) -> dict[str, Tensor]:
-        """Copies of one network's weights `[out, in]` and biases `[out]`, as is usual."""
+        """Return copies of one network's weights `[out, in]` and biases `[out]`, as torch does."""
         copies = {}
         for layer in range(self._last + 1):
             weight, bias = (one[network].detach() for one in self._layer(layer))
@@ -77,7 +77,7 @@ class Networks:
         return copies
 
     def forward(self, inputs: Tensor, dropout: Sequence[Tensor] | None = None) -> Tensor:
-        """`[N, B, in]` to `[N, out, B]`, with factors `[N, B, units]` of each hidden layer.
+        """Map `[N, B, in]` to `[N, out, B]`, with dropout factors `[N, B, units]` per hidden layer.
 
         Factors are 0 where a unit is dropped and `1 / (1 - share)` elsewhere.
         """
@@ -92,19 +92,19 @@ class Networks:
             if dropout is not None:
                 below = below * dropout[layer]
         weight, bias = self._layer(self._last)
-        if below.requires_grad:  # else the products of its gradient, transposed, are slow
+        if below.requires_grad:  # its gradient's products would be slow if transposed
             below.register_hook(Tensor.contiguous)
         return torch.bmm(weight, below.mT) + bias
 
     def descend(self, loss: Tensor, rate: float | Tensor) -> None:
-        """One step of Adam along the gradient of a loss, `[...]` summed over its entries."""
-        # Contiguous, since the fused update reads gradients as they lie in memory.
+        """Make one step of Adam along the gradient of a loss `[...]`, summed over its entries."""
+        # Gradients are contiguous, since the fused update reads them in memory order.
         gradients = [g.contiguous() for g in torch.autograd.grad(loss.sum(), self._trained)]
         state: Any = (self._moments, self._squares, [], self._updates)
         update(self._trained, gradients, *state, lr=rate, beta1=0.9, beta2=0.999, eps=1e-8)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that training changes, by name."""
+        """Return all tensors that training changes, by name."""
         kinds = ("values", "moments", "squares", "updates")
         found = (self._trained, self._moments, self._squares, self._updates)
         return {

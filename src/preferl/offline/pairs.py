@@ -40,21 +40,21 @@ class PairBatch(NamedTuple):
 
 @final
 class PairBatches:
-    """Uniform minibatches of answers with replacement, for each agent its own.
+    """Draws uniform minibatches of answers with replacement, separately for each agent.
 
-    As with `Minibatches`, those of an agent depend on its seed and the update alone. Weights are
-    divided by their mean: what a learner adds to the loss of the answers, such as a regulariser,
-    would otherwise count more where they weigh less, as implied answers do.
+    As in `Minibatches`, an agent's minibatch depends on its seed and the update alone. Weights are
+    divided by their mean. Otherwise, a regulariser beside the loss of the answers would count more
+    for answers with small weights, such as implied ones.
 
     Args:
-        comparisons: whose segments are stepped through; answers that were declined are left out.
-        preferences: `[S, P]` of each agent's own, NaN where it has no answer; those of the
-            comparisons if None.
-        scale: of actions.
-        seeds: of the agents.
-        size: `B`.
-        device: where agents learn.
-        implied: whether each agent also learns from what its own answers imply.
+        comparisons: answers and their segments; declined answers are left out.
+        preferences: `[S, P]` each agent's own preferences, NaN where it has no answer; None takes
+            those of the comparisons.
+        scale: scale of actions.
+        seeds: seeds of the agents.
+        size: `B`, pairs per minibatch.
+        device: device on which agents learn.
+        implied: whether each agent also learns from the answers that its own answers imply.
 
     Raises:
         DataError: no answers, or preferences of another shape.
@@ -106,7 +106,7 @@ class PairBatches:
         self._generator = torch.Generator(device)
 
     def __call__(self, update: int) -> PairBatch:
-        """The minibatches of one update."""
+        """Return the minibatches of one update."""
         pick = self._agents, self._drawn(update)
         pairs = self._pairs[pick]  # [S, B, 2]
         rows = self._rows[pairs]  # [S, B, 2, L]
@@ -126,7 +126,7 @@ class PairBatches:
         )
 
     def _drawn(self, update: int) -> Tensor:
-        """`[S, B]` numbers of answers, below how many each agent has."""
+        """Draw row numbers `[S, B]` of answers, each below the agent's number of answers."""
         drawn = (
             drawn_rows((seed,), update, count, (self._size,), self._generator, stream=1)[0]
             for seed, count in zip(self._seeds, self._counts, strict=True)
@@ -135,12 +135,12 @@ class PairBatches:
 
 
 def _padded(columns: list[Array], device: torch.device) -> Tensor:
-    """`[S, P, ...]` columns of several agents, which may have other numbers of answers."""
+    """Pad columns of several agents to `[S, P, ...]`, since their numbers of answers may differ."""
     return pad_sequence([to_tensor(column, device) for column in columns], batch_first=True)
 
 
 def _relative(weight: FloatArray) -> FloatArray:
-    """Weights in multiples of their mean."""
+    """Return weights in multiples of their mean."""
     return weight / (weight.mean() or 1.0)
 
 
@@ -159,9 +159,9 @@ class AnswerLearner(OfflineLearner[Settings]):
         implied: bool = False,
         **how: Any,
     ) -> None:
-        """As `OfflineLearner.learn`, from answers as `set_answers` takes them.
+        """Learn as `OfflineLearner.learn` does, but from answers.
 
-        Preferences `[S, P]` take the place of rewards.
+        `set_answers` explains them; preferences `[S, P]` take the place of rewards.
 
         Raises:
             DataError: no comparisons.
@@ -180,10 +180,10 @@ class AnswerLearner(OfflineLearner[Settings]):
         *,
         implied: bool = False,
     ) -> None:
-        """Learn from these answers from now on; raises as `PairBatches` does.
+        """Set the answers to learn from; raise as `PairBatches` does.
 
-        Preferences `[S, P]` are each agent's own, NaN where it has no answer; those of the
-        comparisons if None. If `implied`, each agent also learns from what its own answers imply.
+        Preferences `[S, P]` are each agent's own, NaN where it has no answer; None takes those of
+        the comparisons. If `implied`, each agent also learns from answers that its own imply.
         """
         self._pairs = PairBatches(
             comparisons,

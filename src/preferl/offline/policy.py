@@ -29,9 +29,9 @@ class OfflinePolicy:
         action_space: a Box of floats.
         parameters: `weight_0` `[out, in]`, `bias_0` `[out]` and so on for each layer, and
             `log_std` `[A]`.
-        log_std_bounds: of the log deviations.
-        learner: name of the algorithm that trained it.
-        seed: of actions that are drawn.
+        log_std_bounds: bounds of the log deviations.
+        learner: name of the algorithm that trained the policy.
+        seed: seed of drawn actions.
 
     Raises:
         SpaceError: other spaces, or parameters of other sizes.
@@ -67,10 +67,10 @@ class OfflinePolicy:
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[Array, Any]:
-        """`[V, *obs]` observations, or a single one, to actions within the action space.
+        """Map observations `[V, *obs]`, or a single one, to actions within the action space.
 
-        They are the mean actions if `deterministic`, else drawn. The policy has no memory: `state`
-        is returned as it came, and `episode_start` ignored.
+        Actions are the mean actions if `deterministic`, and drawn otherwise. The policy has no
+        memory: `state` is returned unchanged, and `episode_start` is ignored.
 
         Raises:
             SpaceError: observations of another shape.
@@ -94,7 +94,7 @@ class OfflinePolicy:
         """Write the policy as a folder, all or nothing; a policy that was there is replaced.
 
         Raises:
-            StorageError: the folder cannot be written to, or holds something else.
+            StorageError: the folder cannot be written to, or holds other files.
         """
         about = {"learner": self.learner, "log_std_bounds": list(self._bounds)}
         spaces_of = (self.observation_space, self.action_space)
@@ -103,10 +103,10 @@ class OfflinePolicy:
 
     @classmethod
     def load(cls, path: Path | str, *, seed: int = 0) -> Self:
-        """Read what `save` wrote, to the same numbers; `seed` is that of actions that are drawn.
+        """Read a policy that `save` wrote, with the same numbers; `seed` is for drawn actions.
 
         Raises:
-            CheckpointError: no such folder, a damaged one, or one of another format.
+            CheckpointError: the folder is missing, damaged, or of another format.
         """
         path = Path(path)
         about, spaces_of, parameters = POLICY.load(path)
@@ -124,9 +124,9 @@ class OfflinePolicy:
             )
 
     def export_torchscript(self, path: Path | str) -> None:
-        """Write the mean action, `[V, O]` to `[V, A]`, as TorchScript, which C++ can run too.
+        """Write the map from observations `[V, O]` to mean actions `[V, A]` as TorchScript.
 
-        Observations are flat float32, actions are scaled to the space.
+        C++ can run TorchScript, too. Observations are flat float32; actions are those of the space.
 
         Raises:
             StorageError: the file cannot be written.
@@ -138,7 +138,7 @@ class OfflinePolicy:
             torch.jit.trace(self._actor, example).save(str(draft))
 
     def export_onnx(self, path: Path | str) -> None:
-        """Write the same as ONNX, with inputs `observations` and outputs `actions`.
+        """Write the map to mean actions as ONNX, with inputs `observations` and outputs `actions`.
 
         Raises:
             MissingExtraError: onnx is not installed; the extra `onnx` brings it.
@@ -161,7 +161,7 @@ class OfflinePolicy:
 
 
 def batched(observation: Any, space: spaces.Space[Any]) -> tuple[bool, Any]:
-    """Whether it is a single observation of the space, and the observations with an axis `V`."""
+    """Return whether there is a single observation, and the observations with an axis `V`."""
     first = observation
     while isinstance(space, spaces.Dict):
         key = next(iter(space))
@@ -178,7 +178,7 @@ def _with_axis(observation: Any) -> Any:
 
 
 def within(actions: Array, space: spaces.Space[Any]) -> Array:
-    """`[V, A]` numbers to `[V, *act]` actions, cut off by a box where it ends."""
+    """Turn numbers `[V, A]` into actions `[V, *act]`, cut off at the bounds of a box."""
     shaped = actions.reshape(len(actions), *(space.shape or ()))
     if isinstance(space, spaces.Box):
         shaped = np.clip(shaped, space.low, space.high)
@@ -186,7 +186,7 @@ def within(actions: Array, space: spaces.Space[Any]) -> Array:
 
 
 def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int) -> None:
-    """Refuse parameters that are no layers from observations to actions, before any is built."""
+    """Refuse parameters that are no layers from observations to actions, before building them."""
     there = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
     expected: dict[str, tuple[int, ...]] = {"log_std": (outputs,)}
     units = inputs
@@ -203,7 +203,7 @@ def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int)
 
 @final
 class _Actor(nn.Module):
-    """Observations `[V, O]` to mean actions `[V, A]` of the space."""
+    """Maps observations `[V, O]` to mean actions `[V, A]` of the space."""
 
     def __init__(self, parameters: Mapping[str, Tensor], scale: ActionScale, inputs: int) -> None:
         super().__init__()

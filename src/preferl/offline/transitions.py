@@ -21,15 +21,15 @@ BLOCK = 32  # minibatches drawn at once: fewer calls, and little enough memory f
 @final
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """Single steps and what followed them, float32 on one device.
+    """Single steps and the observations after them, float32 on one device.
 
     Attributes:
         observations: `[T, O]`
         actions: `[T, A]` as recorded.
         rewards: `[T]`, or `[S, T]` with a row for each agent.
         next_observations: `[T, O]`
-        continues: `[T]` 0 where the episode terminated, else 1: a time limit ends an episode
-            without making the value of what would have followed 0.
+        continues: `[T]` 0 where the episode terminated, else 1. It is 1 at a time limit, since the
+            value of the next state is not 0 there.
 
     Raises:
         DataError: shapes that do not agree.
@@ -94,7 +94,7 @@ class Transitions:
 def flat_observations(observations: Observations, dtype: DTypeLike = np.float32) -> Array:
     """`[T, O]` numbers of `[T, *obs]`; a dictionary's arrays in the order of their keys.
 
-    Whoever subtracts a mean asks for float64: of clocks and coordinates, float32 loses what varies.
+    Use float64 before subtracting a mean: in float32, clocks and coordinates lose what varies.
 
     >>> flat_observations({"b": np.ones((2, 1)), "a": np.zeros((2, 1, 2))}).tolist()
     [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]
@@ -128,7 +128,7 @@ def observation_size(space: spaces.Space[Any]) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class ActionScale:
-    """A box of actions to and from [-1, 1], the range of a tanh; unbounded ones stay.
+    """Maps a box of actions to and from [-1, 1], the range of a tanh; unbounded actions stay.
 
     >>> scale = ActionScale.of(spaces.Box(0, 4, (1,)))
     >>> scale.inward(torch.tensor([[4.0]])).tolist(), scale.outward(torch.tensor([[-1.0]])).tolist()
@@ -141,7 +141,7 @@ class ActionScale:
 
     @classmethod
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
-        """The scale of an action space."""
+        """Make the scale of an action space."""
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             raise SpaceError(
                 f"actions of offline learning: expected a Box of floats, got {space}. Choose a "
@@ -157,17 +157,17 @@ class ActionScale:
         return cls(*(torch.tensor(column, device=device) for column in columns))
 
     def beyond(self, actions: Tensor) -> float:
-        """How far `[..., A]` go from 0 where there are no bounds, if beyond a tanh; else 0."""
+        """Return the largest unbounded number of `[..., A]` if a tanh cannot reach it; else 0."""
         sizes = actions[..., ~self.bounded].abs()
         widest = sizes.max().item() if sizes.numel() else 0.0
         return widest if widest > 1 else 0.0
 
     def inward(self, actions: Tensor) -> Tensor:
-        """`[..., A]` of the space to [-1, 1]."""
+        """Map actions `[..., A]` of the space to [-1, 1]."""
         return (actions - self.centre) / self.half
 
     def outward(self, actions: Tensor) -> Tensor:
-        """`[..., A]` in [-1, 1] to the space."""
+        """Map actions `[..., A]` in [-1, 1] to the space."""
         return actions * self.half + self.centre
 
 
@@ -186,10 +186,10 @@ class Batch(NamedTuple):
 
 @final
 class Minibatches:
-    """Uniform minibatches with replacement, for each agent its own.
+    """Draws uniform minibatches with replacement, separately for each agent.
 
-    An agent's minibatch is a function of its seed and the number of the update alone: neither
-    other agents nor interruptions change it, and there is no random state to save.
+    An agent's minibatch depends on its seed and the number of the update alone. Neither other
+    agents nor interruptions change it, and there is no random state to save.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Minibatches:
     ) -> None:
         """Lay the steps out as rows, each of which is then one block of memory to copy."""
         actions = scale.inward(data.actions).clamp(-WIDEST, WIDEST)
-        # Each is gathered from where its numbers lie side by side, in the order they are used.
+        # Numbers that are used together lie side by side, in the order in which they are used.
         self._states = torch.cat([data.observations, data.next_observations])  # [2 T, O]
         self._pairs = torch.cat([data.observations, actions], dim=1)
         self._actions = actions
@@ -209,7 +209,7 @@ class Minibatches:
         self._block = -1
 
     def __call__(self, update: int) -> Batch:
-        """The minibatches of one update; good until the next call."""
+        """Return the minibatches of one update; they are valid until the next call."""
         block, place = divmod(update, BLOCK)
         if block != self._block:
             self._draw(block)
@@ -241,9 +241,9 @@ def drawn_rows(
     *,
     stream: int = 0,
 ) -> tuple[Tensor, list[list[int]]]:
-    """Uniform numbers below `rows`, `[S, *shape]`, and `BLOCK` seeds for others, `[S, BLOCK]`.
+    """Draw uniform row numbers below `rows`, `[S, *shape]`, and seeds `[S, BLOCK]` for other draws.
 
-    They are functions of each agent's seed, the number of the draw, and the stream alone.
+    Both depend on each agent's seed, the number of the draw, and the stream alone.
     """
     drawn = []
     others = []
@@ -258,5 +258,5 @@ def drawn_rows(
 
 
 def _gathered(source: Tensor, rows: Tensor) -> Tensor:
-    """`[R, D]` at `[...]` rows: `[..., D]`."""
+    """Gather rows `[...]` of a source `[R, D]` as `[..., D]`."""
     return source.index_select(0, rows.flatten()).view(*rows.shape, -1)
