@@ -25,7 +25,7 @@ _TRUSTED: Final[set[str]] = set()
 
 
 class Entry(NamedTuple):
-    """What makes a thing, and the dataclass of its settings; None where it takes them itself."""
+    """The class or function of a thing, and its settings' dataclass; None if it is its own."""
 
     target: Thing
     config: Thing | None = None
@@ -138,7 +138,7 @@ class Registry:
         return self._known[_text(kind)]
 
     def tag(self, config: object) -> dict[str, str]:
-        """How a file names the thing of a config: by name, and by module unless it is ours."""
+        """Return how a file names a config's thing: by name, and by module unless it is ours."""
         name = self.name_of(config)
         module = _module(type(config))
         ours = module.split(".")[0] == "preferl"

@@ -1,6 +1,6 @@
-"""What commands print: lines, tables, progress, and after Ctrl-C how to continue.
+"""Print lines, tables and progress of commands, and after Ctrl-C how to continue.
 
-What draws on terminals is imported when it is used, since help needs none of it.
+Packages that draw on terminals are imported when they are used, since help needs none of them.
 """
 
 import logging
@@ -26,7 +26,7 @@ REPEAT_SECONDS: Final = 30.0  # in which a long stage prints a line where no liv
 
 
 def echo(text: str, style: str = "") -> None:
-    """Print lines: long ones are not wrapped, and neither markup nor control codes are obeyed."""
+    """Print lines without wrapping long ones; markup and control codes have no effect."""
     from rich.console import Console
     from rich.text import Text
 
@@ -34,12 +34,12 @@ def echo(text: str, style: str = "") -> None:
 
 
 def complain(text: str) -> None:
-    """Print lines on stderr, of which a terminal obeys no control code."""
+    """Print lines on stderr; control codes have no effect."""
     sys.stderr.write(f"{harmless(text)}\n")
 
 
 def note(text: str) -> None:
-    """Print what a command does meanwhile, unless it was called with `--quiet`."""
+    """Print what a command is doing, unless it was called with `--quiet`."""
     if _says_what_it_does():
         echo(text)
 
@@ -77,7 +77,7 @@ def print_table(
 
 
 def cell(value: float | str | None, form: str) -> str:
-    """A value in a table, or a dash where there is none.
+    """Return the text of a value in a table, or a dash where there is none.
 
     >>> cell(0.25, ".0%"), cell(None, ".0%")
     ('25%', '–')
@@ -113,7 +113,7 @@ def interrupt(text: str) -> NoReturn:
 
 
 def require_done(result: dict[str, Any], out: Path) -> None:
-    """Exit as after Ctrl-C, with a line on how to continue, if that ended the run."""
+    """Exit with a line on how to continue if Ctrl-C ended the run."""
     if result["interrupted"]:
         interrupt(
             f"Stopped while {result['stage']}. The results so far are in {out}; "
@@ -125,7 +125,7 @@ def require_done(result: dict[str, Any], out: Path) -> None:
 class ProgressLine:
     """A live line with a bar on a terminal; elsewhere a line per stage, and one every 30 seconds.
 
-    `live` is off where a person types in between. Then, and with `--quiet`, there are neither.
+    `live` is off where a person types in between. Then, and with `--quiet`, no line is printed.
     """
 
     def __init__(self, doing: str = "starting", *, live: bool = True) -> None:
@@ -158,9 +158,9 @@ class ProgressLine:
         self._news = news
 
     def wait(self, awaited: str) -> None:
-        """Show what is waited for in place of the progress, about once a second meanwhile.
+        """Show what the command waits for in place of the progress; call it about once a second.
 
-        What is left of the stage is estimated without that time.
+        The estimate of the time left excludes this wait.
         """
         now = time.monotonic()
         self._awaited = one_line(awaited)
@@ -201,7 +201,7 @@ class ProgressLine:
             yield
 
     def _repeat(self, over: threading.Event) -> None:
-        """Print where a stage is whenever nothing was printed for long."""
+        """Print a stage's progress whenever nothing was printed for long."""
         while not over.wait(max(0.0, self._printed + REPEAT_SECONDS - time.monotonic())):
             if time.monotonic() - self._printed >= REPEAT_SECONDS:
                 self.note(self._in_words())
@@ -241,7 +241,7 @@ def progress_in_words(
 ) -> str:
     """One line about a stage: with a bar if `width` columns have room for it, and whole if None.
 
-    Where it has no room, the end of the news is left out, and at last that of the stage's name.
+    If the line is too long, the end of the news is cut off, and then the end of the stage's name.
 
     >>> progress_in_words("learning", 5, 20, seconds=60, news="return -3.0", width=75)
     'learning ━━━━━━──────────────────  25 % 0:01:00, left 0:03:00 · return -3.0'
@@ -269,5 +269,5 @@ def progress_in_words(
 
 
 def _shortened(text: str, width: int) -> str:
-    """A text that fits into so many columns, with a sign where its end is missing."""
+    """Cut a text to fit into `width` columns, with a sign where its end is missing."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

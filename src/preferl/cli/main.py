@@ -69,9 +69,9 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and exit: 0 if it went well, 1 for its errors, 2 for wrong usage.
+    """Run one command and exit: 0 for success, 1 for errors of the command, 2 for wrong usage.
 
-    To resume a run that is finished, or none, is wrong usage.
+    Resuming a run that is finished or missing is wrong usage.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # no character that it lacks ends a run
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _status(words: Sequence[str], common: Collection[str]) -> int:
-    """Run the command that these words begin with, or print help; the exit status."""
+    """Run the command that these words begin with, or print help; return the exit status."""
     command = next((name for name in COMMANDS if words[: len(name.split())] == name.split()), None)
     if command is None:
         return _help(words)
@@ -116,9 +116,9 @@ def _status(words: Sequence[str], common: Collection[str]) -> int:
 
 
 def _shared(command: str, common: Collection[str]) -> Collection[str]:
-    """The options of every command; under torchrun, processes after the first one are quiet.
+    """Return the common options; under torchrun, make processes after the first one quiet.
 
-    A command that processes cannot share is a `UsageError` there.
+    There, a command that processes cannot share raises `UsageError`.
     """
     if "WORLD_SIZE" not in os.environ:
         return common
@@ -135,7 +135,7 @@ def _shared(command: str, common: Collection[str]) -> Collection[str]:
 
 @contextmanager
 def _loudness(common: Collection[str]) -> Iterator[None]:
-    """Choose what is logged and warned about, in a block; warnings are a line of words."""
+    """Set which messages and warnings are shown in a block; a warning is one line."""
     logger = logging.getLogger("preferl")
     usual = warnings.formatwarning
     level = logger.level
@@ -155,7 +155,7 @@ def _loudness(common: Collection[str]) -> Iterator[None]:
 
 
 class Command(NamedTuple):
-    """What runs a command."""
+    """The function and the config of a command."""
 
     run: Callable[[Any], None]
     config: type[Any]  # whose fields are its options
@@ -163,7 +163,7 @@ class Command(NamedTuple):
 
     @classmethod
     def of(cls, command: str) -> "Command":
-        """The command of a name; imports its module."""
+        """Return the command of a name, after importing its module."""
         function = command.replace(" ", "_")
         module = import_module(f"preferl.cli.{command.partition(' ')[0]}")
         run = getattr(module, function)
@@ -179,11 +179,11 @@ def _run(command: str, arguments: Sequence[str]) -> None:
 
 
 def command_parsed(command: str, arguments: Sequence[str]) -> Any:
-    """The config that a command would run with.
+    """Return the config with which a command would run.
 
     Raises:
-        PreferlError: options that it does not have, or values that they cannot take.
-        SystemExit: `--help` among them, once all options are printed.
+        PreferlError: the command lacks an option, or an option cannot take a value.
+        SystemExit: `--help` was given; all options are printed first.
     """
     from preferl.cli.parsing import parse
 
@@ -199,13 +199,13 @@ def command_parsed(command: str, arguments: Sequence[str]) -> Any:
 
 
 def _as_shown(option: str) -> str:
-    """An option as help shows it: `--name_of.a_part=7` with hyphens."""
+    """Return an option as help shows it: `--name_of.a_part=7` with hyphens."""
     name, equals, value = option.partition("=")
     return f"{name.replace('_', '-')}{equals}{value}"
 
 
 def _help(words: Sequence[str]) -> int:
-    """Print the list of commands, or of a group's; the exit status."""
+    """Print the list of all commands or of a group's; return the exit status."""
     if words[:1] == ["--version"]:
         from preferl import __version__
 

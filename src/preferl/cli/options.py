@@ -49,7 +49,7 @@ class StoreConfig:
     project: str | None = None
 
     def options(self) -> tuple[str, ...]:
-        """The same as options of a command, without the project."""
+        """Return this config as options of a command, without the project."""
         files = () if self.files is None else ("--files", str(self.files))
         return ("--store", FOLDER if self.store is None else self.store, *files)
 
@@ -61,8 +61,8 @@ Labels = Annotated[StoreConfig, FLAT]
 def opened(config: StoreConfig, *, new: bool = False) -> "Iterator[tuple[Store, Project]]":
     """Open a store and the project that a config names, or its only one.
 
-    With `new` the project is made, called `labels` by default, and the store if it is not there.
-    If the block fails, neither stays, so that the same command can be given again.
+    With `new`, the project is made, called `labels` by default, and so is a missing store. If the
+    block fails, both are removed, so that the same command can be given again.
     """
     from preferl.store import Store
 
@@ -84,7 +84,7 @@ def opened(config: StoreConfig, *, new: bool = False) -> "Iterator[tuple[Store, 
 
 @contextmanager
 def _new_folder_only_if_whole(store: str) -> "Iterator[None]":
-    """Remove the folder of a store that the block makes, if the block fails."""
+    """Remove the folder of a new store if the block that makes it fails."""
     is_new = "://" not in store and not Path(store).exists()
     try:
         yield
@@ -115,11 +115,11 @@ def import_trusted(arguments: Sequence[str]) -> None:
 
 
 def named_teacher(text: str) -> "Teacher":
-    """The scripted teacher of a name, or of settings as a file has them: `{kind: mistake, ...}`.
+    """Return the scripted teacher of a name, or of settings as in a file: `{kind: mistake, ...}`.
 
     Raises:
-        UsageError: no such teacher.
-        ConfigError: settings that it does not take.
+        UsageError: the teacher does not exist.
+        ConfigError: the teacher does not take a setting.
     """
     from preferl.feedback.protocols import Teacher
 
@@ -180,7 +180,7 @@ class AnswersConfig(StoreConfig):
 
     @property
     def in_words(self) -> str:
-        """The answers in a few words."""
+        """Describe the answers in a few words."""
         if self.teacher is not None:
             return f"scripted answers ({self.teacher})"
         if self.labels is not None:
@@ -190,16 +190,16 @@ class AnswersConfig(StoreConfig):
     def read(
         self, draws: int = 0xA5C
     ) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
-        """Read what a reward is scaled over, the answers, and counts of these.
+        """Read the episodes that a reward is scaled over, the answers, and counts of the answers.
 
-        What is drawn comes from the seed and from `draws`, a number of the command's own.
+        Random draws depend on the seed and on `draws`, a number that differs between commands.
 
         Raises:
-            ConfigError: no answers, those of several sources, or more than there are.
-            DataError: files that are missing, damaged or do not belong together, no episode as long
-                as a segment, or a teacher where no true reward is known.
+            ConfigError: no source of answers is given, or several, or too few answers exist.
+            DataError: files are missing, damaged or do not belong together; no episode is as long
+                as a segment; or a teacher is given where no true reward is known.
             FeedbackError: the teacher declines every pair.
-            StorageError: no such store.
+            StorageError: the store does not exist.
         """
         _require_one_source(self)
         teacher = None if self.teacher is None else named_teacher(self.teacher)
@@ -245,7 +245,7 @@ def _require_one_source(config: AnswersConfig) -> None:
 def _given(
     config: AnswersConfig, episodes: "data.Episodes | None"
 ) -> "tuple[data.Comparisons | None, sources.LabelReport | None]":
-    """Answers that are there already, and the counts of a label folder."""
+    """Read the answers that exist already, and the counts of a label folder."""
     if config.comparisons is not None:
         return data.load_comparisons(config.comparisons), None
     if config.store is not None:
@@ -267,7 +267,7 @@ def _drawn(
     teacher: "Teacher",
     rng: np.random.Generator,
 ) -> "data.Comparisons":
-    """Pairs of segments of the episodes, answered by a teacher."""
+    """Draw pairs of segments of the episodes, and have a teacher answer them."""
     from preferl.feedback.instant import sample_comparisons
 
     require_rewards(episodes.rewards)
@@ -282,7 +282,7 @@ def _chosen(
     teacher: "Teacher | None",
     rng: np.random.Generator,
 ) -> "data.Comparisons":
-    """So many of the given answers, and those of a teacher in their place."""
+    """Draw `queries` of the given answers; a teacher, if given, answers them anew."""
     from preferl.feedback.instant import ask
 
     if config.queries is not None:
@@ -309,10 +309,10 @@ def require_rewards(rewards: "FloatArray") -> None:
 
 
 def true_reward_of(name: str) -> "Callable[..., FloatArray]":
-    """The function that `--true-reward` names; the current folder may hold its module.
+    """Return the function that `--true-reward` names; the current folder may hold its module.
 
     Raises:
-        ConfigError: no function there, or, when it is called, one of other steps.
+        ConfigError: the function does not exist or, when called, does not fit the steps.
     """
     function = resolve(name, what="true reward", source="--true-reward", trust=typed(name))
     what = f"true reward {name}"

@@ -56,7 +56,7 @@ INSTRUCTIONS: Final = "The agent learns while you answer, so clips get better."
 def prepared_for_people(
     run: OnlineConfig, *, draw: str | None = None
 ) -> tuple[OnlineConfig, dict[str, Any] | None]:
-    """Have a run record what its clips are drawn from.
+    """Let a run record the states from which its clips are drawn.
 
     Args:
         run: in an environment that is tried here, for a step.
@@ -93,7 +93,7 @@ def prepared_for_people(
 
 
 def _no_pictures(env: Environment, name: str, *, is_missing: bool = False) -> ConfigError:
-    """The error where people would have nothing to look at, as where `render` is missing."""
+    """Return the error for a run without pictures for people, as where `render` is missing."""
     modes = list(env.metadata.get("render_modes") or ())
     renders = type(env.unwrapped).render is not gymnasium.Env.render
     if "rgb_array" in modes and (is_missing or not renders):
@@ -112,10 +112,10 @@ def _no_pictures(env: Environment, name: str, *, is_missing: bool = False) -> Co
 
 
 def frames_per_second(run: OnlineConfig) -> int:
-    """Frames per second at which clips play for people, unless they choose another speed.
+    """Return the frames per second at which clips play, unless people choose another speed.
 
-    Those of your own environment play at its `render_fps`, and those of gymnasium's and its like
-    at no more than `MOST_FPS`.
+    Clips of your own environment play at its `render_fps`. Clips of gymnasium's and similar
+    environments play at no more than `MOST_FPS`.
     """
     with closing(env_factory(run)()) as env:
         rate = playing_rate(env.metadata, MOST_FPS)
@@ -136,13 +136,13 @@ def people_in_a_browser(
     draw: str | None = None,
     trust: Collection[str] = (),
 ) -> Iterator[tuple[OnlineConfig, StoredFeedback, OnIteration]]:
-    """Serve the page while a block runs, and give the feedback of whoever answers on it.
+    """Serve the page while a block runs, and yield the feedback of the people who answer on it.
 
-    With it come the run, which records what clips are drawn from, and a function that shows people
-    where the agent is after each iteration.
+    The block also gets the run, which then records the states that clips are drawn from, and a
+    function that shows people the agent's progress after each iteration.
 
-    The labels are in a folder beside the run, where those of earlier runs stay; each run has a
-    project of its own.
+    The labels are in a folder beside the run, where the labels of earlier runs stay. Each run has a
+    separate project.
 
     Args:
         run: whose `comparisons` are asked.
@@ -217,7 +217,7 @@ def _project_name(run: OnlineConfig, number: int) -> str:
 def signals_stop() -> Iterator[None]:
     """Let SIGTERM, and a terminal that is closed, stop a block as Ctrl-C does.
 
-    By default they would end this program at once, and leave those that it started behind.
+    By default they would end this program at once, and the programs that it started would go on.
     """
     numbers = [signal.SIGTERM]
     if hasattr(signal, "SIGHUP"):  # there is none on Windows
@@ -244,7 +244,7 @@ def labels_folder(out: Path) -> Path:
 
 
 def older_run_in_words(out: Path) -> str:
-    """Return what becomes of the run that is in the folder of a new one; "" where there is none."""
+    """Return in words what happens to an older run in the folder of a new one; "" without one."""
     if not (out / "config.json").is_file():
         return ""
     aside = place_aside(out)
@@ -263,7 +263,7 @@ def older_run_in_words(out: Path) -> str:
 
 
 def awaited_answers(feedback: StoredFeedback, comparisons: int) -> str:
-    """How many answers a run that waits for people has, of how many, and where to answer."""
+    """Return in words how many answers a waiting run has, of how many, and where to answer."""
     store = feedback.store
     answered = store.reports.totals(feedback.project.id).given
     served = store.reports.last_event("served")
@@ -284,9 +284,9 @@ def commands_after(out: Path, labels: Path, project: str) -> list[str]:
 
 
 def page_port(labels: Store, *, resume: bool) -> int:
-    """Port of a run's page: any that is free, and that of before where a run is resumed.
+    """Return the port of a run's page: any free one, or the former one for a resumed run.
 
-    A tab that is still open then goes on by itself, with what was answered meanwhile.
+    A tab that is still open then reconnects by itself.
     """
     served = labels.reports.last_event("served") if resume else None
     before = None if served is None else urlsplit(served["url"]).port
@@ -302,9 +302,9 @@ def page_port(labels: Store, *, resume: bool) -> int:
 
 
 def _free_port(port: int) -> int:
-    """A port of this machine at which nobody listens; any with 0, and `OSError` where it is taken.
+    """Return a free port of this machine, any with 0; raise `OSError` if it is taken.
 
-    The page keeps it when it is started again after a crash.
+    The page keeps the port when it is started again after a crash.
     """
     with socket.create_server(("127.0.0.1", port)) as listening:
         number: int = listening.getsockname()[1]
@@ -312,16 +312,16 @@ def _free_port(port: int) -> int:
 
 
 def _drawing_program(folder: Path, draw: str, trust: Collection[str]) -> Program:
-    """The program that draws clips of a store by a function."""
+    """Return the program that draws clips of a store by a function."""
     words = ("--store", str(folder), "--function", draw, "--parent", str(os.getpid()))
     return Program("drawing", preferl_program("annotate", "render", *words, *trust_options(trust)))
 
 
 def project_of_run(labels: Store, run: Path) -> Project:
-    """The newest project from before the run began: later ones are of runs that never began.
+    """Return the newest project from before the run began; later ones are of runs that never began.
 
     Raises:
-        StorageError: there is none, as beside a run that a script answers.
+        StorageError: there is no project, as for a run that a script answers.
     """
     began = (run / "config.json").stat().st_mtime
     earlier = [project for project in labels.projects.all() if project.created_at <= began]
@@ -334,7 +334,7 @@ def project_of_run(labels: Store, run: Path) -> Project:
 
 
 def _show_agent(labels: Store, project: int, beats: Heartbeat, report: IterationReport) -> None:
-    """Show on the page the reward of an iteration, and how far the agent is."""
+    """Show the reward of an iteration and the agent's progress on the page."""
     published = labels.reports.rewards(project)
     version = published[-1].version if published else 0
     if (fit := report.fit) is not None:
