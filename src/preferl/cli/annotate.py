@@ -247,7 +247,7 @@ def annotate_render(config: RenderConfig) -> None:
 
 
 def annotate_invite(config: InviteConfig) -> None:
-    """Print a person's link, and what its sender should know."""
+    """Print a person's link, and notes for the person who sends it."""
     with opened(config.labels) as (store, project):
         if config.revoke:
             name = store.people.revoke(project.id, config.name).name
@@ -299,7 +299,7 @@ def annotate_export(config: ExportConfig) -> None:
 
 
 def annotate_import(config: ImportConfig) -> None:
-    """Read whatever the path holds."""
+    """Read the answers of a file or folder into a project."""
     from preferl.store.exchange.exports import import_answers
     from preferl.store.exchange.imports import import_drlhp, import_labels, import_table
 
@@ -347,7 +347,7 @@ def annotate_import(config: ImportConfig) -> None:
 
 
 def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
-    """What a path holds, by its name or by the columns of its first row."""
+    """Return what a path holds, by its name or by the columns of its first row."""
     from preferl.store.exchange.tables import read_table
 
     if path.is_dir():
@@ -688,7 +688,7 @@ def annotate_report(config: LabelReportConfig) -> None:
 
 
 def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
-    """All that the report shows, as plain numbers."""
+    """Return everything that the report shows, as plain numbers."""
     from preferl.store.quality.agreement import agreement_report
     from preferl.store.quality.annotators import annotator_report
 
@@ -749,7 +749,7 @@ def _agreement(numbers: dict[str, Any]) -> Grid:
 
 
 def people_table(numbers: dict[str, Any]) -> Grid:
-    """How everybody answers; the last columns are there where they say something of somebody."""
+    """Return a table of how people answer, without optional columns that are empty for all."""
     shares = ("equal", "left", "others", "known", "repeats")
     heads = ("name", "answers", "seconds", *shares, "trust", "check")
     rows = [
@@ -778,7 +778,7 @@ def people_table(numbers: dict[str, Any]) -> Grid:
 
 
 def _with_interval(trust: dict[str, float] | None) -> str:
-    """A number and how far its 95 % interval reaches to either side."""
+    """Return a number in words, with half the width of its 95 % interval."""
     return "–" if trust is None else f"{trust['value']:.2f} ± {trust['high'] - trust['value']:.2f}"
 
 

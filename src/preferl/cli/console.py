@@ -90,8 +90,8 @@ def columns_that_fit(
 ) -> tuple[str, ...]:
     """Heads of the columns that a terminal is wide enough for, in their order.
 
-    Of `columns`, heads to numbers, those of the highest numbers are left out first, and those of 0
-    never.
+    `columns` maps heads to numbers. Columns with the highest number are left out first, and columns
+    with 0 never.
     """
     from rich.console import Console
 

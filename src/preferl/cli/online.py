@@ -94,7 +94,7 @@ class OnlineRunConfig:
 
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
-    """The config that the other options change: of `--preset`, `--config` or the run to resume."""
+    """Return the config of `--preset`, `--config` or the resumed run, for options to change."""
     preset, file = (
         next(reversed(options_of(arguments, name)), None) for name in ("--preset", "--config")
     )
@@ -129,7 +129,7 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
 
 
 def _of_file(file: str, cls: type[Config], settings: Mapping[str, Any]) -> Config:
-    """The dataclass of settings that a file holds, which messages name."""
+    """Return the dataclass of a file's settings; messages name the file."""
     try:
         return from_json(cls, settings)
     except ConfigError as error:
@@ -344,7 +344,7 @@ def _summarise(result: dict[str, Any], out: Path) -> None:
 
 
 def _about_answers(result: dict[str, Any]) -> str:
-    """What is known of a run in which the environment gave no reward."""
+    """Return in words the results of a run without an environment reward."""
     accuracy = result["accuracy_in_words"]
     words = f"{result['comparisons']} answers"
     if " of " in accuracy:

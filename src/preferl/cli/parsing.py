@@ -1,4 +1,4 @@
-"""From the words of a command line to a command's config: fields of dataclasses are options.
+"""Parse a command line into a command's config: fields of dataclasses are options.
 
 `--algorithm sac` chooses a part of a config, and `--algorithm.tau 0.01` changes it. Which options
 there are depends on the parts, so `part_of` looks for their names first; argparse then reads all
@@ -61,13 +61,13 @@ class Slot:
     """A field of a config as options see it.
 
     Attributes:
-        name: of the field.
-        hint: its type.
-        mark: how it is written.
-        names: what it may be called, where its annotation names a registry.
+        name: name of the field.
+        hint: type of the field.
+        mark: how the option is written.
+        names: allowed names, where the field's annotation names a registry.
         path: `trainer.epochs`, for the option `--trainer.epochs`.
-        text: what help says of it.
-        value: that it has unless an option changes it: a part, or `ABSENT` if it has to be given.
+        text: description of the field in help.
+        value: default value: a part, or `ABSENT` if a value is required.
     """
 
     name: str
@@ -80,24 +80,24 @@ class Slot:
 
     @property
     def kinds(self) -> tuple[type[Any], ...]:
-        """The dataclasses that it may hold."""
+        """The dataclasses that the field may hold."""
         kinds = _alternatives(self.hint)
         return tuple(kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind))
 
     @property
     def things(self) -> Registry | None:
-        """The registry from which an option chooses the part that it holds."""
+        """The registry from which an option chooses the field's part."""
         return things_of(self.hint) or (registry_of(self.kinds) if len(self.kinds) > 1 else None)
 
     @property
     def has_option(self) -> bool:
-        """Whether there is an option of this name."""
+        """Whether the field has an option."""
         is_part = isinstance(self.value, Part) or bool(self.kinds)
         return not self.mark.hidden and (self.things is not None or not is_part)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The option, or the two of what is true or false."""
+        """The field's option, or the two options of a boolean field."""
         if self.hint is not bool:
             return (f"--{self.path}",)
         before, dot, last = self.path.rpartition(".")
@@ -105,7 +105,7 @@ class Slot:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that the option takes; none where it takes others than those of a list."""
+        """The words that the option takes; empty if it also takes other words."""
         things = self.names or self.things
         if things is not None:
             return names_of(things)
@@ -132,7 +132,7 @@ class Part:
 
     Attributes:
         kind: the dataclass.
-        path: of its options; "" where they have no prefix.
+        path: prefix of its options; "" for none.
         slots: its fields.
     """
 
@@ -141,7 +141,7 @@ class Part:
     slots: list[Slot]
 
     def all_slots(self) -> Iterator[Slot]:
-        """The fields, and those of all parts within."""
+        """Yield the fields, and the fields of all parts within."""
         for slot in self.slots:
             yield slot
             if isinstance(slot.value, Part):
@@ -159,8 +159,8 @@ def parse(cls: type[Any], words: Sequence[str], *, prog: str, default: Any = Non
         default: the config that a preset or file made; None is that of `cls`.
 
     Raises:
-        UsageError: an option that the command does not have, or a value that one cannot take.
-        ConfigError: settings that do not go together.
+        UsageError: the command does not have an option, or an option cannot take a value.
+        ConfigError: settings contradict each other.
     """
     part = part_of(cls, words, default, every_part=bool(HELP & set(words)))
     parser = ArgumentParser(
@@ -205,12 +205,12 @@ def part_of(
         cls: of the config.
         words: of the command line, after the command.
         default: the config that a preset or file made; None is that of `cls`.
-        prefix: of the paths of options; None where neither they nor parts within have prefixes.
-        every_part: whether parts are there which may be left out, as help shows them.
+        prefix: prefix of the options' paths; None if neither they nor parts within have prefixes.
+        every_part: whether to include optional parts, as help does.
 
     Raises:
-        UsageError: a name that nothing has.
-        ConfigError: settings of a part that do not go together.
+        UsageError: a name is unknown.
+        ConfigError: settings of a part contradict each other.
     """
     part = Part(cls, prefix or "", [])
     texts = _texts_of_fields(cls)
@@ -305,13 +305,13 @@ def names_of(things: Registry) -> tuple[str, ...]:
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """The types of which one holds, without that of None."""
+    """Return the alternatives of a union type, without None."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return tuple(kind for kind in kinds if kind is not NoneType)
 
 
 def settings_in(text: str, path: str) -> Any:
-    """Return what an option was given as a file would hold it: a name, or settings by name."""
+    """Parse an option's text as in a file: a name, or settings by name."""
     try:
         return parse_yaml(text)
     except ValueError as error:
@@ -384,12 +384,12 @@ def _positional_names(part: Part) -> Iterator[str]:
 
 
 def _summary(cls: type[Any]) -> str:
-    """The docstring of a class, without what it says of its fields and errors."""
+    """Return the docstring of a class without its sections on fields and errors."""
     return re.split(r"\n\n(?:Attributes|Raises|Args):\n", inspect.getdoc(cls) or "")[0]
 
 
 def _texts_of_fields(cls: type[Any]) -> dict[str, str]:
-    """What the docstrings of a class and of those above it say of its fields, by name."""
+    """Return the descriptions of fields, by name, from the docstrings of a class and its bases."""
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         attributes = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
@@ -403,7 +403,7 @@ def _escaped(text: str) -> str:
 
 
 def _usual_in_words(slot: Slot) -> str:
-    """What help says of an option that is not given."""
+    """Return in words an option's default, for help."""
     if slot.mark.repeated:
         return "repeatable"
     if slot.value is ABSENT:
@@ -416,7 +416,7 @@ def _usual_in_words(slot: Slot) -> str:
 
 
 def _tuple_of(hint: Any) -> Any:
-    """The tuple that a type may be, or None."""
+    """Return the tuple type among a type's alternatives, or None."""
     return next((kind for kind in _alternatives(hint) if get_origin(kind) is tuple), None)
 
 
@@ -431,7 +431,7 @@ _METAVARS: Final = {
 
 
 def _metavar(hint: Any) -> str:
-    """What help calls the values of a type, or of the items of a tuple."""
+    """Return what help calls the values of a type, or the items of a tuple."""
     several = _tuple_of(hint)
     names: list[str] = []
     for kind in _alternatives(hint if several is None else get_args(several)[0]):
@@ -444,7 +444,7 @@ def _metavar(hint: Any) -> str:
 
 
 def _made(part: Part, given: Mapping[str, Any]) -> Any:
-    """The config of a part, with the values of options that were given."""
+    """Make the config of a part with the values of the given options."""
     values: dict[str, Any] = {}
     for slot in part.slots:
         if isinstance(slot.value, Part):
@@ -464,7 +464,7 @@ def _made(part: Part, given: Mapping[str, Any]) -> Any:
 
 
 def _value(slot: Slot, words: Any) -> Any:
-    """The value that words stand for; `UsageError` where the option cannot take them."""
+    """Return the value of an option's words; raise `UsageError` if it cannot take them."""
     if slot.hint is bool:
         return words
     words = [words] if isinstance(words, str) else words
@@ -490,7 +490,7 @@ def _value(slot: Slot, words: Any) -> Any:
 
 
 def _read(hint: Any, text: str) -> Any:
-    """The value of a type that a word stands for: None, what it is as YAML, or the word."""
+    """Return the value of a word for a type: None, its value as YAML, or the word itself."""
     if text == "None" and NoneType in get_args(hint):
         return None
     settings = parse_yaml(text) if text.strip() else text
@@ -505,7 +505,7 @@ def _read(hint: Any, text: str) -> Any:
 
 
 def known_options(part: Part) -> dict[str, str]:
-    """Return all options of a command, to what has to be chosen first; "" where that is nothing."""
+    """Map all options of a command to the option that must be chosen first, "" for none."""
     options: dict[str, str] = {}
     for slot in part.all_slots():
         if slot.has_option and not slot.mark.positional:
@@ -525,7 +525,7 @@ def known_options(part: Part) -> dict[str, str]:
 
 
 def _unknown_word(words: Sequence[str], options: Mapping[str, str], prog: str) -> UsageError:
-    """An error about the first option that a command does not have, with the nearest it has."""
+    """Return an error about the first unknown option, which names the nearest known one."""
     word = next((unknown for unknown in words if unknown.startswith("-")), words[0]).partition("=")[
         0
     ]

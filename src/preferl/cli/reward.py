@@ -112,7 +112,7 @@ class EvaluateConfig(AnswersConfig):
 
 
 def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
-    """The config of the model that `--model` names, for the other options to change."""
+    """Return the config of the model that `--model` names, for the other options to change."""
     import_trusted(arguments)
     name = [RewardSettings.model, *options_of(arguments, "--model")][-1]
     require_name(name, model_names(), "model", fix=OF_YOUR_OWN)
@@ -206,7 +206,7 @@ def _echo_fit(report: "training.FitReport", world: World, folder: RunFolder) -> 
 
 
 def _summary(config: FitConfig) -> RunSummary:
-    """What a fit is about."""
+    """Return the summary of a fit."""
     folder = config.labels or config.comparisons or config.demonstrations
     accuracies = {
         "answers learned from": ("reward/train_accuracy",),
@@ -294,12 +294,12 @@ def _preset(config: FitConfig, comparisons: "data.Comparisons") -> RewardPreset:
 
 
 def _parts(preset: RewardPreset) -> dict[str, Any]:
-    """What has options of its own."""
+    """Return the parts of a preset that have options."""
     return {name: getattr(preset, name) for name in ("model", "trainer", "held_out")}
 
 
 def _without_defaults(config: FitConfig) -> FitConfig:
-    """The same with None for what is as the preset has it, which a resumed run may not name."""
+    """Return the config with None for settings as in the preset, which a resume may not name."""
     usual = _parts(reward_preset(config.reward.model))
     same: Any = {name: None for name, own in usual.items() if getattr(config, name) == own}
     return replace(config, **same)
@@ -335,7 +335,7 @@ def _write_report(
     fit: "training.FitReport",
     labels: "sources.LabelReport",
 ) -> None:
-    """How the fit went, and the rewards of the episode with the highest true return."""
+    """Write the report of a fit, with the rewards of the episode with the highest true return."""
     from preferl.evaluation.report import write_report
     from preferl.evaluation.summary import fit_page
 
@@ -353,7 +353,7 @@ def _write_report(
 
 
 def reward_evaluate(config: EvaluateConfig) -> None:
-    """Evaluate beside controls, print tables, write the numbers where they were asked for."""
+    """Evaluate a reward and its controls, print tables, and write the numbers if asked."""
     from preferl.evaluation import evaluate_reward
     from preferl.evaluation.reward_report import seen_pairs
     from preferl.feedback.step_rewards import control_rewards
@@ -393,7 +393,7 @@ def reward_evaluate(config: EvaluateConfig) -> None:
 
 
 def _about_seen(config: EvaluateConfig, fitted: int, seen: BoolArray) -> tuple[str, str]:
-    """What the evaluated answers are, in a headline, and a sentence on those that were fitted to.
+    """Return a headline on the evaluated answers, and a sentence on those that were fitted to.
 
     The sentence is empty where there is nothing to say.
     """
@@ -417,7 +417,7 @@ def _about_seen(config: EvaluateConfig, fitted: int, seen: BoolArray) -> tuple[s
 
 
 def _same_episodes(config: EvaluateConfig) -> bool:
-    """Whether pairs were drawn from the episodes from which those of the fit were drawn."""
+    """Whether these pairs and those of the fit were drawn from the same episodes."""
     if (config.labels, config.comparisons, config.store) != (None, None, None):
         return False
     file = config.run / "config.json"

@@ -79,7 +79,7 @@ class RunsCompareConfig:
 
 
 def runs_list(config: RunsListConfig) -> None:
-    """Print the runs, the oldest first; folders that are damaged or no runs on stderr."""
+    """Print the runs, oldest first, and on stderr the folders that are damaged or no runs."""
     records, skipped = find_runs(config.folder)
     if config.json:
         _print_json([record.to_json() for record in records])
@@ -144,7 +144,7 @@ def runs_compare(config: RunsCompareConfig) -> None:
 
 
 def _runs_at(path: Path) -> list[RunRecord]:
-    """The run in a folder, or all runs below one that is not a run's; damaged ones on stderr."""
+    """Read the run in a folder, or else all runs below it; print damaged ones on stderr."""
     if (path / "config.json").exists() or not path.is_dir():
         return [read_run(path)]
     records, skipped = find_runs(path)
@@ -154,7 +154,7 @@ def _runs_at(path: Path) -> list[RunRecord]:
 
 
 def _require_page(out: Path) -> None:
-    """Raise `ConfigError` if a page there would change a run, or a file that is no page."""
+    """Raise `ConfigError` if writing the page would change a run, or a file that is no page."""
     marks = ("config.json", "versions.json")
     within = any(all((place / name).exists() for name in marks) for place in out.resolve().parents)
     if not (out.suffix == ".html" and not out.is_dir() and not within):
@@ -165,7 +165,7 @@ def _require_page(out: Path) -> None:
 
 
 def changed_settings(record: RunRecord) -> dict[str, Any]:
-    """Settings of a run that are not the defaults, by dotted name."""
+    """Return the settings of a run that differ from the defaults, by dotted name."""
     if record.config_class not in CONFIGS:
         return record.settings
     kind = imported(CONFIGS[record.config_class], source="preferl")

@@ -110,12 +110,12 @@ def sweep(config: SweepConfig) -> None:
 def _modules(
     parsed: OnlineRunConfig | OfflineRunConfig | DataRecordConfig | FitConfig,
 ) -> tuple[str, ...]:
-    """Names that make Python import a module when a command runs with this config."""
+    """Return the names in a config for which its command imports a module."""
     return () if isinstance(parsed, FitConfig) else parsed.run.modules
 
 
 def run_command(settings: Mapping[str, Any], folder: Path) -> None:
-    """What a unit does: a command whose run is in the folder, begun or resumed."""
+    """Run a unit: its command begins or resumes the run in the folder."""
     run = folder / RUN
     begun = (run / "config.json").is_file()
     if begun and RunFolder(run).finished:
@@ -135,7 +135,7 @@ def _do(
     keep: Callable[[], None],
     config: SweepConfig,
 ) -> dict[str, str]:
-    """Do the units with a live line; the failed ones. Records of the others are kept."""
+    """Run units with a live line, keep the records of runs, and return the failed units."""
     where = "here" if config.cluster == LOCAL else f"on {config.cluster}"
     note(f"{len(units)} runs of {config.file} {where}. After Ctrl-C the same command goes on.")
     line = ProgressLine("running")
