@@ -1,4 +1,4 @@
-"""Answers that a reward does not believe are left out of its next fit, or turned round.
+"""A filter that leaves answers which a reward contradicts out of its next fit, or turns them round.
 
 Cheng et al., "RIME: Robust Preference-based Reinforcement Learning with Noisy Preferences" (2024),
 section 4.1.
@@ -17,17 +17,17 @@ from preferl.feedback.sampling import sigmoid
 from preferl.shapes import FloatArray
 
 UPDATES: Final = 50
-"""Of the largest loss of trusted answers; the authors make as many in each round of queries."""
+"""Updates of the largest loss of trusted answers; the authors make one per round of queries."""
 
 RATE: Final = 0.1
-"""At which it follows the largest loss."""
+"""Rate at which an update follows the largest loss."""
 
 MOST_UNCERTAINTY: Final = 3.0
 """The most by which the variance of losses raises the threshold."""
 
 
 LEAST_TRUSTED: Final = 0.5
-"""The share of answers that has to be trusted: a reward that contradicts more is not better than
+"""Least share of answers below the threshold; a reward with a smaller share is no better than
 guessing."""
 
 
@@ -37,15 +37,15 @@ class AnswerFilter:
     """Trusts answers whose loss under the last fit's reward is below a threshold.
 
     The loss of an answer is its cross-entropy under the mean probability of the members that have
-    not been trained on it, where there are such. Where trust in annotators is fitted, that is the
-    probability that this annotator answers so: who means the opposite is not left out. The
+    not been trained on it, if there are such members. If trust in annotators is fitted, the
+    probability accounts for it, so that somebody who answers the opposite is not left out. The
     threshold follows the losses of the trusted answers, see `threshold`. An answer above it gets
-    weight 0, and its turn comes again before the next fit. If fewer than half of the answers are
-    below it, the reward knows too little, and all stay as they are.
+    weight 0, and is examined again before the next fit. If fewer than half of the answers are below
+    the threshold, the reward knows too little, and no answer changes.
 
     Attributes:
-        alpha: of the largest loss of trusted answers in the threshold.
-        beta: of their variance.
+        alpha: weight of the largest loss of trusted answers in the threshold.
+        beta: weight of these losses' variance in the threshold.
         turned_below: probability of an answer below which it is turned round rather than left out;
             0 turns none.
 
@@ -63,9 +63,9 @@ class AnswerFilter:
         require_in("turned_below", self.turned_below, 0, 0.5)
 
     def __call__(self, comparisons: Comparisons, context: FitContext) -> Comparisons:
-        """The answers, some of them with weight 0 or turned round; all as given without a reward.
+        """Return the answers, some with weight 0 or turned round; without a reward, all unchanged.
 
-        Rows beyond those of `context.votes` are pseudo-labels, and stay as they are.
+        Rows beyond those of `context.votes` are pseudo-labels and stay unchanged.
         """
         given = context.votes.shape[1]
         if context.reward is None or not given:
@@ -87,7 +87,7 @@ class AnswerFilter:
 
 
 def losses(first: FloatArray, preference: FloatArray) -> FloatArray:
-    """`[P]` cross-entropies of answers, in nats, by the probability that the first is preferred.
+    """Compute the cross-entropies `[P]` of answers, in nats, from probabilities of the first.
 
     >>> losses(np.array([0.5, 0.9]), np.array([1.0, 0.0])).round(4).tolist()
     [0.6931, 2.3026]
@@ -99,7 +99,7 @@ def losses(first: FloatArray, preference: FloatArray) -> FloatArray:
 
 
 def threshold(loss: FloatArray, *, alpha: float = 0.5, beta: float = 1.0) -> float:
-    """The loss from which on an answer is not trusted, for losses `[P]` of all answers.
+    """Compute the loss above which an answer is not trusted, from losses `[P]` of all answers.
 
     It is `-ln x + alpha x + min(beta s, 3)`, where `x` follows the largest loss of answers below
     the threshold, and `s` is their variance. At first all are below it, so `x` begins at 0.
@@ -121,7 +121,7 @@ def threshold(loss: FloatArray, *, alpha: float = 0.5, beta: float = 1.0) -> flo
 
 
 def bound(largest: float, variance: float, *, alpha: float = 0.5, beta: float = 1.0) -> float:
-    """The threshold by the largest loss of trusted answers and by their variance.
+    """Compute the threshold from the largest loss of trusted answers and their variance.
 
     >>> round(bound(0.5, 0.0), 4), round(bound(0.5, 0.04, beta=3.0), 4)
     (0.9431, 1.0631)

@@ -1,4 +1,4 @@
-"""Feedback from a teacher in this process: answers are there as soon as queries are put."""
+"""Feedback from a teacher in this process, who answers queries at once."""
 
 from collections.abc import Callable, Mapping
 from math import inf
@@ -23,7 +23,7 @@ from preferl.shapes import FloatArray, IntArray
 
 
 def teacher_in_words(teacher: Teacher) -> str:
-    """Who answers, by the name that settings have for the teacher, or else by its own.
+    """Name a teacher: by its name in settings, or else by its own name.
 
     >>> def lazy(shown, rng): ...
     >>> teacher_in_words(lazy)
@@ -39,18 +39,18 @@ def teacher_in_words(teacher: Teacher) -> str:
 
 @final
 class InstantFeedback:
-    """Asks a teacher and keeps what it answers.
+    """Asks a teacher and keeps the answers.
 
-    Only the steps of clips that were compared are kept, as copies, so the experience they were
-    cut from can be freed. A person's answers are taken one by one (see `SingleAnswers`), so that
-    what they answered is kept wherever they stop.
+    Only the steps of compared clips are kept, as copies, so that the experience from which they
+    were cut can be freed. A person's answers are taken one by one (see `SingleAnswers`), so that no
+    answer is lost wherever the person stops.
 
     Attributes:
         teacher: who answers; may be exchanged between queries.
-        rng: where the teacher's draws come from.
-        max_comparisons: how many answers to keep, the newest; None keeps all.
-        asked: queries that were put, whether or not they were answered.
-        declined: queries that the teacher would not decide; they are not among `comparisons()`.
+        rng: generator of the teacher's draws.
+        max_comparisons: number of newest answers to keep; None keeps all.
+        asked: number of queries asked, whether or not they were answered.
+        declined: number of queries that the teacher declined; `comparisons()` leaves them out.
         on_answers: called with new answers at once, declined ones as NaN, before the next query.
 
     Raises:
@@ -83,11 +83,11 @@ class InstantFeedback:
         self._blocks: list[Comparisons] = []
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Put `[P, 2]` pairs to the teacher in one call, or to a person one after the other.
+        """Ask a teacher about pairs `[P, 2]` in one call, or a person about one after the other.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`, or answers that break the
-                teacher's contract; nothing of the call is kept then.
+                teacher's contract. No answer of the call is kept then.
             FeedbackInterrupted: the person stopped; their answers up to then are kept.
             InputEndedError: the input was closed; the answers up to then are kept.
         """
@@ -107,19 +107,19 @@ class InstantFeedback:
     def require_shape(self, none: Clips) -> None:
         """Raise `FeedbackError` if the teacher's answers to `[0, 2, L]` clips are not `[0]`.
 
-        It finds a teacher of the wrong shape before anything is asked. One that raises an error
-        about no clips is left to be asked: queries always have some.
+        It finds a teacher whose answers have a wrong shape before the first query. A teacher that
+        raises an error about no clips passes, since queries always have clips.
         """
         if isinstance(self.teacher, SingleAnswers):
             return
         try:
             answers = self.teacher(none, np.random.default_rng(0))
-        except Exception:  # whatever code of somebody else raises
+        except Exception:  # other people's code may raise anything
             return
         check_answers(answers, 0)
 
     def comparisons(self) -> Comparisons:
-        """Everything answered so far, oldest first; put together once and then handed out again.
+        """Return all answers so far, oldest first; the table is built once per change.
 
         Raises:
             FeedbackError: nothing has been answered yet.
@@ -133,20 +133,20 @@ class InstantFeedback:
         return self._blocks[0]
 
     def remember(self, comparisons: Comparisons) -> None:
-        """Take in earlier answers, say of a run that is resumed, as if they had been given now."""
+        """Add earlier answers, such as those of a resumed run, as if they were given now."""
         answered = comparisons[comparisons.answered].compact()
         self.asked += len(comparisons)
         self.declined += len(comparisons) - len(answered)
         self._append(answered)
 
     def snapshot(self) -> dict[str, Any]:
-        """All answers and counts and the teacher's generator, for `restore`."""
+        """Return all answers, counts and the teacher's generator, for `restore`."""
         answers = self.comparisons().compact() if self._blocks else None
         counts = {"asked": self.asked, "declined": self.declined}
         return {"answers": answers, "rng": self.rng, **counts}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Know what an earlier run of the same settings knew, and draw what it would have drawn."""
+        """Restore the answers, counts and generator of an earlier run with the same settings."""
         self._blocks = [] if snapshot["answers"] is None else [snapshot["answers"]]
         self.asked = int(snapshot["asked"])
         self.declined = int(snapshot["declined"])
@@ -196,9 +196,8 @@ def sample_comparisons(
 ) -> Comparisons:
     """Sample `count` pairs of segments uniformly, and ask a teacher about them.
 
-    Segments of `length` steps are drawn as `sample_segments` draws them, which `short` is for.
-    Pairs that the teacher declines are left out. All draws, those of the teacher included, come
-    from `rng`.
+    Segments of `length` steps are drawn by `sample_segments`, which explains `short`. Pairs that
+    the teacher declines are left out. All draws, including the teacher's, come from `rng`.
 
     Raises:
         ConfigError: a negative count, or a length below 1.
@@ -222,10 +221,10 @@ def sample_comparisons(
 def ask(
     segments: Segments, pairs: IntArray, teacher: Teacher, rng: np.random.Generator
 ) -> Comparisons:
-    """Ask a teacher about pairs `[P, 2]` of segments; what it declines is left out.
+    """Ask a teacher about pairs `[P, 2]` of segments; declined pairs are left out.
 
-    A teacher whose thresholds follow a policy (`Adapts`) takes the mean and the least return of
-    these segments for the policy's.
+    A teacher whose thresholds follow a policy (`Adapts`) takes the mean and least return of these
+    segments as the policy's.
 
     Raises:
         FeedbackError: the teacher declines every pair, or breaks its contract.
@@ -236,7 +235,7 @@ def ask(
 
 
 def adapted_to(segments: Segments, teacher: Teacher) -> Teacher:
-    """The teacher with thresholds that follow a policy, if it has such, taken of segments."""
+    """Return the teacher, with thresholds set from segments if they follow a policy."""
     if not isinstance(teacher, Adapts) or not len(segments):
         return teacher
     returns = segments.returns()
@@ -245,7 +244,7 @@ def adapted_to(segments: Segments, teacher: Teacher) -> Teacher:
 
 
 def check_pairs(pairs: IntArray, count: int) -> IntArray:
-    """`pairs` as integers `[P, 2]`; `FeedbackError` unless they are rows of `count` segments."""
+    """Return pairs as integers `[P, 2]`; raise `FeedbackError` unless below `count` segments."""
     pairs = np.asarray(pairs)
     whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
     if not whole or (pairs < 0).any() or (pairs >= count).any():
@@ -257,7 +256,7 @@ def check_pairs(pairs: IntArray, count: int) -> IntArray:
 
 
 def check_answers(answers: FloatArray, count: int) -> FloatArray:
-    """A teacher's answers as floats `[count]`; `FeedbackError` unless they are probabilities."""
+    """Return answers as floats `[count]`; raise `FeedbackError` unless they are probabilities."""
     try:
         preference = np.asarray(answers, np.float64)
         check_preference(preference, count)

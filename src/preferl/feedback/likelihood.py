@@ -1,4 +1,4 @@
-"""How logits become the probability of an answer: the likelihood that a reward was fitted with.
+"""The likelihood with which a reward is fitted: it turns logits into probabilities of answers.
 
 Bradley and Terry (1952) with the random answers of Christiano et al., "Deep RL from human
 preferences" (2017), section 2.2.3, and a scale as in Guo et al., "On calibration of modern neural
@@ -43,17 +43,17 @@ class Likelihood:
             raise ConfigError(f"scale: expected above 0 and finite, got {self.scale}.")
 
     def probability(self, logits: FloatArray) -> FloatArray:
-        """That the first is preferred, of logits of any shape."""
+        """Return the probability that the first is preferred, for logits of any shape."""
         return np.asarray(np.exp(self.log_probability(logits)))
 
     def log_probability(self, logits: FloatArray) -> FloatArray:
-        """Its logarithm, exact however sure the model is."""
+        """Return the logarithm of `probability`, exact however sure the model is."""
         scaled = self.scale * np.asarray(logits, np.float64)
         floor = math.log(self.noise / 2) if self.noise else -math.inf
         return np.asarray(np.logaddexp(floor, math.log1p(-self.noise) - np.logaddexp(0, -scaled)))
 
     def log_odds(self, logits: FloatArray) -> FloatArray:
-        """The logits of those probabilities: what a model without noise would have to give.
+        """Return the log-odds of `probability`: the logits of an equal model without noise.
 
         >>> Likelihood(scale=0.5).log_odds(np.array([3.0])).tolist()
         [1.5]
@@ -64,11 +64,11 @@ class Likelihood:
         return np.asarray(self.log_probability(logits) - self.log_probability(-logits))
 
     def to_json(self) -> dict[str, float]:
-        """The two numbers, for files."""
+        """Return noise and scale, for files."""
         return asdict(self)
 
 
 def likelihood_of(reward: object) -> Likelihood:
-    """The `likelihood` that a reward was fitted with; without noise and unscaled if it has none."""
+    """Return a reward's `likelihood`; without noise and unscaled if it has none."""
     found: Likelihood = getattr(reward, "likelihood", Likelihood())
     return found

@@ -1,4 +1,4 @@
-"""What becomes of answers before each fit: a plain function of them and a `FitContext` will do."""
+"""Preparations change answers before each fit; a function of them and a `FitContext` is enough."""
 
 from dataclasses import dataclass, field
 from typing import Protocol, final, runtime_checkable
@@ -19,15 +19,15 @@ class FitContext:
     """What is known before a fit to `P` answers.
 
     Attributes:
-        reward: of the last fit; None before the first.
-        votes: `[E, P]` the members whose prediction of an answer counts: those that have not been
-            trained on it, or all where all have. At least one for each answer.
-        experience: recent episodes, for pairs that nobody was asked about; None before there are.
+        reward: reward of the last fit; None before the first.
+        votes: `[E, P]` true for members whose prediction of an answer counts: those that have not
+            been trained on it, or all members if all have. At least one counts for each answer.
+        experience: recent episodes, for pairs that nobody was asked about; None if there are none.
         segment_length: steps of a clip.
-        short: what becomes of shorter episodes, as in `sample_segments`.
-        rng: source of draws; runs of the same seed have the same.
-        trust: `[P]` in the annotator of each answer, where trust is fitted: it multiplies log-odds,
-            and below 0 a person means the opposite of what they answer. `[1]`, 1, elsewhere.
+        short: how to treat shorter episodes, as in `sample_segments`.
+        rng: source of draws, the same in runs of the same seed.
+        trust: `[P]` trust in the annotator of each answer, if it is fitted. It multiplies log-odds;
+            below 0, a person means the opposite of their answers. `[1]` of 1 if it is not fitted.
     """
 
     reward: Reward | None = None
@@ -39,10 +39,10 @@ class FitContext:
     trust: FloatArray = field(default_factory=lambda: np.ones(1))
 
     def logits(self, segments: Segments, pairs: IntArray) -> FloatArray:
-        """`[E, N]` log-odds that the first of pairs `[N, 2]` is better, by the last fit's members.
+        """Compute log-odds `[E, N]` that the first clip of pairs `[N, 2]` is better, by member.
 
-        They have the scale that was fitted, and leave out its noise: they are about which clip is
-        better, not about what a person who errs would answer.
+        They use the fitted scale but not the noise: they say which clip is better, not what a
+        person who errs would answer.
         """
         if self.reward is None:
             return np.zeros((1, len(pairs)))
@@ -52,12 +52,12 @@ class FitContext:
 
 @runtime_checkable
 class Preparation(Protocol):
-    """Changes what a reward is fitted to."""
+    """Changes the answers to which a reward is fitted."""
 
     def __call__(self, comparisons: Comparisons, context: FitContext) -> Comparisons:
-        """Give the comparisons of a fit: the same rows first, and then any others.
+        """Return the comparisons of a fit: the given rows first, then any others.
 
-        The first `P` rows are the given answers, of which weight and preference may change. Each
+        The first `P` rows are the given answers; their weights and preferences may change. Each
         further row is a pseudo-label: every member trains on it, and none is validated on it.
         """
         ...

@@ -13,7 +13,7 @@ from preferl.printing import harmless
 from preferl.shapes import Array, BoolArray, FloatArray
 
 KEYS = {"l": 1.0, "r": 0.0, "e": 0.5, "n": float("nan"), "": float("nan")}
-"""What is typed to the preference it means; Enter alone cannot tell."""
+"""Maps what is typed to the preference that it means; Enter alone declines."""
 
 HELP = "l left, r right, e equal, n or Enter cannot tell, q stop"
 
@@ -38,7 +38,7 @@ class PromptTeacher:
     output: TextIO | None = None
 
     def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
-        """`[P, 2, L]` clips to `[P]` preferences, as typed.
+        """Show clips `[P, 2, L]`, and return the preferences `[P]` that are typed.
 
         Raises:
             FeedbackInterrupted: the person stopped, by q or Ctrl-C; holds the answers so far.
@@ -47,7 +47,7 @@ class PromptTeacher:
         return np.array(list(self.one_by_one(shown, rng)), np.float64)
 
     def one_by_one(self, shown: Clips, rng: np.random.Generator) -> Iterator[float]:
-        """The same, each preference before the next pair is shown; raises the same."""
+        """Yield each preference before the next pair is shown; raise as `__call__` does."""
         del rng  # people decide for themselves
         answers: list[float] = []
         for number in range(len(shown)):
@@ -91,15 +91,15 @@ class PromptTeacher:
 
 
 def sparklines(clips: Clips, *, width: int = 30, rows: int = 12, levels: str = BLOCKS) -> str:
-    """Two clips as one line per number in their observations and actions, side by side.
+    """Draw two clips side by side, with a line for each number of observations and actions.
 
     Both clips of a line share its scale, whose ends are written behind it. Padded steps are blank.
-    The environment's reward is not shown: the person is to decide, not to read it off.
+    The environment's reward is not shown, since the person should decide rather than read it off.
 
     Args:
         clips: `[2, L]`.
-        width: columns for each clip; of longer ones, steps are left out.
-        rows: lines at most; what is left out is counted.
+        width: columns for each clip; steps of longer clips are left out.
+        rows: most lines; lines left out are counted.
         levels: characters from low to high.
 
     >>> steps = np.array([[0.0, 1.0, 2.0], [2.0, 0.0, 0.0]])[..., None]

@@ -15,10 +15,10 @@ from preferl.shapes import FloatArray, IntArray
 
 
 class PairSampler(Protocol):
-    """Chooses what to ask; see `WantsSegments` for how many segments it chooses from."""
+    """Chooses pairs to ask about; `WantsSegments` says how many segments it chooses from."""
 
     def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
-        """`[count, 2]` rows of `segments`, two different ones each."""
+        """Return pairs `[count, 2]` of rows of `segments`; the two rows of a pair differ."""
         ...
 
 
@@ -27,7 +27,7 @@ class WantsSegments(Protocol):
     """A sampler that wants to choose among a certain number of segments; others need not."""
 
     def segments_for(self, queries: int) -> int:
-        """How many segments to draw for it when so many queries are to be put."""
+        """Return how many segments to draw for choosing this number of queries."""
         ...
 
 
@@ -36,18 +36,18 @@ class Teacher(Protocol):
     """Answers at once: a script, or a person at a blocking prompt."""
 
     def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
-        """`[P, 2, L]` clips to `[P]` probabilities that the first is preferred; NaN = declined."""
+        """Map clips `[P, 2, L]` to probabilities `[P]` that the first is preferred, or NaN."""
         ...
 
 
 @runtime_checkable
 class Adapts(Protocol):
-    """A teacher who asks more of a better policy; the loop takes its `adapted` for each round."""
+    """A teacher whose standards follow the policy; the loop calls `adapted` in each round."""
 
     def adapted(self, typical: float, worst: float) -> Teacher:
-        """Give the teacher for a policy whose segments return `typical` on average.
+        """Return the teacher for a policy whose segments return `typical` on average.
 
-        `worst` is the least return of a segment that was seen, or 0 if that is less.
+        `worst` is the least return of any segment seen so far, or 0 if all are above 0.
         """
         ...
 
@@ -57,19 +57,19 @@ class SingleAnswers(Protocol):
     """A teacher whose answers can be kept one by one, since each takes a person's time."""
 
     def one_by_one(self, shown: Clips, rng: np.random.Generator) -> Iterator[float]:
-        """Put each query of `[P, 2, L]` clips only once the answer before has been taken."""
+        """Ask about clips `[P, 2, L]` one by one, each only after the last answer was taken."""
         ...
 
 
 class Feedback(Protocol):
-    """Takes queries and sooner or later has answers: the seam between all modes."""
+    """Takes queries and has answers sooner or later; all modes share this interface."""
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Take queries; returns nothing, since people answer when they like."""
+        """Take queries; return nothing, since people answer when they like."""
         ...
 
     def comparisons(self) -> Comparisons:
-        """Everything answered so far, oldest first.
+        """Return all answers so far, oldest first.
 
         Raises:
             FeedbackError: nothing has been answered yet.
@@ -83,11 +83,11 @@ class LastingFeedback(Protocol):
 
     @property
     def newest(self) -> int:
-        """Number of the query that was put last; 0 before the first."""
+        """Return the number of the newest query; 0 before the first."""
         ...
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
-        """Take queries as `ask` does, but for those that were put after query `since`."""
+        """Take queries as `ask` does, except those that were asked after query `since`."""
         ...
 
 
@@ -106,7 +106,7 @@ class FeedbackInterrupted(KeyboardInterrupt):
 
 @final
 class InputEndedError(FeedbackError):
-    """There is nobody left to answer: the input was closed.
+    """Raised when nobody is left to answer, since the input was closed.
 
     Attributes:
         answers: `[A]` preferences for the first `A` pairs of the call that was cut short.

@@ -1,4 +1,4 @@
-"""Answers that a reward gives itself, about pairs that nobody was asked about.
+"""Pseudo-labels: answers that the reward itself gives about pairs that nobody was asked about.
 
 Park et al., "SURF: Semi-supervised Reward Learning with Data Augmentation for Feedback-efficient
 Preference-based RL" (2022), section 4.1.
@@ -20,14 +20,14 @@ from preferl.feedback.sampling import sigmoid
 @final
 @dataclass(frozen=True)
 class PseudoLabels:
-    """Adds pairs of recent clips, with the answers of which the last fit's reward is sure.
+    """Adds pairs of recent clips with answers, if the last fit's reward is sure of them.
 
     Attributes:
         confidence: a pair is labelled if the members' mean probability that one of its clips is
             better is at least this; in [0.5, 1).
         ratio: pairs that are drawn for each answer.
-        weight: what all pairs drawn would weigh together, as a multiple of the number of answers.
-            Each pair that is labelled weighs `weight / ratio`.
+        weight: total weight if all drawn pairs were labelled, in multiples of the number of
+            answers. Each labelled pair weighs `weight / ratio`.
 
     Raises:
         ConfigError: a number out of its range.
@@ -43,7 +43,7 @@ class PseudoLabels:
         require_in("weight", self.weight, 0, inf)
 
     def __call__(self, comparisons: Comparisons, context: FitContext) -> Comparisons:
-        """The answers, and pseudo-labels after them; none before the first fit."""
+        """Return the answers, followed by pseudo-labels; there are none before the first fit."""
         drawn = round(self.ratio * len(comparisons))
         if context.reward is None or context.experience is None or not drawn:
             return comparisons

@@ -24,22 +24,22 @@ from preferl.shapes import BoolArray, FloatArray, IntArray
 class RankedLists:
     """Decides what to ask, so that answers sort the clips of `M` lists.
 
-    The lists grow side by side: a call of `pairs` puts the next query of each list that has some
-    left, and `add` takes the answers.
+    The lists grow side by side: `pairs` returns the next query of each list that has queries left,
+    and `add` takes the answers.
 
     Args:
         clips: `[M, K]` rows of segments, in the order in which they enter the lists.
-        queries: of all lists together, shared evenly; or `[M]` of each.
-        rng: tosses who comes first in a pair, and draws the clip that stands for a place that
-            several share. Without it, the new clip and the one that had the place first are asked
-            about, so that the same answers always lead to the same queries.
+        queries: number of queries, shared evenly by all lists; or `[M]` queries of each list.
+        rng: draws which clip of a pair comes first, and which of several clips represents a place
+            that they share. Without it, the new clip comes first, and the first clip at a place
+            represents it, so that the same answers always lead to the same queries.
 
     Attributes:
-        place: `[M, K]` of each clip in its list, 0 the worst; -1 before it has one, and for a
-            clip about which the teacher declined to answer.
+        place: `[M, K]` place of each clip in its list, from 0, the worst. It is -1 for a clip
+            without a place yet, or about which the teacher declined to answer.
 
     Raises:
-        ConfigError: no query, or fewer than lists.
+        ConfigError: no query, or fewer queries than lists.
 
     >>> lists = RankedLists(np.array([[4, 2, 9]]), 10, np.random.default_rng(0))
     >>> while len(pairs := lists.pairs()):
@@ -65,7 +65,7 @@ class RankedLists:
         self._flipped = np.zeros(0, bool)
 
     def pairs(self) -> IntArray:
-        """`[Q, 2]` rows of segments to ask about now; none at the end, or before `add`."""
+        """Return rows of segments to ask about, `[Q, 2]`; none at the end, or before `add`."""
         self._asked = np.flatnonzero((self._left > 0) & (self._new < self._clips.shape[1]))
         lists = self._asked
         there = self.place[lists] == self._middle[lists, None]
@@ -81,9 +81,9 @@ class RankedLists:
         return np.where(self._flipped[:, None], pairs[:, ::-1], pairs)
 
     def add(self, preference: FloatArray, known: BoolArray | None = None) -> None:
-        """Sort by the answers `[Q]` to the last `pairs`: above .5 where the first is preferred.
+        """Sort clips by the answers `[Q]` to the last `pairs`; the first is preferred above 0.5.
 
-        NaN is an answer that was declined. Lists of answers that are not `known` stop growing.
+        NaN is a declined answer. A list whose answer is not `known` stops growing.
         """
         if known is not None:
             self._left[self._asked[~known]] = 0
@@ -112,7 +112,7 @@ class RankedLists:
 
 
 def shared_evenly(queries: int, lists: int) -> IntArray:
-    """`[M]` queries of each list; raises `ConfigError` for less than one query or list.
+    """Return the queries `[M]` of each list; raise `ConfigError` for less than one query or list.
 
     >>> shared_evenly(5, 3).tolist()
     [2, 2, 1]
@@ -125,9 +125,9 @@ def shared_evenly(queries: int, lists: int) -> IntArray:
 def sample_lists(
     episodes: Episodes, queries: int, length: int, rng: np.random.Generator, *, lists: int
 ) -> tuple[Segments, IntArray]:
-    """Draw segments, and `[M, K]` rows of them for lists.
+    """Draw segments, and rows `[M, K]` of them for lists.
 
-    A list gets as many clips as it takes where all are called equal: one more than its queries.
+    A list gets one clip more than its queries, which is enough even if all clips are called equal.
     """
     each = int(shared_evenly(queries, lists).max()) + 1
     segments = sample_segments(episodes, lists * each, length, rng)
@@ -143,23 +143,23 @@ def sample_ranked(
     *,
     lists: int,
 ) -> Comparisons:
-    """Ask a teacher about clips of episodes in such an order that they form ranked lists.
+    """Ask a teacher about clips of episodes in an order in which they form ranked lists.
 
     Args:
-        episodes: with the environment's rewards, by which a scripted teacher answers.
-        queries: of all lists together.
+        episodes: episodes with the environment's rewards, by which a scripted teacher answers.
+        queries: queries of all lists together.
         length: steps of a segment.
-        teacher: answers at once.
-        rng: of the draws and of the teacher.
-        lists: that grow side by side. LiRE has one for each 100 queries; take at least four, so
-            that members of an ensemble can leave some out.
+        teacher: teacher that answers at once.
+        rng: generator of all draws, including the teacher's.
+        lists: number of lists that grow side by side. LiRE has one for each 100 queries; take at
+            least four, so that members of an ensemble can leave some out.
 
     Returns:
         The queries in the order in which they were asked, without those that were declined;
         `with_implied` adds what they imply.
 
     Raises:
-        ConfigError: less than one query, or no list or more than queries.
+        ConfigError: less than one query, no list, or more lists than queries.
         DataError: no episode as long as a segment.
         FeedbackError: the teacher breaks its contract.
     """

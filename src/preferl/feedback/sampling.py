@@ -1,11 +1,11 @@
 """Which pairs to ask about: any two, the most informative ones, or ones that lie far apart.
 
-Acquisition functions map what the members of an ensemble predict to how much an answer would tell,
-`[E, P]` preference logits to `[P]` values. The logits are the log-odds of the probabilities that
-the fitted likelihood gives; variances raise `FeedbackError` for fewer than two members. Christiano
-et al., "Deep RL from human preferences" (2017), section 2.2.4, asks where predicted preferences
-disagree; Lee et al., "B-Pref" (2021), section 4, adds the entropy and the greedy k-center of Sener
-and Savarese, "Active learning for convolutional neural networks: a core-set approach" (2018).
+Acquisition functions map the members' preference logits `[E, P]` to values `[P]`: how informative
+an answer would be. The logits are the log-odds of the probabilities that the fitted likelihood
+gives. Variances raise `FeedbackError` for fewer than two members. Christiano et al., "Deep RL from
+human preferences" (2017), section 2.2.4, asks where predicted preferences disagree. Lee et al.,
+"B-Pref" (2021), section 4, adds the entropy and the greedy k-center of Sener and Savarese, "Active
+learning for convolutional neural networks: a core-set approach" (2018).
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from preferl.feedback.protocols import PairSampler, WantsSegments
 from preferl.shapes import FloatArray, IntArray, leaves
 
 Acquisition = Callable[[FloatArray], FloatArray]
-"""`[E, P]` preference logits to `[P]` values, the largest of which are asked first."""
+"""Maps preference logits `[E, P]` to values `[P]`; pairs with the largest are asked first."""
 
 Scorer = Callable[[Segments], FloatArray | None]
 """`[E, N]` scores of segments, whose differences are preference logits of each member; None as long
 as there is no reward model to score with."""
 
 MOST_OVERSAMPLING = 1e6
-"""More candidates per query than anyone scores; larger settings are mistakes."""
+"""Most candidates per query; larger settings are mistakes."""
 
 
 def logit_variance(logits: FloatArray) -> FloatArray:
@@ -129,7 +129,7 @@ class UniformPairs:
         return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
 
     def segments_for(self, queries: int) -> int:
-        """Two for each query, so that each is shown once."""
+        """Return two segments for each query, so that each is shown once."""
         return 2 * queries
 
 
@@ -182,7 +182,7 @@ class InformativePairs:
         return pairs[np.argsort(-value, kind="stable")[:count]]
 
     def segments_for(self, queries: int) -> int:
-        """Two for each pair that is drawn."""
+        """Return two segments for each pair that is drawn."""
         return ceil(2 * queries * self.oversampling)
 
 
@@ -202,11 +202,11 @@ def mean_observation(segments: Segments) -> FloatArray:
 @final
 @dataclass(frozen=True)
 class CoveringPairs:
-    """Candidate pairs, thinned so that each one taken is as far as can be from those before it.
+    """Candidate pairs, thinned so that each pair taken is as far as possible from those before it.
 
-    The distance of two pairs is Euclidean over the features of both clips, whichever way round
-    they are nearer, since a pair asked the other way round is the same query. Each feature is
-    divided by its deviation over the segments, so that units do not matter.
+    The distance of two pairs is Euclidean over the features of both clips. It is the smaller of
+    both orders, since a pair in the other order is the same query. Each feature is divided by its
+    deviation over the segments, so that units do not matter.
 
     Attributes:
         candidates: where pairs come from; uniform by default. With `InformativePairs(scorer,
@@ -257,7 +257,7 @@ class CoveringPairs:
         return pairs[farthest_first(points, count, nearest)]
 
     def segments_for(self, queries: int) -> int:
-        """As many as `candidates` wants for all the pairs that are drawn."""
+        """Return as many segments as `candidates` wants for all pairs that are drawn."""
         return segments_wanted(self.candidates, ceil(self.oversampling * queries))
 
     def _features(self, segments: Segments) -> FloatArray:
@@ -265,9 +265,9 @@ class CoveringPairs:
 
 
 def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
-    """Rows of `count` of the `[C, 2, F]` points, each the farthest from those taken before it.
+    """Take rows of `count` points `[C, 2, F]`, each the farthest from those taken before it.
 
-    `nearest` is the `[C]` squared distance to what is covered already; infinite where nothing is.
+    `nearest` is the squared distance `[C]` to the nearest pair asked before; infinite if none was.
     """
     nearest = nearest.copy()
     taken = np.empty(count, np.int64)
@@ -323,7 +323,7 @@ def oversampled(segments: Segments, count: int, oversampling: float) -> int:
 
 
 def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
-    """`[count, 2]` meetings of a round-robin tournament, whole rounds in random order."""
+    """Draw meetings `[count, 2]` of a round-robin tournament, in whole rounds of random order."""
     # All but the last player sit in a circle; in round `r` seats at equal distance either side of
     # seat `r` meet, and seat `r` meets the last player, who is nobody if the number is odd.
     seats = players - 1 + players % 2
@@ -341,7 +341,7 @@ def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
 def finite_table(
     what: str, values: FloatArray, rows: int | None, columns: int | None
 ) -> FloatArray:
-    """`[rows, columns]` finite numbers as floats, or `FeedbackError`; None is any length."""
+    """Return finite numbers `[rows, columns]` as floats, or raise `FeedbackError`; None is any."""
     values = np.asarray(values, np.float64)
     fits = values.ndim == 2 and rows in (None, len(values)) and columns in (None, values.shape[1])
     wrong = np.count_nonzero(~np.isfinite(values))

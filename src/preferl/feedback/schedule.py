@@ -1,4 +1,4 @@
-"""How many queries when: a plan whose steps and queries add up to what was asked for.
+"""Plans of how many queries to ask when; their steps and queries add up exactly to the totals.
 
 `constant`, `hyperbolic` and `inverse_quadratic` are those of imitation's preference comparisons.
 The hyperbola follows Christiano et al., "Deep RL from human preferences" (2017), appendix A.
@@ -20,7 +20,7 @@ from preferl.feedback.sampling import MOST_OVERSAMPLING, segments_wanted
 from preferl.shapes import FloatArray, IntArray
 
 Schedule = Callable[[float], float]
-"""The elapsed share of training, in [0, 1], to a weight of at least 0: how densely to ask then."""
+"""Maps the elapsed share of training, in [0, 1], to a weight of at least 0: how often to ask."""
 
 ScheduleName = Literal["constant", "hyperbolic", "inverse_quadratic", "linear_decay", "increase"]
 
@@ -162,7 +162,7 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
 
 
 def _weights(schedule: ScheduleName | Schedule, rounds: int, iterations: int) -> FloatArray:
-    """`[rounds]` weights, one for the end of each of the first `rounds` of `iterations`."""
+    """Compute weights `[rounds]`, one for the end of each of the first `rounds` of `iterations`."""
     if isinstance(schedule, str):
         if schedule not in SCHEDULES:
             raise ConfigError(

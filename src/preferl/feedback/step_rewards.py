@@ -1,7 +1,7 @@
 """Controls and functions of a step, with the interface of a learned reward.
 
-Controls are what a learned reward is held against. It has learned something where it beats `zero`
-and `random`, comes near `oracle`, and where `negated` makes the policy worse.
+A learned reward is compared with controls. It has learned something if it beats `zero` and
+`random`, comes near `oracle`, and if `negated` makes the policy worse.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Reward(Protocol):
 
 
 AnyReward = Reward | StepReward
-"""What is taken wherever a reward is: a learned one, a control, or a plain function of a step."""
+"""Any reward that functions accept: a learned one, a control, or a plain function of a step."""
 
 
 @final
@@ -171,7 +171,7 @@ def require_step_function(function: Any) -> None:
 
 
 def one_per_step(given: Any, steps: int) -> FloatArray:
-    """What a reward function gives for so many steps; `ModelError` unless `[steps]` numbers."""
+    """Return a function's rewards; raise `ModelError` unless they are `[steps]` numbers."""
     rewards = np.asarray(given)
     if rewards.shape != (steps,) or rewards.dtype.kind not in "biuf":
         raise ModelError(
@@ -183,7 +183,7 @@ def one_per_step(given: Any, steps: int) -> FloatArray:
 
 
 def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:
-    """`[T]` rewards of every step with the history its episode gives it."""
+    """Compute the reward of each step, `[T]`, given its history in its episode."""
     reward = as_reward(reward)
     starts = episodes.start_of_step
     rewards = np.empty(episodes.steps)
@@ -210,7 +210,7 @@ def random(seed: int = 0) -> PerStep:
 
 
 def negated(reward: AnyReward) -> Negated:
-    """The opposite of `reward`: a policy that it teaches should do worse than a random one."""
+    """Return the opposite of `reward`, which should teach a policy worse than a random one."""
     return Negated(as_reward(reward))
 
 
@@ -219,7 +219,7 @@ oracle = PerStep
 
 
 def control_rewards(reward: AnyReward, seed: int) -> dict[str, Reward]:
-    """What a learned reward must do better than, by name; the seed is that of `random`."""
+    """Return the controls that a learned reward must beat, by name; the seed is for `random`."""
     return {"random": random(seed), "negated": negated(reward), "zero": zero()}
 
 
