@@ -29,10 +29,10 @@ def make_atari(
     sticky: float = 0.0,
     render_mode: str | None = None,
 ) -> Environment:
-    """Make a game that goes on for ever, cut into episodes of one length.
+    """Make a game that restarts where it ends, cut into episodes of one length.
 
-    Observations are `[stack, size, size]` grey bytes, the newest frame last. The game's own
-    reward is that of `skip` frames. `preferl/<game>-v0` is the id of each game of `HIDDEN_ROWS`.
+    Observations are `[stack, size, size]` grey bytes, the newest frame last. The reward of a step
+    is the sum over `skip` frames. `preferl/<game>-v0` is the id of each game in `HIDDEN_ROWS`.
 
     Args:
         game: as in `ALE/<game>-v5`, for example "Breakout".
@@ -73,7 +73,7 @@ def make_atari(
 
 @final
 class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Pictures `[height, width]` of a screen, scaled, with the rows that show hidden ones black.
+    """Blacks out rows of scaled pictures `[height, width]` that show hidden rows of the screen.
 
     Raises:
         ConfigError: rows that are not on the screen.
@@ -91,7 +91,7 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
             self._hidden[first * height // SCREEN_ROWS : ceil(end * height / SCREEN_ROWS)] = True
 
     def observation(self, observation: Array) -> Array:
-        """The picture, a copy, without these rows."""
+        """Return a copy of the picture with these rows black."""
         picture = np.array(observation)
         picture[self._hidden] = 0
         return picture
@@ -99,13 +99,13 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 @final
 class HiddenEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Games that begin again unseen where they end; episodes need a limit of time.
+    """Hides the end of a game: the next game begins in the same episode, which needs a time limit.
 
     The info of a step after which a new game began has `game_over`, for evaluation.
     """
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """One step; where a game ends, what is seen is the beginning of the next."""
+        """Make one step; if the game ends, return the first observation of the next game."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         over = terminated or truncated
         if over:

@@ -1,4 +1,4 @@
-"""What makes an environment of gymnasium, and what does not, refused in words."""
+"""Checks of users' environments, with errors that say what is wrong with them."""
 
 import inspect
 import re
@@ -36,12 +36,13 @@ def callable_as(kind: type, found: Any, module: str) -> Callable[..., Any] | Non
 def made_by(
     source: Callable[..., Any], what: str, kwargs: Mapping[str, Any], *inside: Environment
 ) -> Environment:
-    """Call a class or function for an environment, around the one `inside` if there is one.
+    """Call a class or function that makes an environment; a wrapper gets the one `inside`.
 
-    `render_mode` is left out where it is not taken. Messages name the environment `what`.
+    `render_mode` is left out if the callable does not take it. Messages name the environment
+    `what`.
 
     Raises:
-        ConfigError: arguments that it does not take, or something else than an environment.
+        ConfigError: the callable does not take the arguments, or returns no environment.
     """
     try:
         taken = inspect.signature(source)
@@ -86,11 +87,11 @@ def require_environment(env: Any, what: str) -> None:
 
 
 def require_usable(make: Callable[[], Environment], what: str) -> None:
-    """Begin an episode in a copy and make a step, so that what is wrong is worded before a run.
+    """Begin an episode in a copy and make a step, to find errors before a run.
 
     Raises:
-        ConfigError: no spaces, or such as no agent can act in, a reset or step as the old gym had
-            them, observations of another shape or type than their space, or a reward that is no
+        ConfigError: missing spaces or spaces that no agent can act in, the old gym's `reset` or
+            `step`, observations of another shape or type than their space, or a reward that is no
             number.
     """
     with closing(make()) as env:
@@ -124,7 +125,7 @@ def _require_spaces(env: Environment, what: str) -> None:
 
 
 def _require_steps(env: Environment, what: str) -> None:
-    """Raise `ConfigError` unless `reset` and `step` give what gymnasium says, in its spaces."""
+    """Raise `ConfigError` unless `reset` and `step` return what gymnasium says, in the spaces."""
     began = _called(env.reset, what, seed=0)
     if not _ends_with_info(began, 2):
         raise ConfigError(
@@ -236,7 +237,7 @@ def _require_type(dtype: Any, observation: Array, what: str) -> None:
 
 
 def _ends_with_info(values: Any, count: int) -> bool:
-    """Whether a reset or step gave so many values, the last of them a dictionary."""
+    """Whether a reset or step returned `count` values, the last of them a dictionary."""
     return isinstance(values, tuple) and len(values) == count and isinstance(values[-1], dict)
 
 

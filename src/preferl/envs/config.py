@@ -33,8 +33,8 @@ class EnvConfig:
     """The environment of a run, as each place that needs a copy of it makes one.
 
     A gymnasium environment is taken apart into the id, arguments and wrappers that it was made
-    with. Files hold `module:Name` of classes and functions, which is read again where the module
-    can be imported; a run resumes if the script passes what has the same name.
+    with. Files hold `module:Name` of classes and functions. They are imported from that name if
+    possible; otherwise a run resumes if the script passes a class or function of the same name.
 
     Attributes:
         env: id of a gymnasium environment, `module:Id`, `module:Class` or `module:function`, whose
@@ -42,12 +42,12 @@ class EnvConfig:
         env_kwargs: arguments of the environment by name, as YAML or JSON: "{gravity: 3.7}".
         max_episode_steps: steps after which an episode is cut off; None leaves it to the
             environment.
-        wrappers: around each copy, the first one innermost: `module:Name`, or with arguments
-            "module:Name: {argument: value}". In Python also classes and functions.
+        wrappers: wrappers around each copy, the first one innermost: `module:Name`, or with
+            arguments "module:Name: {argument: value}". In Python also classes and functions.
 
     Raises:
-        ConfigError: an environment of which no copies can be made, a wrapper that is none of
-            these, or fewer than one step.
+        ConfigError: an environment of which no copies can be made, a wrapper of another kind, or
+            fewer than one step.
 
     >>> EnvConfig("Pendulum-v1", {"g": 3.7}, wrappers=("mine:Shift: {by: 2}",)).modules
     ('Pendulum-v1', 'mine:Shift')
@@ -78,7 +78,7 @@ class EnvConfig:
 
     @property
     def env_name(self) -> str:
-        """The id of the environment, or `module:Name` of what makes it; empty without one."""
+        """The id of the environment, or `module:Name` of its class or function; "" without one."""
         return name_of(self.env or "")
 
     @property
@@ -95,7 +95,7 @@ class EnvConfig:
 
     @property
     def environment(self) -> "EnvConfig":
-        """The same without what a run adds to it, small enough to go to other processes."""
+        """The fields of `EnvConfig` alone, small enough to send to other processes."""
         return EnvConfig(**{one.name: getattr(self, one.name) for one in fields(EnvConfig)})
 
 
@@ -111,10 +111,10 @@ def name_of(source: EnvSource) -> str:
 
 
 def wrapper_parts(wrapper: WrapperSource) -> tuple[EnvSource, Mapping[str, Any]]:
-    """Return what wraps an environment, and its arguments by name.
+    """Return the class or function of a wrapper, and its arguments by name.
 
     Raises:
-        ConfigError: neither `module:Name` nor a class or function.
+        ConfigError: the wrapper is neither `module:Name` nor a class or function.
 
     >>> wrapper_parts("gymnasium.wrappers:FrameStackObservation: {stack_size: 2}")
     ('gymnasium.wrappers:FrameStackObservation', {'stack_size': 2})

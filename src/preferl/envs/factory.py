@@ -63,7 +63,7 @@ def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) ->
 
 
 def make_env(env: EnvSource, **options: Any) -> Environment:
-    """Make the environment of an id, or what a class or function makes of `options`."""
+    """Make an environment from an id, class or function with `options`."""
     if isinstance(env, partial):  # by `env_factory`, or a partial function of the caller's own
         made: Environment = env(**options)
         return made
@@ -82,7 +82,7 @@ def draws(env: EnvSource) -> bool:
 def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
     """Return the whole frames per second, in `RATES`, nearest to the metadata's `render_fps`.
 
-    A step may take two seconds, or two milliseconds; a clip plays all the same.
+    `RATES` bounds it, so that clips of very long or very short steps can be played, too.
 
     >>> playing_rate({"render_fps": 0.5}), playing_rate({"render_fps": 500}), playing_rate({})
     (1, 240, 30)
@@ -95,7 +95,7 @@ def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
 
 
 def _wrapper(source: EnvSource) -> Callable[..., Any]:
-    """Return what wraps; texts were typed or trusted, see `preferl.trust`."""
+    """Return a wrapper's class or function; its name was typed or trusted, see `preferl.trust`."""
     if not isinstance(source, str):
         return source
     module = source.partition(":")[0]

@@ -1,8 +1,8 @@
 """Tasks of Meta-World, with goals that the seed of `reset` decides.
 
 Yu et al. 2019, "Meta-World: A Benchmark and Evaluation for Multi-Task and Meta Reinforcement
-Learning". Its environments ignore that seed and choose among goals that no seed decides. So two
-evaluations meet different goals, and two people record different data.
+Learning". Its environments ignore that seed and choose among goals that no seed decides. Therefore
+two evaluations have different goals, and two people record different data.
 """
 
 from typing import Any, SupportsFloat, cast, final
@@ -41,7 +41,7 @@ class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._world = cast(Any, env.unwrapped)
         tasks = env.get_wrapper_attr("tasks")
         self._world.set_task(tasks[0])  # from now on the goal is observed
-        tasks.clear()  # which a checkpoint could not hold
+        tasks.clear()  # a checkpoint could not hold them
         self._world.seeded_rand_vec = True
         self._world._freeze_rand_vec = False
         self.observation_space = self._world.sawyer_observation_space
@@ -55,7 +55,7 @@ class SeededGoals(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """One step of the environment."""
+        """Make one step of the environment."""
         # Rewards of some tasks read where the fingers are in the simulator's own memory. A restored
         # checkpoint leaves copies, which do not move.
         for side in ("left", "right"):

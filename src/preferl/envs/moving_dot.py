@@ -17,7 +17,7 @@ MOVES: Final = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])
 """Stay, up, down, left, right, in rows and columns."""
 
 SHOWN: Final = 168
-"""Pixels on a side, at least, of what people see."""
+"""Least pixels on a side of the pictures that people see."""
 
 
 @final
@@ -25,8 +25,8 @@ class MovingDot(gymnasium.Env[Array, Any]):
     """A white dot on black, moved by five actions: stay, up, down, left and right.
 
     The reward is minus the dot's distance from the middle before it moves, as a share of the
-    picture's width, and so visible in the observation alone. All episodes have the same length,
-    so that their ends carry no information.
+    picture's width. It is thus visible in the observation alone. All episodes have the same
+    length, so that their ends carry no information.
 
     Args:
         size: pixels on a side, at least 8.
@@ -66,7 +66,7 @@ class MovingDot(gymnasium.Env[Array, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """Put the dot anywhere; all frames show it there."""
+        """Put the dot at a random place; all frames show it there."""
         super().reset(seed=seed, options=options)
         self._place = self.np_random.integers(0, self.size - self._dot + 1, 2)
         self._step = 0
@@ -74,7 +74,7 @@ class MovingDot(gymnasium.Env[Array, Any]):
         return self._seen.copy(), {}
 
     def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Move the dot, which stops at the edges; the reward is that of its place before."""
+        """Move the dot, which stops at the edges; the reward is that of its previous place."""
         reward = -self.distance
         place = self._place + self._speed * MOVES[action]
         self._place = np.minimum(np.maximum(place, 0), self.size - self._dot)
@@ -85,12 +85,15 @@ class MovingDot(gymnasium.Env[Array, Any]):
 
     @property
     def distance(self) -> float:
-        """From the middle of the dot to that of the picture, as a share of its width."""
+        """Distance of the dot's middle from the picture's middle, as a share of the width."""
         row, column = (self._place + self._dot / 2 - self.size / 2).tolist()
         return float((row * row + column * column) ** 0.5 / self.size)
 
     def render(self) -> Array | None:
-        """The newest frame for people, `[height, width, 3]`: larger, with a mark in the middle."""
+        """Draw the newest frame for people, larger and with a mark in the middle.
+
+        Its shape is `[height, width, 3]`.
+        """
         if self.render_mode is None:
             return None
         picture = np.repeat(self._picture(), 3, axis=-1)

@@ -29,7 +29,7 @@ ROBOTS = tuple(f"AdroitHand{task}-v1" for task in ("Door", "Hammer", "Pen", "Rel
 """Ids that gymnasium-robotics registers."""
 
 Rows = tuple[int, int]
-"""The first row of the screen and the one after the last."""
+"""The first row of a part of the screen, and the row after its last."""
 
 HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
     {
@@ -42,12 +42,12 @@ HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
         "SpaceInvaders": ((0, 21),),  # scores of both players
     }
 )
-"""Games to the rows of the screen, of 210, that show a score, lives or counters: a reward that
-can read them learns to read them, and people cannot tell whether it learned anything else."""
+"""Maps games to the rows of the screen, of 210, that show a score, lives or counters. A reward that
+sees them learns to read them, and people cannot tell whether it learned anything else."""
 
 
 def register_worlds() -> None:
-    """Register our own ids with gymnasium; whatever makes environments here does so."""
+    """Register this library's ids with gymnasium; all its makers of environments call this."""
     worlds: dict[str, tuple[str, dict[str, str]]] = {
         f"preferl/{game}-v0": ("preferl.envs.atari:make_atari", {"game": game})
         for game in HIDDEN_ROWS
@@ -166,7 +166,7 @@ def _nearest_module(env_id: str, missing: str) -> str:
 
 
 def draw_off_screen() -> None:
-    """Let MuJoCo and pygame draw without a display where there is none, unless variables are set.
+    """Let MuJoCo and pygame draw without a display if there is none, unless variables are set.
 
     MuJoCo and dm_control read the variable when they are first imported.
     """
@@ -176,16 +176,16 @@ def draw_off_screen() -> None:
 
 
 RUNWAY = 10.0
-"""Metres from the middle to the edge of a floor to run on, at least; smaller ones are a scene's."""
+"""Least metres from the middle to the edge of a floor to run on; smaller floors are scenery."""
 
 
 def draw_plainly(env: Environment) -> None:
-    """Draw MuJoCo's environments fast, and so that a runner stays over its floor and in sight.
+    """Draw MuJoCo's environments fast, and keep a runner over its floor and in sight.
 
-    Shadows and mirrors, nine tenths of the time without a GPU, are left out. Floors to run on end
-    after seconds of an episode: they go on, since a body over nothing seems not to move. The
-    environment's own pictures follow the body where it or its model says how: gymnasium 1.4 takes
-    a camera that stays instead.
+    Shadows and mirrors are left out: without a GPU, they take nine tenths of the time. Floors to
+    run on become endless, since a runner leaves them after seconds, and a body over nothing seems
+    not to move. The camera follows the body if the environment or its model says how, whereas
+    gymnasium 1.4 takes a fixed camera.
     """
     if not is_mujoco(env):
         return
@@ -224,7 +224,7 @@ def followed_body(env: Environment) -> int | None:
 
 
 def is_mujoco(env: Environment) -> bool:
-    """Whether MuJoCo simulates it, so that it has `model` and `data`."""
+    """Whether MuJoCo simulates an environment, so that it has `model` and `data`."""
     model = getattr(env.unwrapped, "model", None)
     return type(model).__module__.split(".")[0] == "mujoco"
 
@@ -240,7 +240,7 @@ def _register(env_id: str) -> None:
     if env_id not in ROBOTS and (known or not find_spec("gymnasium_robotics")):
         return
     # Version 1.4.2 prints that the rewards of its hand environments differ from those of version
-    # 1.2.0. `preferl.evaluation` corrects them, so that it would mislead.
+    # 1.2.0. `preferl.evaluation` corrects them, so that the message would mislead.
     notice = io.StringIO()
     with contextlib.redirect_stderr(notice):
         require("gymnasium_robotics", extra="robotics")

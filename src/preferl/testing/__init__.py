@@ -1,4 +1,4 @@
-"""For implementers: contracts to check one's own parts with, and small worlds to try them in.
+"""Contracts that check parts of your own, and small worlds to try them in.
 
 Names are imported when they are first used, so that contracts of feedback need no torch.
 """

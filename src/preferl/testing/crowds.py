@@ -17,11 +17,12 @@ class CrowdConfig:
     """How queries are made and assigned to people.
 
     Attributes:
-        answers: of each annotator, about; known and repeated queries are part of them.
+        answers: approximate number of answers of each annotator, including those to known and
+            repeated queries.
         quorum: how many people answer an ordinary query.
-        known_share: of an annotator's answers, to queries whose answer is known; everybody gets
-            the same ones. They are drawn from the clearer half of all pairs.
-        repeat_share: of an annotator's answers, to queries that they answered before.
+        known_share: share of an annotator's answers to queries whose answer is known. Everybody
+            gets the same known queries, from the clearer half of all pairs.
+        repeat_share: share of an annotator's answers to queries that they answered before.
         difference: standard deviation of the difference between the clips of a pair, in logits
             of a careful person; at 5 two careful people agree on 84 % of pairs.
         tie_width: differences below it are ties for careful people; 0 is never.
@@ -117,7 +118,10 @@ def simulate_crowd(
 def _assign(
     annotators: int, rng: np.random.Generator, config: CrowdConfig
 ) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
-    """Query and annotator of each answer `[R]`; what each query `[Q]` repeats, and if known.
+    """Assign a query and an annotator to each answer.
+
+    Returns the query and annotator of each answer, `[R]` each. For each query, `[Q]`, it returns
+    the query that it repeats, and whether its answer is known.
 
     Ordinary queries come first, then known ones, then one query for each repeat.
     """
@@ -139,7 +143,7 @@ def _assign(
 
 
 def _some_of_each(annotator: IntArray, count: int, rng: np.random.Generator) -> IntArray:
-    """Up to `count` random rows of each annotator."""
+    """Draw up to `count` random rows of each annotator."""
     shuffled = rng.permutation(len(annotator))
     shuffled = shuffled[np.argsort(annotator[shuffled], kind="stable")]
     of_each = np.bincount(annotator)
@@ -148,7 +152,7 @@ def _some_of_each(annotator: IntArray, count: int, rng: np.random.Generator) -> 
 
 
 def _clear(count: int, rng: np.random.Generator, config: CrowdConfig) -> FloatArray:
-    """`[count]` sizes of differences, from the larger half of a normal distribution."""
+    """Draw sizes `[count]` of differences, from the larger half of a normal distribution."""
     drawn = np.abs(rng.normal(size=(count, 16)))
     large = drawn > 0.6745  # half of a normal distribution is further from 0
     return np.asarray(config.difference * drawn[np.arange(count), large.argmax(1)])
@@ -157,7 +161,7 @@ def _clear(count: int, rng: np.random.Generator, config: CrowdConfig) -> FloatAr
 def _swapped(
     query: IntArray, annotator: IntArray, repeat_of: IntArray, rng: np.random.Generator
 ) -> BoolArray:
-    """`[R]` at random; half of the repeats differ from the first time."""
+    """Draw at random which pairs are swapped, `[R]`; half of the repeats differ from the first."""
     swapped = rng.random(len(query)) < 0.5
     repeat = np.flatnonzero(repeat_of[query] >= 0)
     people = int(annotator.max()) + 1

@@ -37,7 +37,7 @@ def check_teacher(
         answers = _answers(teacher, shown, seed)
     except FeedbackError:
         raise
-    except Exception as error:  # a teacher of somebody else fails in whichever way it likes
+    except Exception as error:  # somebody else's teacher may raise anything
         if not made_up:
             raise
         raise FeedbackError(
@@ -154,7 +154,7 @@ def check_feedback(
 
 
 def example_segments(seed: int = 0) -> Segments:
-    """`[8]` windows of four steps over two made-up episodes, one of them short and padded."""
+    """Make `[8]` windows of four steps over two made-up episodes, one of them short and padded."""
     rng = np.random.default_rng(seed)
     episodes = Episodes(
         observations=rng.normal(size=(13, 3)).astype(np.float32),
@@ -168,7 +168,7 @@ def example_segments(seed: int = 0) -> Segments:
 
 
 def _name(part: object) -> str:
-    """The name of a function, or of the class of something else."""
+    """Return the name of a function, or of any other object's class."""
     return str(getattr(part, "__name__", type(part).__name__))
 
 
@@ -195,7 +195,7 @@ def _answers(teacher: Teacher, shown: Clips, seed: int) -> FloatArray:
 
 
 def _padded_by(clips: Clips, extreme: Callable[[Array], float]) -> Clips:
-    """The same clips, padded by an extreme of all observations and actions."""
+    """Return the clips, padded by an extreme of all observations and actions."""
 
     def fill(array: Array) -> Array:
         changed = np.array(array)
@@ -207,7 +207,7 @@ def _padded_by(clips: Clips, extreme: Callable[[Array], float]) -> Clips:
 
 
 def _comparisons(feedback: Feedback) -> Comparisons | tuple[()]:
-    """All answers; none before the first."""
+    """Return all answers; an empty tuple before the first."""
     try:
         return feedback.comparisons()
     except FeedbackError:
@@ -234,7 +234,7 @@ def _unchanged(feedback: Feedback, count: int, after: str) -> None:
 
 
 def _names(segments: Segments, pairs: IntArray) -> list[bytes]:
-    """A name for each pair by the observations and actions of its clips' real steps."""
+    """Name each pair by the observations and actions of its clips' real steps."""
     names = []
     for pair in pairs:
         clips = segments[pair]

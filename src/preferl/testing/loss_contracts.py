@@ -7,7 +7,7 @@ from preferl.functional.preference import AnswerLoss, preference_loss
 from preferl.registry import LOSSES
 
 LOGITS = (-30.0, -2.0, -0.5, 0.0, 0.5, 2.0, 30.0)
-"""From sure of the second to sure of the first."""
+"""Logits from sure of the second clip to sure of the first."""
 
 
 def check_loss(loss: AnswerLoss | str) -> None:

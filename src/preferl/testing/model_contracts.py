@@ -35,7 +35,7 @@ def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
     """
     try:
         copy = deepcopy(model)
-    except Exception as error:  # whatever a class of someone else raises
+    except Exception as error:  # somebody else's class may raise anything
         raise ModelError(
             f"{type(model).__name__}: copying it with deepcopy: expected a copy, got "
             f"{in_words(error)}."
@@ -97,7 +97,7 @@ def _check_statistics(model: RewardModel, windows: _Windows) -> None:
 
 
 def _check_output(model: RewardModel, windows: _Windows) -> None:
-    """Shapes and numbers, the same each time and for each window alone."""
+    """Check shapes and numbers, which must be the same each time and for each window alone."""
     output = _ask(model, *windows[:3])
     shape = (model.members, *windows.mask.shape)
     for name, tensor, size in zip(output._fields, output, (shape, shape[:2]), strict=True):
@@ -121,7 +121,7 @@ def _check_output(model: RewardModel, windows: _Windows) -> None:
 
 
 def _check_context(model: RewardModel, windows: _Windows) -> None:
-    """Rewards look neither ahead nor, of a model without context, back."""
+    """Check that rewards do not look ahead, and of a model without context, not back."""
     rewards = _ask(model, *windows[:3]).rewards
     if rewards.shape[2] > 1:
         changed = _ask(model, *_replaced(windows, np.s_[:, -1:]), windows.mask).rewards
@@ -153,7 +153,7 @@ def _check_padding(model: RewardModel, windows: _Windows) -> None:
 
 
 def _check_gradients(model: RewardModel, windows: _Windows) -> None:
-    """Scores of windows of one step, of two, and so on: pooled rewards, by every parameter."""
+    """Check scores of windows of each length: pooled rewards, with gradients everywhere."""
     rows, length = windows.mask.shape
     mask = torch.arange(length) >= length - 1 - torch.arange(rows)[:, None]
     with torch.no_grad():
@@ -207,7 +207,7 @@ def _ask(model: RewardModel, observations: Any, actions: Any, mask: Tensor) -> R
 
 
 def _replaced(windows: _Windows, where: Any) -> tuple[Any, Any]:
-    """Observations and actions with other values at some places."""
+    """Replace observations and actions at some places by other values."""
 
     def replace(array: Tensor, other: Tensor) -> Tensor:
         changed = array.clone()

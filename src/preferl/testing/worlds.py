@@ -139,7 +139,7 @@ def make_episodes(
 def make_comparisons(
     rng: np.random.Generator, pairs: int = 20, length: int = 5, episodes: Episodes | None = None
 ) -> Comparisons:
-    """Make pairs of random segments, the one of the higher true return preferred.
+    """Make pairs of random segments, in which the higher true return is preferred.
 
     Shorter episodes become padded segments. By default there are three in `PointWorld`'s spaces,
     one of them short.
@@ -160,7 +160,7 @@ class CountingModel(RewardModel):
     """A model that stands for another and counts its training calls: a guard against hidden loops.
 
     Attributes:
-        model: the other one, whose parameters and encoder it shares.
+        model: the other model, whose parameters and encoder it shares.
         rows: windows `B` of each call of `judge` in training mode.
     """
 
