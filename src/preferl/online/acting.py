@@ -37,7 +37,7 @@ from preferl.online.wrappers.recording import Recording
 from preferl.reading import parse_json, reading
 
 BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")
-"""What statistics beside a zip file are called by RL Zoo and by most others."""
+"""Names that RL Zoo and others give to the file of statistics beside a zip file."""
 
 
 def task_environments(

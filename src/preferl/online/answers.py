@@ -1,4 +1,4 @@
-"""What a run learns from: comparisons that exist already and new answers, some of them held out."""
+"""The answers of a run: existing comparisons and new answers, some of them held out."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,7 +37,7 @@ Table = TypeVar("Table", Episodes, Segments)
 
 
 class WarmStart(NamedTuple):
-    """What a run begins with: comparisons to learn from, and episodes that queries may be about."""
+    """The start of a run: comparisons to learn from, and episodes that queries may be about."""
 
     comparisons: Comparisons | None = None
     episodes: Episodes | None = None
@@ -271,7 +271,7 @@ def _trust_in_answers(
 
 
 class QueryMetrics(NamedTuple):
-    """What a reward made of new queries, before it learned from their answers.
+    """The predictions of a reward for new queries, before it learned from their answers.
 
     Both are about which clip is better, so they leave out the noise of answers. With much noise,
     every answer is uncertain and all members expect much the same, however different the clips are.

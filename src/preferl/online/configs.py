@@ -23,7 +23,7 @@ WRITING: Final = ("tensorboard_log",)
 """Settings of algorithms that write where a file of settings says."""
 
 LINEAR: Final = "lin_"
-"""What texts begin with that mean a number which falls to 0 over the run, as in RL Zoo."""
+"""Prefix of a text for a number that falls to 0 over the run, as in RL Zoo."""
 
 
 SB3_CLASSES: Final = {
@@ -196,7 +196,7 @@ class SB3Config:
 
 
 AlgorithmConfig = PPOConfig | SACConfig | SB3Config
-"""Those of this library; any config that `preferl.registry.ALGORITHMS` has will do."""
+"""Configs of this library; any other in `preferl.registry.ALGORITHMS` works as well."""
 
 
 def _require(config: object, names: tuple[str, ...], low: float, high: float = inf) -> None:

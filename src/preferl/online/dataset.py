@@ -208,7 +208,7 @@ def medium(means: Mapping[int, float], random: float) -> int:
 
 @final
 class _Recording:
-    """One recording, stage by stage; each stage leaves what came of it in the folder."""
+    """One recording, stage by stage; each stage writes its result to the folder."""
 
     _folder: RunFolder
 
@@ -501,7 +501,7 @@ def _write(
 @final
 @dataclass(frozen=True)
 class DatasetSeeds:
-    """All that determines such a data set, as its folder keeps it."""
+    """Settings that determine such a data set, as its folder stores them."""
 
     config: DatasetConfig
     seeds: tuple[int, ...]

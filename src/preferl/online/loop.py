@@ -81,7 +81,7 @@ FIRST_EPISODE: Final = 30_000
 """Seed of the evaluations while learning, beyond the run's: training and the report have others."""
 
 POLICY_EPISODES: Final = 10
-"""Whole episodes, the latest, whose mean return a teacher's thresholds follow, as in B-Pref."""
+"""Number of latest whole episodes whose mean return sets a teacher's thresholds, as in B-Pref."""
 
 ATTEMPTS: Final = 5
 """Times that a round replaces the queries that a script declined."""
@@ -188,7 +188,7 @@ class Resumable(Protocol):
 @final
 @dataclass(eq=False)
 class LoopState:
-    """What later iterations depend on, beside agent, trainer and teacher: a checkpoint of the loop.
+    """The loop's checkpoint: later iterations depend on it, beside agent, trainer and teacher.
 
     Attributes:
         rng: draws segments and queries.

@@ -1,4 +1,4 @@
-"""What an iteration of the loop did, what a run came to, and what its numbers say is wrong."""
+"""Reports of an iteration and of a run, and warnings that their numbers call for."""
 
 import math
 import time
@@ -33,7 +33,7 @@ for _struct in (Evaluation, PolicyReport):
 @saved_in_states
 @dataclass(frozen=True)
 class IterationReport:
-    """What one round of act, ask and fit did.
+    """The report of one iteration of act, ask and fit.
 
     Attributes:
         iteration: its number; 0 came before the policy learned.
@@ -121,7 +121,7 @@ class IterationReport:
 @final
 @dataclass(frozen=True, eq=False)
 class OnlineReport:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         iterations: what each iteration did.

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 LOGGER = get_logger(__name__)
 
 SHOWN: Final = {"oracle": "true reward"}
-"""What policies are called in the report, where that is not their name in the result."""
+"""Names of policies in the report, if these differ from their names in the result."""
 
 CURVES: Final = (
     MetricCurve(EVALUATED, "return", ("eval/mean_reward",)),
