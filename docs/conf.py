@@ -3,6 +3,7 @@
 The pages are plain Markdown, so that they read well without the site, too. `_toc.yml` orders them.
 """
 
+import ast
 import os
 import re
 from functools import reduce
@@ -52,7 +53,7 @@ html_favicon = "../src/preferl/annotate/static/mark.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
-html_search_scorer = "_static/scorer.js"
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
 html_copy_source = False
 
 myst_heading_anchors = 4  # by GitHub's rule, so that links lead to the same place on both
@@ -136,8 +137,14 @@ def list_names(_: Sphinx, page: str, source: list[str]) -> None:
 
 def preferl_homes() -> dict[str, str]:
     """The package that documents each name of `preferl`, as its file imports them."""
-    text = Path(preferl.__file__).read_text(encoding="utf-8")
-    return {name: home for home, name in re.findall(r"from (preferl\.\S+) import (\w+) as", text)}
+    return {name: home for name, home in imported(preferl.__name__).items() if "preferl" in home}
+
+
+def imported(package: str) -> dict[str, str]:
+    """The module from which a package's file imports each name."""
+    tree = ast.parse(Path(import_module(package).__file__ or "").read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
 
 
 def leave_out_builtins(*about: Any) -> bool | None:
@@ -152,8 +159,7 @@ def describe_constant(
     if what != "data":
         return
     package, short = name.rsplit(".", 1)
-    text = Path(import_module(package).__file__ or "").read_text(encoding="utf-8")
-    for home in re.findall(rf"from (\S+) import {short} as {short}\b", text):
+    if home := imported(package).get(short):
         lines[:] = ModuleAnalyzer.for_module(home).find_attr_docs().get(("", short), lines)
 
 
