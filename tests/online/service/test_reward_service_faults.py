@@ -128,7 +128,8 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
         assert {kind for kind, _ in events} == {"version"}, events
         assert [number for _, number in events] == sorted({number for _, number in events})
         assert rewards[-1].version == max(versions(out)) == events[-1][1]
-        assert not [p.name for p in out.iterdir() if p.name.startswith(".")]
+        hidden = {path.name for path in out.iterdir() if path.name.startswith(".")}
+        assert hidden == {".publisher"}, "the lock stays, and no draft does"
         assert PublishedReward(out).refresh()
         assert rewards[-1].accuracy is not None
 
