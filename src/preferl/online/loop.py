@@ -363,11 +363,11 @@ def _build_evaluator(config: OnlineConfig, learner: Any, env: EnvSource) -> Eval
 
 @final
 class PreferenceLoop:
-    """A run of learning from preferences: its parts, where it is, and who is told of it.
+    """A run of learning from preferences: its parts, its state, and the functions it calls.
 
     Args:
         parts: of `build_parts`.
-        sink: as of `learn_from_preferences`, and so are all others.
+        sink: where metrics go. `learn_from_preferences` describes it and all other arguments.
     """
 
     def __init__(
