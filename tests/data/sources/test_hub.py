@@ -94,6 +94,7 @@ def test_from_the_hub_by_name(monkeypatch):
         asked.append((*names, split))
         return datasets.Dataset.from_dict(columns())
 
+    monkeypatch.setattr("huggingface_hub.file_exists", lambda *_, **__: False)
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     check(load_source("hub:someone/replays:halfcheetah-expert-v2"))
     check(load_source("hub:someone/replays"))
@@ -109,6 +110,7 @@ def test_a_hub_that_does_not_have_it(monkeypatch):
     def load_dataset(*_: Any, **__: Any) -> Any:
         raise RuntimeError("Dataset scripts are no longer supported")
 
+    monkeypatch.setattr("huggingface_hub.file_exists", lambda *_, **__: False)
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(DataError, match=r"no longer supported.*give a Parquet copy"):
         load_source("hub:someone/replays")
@@ -123,6 +125,7 @@ def test_a_time_limit_is_no_end(tmp_path):
 def test_a_part_of_a_larger_table(monkeypatch):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     twice = datasets.Dataset.from_dict({name: rows * 2 for name, rows in columns().items()})
+    monkeypatch.setattr("huggingface_hub.file_exists", lambda *_, **__: False)
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: twice.select(range(3, 6)))
     episodes = load_source("hub:someone/replays")
     check(episodes)

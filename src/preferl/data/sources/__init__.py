@@ -25,6 +25,12 @@ if TYPE_CHECKING:
         save_pt_labels as save_pt_labels,
         scripted_preferences as scripted_preferences,
     )
+    from preferl.data.sources.lerobot import (
+        Feature as Feature,
+        LeRobotFolder as LeRobotFolder,
+        load_lerobot as load_lerobot,
+        open_lerobot as open_lerobot,
+    )
     from preferl.data.sources.minari import load_minari as load_minari
     from preferl.data.sources.pickles import load_pickle as load_pickle
     from preferl.data.sources.robomimic import (

@@ -213,16 +213,33 @@ def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray
 
 
 def _flat_chunk(values: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
-    compute = require("pyarrow.compute", extra="parquet")
-    sizes = list[IntArray]()
     if not _is(values.type, _LISTS):
         raise DataError(
             f"{name}: expected a list of steps in each row, got {values.type} in each row."
         )
+    numbers, (lengths, *inner) = nested_numbers(values, name, expansion)
+    shape = (int(size[0]) if len(size) else 0 for size in inner)
+    return numbers.reshape(int(lengths.sum()), *shape), lengths
+
+
+def nested_numbers(
+    values: Any, name: str, expansion: Expansion | None = None
+) -> tuple[Array, list[IntArray]]:
+    """Return the numbers of an Arrow array end to end, and the lengths of the lists they lie in.
+
+    Lengths are of the lists of each level, the outermost first; below the first level, all lists
+    have one length.
+
+    Raises:
+        DataError: nulls, lists of other lengths, or something else than numbers.
+    """
+    compute = require("pyarrow.compute", extra="parquet")
+    sizes = list[IntArray]()
     while _is(values.type, _LISTS):
         if values.null_count:
             raise DataError(f"{name}: expected lists, got {values.null_count} nulls.")
-        expansion.add(8 * len(values))  # lists of nothing lie nowhere, in any number
+        if expansion is not None:
+            expansion.add(8 * len(values))  # lists of nothing lie nowhere, in any number
         size = compute.list_value_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
         for step in np.flatnonzero(size != size[:1]) if sizes else ():
             raise DataError(
@@ -235,9 +252,7 @@ def _flat_chunk(values: Any, name: str, expansion: Expansion) -> tuple[Array, In
         raise DataError(f"{name}: expected numbers alone, got {values.type}.")
     if values.null_count:
         raise DataError(f"{name}: expected numbers alone, got {values.null_count} nulls.")
-    lengths, *inner = sizes
-    shape = (int(size[0]) if len(size) else 0 for size in inner)
-    return values.to_numpy(zero_copy_only=False).reshape(int(lengths.sum()), *shape), lengths
+    return values.to_numpy(zero_copy_only=False), sizes
 
 
 _LISTS: Final = ("list", "large_list", "fixed_size_list")

@@ -28,6 +28,7 @@ from preferl.data.sources.d4rl import load_d4rl
 from preferl.data.sources.endings import NEXT, check_next, warn_of_unread
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
+from preferl.data.sources.lerobot import holds_lerobot, load_lerobot, split_features
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.data.sources.robomimic import check_observation_order, load_robomimic
@@ -50,7 +51,8 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
 
     A folder of preferl or of `.npz` files, a pickle of demonstrations, a D4RL or robomimic HDF5
     file, an `.npz` file of stacked episodes, columns of `datasets` as Parquet, Arrow or a
-    `save_to_disk` folder or on the hub, or a Minari data set on this machine. The content of files
+    `save_to_disk` folder or on the hub, a LeRobot data set, or a Minari data set on this machine.
+    The content of files
     decides, so that their names do not matter.
 
     A robomimic file does not record in which order its simulator puts observations together, so
@@ -58,7 +60,8 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
 
     Args:
         source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG`, or the id of a Minari data
-            set, with or without `minari:` before it.
+            set, with or without `minari:` before it. After a LeRobot data set, in a folder or on
+            the hub, may stand `:NAME,NAME`: the features to observe.
         task: row of `preferl.data.TASKS`; a D4RL file may need it, columns take its time limit.
 
     Raises:
@@ -78,6 +81,8 @@ def _read_source(source: str | Path, task: str | Task | None) -> Episodes:
     place = Path(source)
     if name.startswith("minari:"):
         return load_minari(name.removeprefix("minari:"))
+    if holds_lerobot(split_features(name)[0]):
+        return load_lerobot(name)
     if name.startswith(PREFIX):
         return load_hub_dataset(name, task=task)
     if place.is_dir():

@@ -1,0 +1,633 @@
+"""Robot data sets of LeRobot, format v3.0: columns as Parquet, cameras as videos or pictures.
+
+Cadene et al. 2024, "LeRobot: State-of-the-art Machine Learning for Real-World Robotics in PyTorch".
+"""
+
+import hashlib
+import io
+import math
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from string import Formatter
+from typing import Any, Final, Self, final
+
+import numpy as np
+
+from preferl._optional import require
+from preferl.data.columns import as_floats, naming, reading_foreign, require_names
+from preferl.data.episodes import Episodes
+from preferl.data.on_disk import OnDisk
+from preferl.data.sources.hub import PREFIX, nested_numbers
+from preferl.data.sources.parquet import unpacked_bytes
+from preferl.data.videos import VideoReader
+from preferl.errors import DataError, nearest
+from preferl.reading import Expansion, inside, read_object
+from preferl.shapes import Array, IntArray, Observations
+
+VERSION: Final = "v3.0"
+INFO: Final = "meta/info.json"
+CONVERTER: Final = "python -m lerobot.scripts.convert_dataset_v21_to_v30 --repo-id=OWNER/NAME"
+
+ACTION: Final = "action"
+OBSERVATION: Final = "observation."
+REWARD: Final = "next.reward"
+SUCCESS: Final = "next.success"
+
+MOST_NUMBERS: Final = 2**25
+"""Numbers in a picture or another value of a frame: a picture of 4,096 x 2,730 in three colours."""
+
+MOST_FPS: Final = 1000
+PICTURES_AT_ONCE: Final = 16
+"""Packed pictures of a Parquet file that are read together."""
+
+OPEN_FILES: Final = 8
+"""Videos that stay open between two reads."""
+
+_WIDTH: Final = re.compile(r"(0?\d?d)?")
+_WIDTHS: Final = {
+    "chunk_index": _WIDTH,
+    "file_index": _WIDTH,
+    "video_key": re.compile(""),
+}
+"""What a path fills in, and how wide."""
+
+_EPISODE_COLUMNS: Final = (
+    "episode_index", "length", "dataset_from_index", "dataset_to_index",
+    "data/chunk_index", "data/file_index",
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class Feature:
+    """A column of a data set, by the name that LeRobot gives it.
+
+    Attributes:
+        name: such as `observation.state`, `action` or `observation.images.front`.
+        dtype: "video" or "image" for a camera, or the type of numbers.
+        shape: of the value of a frame; of a camera `(height, width, channels)`.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str, about: Mapping[str, Any]) -> Self:
+        """Return the feature of a name as `INFO` describes it; raise `ValueError` for another."""
+        shape = tuple(int(side) for side in about["shape"])
+        if not (all(side >= 1 for side in shape) and math.prod(shape) <= MOST_NUMBERS):
+            raise ValueError(f"{name} of shape {shape}")
+        dtype = str(about["dtype"])
+        if dtype not in ("video", "image"):
+            return cls(name, dtype, shape)
+        if len(shape) != 3:
+            raise ValueError(f"{name}, a camera of shape {shape}")
+        names = about.get("names") or ()
+        if names[:1] in (["channels"], ["channel"]):
+            shape = (*shape[1:], shape[0])
+        depth = bool((about.get("info") or {}).get("is_depth_map"))
+        return cls(name, "depth" if depth else dtype, shape)
+
+    @property
+    def is_camera(self) -> bool:
+        """Whether its values are pictures."""
+        return self.dtype in ("video", "image")
+
+
+@final
+class LeRobotFolder:
+    """A data set of LeRobot on this machine, of which nothing is read before it is needed.
+
+    Episodes have the numbers 0 to `K - 1`, as in the files. Pictures are decoded where they are
+    used, by file and timestamp.
+
+    Attributes:
+        path: its folder.
+        fps: frames per second.
+        features: all columns by name, cameras included.
+        lengths: `[K]` frames of each episode.
+        tasks: `K` texts of what the robot was to do.
+    """
+
+    def __init__(self, path: Path, *, repository: str = "") -> None:
+        self.path = path
+        self._repository = repository
+        # Files of the hub's cache are links into a folder beside its snapshots.
+        self._root = path.parents[1] if repository else path
+        self._pictures: dict[str, OnDisk] = {}
+        info = self._info()
+        with reading_foreign(path / INFO, "the settings of a LeRobot data set"):
+            self.fps = float(info["fps"])
+            if not 0 < self.fps <= MOST_FPS:
+                raise ValueError(f"fps {self.fps}")
+            self.features = {
+                name: Feature.of(name, about) for name, about in info["features"].items()
+            }
+            self._data_path = _template(info["data_path"])
+            self._video_path = _template(info.get("video_path") or "")
+            episodes = int(info["total_episodes"])
+            frames = int(info["total_frames"])
+        self._table = self._episode_table()
+        self.lengths: IntArray = self._table["length"]
+        self.tasks: tuple[str, ...] = tuple(self._table["tasks"])
+        self._require_counts(episodes, frames)
+        self._require_files(self._data_files()[0])
+
+    @property
+    def cameras(self) -> dict[str, tuple[int, ...]]:
+        """Shape `(height, width, channels)` of each camera, by its name."""
+        return {name: f.shape for name, f in self.features.items() if f.is_camera}
+
+    @property
+    def starts(self) -> IntArray:
+        """`[K]` number of each episode's first frame among all frames, LeRobot's `index`."""
+        return np.asarray(np.cumsum(self.lengths) - self.lengths)
+
+    @cached_property
+    def content_id(self) -> str:
+        """The SHA-256 of the episode and data Parquet files and the sizes of the videos.
+
+        It is the same on every machine, and another one once episodes were added or deleted.
+        """
+        digest = hashlib.sha256()
+        for file in (*self._episode_files(), *self._data_files()[0]):
+            with self._inside(file).open("rb") as opened:
+                digest.update(f"{file}\0".encode())
+                digest.update(hashlib.file_digest(opened, "sha256").digest())
+        for feature in self.features.values():
+            videos = self._video_files(feature.name)[0] if feature.dtype == "video" else []
+            self._require_files(videos)
+            for file in videos:
+                digest.update(f"{file}\0{self._inside(file).stat().st_size}\0".encode())
+        return digest.hexdigest()
+
+    def pictures(self, camera: str) -> OnDisk:
+        """Return the pictures of a camera, `[T, height, width, 3]` bytes, decoded when used.
+
+        Raises:
+            DataError: no such camera, or its files are missing or damaged, or hold other pictures
+                than the data set says.
+        """
+        if camera not in self._pictures:
+            self._pictures[camera] = self._open_pictures(camera)
+        return self._pictures[camera]
+
+    def _open_pictures(self, camera: str) -> OnDisk:
+        feature = self._feature(camera)
+        if not feature.is_camera or feature.shape[-1] not in (1, 3):
+            raise DataError(
+                f"{self.path}, {camera}: expected a camera of colour or grey pictures, got "
+                f"{feature.dtype} of shape {feature.shape}. Cameras: {', '.join(self.cameras)}"
+            )
+        height, width, _ = feature.shape
+        sources: list[Any] = []
+        if feature.dtype == "image":
+            files, part, first = self._data_files()
+            sources += [_ParquetPictures(self._inside(f), camera, (height, width)) for f in files]
+        else:
+            files, part, first = self._video_files(camera)
+            self._require_files(files)
+            frames = np.zeros(len(files), np.int64)
+            np.maximum.at(frames, part, first + self.lengths)
+            for file, count in zip(files, frames.tolist(), strict=True):
+                video = _Video(self._inside(file), self.fps, (height, width))
+                video.require(count)
+                sources.append(video)
+        frame = np.arange(int(self.lengths.sum())) - np.repeat(self.starts, self.lengths)
+        return OnDisk(
+            sources=tuple(sources),
+            part=np.repeat(part, self.lengths),
+            row=np.repeat(first, self.lengths) + frame,
+            row_shape=(height, width, 3),
+            dtype=np.dtype(np.uint8),
+        )
+
+    def frames(self, camera: str, episode: int, first: int = 0, last: int | None = None) -> Array:
+        """Decode frames `first` to `last - 1` of an episode, by default all: `[N, H, W, 3]` bytes.
+
+        Raises:
+            DataError: no such camera, episode or frames, or damaged files.
+        """
+        length = int(self.lengths[self._episode(episode)])
+        last = length if last is None else last
+        if not 0 <= first < last <= length:
+            raise DataError(
+                f"{self.path}, episode {episode}: expected frames within 0 to {length}, got "
+                f"{first} to {last}"
+            )
+        start = int(self.starts[episode])
+        return self.pictures(camera)[start + first : start + last]
+
+    def episodes(
+        self, features: Sequence[str] = (), *, episodes: IntArray | None = None
+    ) -> Episodes:
+        """Read named features as observations, with actions and what rewards are recorded.
+
+        LeRobot does not record what followed an episode's last frame: its observation is repeated
+        as the final one, and no episode terminates. Without `next.reward`, rewards are 0.
+
+        Args:
+            features: their names; one alone is an array, and several are a dictionary. By default,
+                all numbers whose names begin with `observation.`, and no camera. Pictures of a
+                camera stay on disk until they are used.
+            episodes: numbers of the episodes to read; all by default.
+
+        Raises:
+            DataError: unknown features, missing or damaged files, or numbers that disagree.
+        """
+        chosen = tuple(features) or self._states()
+        numbers = np.arange(len(self.lengths)) if episodes is None else np.asarray(episodes)
+        lengths = self.lengths[numbers]
+        ends = np.cumsum(lengths)
+        names = [name for name in chosen if not self._feature(name).is_camera]
+        recorded = [name for name in (REWARD, SUCCESS) if name in self.features]
+        self._feature(ACTION)
+        columns = self._columns([*names, ACTION, *recorded], numbers)
+        rows = np.repeat(self.starts[numbers] - (ends - lengths), lengths) + np.arange(ends[-1])
+        steps: dict[str, Any] = {
+            name: columns[name] if name in columns else self.pictures(name).select(rows)
+            for name in chosen
+        }
+        final: dict[str, Any] = {
+            name: array.select(ends - 1) if isinstance(array, OnDisk) else array[ends - 1]
+            for name, array in steps.items()
+        }
+        alone = len(chosen) == 1
+        observations: Observations = steps[chosen[0]] if alone else steps
+        final_observations: Observations = final[chosen[0]] if alone else final
+        success = columns.get(SUCCESS)
+        with naming(self.path):
+            return Episodes(
+                observations=observations,
+                actions=columns[ACTION],
+                rewards=as_floats(columns.get(REWARD, np.zeros(len(rows), np.float32)).ravel()),
+                terminated=np.zeros(len(rows), bool),
+                final_observations=final_observations,
+                lengths=lengths,
+                success=None if success is None else success.ravel().astype(bool),
+            )
+
+    def _info(self) -> Mapping[str, Any]:
+        with reading_foreign(self.path / INFO, "the settings of a LeRobot data set"):
+            info = read_object(self._inside(INFO))
+            version = str(info.get("codebase_version"))
+        if version != VERSION:
+            raise DataError(
+                f"{self.path}: expected a LeRobot data set of version {VERSION}, got {version}. "
+                f"Convert it with LeRobot: {CONVERTER}"
+            )
+        return info
+
+    def _feature(self, name: str) -> Feature:
+        if name not in self.features:
+            near = nearest(name, self.features)
+            raise DataError(
+                f"{self.path}: expected one of the features {', '.join(self.features)}, got "
+                f"{name}. {near}".rstrip()
+            )
+        return self.features[name]
+
+    def _states(self) -> tuple[str, ...]:
+        """Names of the observed numbers."""
+        seen = [f for name, f in self.features.items() if name.startswith(OBSERVATION)]
+        states = tuple(f.name for f in seen if not f.is_camera and f.dtype != "string")
+        if not states:
+            raise DataError(
+                f"{self.path}: expected numbers named {OBSERVATION}…, got none. Name a camera: "
+                f"{self.path}:{next(iter(self.cameras), 'FEATURE')}"
+            )
+        return states
+
+    def _episode(self, episode: int) -> int:
+        if not 0 <= episode < len(self.lengths):
+            raise DataError(
+                f"{self.path}: expected an episode from 0 to {len(self.lengths) - 1}, got {episode}"
+            )
+        return episode
+
+    def _inside(self, file: str) -> Path:
+        return inside(self._root, str(self.path.relative_to(self._root) / file))
+
+    def _require_files(self, files: Collection[str]) -> None:
+        """Raise `DataError` where a file is missing; fetch those of the hub first."""
+        if self._repository:
+            _download(self._repository, files, revision=self.path.name)
+        for file in files:
+            with reading_foreign(self.path, "files inside of its folder", "Get another copy."):
+                place = self._inside(file)
+            if not place.is_file():
+                raise DataError(
+                    f"{self.path}: expected the file {file}, got none. Copy the whole folder."
+                )
+
+    def _episode_files(self) -> list[str]:
+        folder = self.path / "meta" / "episodes"
+        return sorted(f"{file.relative_to(self.path)}" for file in folder.rglob("*.parquet"))
+
+    def _episode_table(self) -> dict[str, Any]:
+        """The table of episodes: a column of numbers `[K]` by its name, and the texts of tasks."""
+        videos = [
+            f"videos/{name}/{column}"
+            for name, feature in self.features.items()
+            if feature.dtype == "video"
+            for column in ("chunk_index", "file_index", "from_timestamp")
+        ]
+        names = [*_EPISODE_COLUMNS, *videos]
+        files = self._episode_files()
+        if not files:
+            raise DataError(
+                f"{self.path}: expected tables of episodes in meta/episodes, got none. Copy the "
+                "whole folder."
+            )
+        self._require_files(files)
+        tables = [_read(self._inside(f), [*names, "tasks"], texts=("tasks",)) for f in files]
+        columns: dict[str, Any] = {
+            name: np.concatenate([_numbers(t[name], (), f"{self.path}, {name}") for t in tables])
+            for name in names
+        }
+        with reading_foreign(f"{self.path}, tasks", "texts in each row"):
+            tasks = [row for table in tables for row in table["tasks"].to_pylist()]
+            return columns | {"tasks": [" / ".join(task) for task in tasks]}
+
+    def _require_counts(self, episodes: int, frames: int) -> None:
+        """Raise `DataError` unless the table of episodes agrees with itself and with `INFO`."""
+        counts = (len(self.lengths), int(self.lengths.sum()))
+        if counts != (episodes, frames) or not episodes:
+            raise DataError(
+                f"{self.path}: expected {episodes} episodes of {frames} frames in all, as {INFO} "
+                f"says, got {counts[0]} of {counts[1]}. Copy the whole folder."
+            )
+        expected = {
+            "episode_index": np.arange(episodes),
+            "dataset_from_index": self.starts,
+            "dataset_to_index": self.starts + self.lengths,
+        }
+        for name, numbers in expected.items():
+            wrong = (self._table[name] != numbers) | (self.lengths < 1)
+            if wrong.any():
+                k = int(wrong.argmax())
+                raise DataError(
+                    f"{self.path}, {name} of episode {k}: expected {numbers[k]} and at least one "
+                    f"frame, got {self._table[name][k]} and {self.lengths[k]} frames"
+                )
+
+    def _data_files(self) -> tuple[list[str], IntArray, IntArray]:
+        """The files of data, `[K]` which one holds each episode, and `[K]` its first row there."""
+        files, part = self._files_of("data/", self._data_path, "")
+        first_episode = np.unique(part, return_index=True)[1]
+        return files, part, self.starts - self.starts[first_episode][part]
+
+    def _video_files(self, camera: str) -> tuple[list[str], IntArray, IntArray]:
+        """The videos of a camera, `[K]` which one holds each episode, and `[K]` its first frame."""
+        files, part = self._files_of(f"videos/{camera}/", self._video_path, camera)
+        seconds = self._table[f"videos/{camera}/from_timestamp"]
+        if not ((seconds >= 0) & (seconds * self.fps < 2**31)).all():
+            raise DataError(f"{self.path}, {camera}: expected times from 0 on, got {seconds}")
+        return files, part, np.rint(seconds * self.fps).astype(np.int64)
+
+    def _files_of(self, prefix: str, template: str, camera: str) -> tuple[list[str], IntArray]:
+        columns = [self._table[f"{prefix}{name}"] for name in ("chunk_index", "file_index")]
+        places, part = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        files = [
+            template.format(chunk_index=chunk, file_index=file, video_key=camera)
+            for chunk, file in places.tolist()
+        ]
+        return files, part.ravel()
+
+    def _columns(self, names: Sequence[str], episodes: IntArray) -> dict[str, Array]:
+        """Read features of numbers `[T, *shape]`, the frames of these episodes in their order."""
+        files, part, _ = self._data_files()
+        counted = ("index", "episode_index", "frame_index")
+        shapes = {name: self._feature(name).shape for name in names}
+        texts = [name for name in names if self.features[name].dtype == "string"]
+        if texts:
+            raise DataError(f"{self.path}: expected features of numbers, got {', '.join(texts)}")
+        parts: dict[str, list[Array]] = {name: [] for name in (*counted, *names)}
+        for file in np.unique(part[episodes]):
+            chosen = episodes[part[episodes] == file]
+            span = None if len(episodes) == len(self.lengths) else (chosen.min(), chosen.max())
+            path = self._inside(files[file])
+            table = _read(path, list(parts), episodes=span)
+            for name, columns in parts.items():
+                columns.append(_numbers(table[name], shapes.get(name, ()), f"{path}, {name}"))
+        read = {name: np.concatenate(columns) for name, columns in parts.items()}
+        lengths = self.lengths[episodes]
+        frame = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        expected = {
+            "index": np.repeat(self.starts[episodes], lengths) + frame,
+            "episode_index": np.repeat(episodes, lengths),
+            "frame_index": frame,
+        }
+        order = np.argsort(read["index"], kind="stable")
+        place = np.searchsorted(read["index"][order], expected["index"])
+        rows = order[np.minimum(place, len(order) - 1)]
+        whole = len(episodes) < len(self.lengths) or len(order) == len(frame)
+        for name, numbers in expected.items():
+            if not whole or (read[name][rows] != numbers).any():
+                raise DataError(
+                    f"{self.path}, {name}: expected {len(numbers)} frames as the table of episodes "
+                    f"has them, got {len(order)} rows or other numbers. Copy the whole folder."
+                )
+        return {name: read[name][rows] for name in names}
+
+
+def open_lerobot(source: str | Path) -> LeRobotFolder:
+    """Open a data set of LeRobot, of format v3.0.
+
+    Args:
+        source: its folder, or `hub:OWNER/NAME` of one on the hub, whose videos are downloaded when
+            they are needed.
+
+    Raises:
+        DataError: nothing of the kind, of another version, with files missing, or damaged.
+        MissingExtraError: pyarrow, or for the hub huggingface_hub, is not installed.
+    """
+    name = str(source)
+    if not name.startswith(PREFIX):
+        return LeRobotFolder(Path(source))
+    repository = name.removeprefix(PREFIX)
+    folder = _download(repository, ["meta/**", "data/**"])
+    return LeRobotFolder(folder, repository=repository)
+
+
+def holds_lerobot(source: str | Path) -> bool:
+    """Whether a folder, or `hub:OWNER/NAME`, is a data set of LeRobot of any version."""
+    name = str(source)
+    if not name.startswith(PREFIX):
+        return (Path(source) / INFO).is_file()
+    hub = require("huggingface_hub", extra="hub")
+    try:
+        return bool(hub.file_exists(name.removeprefix(PREFIX), INFO, repo_type="dataset"))
+    except Exception:  # of a network, of any kind; `datasets` may have it in its cache
+        return False
+
+
+def load_lerobot(source: str | Path) -> Episodes:
+    """Read episodes of a LeRobot data set; see `LeRobotFolder.episodes`.
+
+    Args:
+        source: as for `open_lerobot`, and perhaps the features to observe: `FOLDER:NAME,NAME`.
+
+    Raises:
+        DataError: as of `open_lerobot` and `LeRobotFolder.episodes`.
+    """
+    place, features = split_features(source)
+    return open_lerobot(place).episodes(features)
+
+
+def split_features(source: str | Path) -> tuple[str, tuple[str, ...]]:
+    """Split `FOLDER:NAME,NAME` into the data set and names of features.
+
+    >>> split_features("hub:me/robot:observation.state,observation.images.top")
+    ('hub:me/robot', ('observation.state', 'observation.images.top'))
+    """
+    name = str(source)
+    begin = len(PREFIX) if name.startswith(PREFIX) else 0
+    if Path(name).exists() or ":" not in name[begin:]:
+        return name, ()
+    place, _, features = name.rpartition(":")
+    return place, tuple(features.split(","))
+
+
+def _download(repository: str, patterns: Collection[str], revision: str | None = None) -> Path:
+    """Download files of a data set of the hub unless they are in its cache; return the folder."""
+    hub = require("huggingface_hub", extra="hub")
+    what = f"data set {PREFIX}{repository}"
+    with reading_foreign(what, "one of the hub", "Check the name and the network."):
+        folder = hub.snapshot_download(
+            repository, repo_type="dataset", revision=revision, allow_patterns=list(patterns)
+        )
+    return Path(folder)
+
+
+def _template(path: str) -> str:
+    """Return a format string of paths that fills in chunk, file and key, and nothing else."""
+    for _, field, spec, conversion in Formatter().parse(path):
+        if field is None:
+            continue
+        if (
+            field not in _WIDTHS
+            or conversion is not None
+            or not _WIDTHS[field].fullmatch(spec or "")
+        ):
+            raise ValueError(f"a path {path!r}, which fills in more than chunk, file and key")
+    return path
+
+
+def _read(
+    file: Path,
+    columns: Sequence[str],
+    *,
+    texts: Collection[str] = (),
+    episodes: tuple[int, int] | None = None,
+) -> Any:
+    """Read columns of a Parquet file as an Arrow table, once their size is counted.
+
+    Args:
+        file: the file.
+        columns: their names.
+        texts: those of them that are lists of texts.
+        episodes: the first and last episode whose rows are read; all by default.
+    """
+    parquet = require("pyarrow.parquet", extra="parquet")
+    with reading_foreign(file, "a whole Parquet file"):
+        Expansion.of(file).add(unpacked_bytes(file, columns=columns, texts_once=texts))
+        require_names(file, columns, parquet.read_schema(file).names, "columns")
+        filters = None
+        if episodes is not None:
+            first, last = map(int, episodes)
+            filters = [("episode_index", ">=", first), ("episode_index", "<=", last)]
+        return parquet.read_table(
+            file,
+            columns=list(columns),
+            filters=filters,
+            partitioning=None,
+            read_dictionary=[f"{name}.list.element" for name in texts],
+        )
+
+
+def _numbers(column: Any, shape: tuple[int, ...], name: str) -> Array:
+    """Return the numbers of an Arrow column, which may be nested in lists, as `[T, *shape]`."""
+    values = column.combine_chunks()
+    numbers, sizes = nested_numbers(values, name)
+    if any((size != side).any() for size, side in zip(sizes, shape, strict=False)) or (
+        numbers.size != len(values) * math.prod(shape)
+    ):
+        raise DataError(f"{name}: expected values of shape {shape}, got others")
+    return numbers.reshape(len(values), *shape)
+
+
+@final
+@dataclass(frozen=True)
+class _Video:
+    """Frames of a file that is opened when they are read."""
+
+    path: Path
+    fps: float
+    size: tuple[int, int]
+
+    def __getitem__(self, numbers: IntArray) -> Array:
+        return _opened(self, os.getpid())[numbers]
+
+    def require(self, frames: int) -> None:
+        """Raise `DataError` unless the file has so many frames."""
+        held = _opened(self, os.getpid()).frames
+        if held < frames:
+            raise DataError(
+                f"{self.path}: expected {frames} frames, as the table of episodes says, got {held}"
+            )
+
+
+@lru_cache(maxsize=OPEN_FILES)
+def _opened(video: _Video, process: int) -> VideoReader:
+    del process  # a child would share the place in the file with its parent
+    return VideoReader(video.path, fps=video.fps, size=video.size)
+
+
+@final
+@dataclass(frozen=True)
+class _ParquetPictures:
+    """Pictures of a column of a Parquet file, as PNG or JPEG."""
+
+    path: Path
+    column: str
+    size: tuple[int, int]
+
+    def __getitem__(self, rows: IntArray) -> Array:
+        image = require("PIL.Image", extra="parquet")
+        wanted, place = np.unique(rows, return_inverse=True)
+        pictures = np.empty((len(wanted), *self.size, 3), np.uint8)
+        with reading_foreign(self.path, "PNG or JPEG pictures in each row"):
+            for number, data in enumerate(self._packed(wanted)):
+                picture = image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
+                if (picture.height, picture.width) != self.size:  # before it is unpacked
+                    raise DataError(
+                        f"{self.path}, {self.column}: expected pictures of {self.size} pixels, as "
+                        f"the data set says, got {picture.height} x {picture.width}"
+                    )
+                pictures[number] = np.asarray(picture.convert("RGB"))
+        return pictures[place]
+
+    def _packed(self, rows: IntArray) -> Iterator[bytes]:
+        """The bytes of the pictures in these rising rows, from the groups that hold them."""
+        parquet = require("pyarrow.parquet", extra="parquet")
+        once = [self.column]
+        size = unpacked_bytes(self.path, columns=once, texts_once=once)
+        Expansion.of(self.path).add(PICTURES_AT_ONCE * size)  # one may be there many times
+        with parquet.ParquetFile(self.path) as file:
+            about = file.metadata
+            sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+            ends = np.cumsum(sizes)
+            for group in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
+                begin = int(ends[group]) - sizes[group]
+                batches = file.iter_batches(PICTURES_AT_ONCE, row_groups=[group], columns=once)
+                for batch in batches:
+                    inside_batch = rows[(rows >= begin) & (rows < begin + len(batch))] - begin
+                    values = batch.column(self.column).field("bytes")
+                    yield from values.take(inside_batch).to_pylist()
+                    begin += len(batch)
