@@ -10,6 +10,7 @@ from helpers.answering_page import NO_FALLBACK
 from helpers.waiting import SECONDS, wait_until
 from preferl.annotate import create_app
 from preferl.annotate.serve import Server, configured
+from preferl.store.status import Status
 
 pytestmark = pytest.mark.browser
 
@@ -109,6 +110,25 @@ def test_a_server_that_stops_after_the_last_answer_is_not_missed(study, server, 
     assert page.locator("#done").is_visible()
     assert not page.locator("#notice").is_visible()
     server.start()  # which the fixture stops
+
+
+def test_a_run_that_ends_says_so_and_its_server_is_not_missed(study, server, person):
+    def report(state):
+        study.store.reports.beat(study.project.id, "agent", Status(state), every=600.0)
+
+    study.ask(2)
+    report("healthy")
+    page = person(expected=EXPECTED)
+    page.wait_for_selector("#pair.may")
+    page.wait_for_function("() => document.getElementById('bar-text').textContent !== ''")
+    report("stopped")
+    server.stop()
+    page.wait_for_selector("#ended:visible")
+    assert not page.locator("#pair").is_visible()
+    assert not page.locator("#notice").is_visible()
+    report("healthy")
+    server.start()
+    page.wait_for_selector("#pair.may")
 
 
 def test_an_ended_session_is_reported_instead(study, person):

@@ -4,9 +4,10 @@ import asyncio
 import json
 import threading
 import urllib.request
+from dataclasses import replace
 
 from helpers.waiting import SECONDS, async_wait_until, wait_until
-from preferl.annotate import news
+from preferl.annotate import create_app, news
 from preferl.annotate.news import News
 from preferl.store.status import Status
 
@@ -63,6 +64,21 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
     for thread in threads:
         thread.join(SECONDS)
         assert not thread.is_alive()
+
+
+def test_what_changed_last_is_sent_before_the_server_stops(study, settings, serving):
+    app = create_app(study.store, replace(settings, poll_seconds=3600.0))
+    events = []
+    ready = threading.Event()
+    about = (serving(app), study.ann, events, ready)
+    thread = threading.Thread(target=listen, args=about, daemon=True)
+    thread.start()
+    assert ready.wait(SECONDS)
+    study.store.reports.beat(study.project.id, "agent", Status("stopped"), every=600.0)
+    app.state.news.close()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    assert [c["statement"]["ended"] for k, c in events if k == "progress"] == [False, True]
 
 
 def test_whoever_has_a_page_open_is_active_until_it_closes(study, app, serving, owner):

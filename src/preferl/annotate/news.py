@@ -101,10 +101,12 @@ class News:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
         try:
-            while not self._closed:
+            while True:
                 try:
                     message = await asyncio.wait_for(reader.get(), QUIET_SECONDS)
                 except TimeoutError:
+                    if self._ending.is_set():
+                        return
                     yield None
                     continue
                 if message is None:
@@ -131,22 +133,32 @@ class News:
 
     def _end(self) -> None:
         self._ending.set()
-        for reader in self._readers:
-            _put(reader, None)
         if self._task is not None:
             self._task.cancel()
+        self._task = asyncio.create_task(self._send_last())
+
+    async def _send_last(self) -> None:
+        """Send what changed last, such as that the run has ended, and end all streams."""
+        try:
+            await self._send_changes()
+        finally:
+            for reader in self._readers:
+                _put(reader, None)
 
     async def _look(self) -> None:
         while self._readers and not self._closed:
-            for project_id in sorted({reader.project_id for reader in self._readers.values()}):
-                try:
-                    snapshot = await asyncio.to_thread(self._snapshot, project_id)
-                except StorageError as error:
-                    log.warning("The store cannot be read for now: %s", error)
-                    continue
-                self._send(project_id, snapshot)
+            await self._send_changes()
             await asyncio.sleep(self._seconds)
         self._last.clear()  # the next listener must not get old news
+
+    async def _send_changes(self) -> None:
+        for project_id in sorted({reader.project_id for reader in self._readers.values()}):
+            try:
+                snapshot = await asyncio.to_thread(self._snapshot, project_id)
+            except StorageError as error:
+                log.warning("The store cannot be read for now: %s", error)
+                continue
+            self._send(project_id, snapshot)
 
     def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
         progress = self.tally.of(project_id)

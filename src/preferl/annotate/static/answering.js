@@ -12,7 +12,7 @@ import { Refused, farewell, send, whisper } from './wire.js';
 const byId = (id) => document.getElementById(id);
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 const settings = document.body.dataset;
-const STATES = ['pair', 'waiting', 'done', 'paused', 'unqualified', 'signed-out', 'loading'];
+const STATES = ['pair', 'waiting', 'done', 'ended', 'paused', 'unqualified', 'signed-out', 'loading'];
 const AHEAD = 2; // queries held at a time: the one shown and the one to come
 const FLASH = 140; // milliseconds for which the choice stays visible
 const SPOKEN = {
@@ -240,14 +240,19 @@ function take(reply) {
   if (reply.state === 'ready' && queries.length) {
     show(queries[0]);
   } else {
-    shown = null;
-    queries = [];
-    prune();
-    state(reply.state === 'ready' ? 'waiting' : reply.state);
-    const heading = byId(document.body.dataset.state).querySelector('h2');
-    announce(heading?.textContent ?? '');
+    rest(reply.state === 'ready' ? 'waiting' : reply.state);
   }
   controls();
+}
+
+/** Show why there is no pair to answer; nobody waits for a run that has ended. */
+function rest(name) {
+  shown = null;
+  queries = [];
+  prune();
+  state(panel.ended && ['waiting', 'done'].includes(name) ? 'ended' : name);
+  const heading = byId(document.body.dataset.state).querySelector('h2');
+  announce(heading?.textContent ?? '');
 }
 
 function refused(error, again = true) {
@@ -271,8 +276,11 @@ function refused(error, again = true) {
 }
 
 const GONE = 'No connection to the server. This page continues by itself once the connection is back.';
-/** A server that stops after the last answer is missed by nobody. */
-const gone = () => settings.state !== 'done' && notice(GONE, 'trouble');
+/** A server that stops after the last answer, or with its run, is missed by nobody. */
+function gone() {
+  if (panel.ended && settings.state !== 'ended') rest('done');
+  if (!['done', 'ended'].includes(settings.state)) notice(GONE, 'trouble');
+}
 const back = () => byId('notice').textContent === GONE && notice('');
 
 let hush = () => {}; // ends the news
@@ -402,7 +410,10 @@ async function heartbeat() {
 }
 
 const news = {
-  progress: (progress) => panel.progress({ ...progress, mine: null, mine_per_hour: null }),
+  progress: (progress) => {
+    panel.progress({ ...progress, mine: null, mine_per_hour: null });
+    if (panel.ended && !busy && ['waiting', 'done'].includes(settings.state)) rest('done');
+  },
   reward: (live) => panel.live(live),
   queries: () => document.body.dataset.state !== 'pair' && !busy && claim(),
 };
@@ -432,7 +443,7 @@ document.addEventListener('visibilitychange', () => {
 });
 setInterval(heartbeat, Math.max(2, Number(settings.lease) / 3) * 1000);
 setInterval(() => {
-  if (['waiting', 'paused'].includes(document.body.dataset.state) && !document.hidden) claim();
+  if (['waiting', 'ended', 'paused'].includes(document.body.dataset.state) && !document.hidden) claim();
 }, 15_000);
 
 async function begin() {

@@ -51,6 +51,7 @@ export class Panel {
     this.visit = new Visit();
     this.mine = 0;
     this.revision = 0; // grows with every answer
+    this.ended = false; // the run that asked is over
     byId('break-done').addEventListener('click', () => {
       this.visit.rest();
       byId('break').hidden = true;
@@ -101,7 +102,8 @@ export class Panel {
   /** What all have done, in the server's words; a reply that was overtaken by news is left out. */
   everybody({ revision, statement, people_active, pairs_undrawn }) {
     this.revision = revision;
-    const { words, until, share, newest } = statement;
+    const { words, until, share, newest, ended } = statement;
+    this.ended = ended;
     byId('bar').hidden = share === null;
     byId('bar').value = share ?? 0;
     byId('bar-text').textContent = words;
@@ -121,7 +123,8 @@ export class Panel {
   live({ rewards, episode }) {
     byId('model').hidden = rewards.length === 0;
     if (rewards.length) draw(byId('curve'), byId('model-text'), rewards);
-    byId('episode').hidden = byId('see').hidden = !episode;
+    byId('episode').hidden = !episode;
+    for (const element of document.querySelectorAll('[data-see]')) element.hidden = !episode;
     const video = byId('episode-video');
     if (episode && video.getAttribute('src') !== episode.url) video.src = episode.url;
     if (episode) byId('episode-text').textContent = episode.text;
