@@ -112,6 +112,23 @@ def test_what_is_waited_for_is_shown_and_does_not_count_as_work(monkeypatch, cap
     assert capsys.readouterr().out == "waiting\n"
 
 
+def test_a_wait_is_over_as_soon_as_its_end_is_known(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    line = ProgressLine("learning")
+    line.wait("waiting for your answers: 29 of 30")
+    line.end_wait("30 of 30 answers are there.")
+    assert "waiting" not in f"{line._text()}"
+    assert capsys.readouterr().out == "", "the live line is enough"
+    monkeypatch.delenv("FORCE_COLOR")
+    elsewhere = ProgressLine("learning")
+    elsewhere.wait("waiting")
+    elsewhere.end_wait("all there")
+    elsewhere.wait("waiting")
+    assert capsys.readouterr().out == "waiting\nall there\nwaiting\n"
+
+
 @pytest.mark.parametrize("width", [40, 79, 80, 99, 100, 200])
 @pytest.mark.parametrize(
     "doing", ["learning", "training on the true reward, 20,000 steps, to compare"]

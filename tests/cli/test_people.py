@@ -240,6 +240,8 @@ def test_people_teach_an_environment_of_the_current_folder(here, capsys):
     assert "runs/online-labels" in output.out
     assert "--resume" in output.out
     assert "waiting for your answers: 0 of 8, http" in output.out
+    assert "8 of 8 answers are there; the run goes on." in output.out
+    assert output.out.splitlines()[-5] == "Report: runs/online/report.html"
     assert "preferl annotate report --store runs/online-labels --project lawns-lawn-1" in output.out
     assert "Answer here: http" in output.err
     resolved = json.loads(Path("runs/online/config.json").read_text())["resolved"]

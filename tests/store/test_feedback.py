@@ -211,8 +211,11 @@ def test_asking_waits_for_people_on_request(feedback, waits, no_time_passes):
     assert waits == [2]
     feedback.patience = 0.2
     feedback.on_wait = waits.append
+    ends = []
+    feedback.on_wait_end = ends.append
     ask(feedback, [3, 4])
     assert feedback.pending == 1
+    assert ends == [1]
     assert set(waits[1:]) == {1}
 
 

@@ -170,6 +170,12 @@ class ProgressLine:
             self.note(self._awaited)
         self._waited = now
 
+    def end_wait(self, news: str) -> None:
+        """Show the progress again; where no line is live, print what has come."""
+        self._waited = -WAIT_SECONDS
+        if not self.live:
+            self.note(one_line(news))
+
     def note(self, text: str) -> None:
         """Print a line above the live one, as `note` does elsewhere."""
         self._printed = time.monotonic()

@@ -195,7 +195,7 @@ def run_with_progress(
     With `ask` the person at the terminal answers, and `show` presents each pair, by default as
     sparklines. The other arguments are those of `preferl.online.run_online`.
     """
-    from preferl.cli.people import awaited_answers
+    from preferl.cli.people import answers_there, awaited_answers
     from preferl.envs.checks import require_usable
     from preferl.envs.factory import env_factory
     from preferl.store import StoredFeedback
@@ -223,6 +223,7 @@ def run_with_progress(
     if isinstance(feedback, StoredFeedback):
         stored = feedback
         stored.on_wait = lambda _: line.wait(awaited_answers(stored, run.comparisons))
+        stored.on_wait_end = lambda _: line.end_wait(answers_there(stored, run.comparisons))
 
     with line.running():
         line("learning", 0, run.steps, "first steps")
@@ -340,7 +341,7 @@ def _summarise(result: dict[str, Any], out: Path) -> None:
     if reward.get("epic") is not None:
         distance = f"{reward['epic']:.3f}, from 0 (the same, up to shaping) to 1 (its opposite)"
         echo(f"EPIC distance of the learned reward from the true one: {distance}.")
-    echo(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
+    echo(f"Report: {out / 'report.html'}")
 
 
 def _about_answers(result: dict[str, Any]) -> str:

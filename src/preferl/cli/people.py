@@ -265,12 +265,20 @@ def older_run_in_words(out: Path) -> str:
 def awaited_answers(feedback: StoredFeedback, comparisons: int) -> str:
     """Return in words how many answers a waiting run has, of how many, and where to answer."""
     store = feedback.store
-    answered = store.reports.totals(feedback.project.id).given
     served = store.reports.last_event("served")
-    words = f"waiting for your answers: {answered} of {comparisons}"
+    words = f"waiting for your answers: {_given(feedback)} of {comparisons}"
     if served is None:
         return words
     return f"{words}, {served['url']}/join/{store.people.owner(feedback.project.id).secret}"
+
+
+def answers_there(feedback: StoredFeedback, comparisons: int) -> str:
+    """Return in words how many answers a run has, of how many, when it waits no longer."""
+    return f"{_given(feedback)} of {comparisons} answers are there; the run goes on."
+
+
+def _given(feedback: StoredFeedback) -> int:
+    return feedback.store.reports.totals(feedback.project.id).given
 
 
 def commands_after(out: Path, labels: Path, project: str) -> list[str]:

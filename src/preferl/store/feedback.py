@@ -57,6 +57,7 @@ class StoredFeedback:
             of the project's budget were asked, `ask` waits for every answer.
         on_wait: called with the number of missing answers about twice a second while waiting. By
             default, the first wait logs how to open the annotation page.
+        on_wait_end: called with that number when such a wait is over.
         model_version: version of the reward that chooses queries, stored with each query; it may
             be changed.
         agent: name of the program that asks, where several ask in one project. People answer the
@@ -86,6 +87,7 @@ class StoredFeedback:
         patience: float = 0.0,
         ahead: int = 0,
         on_wait: Callable[[int], None] | None = None,
+        on_wait_end: Callable[[int], None] | None = None,
         model_version: int | None = None,
         agent: str | None = None,
     ) -> None:
@@ -101,6 +103,7 @@ class StoredFeedback:
         self.patience = patience
         self.ahead = ahead
         self.on_wait = on_wait
+        self.on_wait_end = on_wait_end
         self.model_version = model_version
         self.agent = agent
         self._known: tuple[int, Answered] | None = None
@@ -196,11 +199,15 @@ class StoredFeedback:
         since nobody is asked any more.
         """
         until = time.monotonic() + seconds
+        waited = False
         while (pending := self.pending) > open_at_most and time.monotonic() < until:
             if self._totals().given >= self._budget():
                 break
+            waited = True
             (self.on_wait or self._announce)(pending)
             time.sleep(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
+        if waited and self.on_wait_end:
+            self.on_wait_end(pending)
         return pending
 
     def _announce(self, _: int) -> None:
