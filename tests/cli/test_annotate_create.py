@@ -1,6 +1,7 @@
 """`preferl annotate create` asks only what people can answer, and makes nothing if it fails."""
 
 import json
+import os
 
 import pytest
 
@@ -30,6 +31,16 @@ def test_clips_may_be_drawn_elsewhere(recorded, tmp_path, capsys):
     assert run("annotate", "create", *options, "--elsewhere", "--store", tmp_path / "far") == 0
     assert run("annotate", "render", "--store", tmp_path / "far", "--once") == 0
     assert "0 clips drawn, 4 could not be." in capsys.readouterr().out
+
+
+def test_a_program_that_drew_nothing_beside_a_page_says_nothing(tmp_path, capsys):
+    with Store.open(tmp_path / "labels") as store:
+        store.projects.create("door")
+    command = ("annotate", "render", "--store", tmp_path / "labels", "--once")
+    assert run(*command) == 0
+    assert capsys.readouterr().out == "There were no clips to draw.\n"
+    assert run(*command, "--parent", os.getppid()) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_episodes_of_an_offline_run(recorded, tmp_path):

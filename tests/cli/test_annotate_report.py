@@ -58,11 +58,22 @@ def test_trust_is_that_of_the_newest_reward(labels, tmp_path):
     assert {one["name"]: one["trust"] for one in people} == {"Ann": about, "Bo": None}
 
 
+def test_sides_are_those_of_the_page_whichever_clip_was_shown_there(labels, tmp_path, capsys):
+    answer_all(labels, ["Ann"], "left")
+    with Store.open(labels[1]) as store:
+        assert store.queries.votes(store.projects.only().id).swapped.any()
+    assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
+    assert json.loads((tmp_path / "r.json").read_text())["answers"]["A"] == 12
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["of", "these,", "A", "(left)", "is", "better", "12"] in printed
+    assert ["B", "(right)", "is", "better", "0"] in printed
+
+
 def test_numbers_of_a_file_are_those_of_the_answers(labels, tmp_path):
     answer_all(labels, ["Ann"], "equal")
     assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
     report = json.loads((tmp_path / "r.json").read_text())
-    assert report["answers"] == {"first": 0, "second": 0, "equal": 12, "cannot tell": 0}
+    assert report["answers"] == {"A": 0, "B": 0, "equal": 12, "cannot tell": 0}
     assert report["people"][0]["answers"] == 12 + report["checks"], "all that she was asked"
     assert (report["progress"]["answered"], report["progress"]["wanted"]) == (12, 24)
     ((name, rate),) = [(person["name"], person["tie_rate"]) for person in report["people"]]

@@ -242,8 +242,11 @@ def annotate_render(config: RenderConfig) -> None:
         parent=config.parent,
         once=config.once,
     )
-    failed = f", {done.failed:,} could not be" if done.failed else ""
-    echo(f"{done.drawn:,} clips drawn{failed}.")
+    if done.drawn or done.failed:
+        failed = f", {done.failed:,} could not be" if done.failed else ""
+        echo(f"{done.drawn:,} clips drawn{failed}.")
+    elif config.parent is None:
+        echo("There were no clips to draw.")
 
 
 def annotate_invite(config: InviteConfig) -> None:
@@ -693,9 +696,9 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
     from preferl.store.quality.annotators import annotator_report
 
     votes = store.queries.votes(project.id)
-    kinds = {"first": 1.0, "second": 0.0, "equal": 0.5}
+    kinds = {"A": 1.0, "B": 0.0, "equal": 0.5}  # the page's names for left and right
     asked = votes[np.isnan(votes.known) & (votes.repeat_of < 0)]
-    answers = {name: int((asked.preference == value).sum()) for name, value in kinds.items()}
+    answers = {name: int((asked.left == value).sum()) for name, value in kinds.items()}
     shown = ("version", "accuracy", "low", "high", "answers")
     rewards = store.reports.rewards(project.id)
     trust = (rewards[-1].metrics.trust if rewards else None) or {}
@@ -720,9 +723,8 @@ def _progress(numbers: dict[str, Any]) -> Grid:
     checks = "known pairs and repeats" if numbers["known_pairs"] else "repeats"
     rows = (
         ("answers", f"{progress['answered']:,} of {progress['wanted']:,} wanted"),
-        # Which clip is the first has nothing to do with the side it was on.
-        ("of these, for the first clip", f"{answers['first']:,}"),
-        ("for the second", f"{answers['second']:,}"),
+        ("of these, A (left) is better", f"{answers['A']:,}"),
+        ("B (right) is better", f"{answers['B']:,}"),
         ("equal", f"{answers['equal']:,}"),
         ("cannot tell", f"{answers['cannot tell']:,}"),
         (f"besides, about {checks}", f"{numbers['checks']:,}"),
@@ -750,7 +752,7 @@ def _agreement(numbers: dict[str, Any]) -> Grid:
 
 def people_table(numbers: dict[str, Any]) -> Grid:
     """Return a table of how people answer, without optional columns that are empty for all."""
-    shares = ("equal", "left", "others", "known", "repeats")
+    shares = ("equal", "A", "others", "known", "repeats")
     heads = ("name", "answers", "seconds", *shares, "trust", "check")
     rows = [
         (
