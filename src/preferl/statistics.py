@@ -54,12 +54,22 @@ def share_interval(shares: FloatArray, trials: int) -> tuple[float, float]:
     return wilson_interval(mean * effective, effective, t_quantile(runs - 1))
 
 
+FEWEST_IN_PERCENT = 10
+"""Fewest trials whose share is given in per cent: of fewer, one more changes it by over 10."""
+
+
 def share_in_words(share: float, interval: tuple[float, float], count: int, of: str) -> str:
     """Return a share and its 95 % interval in words, for reports and terminals.
 
+    A share of fewer than `FEWEST_IN_PERCENT` is a count, with a warning in place of the interval.
+
     >>> share_in_words(0.8, wilson_interval(8, 10), 10, "out-of-bag answers")
     '80 % of 10 out-of-bag answers (95 % interval 49 to 94 %)'
+    >>> share_in_words(0.0, wilson_interval(0, 3), 3, "held-out answers")
+    '0 of 3 held-out answers (so few show nothing)'
     """
+    if count < FEWEST_IN_PERCENT:
+        return f"{share * count:g} of {count} {of} (so few show nothing)"
     low, high = (f"{100 * end:.0f}" for end in interval)
     return f"{100 * share:.0f} % of {count:,} {of} (95 % interval {low} to {high} %)"
 

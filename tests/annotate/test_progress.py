@@ -97,6 +97,19 @@ def test_there_is_a_goal_only_where_it_stays_where_it_is(study, report):
     assert statement(study) == "1 of 200 answers, 2 more until the first reward"
 
 
+def test_a_run_has_ended_once_all_of_its_agents_have_stopped(study, report):
+    def ended():
+        return Tally(study.store).of(study.project.id)["statement"]["ended"]
+
+    assert not ended(), "no agent has asked here"
+    report("agent left", "stopped")
+    assert ended()
+    report("agent right", "healthy", every=1e-9)
+    assert not ended(), "it was killed, and may come back"
+    report("agent right", "stopped")
+    assert ended()
+
+
 def test_the_bar_is_of_the_nearest_end(study, report):
     def share():
         return Tally(study.store).of(study.project.id)["statement"]["share"]
@@ -160,7 +173,7 @@ def test_the_overview_reports_what_was_published_and_when(study, visitor):
         project, "agent", Status("healthy", steps=800, reward_version=2), every=600.0
     )
     page = visitor(study.owner).get("/admin").text
-    good = "learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)"
+    good = "learned from 45 answers; right on 80 % of 10 it has not seen (95 % interval 49 to 94 %)"
     assert "Reward version 3, published <time" in page
     assert re.search(f"{AGO}</time>: {re.escape(good)}", page)
     assert f"reward version 3 was published: {good}" in page

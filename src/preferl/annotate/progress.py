@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final, final
 
+from preferl.statistics import share_in_words
 from preferl.store.progress import Progress
 from preferl.store.schema import RewardVersion
 from preferl.store.status import AGENT, REWARD_SERVICE, ServiceState, Status, kind_of
@@ -36,7 +37,8 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
     `goal` is the number of answers to reach. It exists only if a budget was set or no program asks
     any more, since a program that keeps asking would move the goal. `until` says how many answers
     the next reward needs. `share` is the done share of the goal or, without a goal, of the answers
-    that the first reward needs; else None.
+    that the first reward needs; else None. `ended` is whether the project's agents have all stopped
+    on purpose, so that the run that asked is over.
     """
     services = store.reports.services(project_id)
     service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)
@@ -55,13 +57,18 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
         needed = service.first_at or 0
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
-    agents = (s.status for s in services if kind_of(s.name) == AGENT and s.works)
-    agent = next((status for status in agents if status.mean_return is not None), None)
+    agents = [each for each in services if kind_of(each.name) == AGENT]
+    working = (each.status for each in agents if each.works)
+    agent = next((status for status in working if status.mean_return is not None), None)
     if agent is not None:
         newest = " ".join(filter(None, (newest, _where(agent))))
+    ended = bool(agents) and all(each.status.state == "stopped" for each in agents)
+    if ended:
+        over = "The run has ended; answers from now on are kept for a later one."
+        newest = " ".join(filter(None, (newest, over)))
     words = f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered)
     answers = {"answered": progress.answered, "goal": goal, "words": words}
-    return answers | {"until": until, "share": share, "newest": newest}
+    return answers | {"until": until, "share": share, "newest": newest, "ended": ended}
 
 
 @final
@@ -163,17 +170,17 @@ def reward_words(reward: RewardVersion) -> str:
 
     >>> reward_words(RewardVersion(version=3, answers=57, accuracy=0.8, low=0.49, high=0.94,
     ...                            detail={"trained_on": 45, "decided": 10}))
-    'learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)'
+    'learned from 45 answers; right on 80 % of 10 it has not seen (95 % interval 49 to 94 %)'
     """
     fit = reward.metrics
     learned = f"learned from {plural(reward.answers if fit.trained_on is None else fit.trained_on)}"
     if reward.accuracy is None:
         return f"{learned}; too few were held out to validate it"
-    unseen = f"{fit.decided:,} it has" if fit.decided else "answers it has"
-    between = ""
-    if reward.low is not None and reward.high is not None:
-        between = f" ({100 * reward.low:.0f} to {100 * reward.high:.0f} %)"
-    return f"{learned}; right on {100 * reward.accuracy:.0f} % of {unseen} not seen{between}"
+    if fit.decided and reward.low is not None and reward.high is not None:
+        interval = (reward.low, reward.high)
+        unseen = share_in_words(reward.accuracy, interval, fit.decided, "it has not seen")
+        return f"{learned}; right on {unseen}"
+    return f"{learned}; right on {100 * reward.accuracy:.0f} % of answers it has not seen"
 
 
 def ago(seconds: float) -> str:

@@ -29,6 +29,7 @@ from preferl.evaluation.report import (
 from preferl.evaluation.reward_report import RewardReport
 from preferl.runs.summary import Finding
 from preferl.shapes import FloatArray
+from preferl.statistics import share_in_words
 from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 
@@ -278,12 +279,13 @@ def rewards_table(
 
 def _accuracy_fact(reward: RewardReport, left_out: str) -> Fact:
     """Return the accuracy on held-out answers; if none is decided, on those left out of a fit."""
-    if reward.decided:
-        between = f"95 % interval {percent_range(reward.interval)}"
-        note = f"of {reward.decided:,} held-out answers; {between}"
-        return Fact("Held-out accuracy", percent(reward.accuracy), note)
-    share, _, of = left_out.partition(" of ")
-    return Fact("Accuracy", share, f"of {of}") if of else Fact("Accuracy", MISSING, left_out)
+    name = "Accuracy"
+    words = left_out
+    if reward.decided and reward.accuracy is not None:
+        name = "Held-out accuracy"
+        words = share_in_words(reward.accuracy, reward.interval, reward.decided, "held-out answers")
+    share, _, of = words.partition(" % of ")
+    return Fact(name, f"{share} %", f"of {of}") if of else Fact(name, MISSING, words)
 
 
 def _behaviour(

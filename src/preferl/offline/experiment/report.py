@@ -48,6 +48,7 @@ from preferl.reporting import common_series, read_jsonl, series
 from preferl.runs import versions
 from preferl.shapes import FloatArray
 from preferl.statistics import (
+    FEWEST_IN_PERCENT,
     bootstrap_interval,
     interquartile_mean,
     share_in_words,
@@ -144,7 +145,8 @@ def _reward_facts(learned: LearnedReward | None) -> list[Fact]:
     if held_out is None or held_out.interval is None:
         return [Fact("Held-out accuracy", percent(None), note)]
     words = share_in_words(held_out.mean, held_out.interval, held_out.count, held_out.of)
-    return [Fact("Held-out accuracy", percent(held_out.mean, 1), f"{words}, {note}")]
+    shown = None if held_out.count < FEWEST_IN_PERCENT else held_out.mean
+    return [Fact("Held-out accuracy", percent(shown, 1), f"{words}, {note}")]
 
 
 def _returns(
