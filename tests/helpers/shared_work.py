@@ -51,7 +51,7 @@ def perceptrons(rng: np.random.Generator) -> Fit:
     answers = replace(answers, preference=wrong, annotator=np.arange(65) % 4)
     config = RewardTrainerConfig(
         epochs=60, batch_size=16, minibatch_size=8, learning_rate=1e-2, noise="fitted",
-        trust=True, crop=2, patience=4, penalty=AdaptivePenalty(1e-4, band=(1.0, 1.1)),
+        trust=True, crop=2, crops=2, patience=4, penalty=AdaptivePenalty(1e-4, band=(1.0, 1.1)),
     )  # fmt: skip
     return (
         MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((16,), 3), seed=0),

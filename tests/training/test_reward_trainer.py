@@ -88,6 +88,30 @@ def test_a_fit_makes_one_call_per_batch_whatever_the_members(
     assert sum(model.rows) == 4 * 2 * 20
 
 
+def test_a_step_learns_from_several_crops_of_each_pair(comparisons):
+    model = CountingModel(mlp())
+    fit(model, comparisons, crop=2, crops=6, epochs=1)
+    assert model.rows == [6 * 2 * 8, 6 * 2 * 8, 6 * 2 * 4]
+
+
+def test_crops_together_weigh_as_much_as_their_pair(rng):
+    single_steps = make_comparisons(rng, pairs=20, length=1)  # of which a crop leaves all
+    once = mlp(members=3)
+    often = mlp(members=3)
+    reports = [
+        fit(model, single_steps, batch_size=20, minibatch_size=10, crop=4, crops=crops)
+        for model, crops in ((once, 1), (often, 6))
+    ]
+    torch.testing.assert_close(weights(often), weights(once), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(reports[1].train_loss, reports[0].train_loss, rtol=1e-4)
+    np.testing.assert_array_equal(reports[1].train_accuracy, reports[0].train_accuracy)
+
+
+def test_several_crops_need_a_crop():
+    with pytest.raises(ConfigError, match=r"crops: expected 1 with a crop of 0.*got 6. Set crop"):
+        replace(FEW, crops=6)
+
+
 def test_fits_can_be_longer_than_in_the_config(comparisons):
     model = CountingModel(mlp())
     report = RewardTrainer(model, FEW, seed=0).fit(comparisons, epochs=5)

@@ -220,6 +220,12 @@ class Answers:
         weight = self.weight[:, rows]
         return type(self)(self.pairs[rows], preference, weight, annotator, soft)
 
+    def repeated(self, times: int) -> Self:
+        """Return each answer `times` times, all of one answer before the next."""
+        if times == 1:
+            return self
+        return self[torch.arange(len(self), device=self.pairs.device).repeat_interleave(times)]
+
     def split(self, size: int) -> Iterator[Self]:
         """Yield parts of at most `size` answers in order, without copies."""
         parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))

@@ -165,6 +165,9 @@ class RewardTrainerConfig:
         crop: most steps that the two clips of a pair lose, as in SURF; 0 cuts nothing. Both lose
             the same number, each at its own place, drawn anew in each pass. Validation never
             crops.
+        crops: crops of each pair that a step learns from, all with the pair's answer and together
+            with its weight. 1 as in SURF; QPA has 20, with a `crop` of 15 of 50 steps. A step takes
+            almost as many times as long.
         implied: whether a fit also learns from the answers that the given ones imply: a above b
             above c (`preferl.data.implied`). Switch it on where clips were compared several
             times, as in ranked lists.
@@ -197,6 +200,7 @@ class RewardTrainerConfig:
     calibrate: bool = True
     trust: bool = False
     crop: int = 0
+    crops: int = 1
     implied: bool = False
     bootstrap: bool = True
     penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
@@ -212,6 +216,12 @@ class RewardTrainerConfig:
         for name, low in (least | {"patience": 1, "stop_accuracy": 1e-9}).items():
             if (value := getattr(self, name)) is not None:
                 require_in(name, value, low, 1 if name == "stop_accuracy" else math.inf)
+        require_in("crops", self.crops, 1, math.inf)
+        if self.crops > 1 and self.crop == 0:
+            raise ConfigError(
+                f"crops: expected 1 with a crop of 0, which cuts nothing, got {self.crops}. Set "
+                "crop to the most steps that clips lose."
+            )
         size = self.batch_size if self.minibatch_size is None else self.minibatch_size
         if not (size > 0 and self.batch_size % size == 0):
             raise ConfigError(

@@ -543,16 +543,18 @@ class RewardTrainer:
             rows = self.world.part(len(part))
             crop = self._crop(len(part), rows)
             own = part[rows]
+            share = len(own) / len(batch)
             part_logits = total.new_zeros(len(total), 0)
             if len(own):
+                own = own.repeated(self.config.crops)
                 features, mask = data.windows(own.pairs.flatten(), crop)
                 trust = self.trust.of(own.annotator)
                 loss, part_logits = self._loss(
                     features, mask, own.preference, own.weight, trust, own.soft
                 )
-                share = len(own) / len(batch)
                 (loss.sum() * share).backward()
                 total = total + loss.detach() * share
+                part_logits = part_logits.unflatten(1, (-1, self.config.crops)).mean(2)
             logits.append(F.pad(part_logits.detach(), (rows.start, len(part) - rows.stop)))
         self.world.sum_gradients(chain(self.model.parameters(), self.trust.parameters))
         penalty = self._penalty.of(self.model.parameters())
@@ -564,14 +566,16 @@ class RewardTrainer:
         return total, torch.cat(logits, dim=1)
 
     def _crop(self, pairs: int, rows: slice) -> Crop | None:
-        """Return crops for some `rows` of `pairs` pairs.
+        """Return the crops of some `rows` of `pairs` pairs, all of one pair before the next.
 
         Every process draws crops for all pairs, so that all draw the same.
         """
         if not self.config.crop:
             return None
-        cut, place = draw_crops(pairs, most=self.config.crop, generator=self._order)
-        return partial(crop_pairs, cut[rows], place[rows])
+        crops = self.config.crops
+        cut, place = draw_crops(pairs * crops, most=self.config.crop, generator=self._order)
+        cropped = slice(rows.start * crops, rows.stop * crops)
+        return partial(crop_pairs, cut[cropped], place[cropped])
 
     def _batch_loss(
         self,
