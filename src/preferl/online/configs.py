@@ -306,6 +306,9 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
             nothing; with "entropy" it learns on a bonus for new states, as in PEBBLE, which needs
             an off-policy algorithm with a critic, such as SAC. Later it learns on that bonus until
             an answer prefers a clip. The first learned reward resets a critic that has.
+        recent_share: share of each batch of the agent's updates that is drawn from the newest
+            `buffer_steps`, those that queries are about; the rest is drawn from all experience, as
+            by stable-baselines3. 0.5 as in QPA. It needs an algorithm with a replay buffer.
         exploration_fraction: share of steps in which a random policy takes over now and then.
         random_probability: of taking over, whenever it is drawn who acts.
         switch_probability: per step, of drawing again who acts.
@@ -358,6 +361,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     algorithm: AlgorithmConfig | None = None
     normalise_observations: bool = False
     before: Before = "zero"
+    recent_share: float = 0.0
     exploration_fraction: float = 0.05
     random_probability: float = 0.5
     switch_probability: float = 0.5
@@ -391,6 +395,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
             raise ConfigError(f"pessimism: expected a number, got {self.pessimism}.")
         self._require_budget()
         require_share("validation", self.validation)
+        require_in("recent_share", self.recent_share, 0, 1)
         require_one_of("reference", self.reference, Reference)
         require_one_of("before", self.before, Before)
         members = members_of(self.model)

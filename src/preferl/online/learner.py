@@ -39,6 +39,7 @@ from preferl.online.algorithms import (
 from preferl.online.checkpoints.env_state import env_state
 from preferl.online.checkpoints.run_checkpoint import agent_state, restore_agent
 from preferl.online.configs import Before, OnlineConfig, PPOConfig
+from preferl.online.methods.hybrid_replay import use_hybrid_replay
 from preferl.online.methods.pretraining import (
     fill_replay,
     has_critic,
@@ -447,8 +448,11 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     chosen = algorithm_of(config, env)
     if isinstance(chosen, PPOConfig):
         _warn_of_short_iterations(config, chosen)
+    algorithm = build_algorithm(chosen, env, seed=config.seed, device=config.device)
+    if config.recent_share:
+        use_hybrid_replay(algorithm, share=config.recent_share, steps=config.buffer_steps)
     return SB3Learner(
-        build_algorithm(chosen, env, seed=config.seed, device=config.device),
+        algorithm,
         total_steps=config.steps,
         exploration_fraction=config.exploration_fraction,
         before=config.before,
