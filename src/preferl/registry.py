@@ -251,15 +251,16 @@ ACQUISITIONS = Registry(
 """Functions of the log-odds of candidate pairs."""
 
 _SCRIPTED = "preferl.feedback.scripted:ScriptedTeacher"
-_OF_B_PREF = ("oracle", "mistake", "noisy", "skip", "equal", "myopic")
+_SCRIPTS = ("oracle", "mistake", "noisy", "skip", "equal", "myopic", "person")
 
 TEACHERS = Registry(
     "teacher",
     {"scripted": Entry(_SCRIPTED, _SCRIPTED)}
-    | {name: Entry(f"{_SCRIPTED}.{name}") for name in _OF_B_PREF},
+    | {name: Entry(f"{_SCRIPTED}.{name}") for name in _SCRIPTS},
 )
 """Frozen dataclasses that are called and whose fields are their settings, so that one of your own
-is its own config, and functions that make one, as for the teachers of B-Pref."""
+is its own config, and functions that make one, as for the teachers of B-Pref and a person-like
+one."""
 
 _LABELS = "preferl.feedback.pseudo_labels:PseudoLabels"
 _FILTER = "preferl.feedback.answer_filter:AnswerFilter"

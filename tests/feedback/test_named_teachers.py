@@ -87,6 +87,8 @@ def run(*words):
         ({"kind": "equal", "margin": 0.2}, ScriptedTeacher.equal(margin=0.2)),
         ({"kind": "equal", "typical": 20, "margin": 0.2}, ScriptedTeacher.equal(20, 0.2)),
         ("myopic", ScriptedTeacher.myopic()),
+        ("person", ScriptedTeacher.person()),
+        ({"kind": "person", "skip_rate": 0.2}, ScriptedTeacher.person(skip_rate=0.2)),
     ],
 )
 def test_files_name_them_with_their_settings(settings, expected):

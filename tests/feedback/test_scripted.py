@@ -177,6 +177,27 @@ def test_mistakes_turn_answers_round_and_leave_ties() -> None:
     assert answers(ScriptedTeacher.mistake(rate=1.0), shown) == [0.0, 1.0, 0.5]
 
 
+def test_a_person_errs_declines_and_calls_alike_what_is_alike(rng: np.random.Generator) -> None:
+    first = np.repeat([5.0, 0.0, 1.0], 20_000)  # 2 of 20 is the margin
+    second = np.repeat([0.0, 5.0, 0.0], 20_000)
+    given = ScriptedTeacher.person().adapted(20.0)(of_returns(first, second), rng).reshape(3, -1)
+    declined = np.isnan(given)
+    np.testing.assert_allclose(declined.mean(1), 0.05, atol=0.01)
+    np.testing.assert_allclose((given[:2] == [[0.0], [1.0]]).mean(1), 0.095, atol=0.01)
+    assert set(given[2][~declined[2]]) == {0.5}
+
+
+def test_a_share_of_declined_pairs_does_not_change_the_other_answers() -> None:
+    shown = of_returns(np.arange(50.0), np.arange(50.0)[::-1])
+    teacher = ScriptedTeacher(temperature=0.5)
+    answered, some = (
+        replace(teacher, skip_rate=rate)(shown, np.random.default_rng(0)) for rate in (0.0, 0.4)
+    )
+    kept = ~np.isnan(some)
+    assert 20 < kept.sum() < 40
+    np.testing.assert_array_equal(some[kept], answered[kept])
+
+
 def test_probabilities_mix_guesses_then_mistakes() -> None:
     shown = of_returns([1.0, 0.0], [0.0, 1.0])
     guessing = ScriptedTeacher(temperature=0, guess_rate=0.1)

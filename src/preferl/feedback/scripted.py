@@ -26,7 +26,7 @@ class ScriptedTeacher:
     A pair goes through B-Pref's stages: it is declined if neither clip returns enough; the weighted
     returns are compared, sharply or by a Boltzmann draw; the answer may be a guess, or turned round
     by mistake; and plain returns too close to distinguish are called equal, whatever was answered
-    before. Padded steps never count.
+    before. Last, a share of all pairs is declined by chance. Padded steps never count.
 
     Attributes:
         temperature: how much differences of returns are blurred, in units of `scale`. 0 always
@@ -47,6 +47,8 @@ class ScriptedTeacher:
         error_rate: share of answers turned round; every one of them is wrong if the teacher is
             sharp. B-Pref's mistakes.
         skip_below: decline where both plain returns are at most this; None never declines.
+        skip_rate: share of pairs that are declined for no reason that returns show, as by people
+            who cannot tell.
         equal_within: call a pair equal where its plain returns differ by less than this.
         skip_margin: sets `skip_below` to `worst + skip_margin * (typical - worst)`, so that it
             follows the policy (see `adapted`); in [0, 1].
@@ -75,6 +77,7 @@ class ScriptedTeacher:
     sample: bool = True
     guess_rate: float = 0.0
     error_rate: float = 0.0
+    skip_rate: float = 0.0
     skip_below: float | None = None
     equal_within: float = 0.0
     largest_logit: float = 50.0
@@ -86,7 +89,7 @@ class ScriptedTeacher:
     def __post_init__(self) -> None:
         for name in ("temperature", "equal_within"):
             require_in(name, getattr(self, name), 0, inf)
-        for name in ("discount", "recency", "guess_rate", "error_rate"):
+        for name in ("discount", "recency", "guess_rate", "error_rate", "skip_rate"):
             require_in(name, getattr(self, name), 0, 1)
         for name in ("skip_margin", "equal_margin"):
             if getattr(self, name) is not None:
@@ -153,6 +156,21 @@ class ScriptedTeacher:
         """B-Pref's: remembers the end of a clip better than its beginning."""
         return cls(temperature=0, recency=recency)
 
+    @classmethod
+    def person(cls, error_rate: float = 0.1, skip_rate: float = 0.05, margin: float = 0.1) -> Self:
+        """Errs as people do: some answers are wrong, some pairs declined, and ties where alike.
+
+        The shares of wrong answers and of ties are those of B-Pref's `mistake` and `equal`;
+        Christiano et al. assume that a tenth of people's answers is random.
+
+        Args:
+            error_rate: share of answers turned round.
+            skip_rate: share of pairs about which the person cannot tell.
+            margin: share in [0, 1] of what a segment of the policy returns by which two clips have
+                to differ not to be called equal; see `equal`.
+        """
+        return cls(temperature=0, error_rate=error_rate, skip_rate=skip_rate, equal_margin=margin)
+
     def adapted(self, typical: float, worst: float = 0.0) -> Self:
         """Return this teacher with its thresholds set by what the policy's segments return now.
 
@@ -178,11 +196,13 @@ class ScriptedTeacher:
 
     def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
         """`[P, 2, L]` clips to `[P]` preferences; NaN = declined."""
-        chance, settled = self._answers(shown)
-        if not self.sample:
-            return chance
-        drawn = (rng.random(len(chance)) < chance).astype(np.float64)
-        return np.where(settled, chance, drawn)
+        answers, settled = self._answers(shown)
+        if self.sample:
+            drawn = (rng.random(len(answers)) < answers).astype(np.float64)
+            answers = np.where(settled, answers, drawn)
+        if self.skip_rate:
+            answers = np.where(rng.random(len(answers)) < self.skip_rate, np.nan, answers)
+        return answers
 
     def probabilities(self, shown: Clips) -> FloatArray:
         """`[P]` chance that the first is preferred; 0.5 where called equal, NaN where declined."""
