@@ -18,6 +18,22 @@ whose last evaluation `results/online_table.csv` has, also on another machine.
     python recipes/online_table.py --tasks Acrobot-v1 CartPole-v1 --conditions learned random
     python recipes/online_table.py --share    # (learned - random) / (true - random), of all tasks
     python recipes/online_table.py --draw     # a picture of each task, from the stored numbers
+
+The table of learning from few answers, written down before its first run. Settings are chosen on
+seeds from 100. Steps and answers are those of the presets, 100 in 300,000 steps, of HalfCheetah
+200,000, where no others are named. The share is that of "true_warm". `SEEDS` stands for `--seeds`.
+
+    --tasks qpa-walker-walk --conditions learned true_warm random person        SEEDS 0 to 4
+    --tasks qpa-walker-walk --conditions random_answers                         SEEDS 0 to 2
+    --tasks qpa-walker-walk --conditions learned --comparisons 50, and 200      SEEDS 0 to 2
+    --tasks qpa-halfcheetah --conditions learned true_warm random               SEEDS 0 to 4
+    --tasks qpa-halfcheetah --conditions learned --comparisons 50               SEEDS 0 to 2
+    --tasks qpa-halfcheetah --conditions learned mistake noisy skip equal myopic
+        --steps 100000 --out b_pref.csv --runs runs/b_pref                      SEEDS 0, 1
+    --tasks qpa-cheetah-run --conditions learned true_warm random               SEEDS 0 to 2
+    --tasks pebble-walker-walk --conditions learned --comparisons 100
+        --steps 300000                                                          SEEDS 0 to 2
+    --tasks halfcheetah --conditions learned --comparisons 100                  SEEDS 0 to 2
 """
 
 import argparse
@@ -98,6 +114,10 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
     "random_answers": {"teacher": {"guess_rate": 1.0}},
     "negated": {"teacher": {"error_rate": 1.0}},
     "errors": {"teacher": {"error_rate": 0.3}},
+    # B-Pref's teachers, beside the oracle of "learned", and one who errs as people do.
+    **{name: {"teacher": {"kind": name}} for name in ("mistake", "noisy", "skip", "equal")},
+    "myopic": {"teacher": {"kind": "myopic"}},
+    "person": {"teacher": {"kind": "person"}},
     "with_actions": {"model": {"use_actions": True}},
     "fifty_epochs": {"trainer": {"epochs": 50, "patience": None}},
     "short_clips": {"segment_length": 25},
@@ -124,6 +144,7 @@ CONDITIONS: dict[str, Mapping[str, Any]] = {
         "trainer": {"epochs": 50, "patience": None, "noise": 0.0},
     },
     "filtering": {"teacher": {"error_rate": 0.3}, "prepare": ["rime"]},
+    "rime": {"teacher": {"error_rate": 0.3}, "prepare": ["rime"], "trainer": {"noise": 0.0}},
     "surf": {"prepare": ["surf"], "trainer": {"crop": 5}},
     "rune": {"exploration_bonus": 0.05},
 }
