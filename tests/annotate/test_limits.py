@@ -12,13 +12,12 @@ from helpers.waiting import SECONDS, async_wait_until, wait_until
 from preferl.annotate import news
 from preferl.annotate.limits import (
     MOST_KNOWN,
-    STREAMS,
     MemoryLimits,
     Rate,
     SharedLimits,
     rates,
 )
-from preferl.annotate.news import News
+from preferl.annotate.news import STREAMS, News
 from preferl.annotate.serve import BoundedLog, bounded
 from preferl.errors import StorageError
 from preferl.store.schema import Allowance
@@ -118,18 +117,33 @@ def lost(*_, **__):
     raise StorageError("away")
 
 
-def test_the_oldest_gives_way_and_places_come_back():
-    limits = MemoryLimits(rates(1.0), places=2)
-    ended = []
-    leave = [limits.enter("stream", "ann", lambda n=n: ended.append(n)) for n in range(4)]
-    limits.enter("stream", "ben", lambda: ended.append("ben"))
-    assert ended == [0, 1]
-    for each in (leave[0], leave[3], leave[3]):
-        each()
-    limits.enter("stream", "ann", lambda: ended.append("new"))
-    assert ended == [0, 1]
-    limits.enter("stream", "ann", lambda: ended.append("newer"))
-    assert ended == [0, 1, 2]
+def test_the_oldest_gives_way_and_places_come_back(study, monkeypatch):
+    monkeypatch.setattr(news, "STREAMS", 2)
+
+    async def session():
+        sender = News(study.store, 60.0)
+        monkeypatch.setattr(sender, "_snapshot", lambda _: {"queries": {}})
+        opened = []
+
+        async def open_stream(person):
+            opened.append(sender.listen(study.project.id, person))
+            assert (await anext(opened[-1]))[0] == "queries"
+
+        for person in (1, 1, 2, 1):
+            await open_stream(person)
+        assert await anext(opened[0]) == news.GIVE_WAY
+        assert [message async for message in opened[0]] == []
+        await opened[1].aclose()
+        await open_stream(1)
+        for stream in opened[2:]:
+            waiting = asyncio.create_task(anext(stream))
+            await asyncio.sleep(0)
+            assert not waiting.done(), "these are the newest of each person"
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        sender.close()
+
+    asyncio.run(session())
 
 
 def test_many_streams_of_one_person_leave_room_for_others(study, app, ann, serving, monkeypatch):

@@ -115,7 +115,7 @@ def test_nobody_listening_costs_nothing(study, monkeypatch):
         monkeypatch.setattr(news, "_snapshot", lambda project: looked.append(project) or {})
         await asyncio.sleep(0.1)  # in which it would have looked
         assert not looked
-        streams = [news.listen(study.project.id, 1, lambda end: lambda: None) for _ in range(50)]
+        streams = [news.listen(study.project.id, person) for person in range(50)]
         tasks = [asyncio.create_task(anext(stream)) for stream in streams]
         await async_wait_until(lambda: len(looked) >= 4)
         assert news.listeners == 50

@@ -1,6 +1,6 @@
-"""Limits on one person's requests and on how many news streams they have open.
+"""Limits on how often one person may ask.
 
-The app asks one `Limits` object about all of them. Several servers of one page may count in their
+The app asks one `Limits` object before each request. Several servers of one page may count in their
 database (`SharedLimits`), so that two servers together allow a person no more than one.
 """
 
@@ -33,7 +33,6 @@ FEWEST: Final = 4.0  # requests that may come at once however slow the lasting r
 THREADS: Final = 8  # threads that ask the database about limits, beside those of requests
 TOGETHER: Final = 0.1  # share of a burst that a server takes from the database at once
 FORGET_SECONDS: Final = 3600.0  # between two removals of people who have not asked for long
-STREAMS: Final = 4  # of one person; browsers keep six connections to a server over plain HTTP
 MOST_KNOWN: Final = 10_000
 """Most people and addresses that are counted; the ones that asked longest ago are dropped."""
 
@@ -54,13 +53,6 @@ class Limits(Protocol):
         The server's loop calls this, so it must not block.
         """
 
-    def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
-        """Take one of a person's few places for this kind; return a function that frees it.
-
-        If all places are taken, the oldest one ends, and its `end` is called from any thread.
-        Freeing a place twice does no harm.
-        """
-
 
 def rates(requests_per_second: float) -> dict[What, Rate]:
     """Return the rate of each kind, given that of changes: expensive kinds may come less often.
@@ -77,7 +69,7 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
 
 @final
 class MemoryLimits:
-    """Limits that this process counts: buckets that fill steadily, and a person's few `places`.
+    """Limits that this process counts, by buckets that fill steadily.
 
     >>> import asyncio
     >>> limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
@@ -88,18 +80,12 @@ class MemoryLimits:
     """
 
     def __init__(
-        self,
-        rates: dict[What, Rate],
-        *,
-        places: int = STREAMS,
-        clock: Callable[[], float] = time.monotonic,
+        self, rates: dict[What, Rate], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._rates = rates
-        self._most = places
         self._clock = clock
         self._lock = threading.Lock()
         self._buckets: dict[tuple[What, Hashable], tuple[float, float]] = {}
-        self._places: dict[tuple[What, Hashable], list[Callable[[], None]]] = {}
 
     async def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted."""
@@ -113,41 +99,20 @@ class MemoryLimits:
                 self._buckets.pop(next(iter(self._buckets)))
         return left >= 1
 
-    def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
-        """Take one of the few places that a person has for this; the oldest ends to make room."""
-        with self._lock:
-            taken = self._places.setdefault((what, who), [])
-            taken.append(end)
-            over = taken[: -self._most]
-            taken[:] = taken[-self._most :]
-        for oldest in over:
-            oldest()
-
-        def leave() -> None:
-            with self._lock:
-                taken = self._places.get((what, who), [])
-                if end in taken:
-                    taken.remove(end)
-                if not taken:
-                    self._places.pop((what, who), None)
-
-        return leave
-
 
 @final
 class SharedLimits:
-    """Limits that all servers of a store count together; each server counts `places` by itself.
+    """Limits that all servers of a store count together.
 
     Each person has an allowance that grows steadily. A request takes one from it; a refused request
     takes nothing. A server takes several at a time, so that the person's next requests do not ask
     the database.
     """
 
-    def __init__(self, people: People, rates: dict[What, Rate], *, places: int = STREAMS) -> None:
+    def __init__(self, people: People, rates: dict[What, Rate]) -> None:
         self._people = people
         self._rates = rates
-        self._own = MemoryLimits(rates, places=places)  # keeps floods away from the database
-        self.enter = self._own.enter
+        self._own = MemoryLimits(rates)  # keeps floods away from the database
         self._threads = CapacityLimiter(THREADS)
         self._forgot_at = -math.inf
         self._taken: dict[tuple[What, str], int] = {}  # for coming requests; used by the loop only

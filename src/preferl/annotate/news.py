@@ -3,15 +3,14 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, NamedTuple, final
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
 
-from preferl.annotate.limits import Limits, limited
+from preferl.annotate.limits import limited
 from preferl.annotate.progress import Tally, live_view
 from preferl.annotate.sessions import Anyone, whoever
 from preferl.errors import StorageError
@@ -25,6 +24,7 @@ log = get_logger(__name__)
 # and keeps proxies from closing the connection.
 QUIET_SECONDS: Final = 5.0
 BACKLOG: Final = 32  # messages that wait for a slow reader before the oldest are dropped
+STREAMS: Final = 4  # of one person; browsers keep six connections to a server over plain HTTP
 HELD: Final = 1024  # refused pages that wait for their answer at the same time
 HOLD_SECONDS: Final = 5.0  # for which they wait, give or take half, so that not all return at once
 
@@ -75,27 +75,22 @@ class News:
             with suppress(RuntimeError):  # the loop closed at this moment, and the streams with it
                 self._loop.call_soon_threadsafe(self._end)
 
-    async def listen(
-        self,
-        project_id: int,
-        annotator_id: int,
-        enter: Callable[[Callable[[], None]], Callable[[], None]],
-    ) -> AsyncIterator[Message | None]:
+    async def listen(self, project_id: int, annotator_id: int) -> AsyncIterator[Message | None]:
         """Yield messages about a project as they come, and None now and then while there are none.
 
-        `enter` takes a place among a person's streams for the stream's `end`, as `Limits.enter`.
+        The newest `STREAMS` pages of a person listen; older ones end with `GIVE_WAY`.
         """
         if self._closed:
             return
         reader: asyncio.Queue[Message | None] = asyncio.Queue(BACKLOG)
-        self._loop = loop = asyncio.get_running_loop()
-
-        def give_way() -> None:  # makes room for newer pages of this person; any thread may call it
-            for message in (GIVE_WAY, None):
-                loop.call_soon_threadsafe(_put, reader, message)
-
-        leave = enter(give_way)
+        self._loop = asyncio.get_running_loop()
         self._readers[reader] = _Reader(project_id, annotator_id)
+        own = [
+            queue for queue, other in self._readers.items() if other.annotator_id == annotator_id
+        ]
+        for oldest in own[:-STREAMS]:
+            for message in (GIVE_WAY, None):
+                _put(oldest, message)
         for newest in self._last.get(project_id, {}).items():
             reader.put_nowait(newest)
         if self._task is None or self._task.done():
@@ -114,7 +109,6 @@ class News:
                 yield message
         finally:
             self._readers.pop(reader, None)
-            leave()
 
     async def hold(self, seconds: float) -> None:
         """Delay the refusal of a page, unless more pages wait than there is `room` for.
@@ -199,12 +193,10 @@ async def stream(request: Request, person: Anyone) -> StreamingResponse:
     A person's newest few streams stay open; an older one ends with `elsewhere`.
     """
     news: News = request.app.state.news
-    limits: Limits = request.app.state.limits
-    enter = partial(limits.enter, "stream", person.id)
 
     async def lines() -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        async for message in news.listen(person.project_id, person.id, enter):
+        async for message in news.listen(person.project_id, person.id):
             if await asyncio.to_thread(whoever, request) is None:
                 return  # the person signed out meanwhile
             kind, content = message or ("here", {})

@@ -1,16 +1,16 @@
 """The pages that people see, their personal links, and the clips."""
 
 import hashlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 from starlette.responses import Response
 
 from preferl.annotate.limits import limited
@@ -202,36 +202,17 @@ def health(request: Request) -> PlainTextResponse:
     return PlainTextResponse("ok")
 
 
-BULLET = re.compile(r"^\s*[-*•]\s+(.*)$")
-NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s+(.*)$")
+MARKDOWN: Final = MarkdownIt("zero").enable("list")  # paragraphs and lists; all else is text
 
 
 def prose(text: str) -> Markup:
     r"""Format text as HTML: blocks between blank lines as paragraphs, dashes and numbers as lists.
 
-    The text is escaped before tags are added.
-
     >>> print(prose("Watch <both>.\n\n- the door\n- the hand"))
     <p>Watch &lt;both&gt;.</p>
-    <ul><li>the door</li><li>the hand</li></ul>
+    <ul>
+    <li>the door</li>
+    <li>the hand</li>
+    </ul>
     """
-    blocks = [block.splitlines() for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
-    return Markup("\n").join(Markup("").join(_parts(block)) for block in blocks)
-
-
-def _parts(lines: list[str]) -> list[Markup]:
-    """Return the lists and paragraphs of one block, in which a list may follow a line of text."""
-    runs: list[tuple[str, list[Markup]]] = []
-    for line in lines:
-        bullet = BULLET.match(line)
-        number = NUMBER.match(line)
-        found = bullet or number
-        tag = "ul" if bullet else "ol" if number else "p"
-        if not runs or runs[-1][0] != tag:
-            runs.append((tag, []))
-        item = escape(found[1] if found else line.strip())
-        runs[-1][1].append(Markup("<li>{}</li>").format(item) if found else item)
-    return [
-        Markup(f"<{tag}>{{}}</{tag}>").format(Markup(" " if tag == "p" else "").join(items))
-        for tag, items in runs
-    ]
+    return Markup(MARKDOWN.render(text.replace("•", "*")))
