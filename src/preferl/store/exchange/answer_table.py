@@ -240,26 +240,25 @@ def queries_of(
     for is_repeat in (False, True):  # what is repeated has to be there first
         some = {n: found for n, found in fresh.items() if bool(found[1]["repeat_of"]) == is_repeat}
         people = people_named(session, project.id, (row["annotator"] for _, row in some.values()))
-        added = []
+        added: dict[str, Query] = {}
         for name, (where, row) in some.items():
             original = row["repeat_of"]
             if is_repeat and original not in numbers:
                 raise wrong_cell(where, "repeat_of", "a query of this file or project", original)
             settled = row["purpose"] == "ask" and row["quorum"] == 0  # imported with its answers
             columns = {column: row[column] for column in OF_QUERY if column != "query_detail"}
-            added.append(
-                columns
-                | {
-                    "project_id": project.id,
-                    "repeat_of": numbers[original] if is_repeat else None,
-                    "for_annotator": people[row["annotator"]] if is_repeat else None,
-                    "swapped": row["swapped"] if is_repeat else None,
-                    "ready": videos[row["first_clip"]] and videos[row["second_clip"]],
-                    "cancelled_at": row["asked_at"] if settled else None,
-                    "detail": {**(row["query_detail"] or {}), EXPORTED_AS: name},
-                }
-            )
-        numbers |= dict(zip(some, add_queries(session, added), strict=True))
+            columns |= {
+                "repeat_of": numbers[original] if is_repeat else None,
+                "for_annotator": people[row["annotator"]] if is_repeat else None,
+                "swapped": row["swapped"] if is_repeat else None,
+                "ready": videos[row["first_clip"]] and videos[row["second_clip"]],
+                "cancelled_at": row["asked_at"] if settled else None,
+                "detail": {**(row["query_detail"] or {}), EXPORTED_AS: name},
+            }
+            added[name] = Query(project_id=project.id, **columns)
+        session.add_all(added.values())
+        session.flush()
+        numbers |= {name: query.id for name, query in added.items()}
     return numbers
 
 
@@ -300,15 +299,6 @@ def people_named(session: Session, project_id: int, names: Iterable[str]) -> dic
             session.flush()
             people[name] = person.id
     return people
-
-
-def add_queries(session: Session, rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Add rows of queries, which have the same columns; by default nothing is needed of them.
-
-    Returns their numbers, in this order.
-    """
-    added = insert(Query).returning(Query.id, sort_by_parameter_order=True)
-    return list(session.scalars(added, rows)) if rows else []
 
 
 def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:

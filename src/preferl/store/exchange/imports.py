@@ -27,7 +27,6 @@ from preferl.store.database import clock, rows_among
 from preferl.store.exchange.answer_table import (
     ImportReport,
     add_answers,
-    add_queries,
     known_answers,
     people_named,
 )
@@ -59,14 +58,6 @@ class PairAnswer(NamedTuple):
         if self.preference is None or clip == self.first_clip:
             return self.preference
         return 1 - self.preference
-
-
-class PairQuery(NamedTuple):
-    """A query about two clips; those that are not in the store yet have numbers below 0."""
-
-    number: int
-    first_clip: str
-    second_clip: str
 
 
 def _pair(*clips: str) -> tuple[str, str]:
@@ -183,24 +174,34 @@ def import_comparisons(
     if all(name is None for name in annotators):
         with store.database.read() as session:
             earlier = _who_gave_the_same(session, project_id, answers, names[0])
-        if earlier is not None:
-            LOGGER.warning(
+        if earlier != names[0]:
+            message = (
                 "%s names nobody, and %s gave the same %d answers: they are not added again. If "
-                "somebody else gave these, name who did.",
-                source,
-                earlier,
-                len(answers),
+                "somebody else gave these, name who did."
             )
+            LOGGER.warning(message, source, earlier, len(answers))
             names = [earlier] * len(answers)
     for start in range(0, len(segments), CLIPS_AT_ONCE):
         store.clips.put(project_id, segments.select(slice(start, start + CLIPS_AT_ONCE)))
-    keys = _keys(project_id, answers, names)
+    new = _record(store, project_id, answers, names, source)
     people = tuple(sorted(set(names)))
+    return ImportReport(new, len(answers) - new, len(set(clip_names)), people)
+
+
+def _record(
+    store: Store,
+    project_id: int,
+    answers: Sequence[PairAnswer],
+    names: Sequence[str],
+    source: str,
+) -> int:
+    """Add the answers that are not there yet, with queries and people; return how many."""
+    keys = _keys(project_id, answers, names)
     with store.database.write() as session:
         at = clock(session)
         held = known_answers(session, keys)
         rows = [row for row, key in enumerate(keys) if key not in held]
-        numbers = people_named(session, project_id, people)
+        numbers = people_named(session, project_id, sorted(set(names)))
         new_answers = [answers[row] for row in rows]
         whose = [numbers[names[row]] for row in rows]
         queries = _queries_for(session, project_id, new_answers, whose, source=source, at=at)
@@ -210,7 +211,7 @@ def import_comparisons(
             recorded.append(
                 {
                     "project_id": project_id,
-                    "query_id": query.number,
+                    "query_id": query.id,
                     "annotator_id": annotator_id,
                     "key": keys[row],
                     "kind": KINDS[preference],
@@ -221,7 +222,7 @@ def import_comparisons(
                 }
             )
         add_answers(session, recorded)
-    return ImportReport(len(rows), len(keys) - len(rows), len(set(clip_names)), people)
+    return len(rows)
 
 
 def _keys(project_id: int, answers: Sequence[PairAnswer], names: Sequence[str]) -> list[str]:
@@ -241,17 +242,17 @@ def _keys(project_id: int, answers: Sequence[PairAnswer], names: Sequence[str]) 
 
 def _who_gave_the_same(
     session: Session, project_id: int, answers: Sequence[PairAnswer], name: str
-) -> str | None:
-    """Return for whom these answers were imported before; None for `name`, and for nobody."""
-    if known_answers(session, _keys(project_id, answers[:1], [name])):
-        return None
+) -> str:
+    """Return for whom these answers were imported before; `name` if for nobody."""
     people = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))
-    for person in people:
-        if known_answers(session, _keys(project_id, answers[:1], [person])):
-            keys = _keys(project_id, answers, [person] * len(answers))
-            if len(known_answers(session, keys)) == len(keys):
-                return person
-    return None
+    for person in (name, *people):
+        for some in (answers[:1], answers):  # the first one alone rules most people out
+            keys = _keys(project_id, some, [person] * len(some))
+            if len(known_answers(session, keys)) < len(keys):
+                break
+        else:
+            return person
+    return name
 
 
 def _queries_for(
@@ -262,55 +263,46 @@ def _queries_for(
     *,
     source: str,
     at: float,
-) -> list[PairQuery]:
+) -> list[Query]:
     """The query of each answer: the first about its pair that its person has not answered.
 
     Those that are missing are added in the order of the answers. As they have their answers,
     nobody is asked about them, and their clips need no videos.
     """
     clips = sorted({clip for answer in answers for clip in answer.pair})
-    asked = select(Query.id, Query.first_clip, Query.second_clip).order_by(Query.id)
-    asked = asked.where(Query.project_id == project_id, Query.purpose == "ask")
-    queries = [PairQuery(*row) for row in rows_among(session, asked, Query.first_clip, clips)]
-    of_pair: dict[tuple[str, str], list[PairQuery]] = {}
-    for query in sorted(queries):
+    videos = known_clips(session, project_id, clips)
+    asked = select(Query).where(Query.project_id == project_id, Query.purpose == "ask")
+    queries = [query for (query,) in rows_among(session, asked, Query.first_clip, clips)]
+    of_pair: dict[tuple[str, str], list[Query]] = {}
+    for query in sorted(queries, key=lambda query: query.id):
         of_pair.setdefault(_pair(query.first_clip, query.second_clip), []).append(query)
     given = select(Answer.query_id, Answer.annotator_id).distinct()
-    numbers = [query.number for query in queries]
+    numbers = [query.id for query in queries]
     answered = {tuple(row) for row in rows_among(session, given, Answer.query_id, numbers)}
     tried = Counter[tuple[tuple[str, str], int]]()  # queries of a pair that a person has answered
-    added: list[PairQuery] = []
-    chosen: list[PairQuery] = []
+    chosen: list[Query] = []
     for answer, person in zip(answers, whose, strict=True):
         candidates = of_pair.setdefault(answer.pair, [])
         place = tried[answer.pair, person]
-        while place < len(candidates) and (candidates[place].number, person) in answered:
+        while place < len(candidates) and (candidates[place].id, person) in answered:
             place += 1
         if place == len(candidates):
-            query = PairQuery(-1 - len(added), answer.first_clip, answer.second_clip)
+            query = Query(
+                project_id=project_id,
+                first_clip=answer.first_clip,
+                second_clip=answer.second_clip,
+                purpose="ask",
+                asked_at=at,
+                cancelled_at=at,
+                ready=videos[answer.first_clip] and videos[answer.second_clip],
+                detail={"imported": source},
+            )
             candidates.append(query)
-            added.append(query)
         tried[answer.pair, person] = place + 1
         chosen.append(candidates[place])
-    videos = known_clips(session, project_id, clips)
-    new_rows = [
-        {
-            "project_id": project_id,
-            "first_clip": query.first_clip,
-            "second_clip": query.second_clip,
-            "purpose": "ask",
-            "asked_at": at,
-            "cancelled_at": at,
-            "ready": videos[query.first_clip] and videos[query.second_clip],
-            "detail": {"imported": source},
-        }
-        for query in added
-    ]
-    added_numbers = add_queries(session, new_rows)
-    return [
-        query if query.number > 0 else query._replace(number=added_numbers[-1 - query.number])
-        for query in chosen
-    ]
+    session.add_all(chosen)
+    session.flush()
+    return chosen
 
 
 def _digest(*about: object) -> str:
