@@ -185,7 +185,7 @@ def test_a_module_that_is_typed_or_trusted_is_used(folder, monkeypatch):
     made = []
 
     def make(config, *_, **__):
-        made.append(make_environments(config.env, 1, seed=0))
+        made.append(make_environments(config.run.env, 1, seed=0))
 
     monkeypatch.setattr(online, "run_with_progress", make)
     (folder.path / "settings.yaml").write_text("env: evilmod:X-v0\n")

@@ -61,7 +61,7 @@ def test_without_a_reward_of_the_environment_the_terminal_is_about_the_answers(t
         algorithm=PPOConfig(n_steps=100, batch_size=50),
     )
     evaluation = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
-    run_with_progress(config, evaluation, tmp_path / "run")
+    run_with_progress(OnlineRunConfig(config, evaluation, out=tmp_path / "run"))
     output = " ".join(capsys.readouterr().out.split())
     assert " s · 12 answers · reward accuracy " in output
     assert "From 12 answers, the reward model predicts " in output

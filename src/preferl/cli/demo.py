@@ -1,7 +1,6 @@
 """`preferl demo`: the main job on embedded defaults, asking a script, the terminal or a browser."""
 
 import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 
-from preferl.cli.console import note
+from preferl.cli.online import OnlineRunConfig, learn
 from preferl.configs import from_json
-from preferl.errors import ConfigError
+from preferl.online import OnlineConfig
+from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset
-from preferl.runs import require_openable
 from preferl.shapes import FloatArray
 
 PEOPLE_COMPARISONS = 100  # what a person answers in about six minutes
@@ -66,14 +65,6 @@ class DemoConfig:
 
 def demo(config: DemoConfig) -> None:
     """Learn, compare with random and true-reward agents, write the report."""
-    if config.people and not config.ask:
-        note("Starting the page ...")  # what follows takes seconds
-    from preferl.cli.online import run_with_progress
-    from preferl.online import OnlineConfig
-    from preferl.online.configs import EvaluationConfig
-
-    if config.ask and config.people:
-        raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
     run = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=config.seed)
     evaluation = EvaluationConfig()
     if config.people:
@@ -83,32 +74,23 @@ def demo(config: DemoConfig) -> None:
         evaluation = replace(evaluation, episodes=4, queries=40, clip_steps=40)
     if config.comparisons is not None:
         run = replace(run, comparisons=config.comparisons)
-    require_openable(config.out, resume=config.resume)
-    people: AbstractContextManager[Any] = nullcontext((run, None, None))
-    if config.people:
-        from preferl.cli.people import people_in_a_browser
-
-        people = people_in_a_browser(
-            run,
-            config.out,
-            title="Pendulum",
-            question=QUESTION,
-            instructions=INSTRUCTIONS,
-            browser=config.browser,
-            resume=config.resume,
-        )
-    with people as (run, feedback, on_iteration):
-        run_with_progress(
-            run,
-            evaluation,
-            config.out,
-            ask=config.ask,
-            show=lambda clips, _: play_pendulums(np.asarray(clips.observations)),
-            feedback=feedback,
-            true_reward=pendulum_reward,
-            on_iteration=on_iteration,
-            resume=config.resume,
-        )
+    settings = OnlineRunConfig(
+        run=run,
+        evaluation=evaluation,
+        out=config.out,
+        resume=config.resume,
+        ask=config.ask,
+        people=config.people,
+        question=QUESTION,
+        browser=config.browser,
+    )
+    learn(
+        settings,
+        title="Pendulum",
+        instructions=INSTRUCTIONS,
+        show=lambda clips, _: play_pendulums(np.asarray(clips.observations)),
+        true_reward=pendulum_reward,
+    )
 
 
 def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
@@ -21,6 +21,7 @@ from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset, preset_names
 from preferl.reading import MOST_SETTINGS, parse_yaml, read_bytes, reading
 from preferl.reporting import PLACES_BY_DEFAULT
+from preferl.runs import require_openable
 from preferl.statistics import share_in_words
 from preferl.trust import admitted, typed
 
@@ -138,24 +139,45 @@ def _of_file(file: str, cls: type[Config], settings: Mapping[str, Any]) -> Confi
 
 def online_run(config: OnlineRunConfig) -> None:
     """Learn, evaluate, write the report, and print where it is."""
-    modules = typed(*config.run.modules, config.draw, trust=config.trust)
-    if config.people and config.ask:
-        raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
     for_people = {"--question": config.question, "--draw": config.draw}
     for option, value in for_people.items():
         if value is not None and not config.people:
             raise ConfigError(f"{option}: expected --people beside it, got none. Add --people.")
-    run = config.run
     true_reward = None if config.true_reward is None else true_reward_of(config.true_reward)
-    people: AbstractContextManager[Any] = nullcontext((run, None, None))
+    learn(config, true_reward=true_reward)
+
+
+def learn(
+    config: OnlineRunConfig,
+    *,
+    title: str | None = None,
+    instructions: str | None = None,
+    show: Callable[[Any, int], None] | None = None,
+    true_reward: Any = None,
+) -> None:
+    """Make the run of a config, answered by its teacher, at the terminal, or in a browser.
+
+    Args:
+        config: of the command.
+        title: of the page for people; the environment by default.
+        instructions: on that page: what counts as better.
+        show: presents each pair at the terminal; None draws sparklines.
+        true_reward: function that the report compares the learned reward with.
+    """
+    modules = typed(*config.run.modules, config.draw, trust=config.trust)
+    if config.people and config.ask:
+        raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
+    people: AbstractContextManager[Any] = nullcontext((config.run, None, None))
     if config.people:
         note("Starting the page ...")  # what follows takes seconds
         from preferl.cli.people import people_in_a_browser
 
         people = people_in_a_browser(
-            run,
+            config.run,
             config.out,
+            title=title,
             question=config.question,
+            instructions=instructions,
             browser=config.browser,
             resume=config.resume,
             draw=config.draw,
@@ -163,56 +185,36 @@ def online_run(config: OnlineRunConfig) -> None:
         )
     with people as (run, feedback, on_iteration):
         run_with_progress(
-            run,
-            config.evaluation,
-            config.out,
-            ask=config.ask,
+            replace(config, run=run),
             feedback=feedback,
             on_iteration=on_iteration,
-            resume=config.resume,
+            show=show,
             true_reward=true_reward,
-            keep_experience=config.keep_experience,
-            report_to=config.report_to,
         )
 
 
 def run_with_progress(
-    run: OnlineConfig,
-    evaluation: EvaluationConfig,
-    out: Path,
+    config: OnlineRunConfig,
     *,
-    ask: bool = False,
-    show: Callable[[Any, int], None] | None = None,
     feedback: Feedback | None = None,
-    true_reward: Any = None,
     on_iteration: "Callable[[IterationReport], None] | None" = None,
-    resume: bool = False,
-    keep_experience: bool = False,
-    report_to: Sequence[str] = PLACES_BY_DEFAULT,
+    show: Callable[[Any, int], None] | None = None,
+    true_reward: Any = None,
 ) -> None:
-    """Run, with a live line, a table at the end and the path of the report.
-
-    With `ask` the person at the terminal answers, and `show` presents each pair, by default as
-    sparklines. The other arguments are those of `preferl.online.run_online`.
-    """
+    """Run, with a live line, a table at the end and the path of the report; `learn` has more."""
     from preferl.cli.people import answers_there, awaited_answers
-    from preferl.envs.checks import require_usable
-    from preferl.envs.factory import env_factory
     from preferl.store import StoredFeedback
-    from preferl.training.configs import usable_device
 
-    usable_device(run.device)  # before anything is announced
-    require_usable(env_factory(run), f"environment {run.env_name}")
-    if feedback is not None:
-        who = "people in a browser"
-    else:
-        who = "you" if ask else teacher_in_words(run.teacher)
+    run = config.run
+    _require_runnable(config)
+    who = "you" if config.ask else teacher_in_words(run.teacher)
     note(
-        f"Teaching {run.env_name} from {run.comparisons} comparisons answered by {who}"
+        f"Teaching {run.env_name} from {run.comparisons} comparisons answered by "
+        f"{who if feedback is None else 'people in a browser'}"
         f"{' and those of the warm start' if run.warm_start.given else ''}: "
         f"{run.steps:,} steps, seed {run.seed}."
     )
-    line = ProgressLine("learning", live=not ask)
+    line = ProgressLine("learning", live=not config.ask)
     progress = LearningProgress(line, run.steps)
 
     def show_iteration(report: "IterationReport") -> None:
@@ -229,19 +231,30 @@ def run_with_progress(
         line("learning", 0, run.steps, "first steps")
         result = online.run_online(
             run,
-            out,
-            evaluation=evaluation,
-            teacher=PromptTeacher(show=show) if ask else None,
+            config.out,
+            evaluation=config.evaluation,
+            teacher=PromptTeacher(show=show) if config.ask else None,
             feedback=feedback,
             true_reward=true_reward,
             on_iteration=show_iteration,
             on_evaluation=progress.show_evaluation,
-            report_to=report_to,
+            report_to=config.report_to,
             on_stage=lambda doing: line(doing, 0, 0),
-            resume=resume,
-            keep_experience=keep_experience,
+            resume=config.resume,
+            keep_experience=config.keep_experience,
         )
-    _summarise(result, out)
+    _summarise(result, config.out)
+
+
+def _require_runnable(config: OnlineRunConfig) -> None:
+    """Raise what would stop a run at once, before anything is announced."""
+    from preferl.envs.checks import require_usable
+    from preferl.envs.factory import env_factory
+    from preferl.training.configs import usable_device
+
+    require_openable(config.out, resume=config.resume)
+    usable_device(config.run.device)
+    require_usable(env_factory(config.run), f"environment {config.run.env_name}")
 
 
 @final
@@ -300,35 +313,13 @@ def _summarise(result: dict[str, Any], out: Path) -> None:
             f"Stopped after {result['env_steps']:,} steps and {result['comparisons']} answers. "
             f"The results so far are in {out}. The same command with --resume continues from there."
         )
-    taught = f"taught by {result['comparisons']} comparisons"
-    names = {"random": "random policy", "taught": taught, "oracle": "trained on the true reward"}
-    policies = result["policies"]
     has_true_reward = result["has_true_reward"]
-    cells: dict[str, Callable[[Any], str]] = {}
-    if has_true_reward:
-        cells = {
-            "mean": lambda policy: f"{policy['mean']:,.0f}",
-            "95 % interval": lambda policy: "{:,.0f} to {:,.0f}".format(*policy["interval"]),
-            "worst": lambda policy: f"{min(policy['returns']):,.0f}",
-        }
-    if any(policy["success_rate"] is not None for policy in policies.values()):
-        cells["success"] = lambda policy: _share(policy["success_rate"])
-    rows = [(names[n], *(cell(one) for cell in cells.values())) for n, one in policies.items()]
-    final = policies["taught"]["episodes"]
-    if cells:
-        measured = "True return" if has_true_reward else "Success"
-        print_table(
-            f"{measured} of {result['env']}, {final} episodes each",
-            rows,
-            ("agent", *cells),
-            bold=list(policies).index("taught"),
-        )
+    _print_policies(result)
     shown = result["evaluations"]["taught"]
     if shown and has_true_reward:
-        repeated = shown[-1]["episodes"]
         echo(
-            f"While it learned, the same {repeated} episodes showed its progress; these {final} "
-            "are others."
+            f"While it learned, the same {shown[-1]['episodes']} episodes showed its progress; "
+            f"these {result['policies']['taught']['episodes']} are others."
         )
     reward = result["reward"] or {}
     if not has_true_reward:
@@ -342,6 +333,31 @@ def _summarise(result: dict[str, Any], out: Path) -> None:
         distance = f"{reward['epic']:.3f}, from 0 (the same, up to shaping) to 1 (its opposite)"
         echo(f"EPIC distance of the learned reward from the true one: {distance}.")
     echo(f"Report: {out / 'report.html'}")
+
+
+def _print_policies(result: dict[str, Any]) -> None:
+    """Print the returns and successes of the policies beside each other, where they are known."""
+    taught = f"taught by {result['comparisons']} comparisons"
+    names = {"random": "random policy", "taught": taught, "oracle": "trained on the true reward"}
+    policies = result["policies"]
+    has_true_reward = result["has_true_reward"]
+    cells: dict[str, Callable[[Any], str]] = {}
+    if has_true_reward:
+        cells = {
+            "mean": lambda policy: f"{policy['mean']:,.0f}",
+            "95 % interval": lambda policy: "{:,.0f} to {:,.0f}".format(*policy["interval"]),
+            "worst": lambda policy: f"{min(policy['returns']):,.0f}",
+        }
+    if any(policy["success_rate"] is not None for policy in policies.values()):
+        cells["success"] = lambda policy: _share(policy["success_rate"])
+    if cells:
+        measured = "True return" if has_true_reward else "Success"
+        print_table(
+            f"{measured} of {result['env']}, {policies['taught']['episodes']} episodes each",
+            [(names[n], *(cell(one) for cell in cells.values())) for n, one in policies.items()],
+            ("agent", *cells),
+            bold=list(policies).index("taught"),
+        )
 
 
 def _about_answers(result: dict[str, Any]) -> str:

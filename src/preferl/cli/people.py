@@ -130,7 +130,7 @@ def people_in_a_browser(
     *,
     title: str | None = None,
     question: str | None = None,
-    instructions: str = INSTRUCTIONS,
+    instructions: str | None = None,
     browser: bool = True,
     resume: bool = False,
     draw: str | None = None,
@@ -149,7 +149,7 @@ def people_in_a_browser(
         out: its folder.
         title: of the project; the environment by default.
         question: that every pair is shown with; the store's usual one by default.
-        instructions: what counts as better.
+        instructions: what counts as better; `INSTRUCTIONS` by default.
         browser: whether the page opens by itself.
         resume: whether the answers are those of the run that is in `out`.
         draw: a function `module:function` that draws the clips.
@@ -168,7 +168,7 @@ def people_in_a_browser(
             settings = ProjectSettings(
                 title=title or run.env_name,
                 question=question or ProjectSettings.question,
-                instructions=instructions,
+                instructions=instructions or INSTRUCTIONS,
                 fps=frames_per_second(run),
                 budget=run.comparisons,
                 repeat_share=0.0,  # every answer is one the agent waits for

@@ -244,8 +244,9 @@ def _who_gave_the_same(
     session: Session, project_id: int, answers: Sequence[PairAnswer], name: str
 ) -> str:
     """Return for whom these answers were imported before; `name` if for nobody."""
-    people = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))
-    for person in (name, *people):
+    others = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))
+    people: list[str] = [name, *others]
+    for person in people:
         for some in (answers[:1], answers):  # the first one alone rules most people out
             keys = _keys(project_id, some, [person] * len(some))
             if len(known_answers(session, keys)) < len(keys):
