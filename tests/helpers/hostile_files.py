@@ -416,8 +416,6 @@ def _parsed_settings(path: Path) -> object:
 
 
 BOMBS: Final[dict[str, Case]] = {
-    "pickle, memo index": (_file(b"\x80\x02Nr\x00\x00\x00\x10."), load_pickle),
-    "pickle, memo index in digits": (_file(b"Np268435456\n."), load_pickle),
     "pickle, length": (_file(b"\x80\x05\x96" + struct.pack("<Q", 2**34) + b"."), load_pickle),
     "pickle, frame": (_file(b"\x80\x04\x95" + struct.pack("<Q", 2**34) + b"."), load_pickle),
     "pickle, hash": (_file(b"\x80\x02}" + _nested(60, b"t")[2:] + b"K\x01s."), load_pickle),

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -113,6 +114,42 @@ def test_records_are_refused(tmp_path, dtype):
 def test_objects_cannot_be_made_of_bytes(tmp_path):
     """An array of objects whose content is bytes would be an array of chosen addresses."""
     content = pickle.dumps(np.zeros(2), 4).replace(b"f8", b"O8")
+    with pytest.raises(DataError):
+        load_pickle(_write(tmp_path / "a.pkl", content))
+
+
+@pytest.mark.parametrize("content", [b"\x80\x02Nr\x00\x00\x00\x10.", b"Np268435456\n."])
+def test_a_memo_index_costs_nothing(tmp_path, content):
+    tracemalloc.start()
+    assert load_pickle(_write(tmp_path / "a.pkl", content)) is None
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+def _twice(depth):
+    """A tuple that holds the one before it twice, so many times over."""
+    content = b"K\x01\x85"
+    for number in range(depth):
+        place = bytes([number])
+        content += b"q" + place + b"0" + (b"h" + place) * 2 + b"\x86"
+    return content
+
+
+@pytest.mark.parametrize(
+    "around", [b"}%sK\x01s", b"}(%sK\x01u", b"(%sK\x01d", b"\x8f(%s\x90", b"(%s\x91"]
+)
+def test_keys_that_would_be_hashed_for_ever_are_refused(tmp_path, around):
+    for key, fits in ((b"(" + b"K\x01" * 90 + b"t", True), (_twice(5), True), (_twice(60), False)):
+        file = _write(tmp_path / "a.pkl", b"\x80\x04" + around % key + b".")
+        if fits:
+            assert len(load_pickle(file)) == 1
+        else:
+            with pytest.raises(DataError, match="at most 100 parts"):
+                load_pickle(file)
+
+
+def test_no_more_room_is_made_than_a_file_fills(tmp_path):
+    content = b"\x80\x05\x96" + (2**40).to_bytes(8, "little") + b"."
     with pytest.raises(DataError):
         load_pickle(_write(tmp_path / "a.pkl", content))
 

@@ -4,21 +4,21 @@ A pickle is a program. This reader knows the few instructions that numpy arrays,
 and plain containers need, and does even those with functions of its own: nothing that a file
 names is looked up, imported or called.
 
-Unpickling a few bytes may take all memory (a memo index of 2^28 makes a table of 4 GB) or all time
-(the hash of a tuple that holds itself twice, sixty times over). What the instructions would take is
-therefore checked before any is carried out, and the bytes of arrays are counted.
+Unpickling a few bytes may take all memory (a memo index of 2^28 makes a table of 4 GB in C) or all
+time (the hash of a tuple that holds itself twice, sixty times over). The unpickler is therefore the
+one that Python has in Python, keys are looked at before they are hashed, and arrays are counted.
 """
 
 import io
 import math
 import mmap
 import pickle
-import pickletools
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn, Self, cast, final
+from pickle import _Unpickler as PythonUnpickler
+from typing import Any, ClassVar, Final, NoReturn, Self, cast, final
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from preferl.data.columns import naming, reading_foreign
 from preferl.errors import DataError, UnsafePickleError, in_words
 from preferl.reading import Expansion
 from preferl.shapes import Array
-
-MEMO_AHEAD: Final = 1_024
-"""How far a memo index may be ahead of a count of all: Python counts from 0 or 1, in steps of 1."""
 
 MOST_IN_KEY: Final = 100
 """Parts of a key of a dictionary or a member of a set, those of its parts included."""
@@ -85,17 +82,19 @@ def load_pickle(
         DataError: the file is not there, cut off, or no pickle.
     """
     path = Path(path)
-    with reading_foreign(path, _WHOLE), naming(path), path.open("rb") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            check_opcodes(content, len(content))
-        classes = dict.fromkeys(left_out, Nothing) | dict.fromkeys(objects, Fields)
-        return _ArrayUnpickler(file, classes, Expansion.of(path)).load()
+    classes = dict.fromkeys(left_out, Nothing) | dict.fromkeys(objects, Fields)
+    with (
+        reading_foreign(path, _WHOLE),
+        naming(path),
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        return _ArrayUnpickler(content, classes, Expansion.of(path)).load()
 
 
 def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str] = ()) -> Any:
     """Do as `load_pickle` with bytes, whose arrays count as a part of what their file becomes."""
     with reading_foreign("pickle", _WHOLE):
-        check_opcodes(io.BytesIO(content), len(content))
         classes = dict.fromkeys(objects, Fields)
         return _ArrayUnpickler(io.BytesIO(content), classes, expansion).load()
 
@@ -138,11 +137,59 @@ def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
     return known[id(value)]
 
 
+def _require_small(keys: Iterable[object]) -> None:
+    """Refuse a key of a dictionary or member of a set that has too many parts to be hashed."""
+    for key in keys:
+        parts = [key]
+        for part in parts:  # which grow meanwhile
+            if isinstance(part, tuple | frozenset):
+                parts += part
+            if len(parts) > MOST_IN_KEY:
+                raise DataError(f"pickle: expected keys of at most {MOST_IN_KEY} parts, got more.")
+
+
+_KEYS: Final = {
+    pickle.SETITEM: slice(-2, -1),
+    pickle.SETITEMS: slice(None, None, 2),
+    pickle.DICT: slice(None, None, 2),
+    pickle.ADDITEMS: slice(None),
+    pickle.FROZENSET: slice(None),
+}
+"""Where the keys of an instruction are on the stack, above the last mark."""
+
+
+def _with_small_keys(opcode: bytes) -> Callable[[Any], None]:
+    load = PythonUnpickler.dispatch[opcode[0]]
+
+    def load_checked(unpickler: Any) -> None:
+        _require_small(unpickler.stack[_KEYS[opcode]])
+        load(unpickler)
+
+    return load_checked
+
+
+def _load_bytearray(unpickler: Any) -> None:
+    """Read bytes that can be written to: those that are there, whatever length is declared."""
+    unpickler.load_binbytes8()
+    unpickler.append(bytearray(unpickler.stack.pop()))
+
+
+def _refuse_byte(_: object) -> NoReturn:
+    raise ValueError("a byte that is no instruction")
+
+
 @final
-class _ArrayUnpickler(pickle.Unpickler):
+class _ArrayUnpickler(PythonUnpickler):
     """An unpickler that gives every name a file may use a harmless meaning of its own."""
 
-    def __init__(self, file: BinaryIO, classes: Mapping[str, type], expansion: Expansion) -> None:
+    dispatch: ClassVar = {
+        **dict.fromkeys(range(256), _refuse_byte),
+        **PythonUnpickler.dispatch,
+        **{opcode[0]: _with_small_keys(opcode) for opcode in _KEYS},
+        pickle.BYTEARRAY8[0]: _load_bytearray,
+    }
+
+    def __init__(self, file: Any, classes: Mapping[str, type], expansion: Expansion) -> None:
         super().__init__(file, encoding="latin1")  # keeps the bytes of Python 2's numpy arrays
         self._classes = classes
         self._expansion = expansion
@@ -280,110 +327,3 @@ _STAND_INS: dict[tuple[str, str], Callable[..., object]] = {
         )
     },
 }
-
-
-def _effect(info: pickletools.OpcodeInfo) -> tuple[int, bool, int]:
-    """Objects that an instruction takes (below a mark, if down to one) and leaves on the stack."""
-    before = [part.name for part in info.stack_before]
-    to_mark = "mark" in before
-    return before.index("mark") if to_mark else len(before), to_mark, len(info.stack_after)
-
-
-_OPCODES: Final = {info.code.encode("latin-1"): info for info in pickletools.opcodes}
-_EFFECTS: Final = {info.name: _effect(info) for info in pickletools.opcodes}
-_LENGTHS: Final = {-2: 1, -3: 4, -4: 4, -5: 8}
-"""Bytes of the length before an argument, by pickletools' code."""
-
-_TUPLES: Final = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET"}
-_KEYS: Final = {"SETITEM", "SETITEMS", "DICT"}
-_MEMBERS: Final = {"ADDITEMS", "FROZENSET"}
-_PUTS: Final = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
-_GETS: Final = {"GET", "BINGET", "LONG_BINGET"}
-
-
-def check_opcodes(content: Any, size: int) -> None:
-    """Refuse a pickle, a file of `size` bytes, that takes more memory or time than they explain.
-
-    Nothing is carried out, and what follows the pickle's end is not read.
-    """
-    stack = _Stack()
-    while (info := _OPCODES.get(content.read(1))) is not None:
-        argument = _argument(info.arg, content)
-        if info.name == "STOP":
-            return
-        if info.name == "FRAME" and content.tell() + argument > size:
-            raise ValueError(f"a frame of {argument:,} bytes in {size:,}")
-        stack.follow(info.name, argument)
-    raise ValueError(f"no instruction before byte {content.tell():,}")
-
-
-def _argument(about: pickletools.ArgumentDescriptor | None, content: Any) -> Any:
-    """A number, or a line that may hold one; longer arguments are passed over."""
-    if about is None:
-        return None
-    if about.n == pickletools.UP_TO_NEWLINE:
-        line = content.readline()
-        return content.readline() if about.name == "stringnl_noescape_pair" else line
-    if about.n < 0:
-        return content.seek(int.from_bytes(content.read(_LENGTHS[about.n]), "little"), 1)
-    return int.from_bytes(content.read(about.n), "little")
-
-
-@final
-class _Stack:
-    """The stack as the instructions would leave it: of each object only how many parts it has.
-
-    Only tuples and frozen sets count their parts, since only those can be keys; whatever is asked
-    of another object does not grow with what it shares.
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[int] = []
-        self._marks: list[int] = []
-        self._memo: dict[int, int] = {}
-        self._puts = 0
-
-    def follow(self, name: str, argument: Any) -> None:
-        """Do to the stack what an instruction does to it."""
-        if name in _PUTS:
-            index = len(self._memo) if name == "MEMOIZE" else int(argument)
-            most = self._puts + MEMO_AHEAD
-            if not 0 <= index <= most:
-                raise DataError(
-                    f"pickle: expected a memo index of at most {most:,}, got {index:,}."
-                )
-            self._puts += 1
-            self._memo[index] = self._parts[-1]
-        elif name in _GETS:
-            self._parts.append(self._memo.get(int(argument), 1))
-        elif name == "MARK":
-            self._marks.append(len(self._parts))
-        elif name == "DUP":
-            self._parts.append(self._parts[-1])
-        elif name == "POP" and self._marks and self._marks[-1] == len(self._parts):
-            self._marks.pop()
-        else:
-            self._replace(name, *_EFFECTS[name])
-
-    def _replace(self, name: str, pops: int, to_mark: bool, pushes: int) -> None:
-        top = len(self._parts)
-        above = min(self._marks.pop(), top) if to_mark else top
-        bottom = above - pops
-        if bottom < 0:
-            raise ValueError(f"{name} on an empty stack")
-        taken = self._parts[above if to_mark else bottom :]
-        del self._parts[bottom:]
-        if name in _KEYS:
-            _require_small(taken[1:2] if name == "SETITEM" else taken[::2])
-        elif name in _MEMBERS:
-            _require_small(taken)
-        held = 1 + sum(taken) if name in _TUPLES else 1
-        self._parts += [min(held, 2**62)] * pushes
-
-
-def _require_small(keys: list[int]) -> None:
-    most = max(keys, default=0)
-    if most > MOST_IN_KEY:
-        raise DataError(
-            f"pickle: expected keys of at most {MOST_IN_KEY} parts, got one of {most:,}."
-        )
