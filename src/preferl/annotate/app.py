@@ -183,8 +183,7 @@ def create_app(
         lifespan=lifespan,
     )
     folder = Path(str(files("preferl.annotate").joinpath("static")))
-    named = [file.name.encode() + b"\0" + file.read_bytes() for file in sorted(folder.iterdir())]
-    static = f"/static/{hashlib.blake2b(b''.join(named), digest_size=6).hexdigest()}"
+    static = _static_address(folder)
     app.state.store = store
     app.state.settings = settings
     app.state.news = news.News(store, settings.poll_seconds)
@@ -200,7 +199,20 @@ def create_app(
     app.mount(static, _Static(directory=folder))
     for kind in (RequestValidationError, AnyHTTPException, *STATUS):
         app.add_exception_handler(kind, _refusal)
-    key = settings.secret.encode() if settings.secret else store.key()
+    _add_sessions(app, settings.secret.encode() if settings.secret else store.key())
+    app.add_middleware(Guard, settings=settings)  # the last one added is the outermost
+    return app
+
+
+def _static_address(folder: Path) -> str:
+    """Return an address for static files that changes with their content."""
+    named = [file.name.encode() + b"\0" + file.read_bytes() for file in sorted(folder.iterdir())]
+    return f"/static/{hashlib.blake2b(b''.join(named), digest_size=6).hexdigest()}"
+
+
+def _add_sessions(app: FastAPI, key: bytes) -> None:
+    """Sign the cookies of sessions with a key of their own, derived from the store's or page's."""
+    settings: AnnotateSettings = app.state.settings
     # Cookies are shared between the ports of a host, so the name tells stores apart.
     name = hmac.new(key, b"name of the cookie", hashlib.sha256).hexdigest()[:8]
     app.add_middleware(
@@ -210,8 +222,6 @@ def create_app(
         max_age=round(settings.session_days * DAY),
         https_only=settings.secure,
     )
-    app.add_middleware(Guard, settings=settings)  # the last one added is the outermost
-    return app
 
 
 class _Static(StaticFiles):

@@ -47,6 +47,7 @@ from preferl.trust import trust_options, typed
 
 if TYPE_CHECKING:
     from preferl.store import Store
+    from preferl.store.exchange.answer_table import ImportReport
     from preferl.store.schema import Project
 
 
@@ -304,7 +305,6 @@ def annotate_export(config: ExportConfig) -> None:
 def annotate_import(config: ImportConfig) -> None:
     """Read the answers of a file or folder into a project."""
     from preferl.store.exchange.exports import import_answers
-    from preferl.store.exchange.imports import import_drlhp, import_labels, import_table
 
     kind = _kind(config.path)
     with opened(config.labels, new=config.new) as (store, project):
@@ -319,33 +319,41 @@ def annotate_import(config: ImportConfig) -> None:
             )
             echo(f"{imported.new:,} answers are new, {imported.known:,} were there already.")
             return
-        episodes = None
-        if config.demonstrations is not None:
-            episodes = sources.load_source(config.demonstrations, task=config.task)
-        if kind == "table":
-            answers = import_table(
-                store, project.id, config.path, episodes, name=config.name, length=config.length
-            )
-        elif kind == "drlhp":
-            answers = import_drlhp(store, project.id, config.path, name=config.name)
-        elif episodes is None:
-            raise ConfigError(
-                "episodes: expected some, got none. Give --demonstrations with the episodes that "
-                "they count in."
-            )
-        else:
-            answers = import_labels(
-                store,
-                project.id,
-                config.path,
-                episodes,
-                name=config.name,
-                length=config.length,
-                crossing=config.crossing,
-            )
+        answers = _import_labels(store, project.id, kind, config)
     echo(
         f"{answers.new:,} answers by {', '.join(answers.annotators)} about {answers.clips:,} clips "
         f"are new, {answers.known:,} were there already."
+    )
+
+
+def _import_labels(
+    store: "Store", project_id: int, kind: str, config: ImportConfig
+) -> "ImportReport":
+    """Import labels that were made elsewhere, perhaps about episodes that the config names."""
+    from preferl.store.exchange.imports import import_drlhp, import_labels, import_table
+
+    episodes = None
+    if config.demonstrations is not None:
+        episodes = sources.load_source(config.demonstrations, task=config.task)
+    name = config.name
+    length = config.length
+    if kind == "table":
+        return import_table(store, project_id, config.path, episodes, name=name, length=length)
+    if kind == "drlhp":
+        return import_drlhp(store, project_id, config.path, name=name)
+    if episodes is None:
+        raise ConfigError(
+            "episodes: expected some, got none. Give --demonstrations with the episodes that "
+            "they count in."
+        )
+    return import_labels(
+        store,
+        project_id,
+        config.path,
+        episodes,
+        name=name,
+        length=length,
+        crossing=config.crossing,
     )
 
 

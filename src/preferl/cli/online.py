@@ -207,13 +207,7 @@ def run_with_progress(
 
     run = config.run
     _require_runnable(config)
-    who = "you" if config.ask else teacher_in_words(run.teacher)
-    note(
-        f"Teaching {run.env_name} from {run.comparisons} comparisons answered by "
-        f"{who if feedback is None else 'people in a browser'}"
-        f"{' and those of the warm start' if run.warm_start.given else ''}: "
-        f"{run.steps:,} steps, seed {run.seed}."
-    )
+    _announce(config, who="" if feedback is None else "people in a browser")
     line = ProgressLine("learning", live=not config.ask)
     progress = LearningProgress(line, run.steps)
 
@@ -244,6 +238,17 @@ def run_with_progress(
             keep_experience=config.keep_experience,
         )
     _summarise(result, config.out)
+
+
+def _announce(config: OnlineRunConfig, *, who: str) -> None:
+    """Print what is about to be learned from whom: by default the teacher, or you."""
+    run = config.run
+    who = who or ("you" if config.ask else teacher_in_words(run.teacher))
+    warm = " and those of the warm start" if run.warm_start.given else ""
+    note(
+        f"Teaching {run.env_name} from {run.comparisons} comparisons answered by {who}{warm}: "
+        f"{run.steps:,} steps, seed {run.seed}."
+    )
 
 
 def _require_runnable(config: OnlineRunConfig) -> None:

@@ -213,6 +213,23 @@ def part_of(
         ConfigError: settings of a part contradict each other.
     """
     part = Part(cls, prefix or "", [])
+    for slot in _slots(cls, default, prefix):
+        _choose(slot, words, part.slots)
+        inside = any(word.startswith(f"--{slot.path}.") for word in words)
+        if slot.value is None and len(slot.kinds) == 1 and (every_part or inside):
+            slot.value = ABSENT
+        kind = type(slot.value) if is_dataclass(slot.value) else None
+        if slot.value is ABSENT and len(slot.kinds) == 1:
+            kind = slot.kinds[0]
+        if kind is not None:
+            within = None if prefix is None or slot.mark.flat == "all" else slot.path
+            slot.value = part_of(kind, words, slot.value, prefix=within, every_part=every_part)
+        part.slots.append(slot)
+    return part
+
+
+def _slots(cls: type[Any], default: Any, prefix: str | None) -> Iterator[Slot]:
+    """Yield the fields of a config as options see them, with the values of `default`."""
     texts = _texts_of_fields(cls)
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
@@ -224,32 +241,18 @@ def part_of(
         mark = next((mark for mark in marks if isinstance(mark, Mark)), Mark())
         names = next((mark for mark in marks if isinstance(mark, Registry)), None)
         word = "" if mark.flat else field.name.replace("_", "-")
-        path = ".".join(filter(None, (prefix, word)))
         usual = ABSENT if field.default is MISSING else field.default
         if field.default_factory is not MISSING:
             usual = field.default_factory()
-        value = getattr(default, field.name, usual)
-        slot = Slot(
+        yield Slot(
             name=field.name,
             hint=hint,
             mark=mark,
             names=names or things_of(next(iter(get_args(_tuple_of(hint))), None)),
-            path=path,
+            path=".".join(filter(None, (prefix, word))),
             text=texts.get(field.name, ""),
-            value=value,
+            value=getattr(default, field.name, usual),
         )
-        _choose(slot, words, part.slots)
-        inside = any(word.startswith(f"--{path}.") for word in words)
-        if slot.value is None and len(slot.kinds) == 1 and (every_part or inside):
-            slot.value = ABSENT
-        kind = type(slot.value) if is_dataclass(slot.value) else None
-        if slot.value is ABSENT and len(slot.kinds) == 1:
-            kind = slot.kinds[0]
-        if kind is not None:
-            within = None if prefix is None or mark.flat == "all" else path
-            slot.value = part_of(kind, words, slot.value, prefix=within, every_part=every_part)
-        part.slots.append(slot)
-    return part
 
 
 def _choose(slot: Slot, words: Sequence[str], beside: Sequence[Slot]) -> None:

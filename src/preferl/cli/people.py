@@ -176,36 +176,52 @@ def people_in_a_browser(
             )
             name = _project_name(run, len(labels.projects.all()) + 1)
             project = labels.projects.create(name, settings)
-        shared = ("--store", str(folder), "--project", project.slug)
-        logs = folder / "logs"
-        if RunningProgram(Program(PAGE, ()), logs).end_leftover(SuperviseConfig.stop_seconds):
-            note("The page of a run that was killed is ended.")  # it would hold its port
-        port = page_port(labels, resume=resume)
-        options = ["--port", str(port), "--browser" if browser else "--no-browser"]
-        options += trust_options(trust)
-        programs = []
-        if draw is not None:
-            options.append("--no-render")
-            programs.append(_drawing_program(folder, draw, trust))
-        programs.append(page_program(shared, options, write_to_terminal))
-        beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # while people have a break
-        supervisor = Supervisor(programs, logs, on_message=write_to_terminal)
-        with signals_stop(), supervisor, beats:
-            beats.report("healthy", steps=0, reward_version=0)
-            feedback = StoredFeedback(
-                labels,
-                project.id,
-                patience=inf,
-                ahead=min(AHEAD, run.comparisons // 4),
-            )
-            note(
-                f"Answer on the page; your answers are kept in {folder}. Stop with Ctrl-C: the "
-                "same command with --resume goes on."
-            )
-            yield run, feedback, partial(_show_agent, labels, project.id, beats)
+        feedback = StoredFeedback(
+            labels, project.id, patience=inf, ahead=min(AHEAD, run.comparisons // 4)
+        )
+        with _page(feedback, folder, browser=browser, resume=resume, draw=draw, trust=trust) as on:
+            yield run, feedback, on
         echo("The run is finished, and its page is closed. To see the run, answers or page again:")
         for command in commands_after(out, folder, project.slug):
             echo(f"  {command}")
+
+
+@contextmanager
+def _page(
+    feedback: StoredFeedback,
+    folder: Path,
+    *,
+    browser: bool,
+    resume: bool,
+    draw: str | None,
+    trust: Collection[str],
+) -> Iterator[OnIteration]:
+    """Run the page, and the program that draws its clips, beside a block.
+
+    The block gets a function that shows people the agent's progress.
+    """
+    labels = feedback.store
+    project = feedback.project
+    logs = folder / "logs"
+    if RunningProgram(Program(PAGE, ()), logs).end_leftover(SuperviseConfig.stop_seconds):
+        note("The page of a run that was killed is ended.")  # it would hold its port
+    port = page_port(labels, resume=resume)
+    options = ["--port", str(port), "--browser" if browser else "--no-browser"]
+    options += trust_options(trust)
+    programs = []
+    if draw is not None:
+        options.append("--no-render")
+        programs.append(_drawing_program(folder, draw, trust))
+    shared = ("--store", str(folder), "--project", project.slug)
+    programs.append(page_program(shared, options, write_to_terminal))
+    beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # while people have a break
+    with signals_stop(), Supervisor(programs, logs, on_message=write_to_terminal), beats:
+        beats.report("healthy", steps=0, reward_version=0)
+        note(
+            f"Answer on the page; your answers are kept in {folder}. Stop with Ctrl-C: the "
+            "same command with --resume goes on."
+        )
+        yield partial(_show_agent, labels, project.id, beats)
 
 
 def _project_name(run: OnlineConfig, number: int) -> str:

@@ -145,6 +145,21 @@ def reward_fit(config: FitConfig) -> None:
     if not world.is_first:
         fit_reward(config, episodes, comparisons, checkpoints=checkpoints, world=world)
         return
+    report, folder = _fitted_run(config, episodes, comparisons, labels, checkpoints, world)
+    if config.publish:
+        _publish(config, report, folder.path("reward"))
+    _echo_fit(report, world, folder)
+
+
+def _fitted_run(
+    config: FitConfig,
+    episodes: "data.Episodes",
+    comparisons: "data.Comparisons",
+    labels: "sources.LabelReport",
+    checkpoints: "training.FitCheckpoints",
+    world: World,
+) -> "tuple[training.FitReport, RunFolder]":
+    """Fit and write the folder of the run, in the first process."""
     summary = _summary(config)
     with open_run(
         config.out,
@@ -172,9 +187,7 @@ def reward_fit(config: FitConfig) -> None:
         )
         folder.result({"labels": labels.to_json(), "fit": report.to_json()}, summary)
         checkpoints.remove()
-    if config.publish:
-        _publish(config, report, folder.path("reward"))
-    _echo_fit(report, world, folder)
+    return report, folder
 
 
 def _require_fitting_model(

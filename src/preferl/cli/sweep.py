@@ -64,18 +64,8 @@ class SweepConfig:
 
 def sweep(config: SweepConfig) -> None:
     """Check all runs, do those that are not done, and lay them side by side."""
-    settings = read_settings(config.file)
-    plan = Sweep.from_json(settings, f"{config.file}")
-    typed(trust=config.trust)
-    trusted = trust_options(config.trust)
-    commands = {name: [*words_of(all_of), *trusted] for name, all_of in plan.by_name().items()}
-    for name, words in commands.items():
-        try:
-            parsed = command_parsed(plan.command, words)
-            for module_name in _modules(parsed):
-                admitted(module_name, source=f"{config.file}", trust=config.trust)
-        except PreferlError as error:
-            raise type(error)(f"run {name} of {config.file}: {error}") from error
+    plan = Sweep.from_json(read_settings(config.file), f"{config.file}")
+    commands = _commands(plan, config)
     if config.dry_run:
         for words in commands.values():
             echo(without_password(shlex.join(["preferl", *plan.command.split(), *words])))
@@ -105,6 +95,21 @@ def sweep(config: SweepConfig) -> None:
         records |= {unit.name: _record(unit) for unit in units if unit.name in failed}
         keep()
     _print_results(out, plan, records, failed)
+
+
+def _commands(plan: Sweep, config: SweepConfig) -> dict[str, list[str]]:
+    """Return the words of each run's command by its name, once all of them have been parsed."""
+    typed(trust=config.trust)
+    trusted = trust_options(config.trust)
+    commands = {name: [*words_of(options), *trusted] for name, options in plan.by_name().items()}
+    for name, words in commands.items():
+        try:
+            parsed = command_parsed(plan.command, words)
+            for module_name in _modules(parsed):
+                admitted(module_name, source=f"{config.file}", trust=config.trust)
+        except PreferlError as error:
+            raise type(error)(f"run {name} of {config.file}: {error}") from error
+    return commands
 
 
 def _modules(

@@ -12,7 +12,7 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from math import prod
@@ -89,27 +89,13 @@ class Sweep:
             )
         options = _mapping(settings, "options", source)
         grid = _mapping(settings, "grid", source)
-        listed = settings.get("runs", [{}])
-        if (
-            not listed
-            or not isinstance(listed, list)
-            or not all(isinstance(r, dict) for r in listed)
-        ):
-            raise ConfigError(
-                f"runs of {source}: expected a list of options by name, got {listed!r}."
-            )
+        listed = _listed_runs(settings, source)
         for name, values in grid.items():
             if not values or not isinstance(values, list):
                 raise ConfigError(
                     f"grid: {name} of {source}: expected a list of values to try, got {values!r}."
                 )
-        for name in (*options, *grid, *chain.from_iterable(listed)):
-            if not OPTION.fullmatch(name) or name.replace("_", "-") in OF_THE_SWEEP:
-                fix = "Set it on the command line of the sweep." if name == "trust" else "Drop it."
-                raise ConfigError(
-                    f"options of {source}: expected names of options but for "
-                    f"{', '.join(OF_THE_SWEEP)}, got {name!r}. {fix}"
-                )
+        _require_options((*options, *grid, *chain.from_iterable(listed)), source)
         _require_few(options, grid, listed, source)
         combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
         return cls(command, options, tuple({**run, **more} for run in listed for more in combined))
@@ -180,6 +166,25 @@ def over_seeds(sweep: Sweep, records: Mapping[str, RunRecord | None]) -> dict[st
             name = _name(others)
             groups[f"{name}-{_digest(others)}" if name in groups else name] = scores
     return groups
+
+
+def _listed_runs(settings: Mapping[str, Any], source: str) -> list[dict[str, Any]]:
+    listed = settings.get("runs", [{}])
+    is_list = isinstance(listed, list) and all(isinstance(run, dict) for run in listed)
+    if not listed or not is_list:
+        raise ConfigError(f"runs of {source}: expected a list of options by name, got {listed!r}.")
+    return list(listed)
+
+
+def _require_options(names: Iterable[str], source: str) -> None:
+    """Raise `ConfigError` for a name that no option has, or an option that a file cannot set."""
+    for name in names:
+        if not OPTION.fullmatch(name) or name.replace("_", "-") in OF_THE_SWEEP:
+            fix = "Set it on the command line of the sweep." if name == "trust" else "Drop it."
+            raise ConfigError(
+                f"options of {source}: expected names of options but for "
+                f"{', '.join(OF_THE_SWEEP)}, got {name!r}. {fix}"
+            )
 
 
 def _require_few(

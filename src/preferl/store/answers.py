@@ -199,39 +199,17 @@ class GivenAnswers:
             if (known := _by_key(session, project_id, key)) is not None:
                 return known
             given = list(session.scalars(_TO_QUERY, {"query_id": query.id}))
-            standing = {row.annotator_id: row for row in given}
-            if standing[answer.annotator_id] is not answer:
+            latest = {row.annotator_id: row for row in given}
+            if latest[answer.annotator_id] is not answer:
                 raise FeedbackError(
                     "answer: expected the latest of its person, got one that has changed since."
                 )
-            if kind is None:
-                if answer.kind not in COUNTED:
-                    raise FeedbackError(
-                        "answer: expected one that counts, got one that was withdrawn."
-                    )
+            if kind is not None:
+                recorded = _correct(session, query, answer, given, by=by, key=key, kind=kind)
+            elif answer.kind in COUNTED:
                 recorded = _retract(session, query, answer, by, key)
             else:
-                if query.for_annotator not in (None, by):
-                    raise FeedbackError(
-                        "answer: expected one to a query of everybody, got a repeat."
-                    )
-                corrected = _counted_before(answer, given).key
-                for count, row in enumerate(standing.values()):
-                    earlier = (row.detail or {}).get("corrects") == corrected
-                    if row.kind in COUNTED and (row is answer or row.annotator_id == by or earlier):
-                        _retract(session, query, row, by, f"{key}-{count}")
-                recorded = record_answer(
-                    session,
-                    query,
-                    answer,
-                    annotator_id=by,
-                    granted_at=None,
-                    key=key,
-                    kind=kind,
-                    preference=preference_of(kind, answer.swapped),
-                    answered_at=clock(session),
-                    detail={"corrects": corrected},
-                )
+                raise FeedbackError("answer: expected one that counts, got one that was withdrawn.")
             name = session.get_one(Annotator, answer.annotator_id).name
             event = Event(
                 project_id=project_id,
@@ -326,12 +304,39 @@ def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[
     return answer, session.get_one(Query, answer.query_id, with_for_update=True)
 
 
-def _counted_before(answer: Answer, given: Sequence[Answer]) -> Answer:
-    """Return the answer itself, or the one that it withdrew; `given` is the query's history."""
-    counted = [
-        row for row in given if row.annotator_id == answer.annotator_id and row.kind in COUNTED
-    ]
-    return counted[-1] if counted else answer
+def _correct(
+    session: Session,
+    query: Query,
+    answer: Answer,
+    given: Sequence[Answer],
+    *,
+    by: int,
+    key: str,
+    kind: str,
+) -> Answer:
+    """Withdraw what a correction replaces, and record it; `given` is the query's history."""
+    if query.for_annotator not in (None, by):
+        raise FeedbackError("answer: expected one to a query of everybody, got a repeat.")
+    own = [row for row in given if row.annotator_id == answer.annotator_id]
+    counted = [answer, *(row for row in own if row.kind in COUNTED)]
+    corrected = counted[-1].key  # the answer, or the one that it withdrew
+    latest = {row.annotator_id: row for row in given}
+    for count, row in enumerate(latest.values()):
+        earlier = (row.detail or {}).get("corrects") == corrected
+        if row.kind in COUNTED and (row is answer or row.annotator_id == by or earlier):
+            _retract(session, query, row, by, f"{key}-{count}")
+    return record_answer(
+        session,
+        query,
+        answer,
+        annotator_id=by,
+        granted_at=None,
+        key=key,
+        kind=kind,
+        preference=preference_of(kind, answer.swapped),
+        answered_at=clock(session),
+        detail={"corrects": corrected},
+    )
 
 
 def _retract(session: Session, query: Query, answer: Answer, by: int, key: str) -> Answer:

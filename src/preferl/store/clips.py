@@ -100,27 +100,26 @@ class ClipStore:
                 with self._files.writing(_shard(project_id, shard)) as draft:
                     save_segments(draft, segments.select(rows), durable=False)
             steps = segments.real[rows].tolist()
-            with self._database.write() as session:
-                locked_project(session, project_id)
-                at = clock(session)
-                known = known_clips(session, project_id, fresh)
-                session.add_all(
-                    Clip(
-                        project_id=project_id,
-                        id=name,
-                        kind=kind,
-                        shard=shard,
-                        row=row,
-                        steps=steps[row],
-                        detail=detail,
-                        created_at=at,
-                    )
-                    for row, name in enumerate(fresh)
-                    if name not in known
-                )
+            clips = [
+                Clip(id=name, kind=kind, shard=shard, row=row, steps=steps[row], detail=detail)
+                for row, name in enumerate(fresh)
+            ]
+            self._add(project_id, clips)
         if kind == "episode":
             self._forget_episodes(project_id, set(ids))
         return ids
+
+    def _add(self, project_id: int, clips: Sequence[Clip]) -> None:
+        """Add the rows of clips to a project, but for those that it has by now."""
+        with self._database.write() as session:
+            locked_project(session, project_id)
+            at = clock(session)
+            known = known_clips(session, project_id, [clip.id for clip in clips])
+            for clip in clips:
+                if clip.id not in known:
+                    clip.project_id = project_id
+                    clip.created_at = at
+                    session.add(clip)
 
     def segments(self, project_id: int, ids: Sequence[str]) -> Segments:
         """Return the steps of clips, one row per name, in the order of `ids`.

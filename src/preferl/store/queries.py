@@ -15,7 +15,7 @@ from preferl.feedback.instant import check_pairs
 from preferl.feedback.ranked_lists import RankedLists, shared_evenly
 from preferl.shapes import FloatArray, IntArray
 from preferl.store.clips import ClipStore, clip_ids, known_clips, locked_project
-from preferl.store.database import Database, now, rows_among
+from preferl.store.database import Database, clock, now, rows_among
 from preferl.store.quality.votes import Votes
 from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
 from preferl.store.statements import KNOWN_PAIRS, LAST_TURN, LATEST, TURN_NOW
@@ -288,18 +288,18 @@ def _add(
 ) -> list[int]:
     """Add queries to a project that this transaction has locked; return their numbers."""
     purpose = details.get("purpose", "ask")
-    scores = details.get("scores")
-    known = details.get("known")
-    about = details.get("details")
     if (most := details.get("most")) is not None:  # other programs may ask, too
         asked = session.scalar(select(func.count(Query.id)).where(*_asked(project.id, None)))
         pairs = pairs[: max(most - (asked or 0), 0)]
-    quorum = project.quorum if purpose == "ask" else 0
-    at = session.scalar(select(now()))
     priority = details.get("priority", 0.0)
     agent = details.get("agent")
     turn = _next_turn(session, project.id, priority, agent) if purpose == "ask" else 0
     drawn = known_clips(session, project.id, {name for pair in pairs for name in pair})
+    quorum = project.quorum if purpose == "ask" else 0
+    at = clock(session)
+    scores = details.get("scores")
+    known = details.get("known")
+    about = details.get("details")
     queries = [
         Query(
             project_id=project.id,

@@ -257,16 +257,6 @@ class RewardSettings:
             usual = getattr(reward_preset(self.model).model, "context", None)
             keeps = "context" in keep or getattr(base.model, "context", None) != usual
             preset = base if keeps else _seeing(base, length)
-        if self.members is not None:
-            require_in("members", self.members, 1, float("inf"))
-        model = preset.model
-        for name, value in self._given("hidden", "normalise", "use_actions", "bounded").items():
-            changed = _with(model, **{name: value})
-            if changed is None:
-                raise ConfigError(
-                    f"{name}: expected only with a model that has such a setting, got {self.model}."
-                )
-            model = changed
         changes = self._given(
             "epochs", "batch_size", "noise", "loss", "crop", "implied", "precision"
         )
@@ -275,16 +265,31 @@ class RewardSettings:
         is_wide = self.model in ("pt", "pt-readme")
         if is_wide and preset.trainer.precision == "float32" and "precision" not in keep:
             changes.setdefault("precision", fast_precision())
-        if self.members is not None and (self.members != 1 or _with(model, members=1)):
-            alike = _with(model, members=self.members)
-            model = alike or EnsembleConfig((model,) * self.members)
         trainer = replace(preset.trainer, **changes)
+        model = self._changed(preset.model)
         preset = replace(preset, model=model, trainer=trainer, choose=self.choose)
         if self.budget is None:
             return preset
         if self.epochs is not None:
             raise ConfigError("Give either epochs or a budget of updates, not both.")
         return preset.with_budget(self.budget, answers)
+
+    def _changed(self, model: RewardModelConfig) -> RewardModelConfig:
+        """Return a model with the changes to its layers, inputs and number of members."""
+        for name, value in self._given("hidden", "normalise", "use_actions", "bounded").items():
+            changed = _with(model, **{name: value})
+            if changed is None:
+                raise ConfigError(
+                    f"{name}: expected only with a model that has such a setting, got {self.model}."
+                )
+            model = changed
+        if self.members is None:
+            return model
+        require_in("members", self.members, 1, float("inf"))
+        alike = _with(model, members=self.members)
+        if alike is not None or self.members == 1:
+            return alike or model
+        return EnsembleConfig((model,) * self.members)
 
     def _given(self, *names: str) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in names}

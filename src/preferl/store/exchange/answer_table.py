@@ -150,11 +150,19 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     detail = row["detail"] if row["kind"] == "retract" else None
     if detail and not isinstance(detail.get(BY), str):  # a number in the store that it comes from
         row["detail"] = {name: value for name, value in detail.items() if name != BY}
+    for name, (is_right, expected) in _rules(row).items():
+        if not is_right:
+            raise wrong_cell(where, name, expected, repr(row[name]))
+    return row
+
+
+def _rules(row: Mapping[str, Any]) -> dict[str, tuple[object, str]]:
+    """Return, by column, whether the cell of a row is right, and what it should be."""
     preference = preference_of(row["kind"], row["swapped"])
     clips = row["first_clip"], row["second_clip"]
     left, right = clips[::-1] if row["swapped"] else clips
     purpose = row["purpose"]
-    rules = {
+    return {
         "query": (QUERY_NAME.fullmatch(row["query"]), "a number, a hyphen and 8 digits of hex"),
         "purpose": (purpose in PURPOSES, f"one of {', '.join(PURPOSES)}"),
         "first_clip": (CLIP_ID.fullmatch(clips[0]), "32 digits of hex"),
@@ -182,10 +190,6 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
         ),
         "quorum": (0 <= row["quorum"] <= 10_000, "0 to 10000"),
     }
-    for name, (is_right, expected) in rules.items():
-        if not is_right:
-            raise wrong_cell(where, name, expected, repr(row[name]))
-    return row
 
 
 def read_answers(

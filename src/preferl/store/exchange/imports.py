@@ -272,13 +272,9 @@ def _queries_for(
     """
     clips = sorted({clip for answer in answers for clip in answer.pair})
     videos = known_clips(session, project_id, clips)
-    asked = select(Query).where(Query.project_id == project_id, Query.purpose == "ask")
-    queries = [query for (query,) in rows_among(session, asked, Query.first_clip, clips)]
-    of_pair: dict[tuple[str, str], list[Query]] = {}
-    for query in sorted(queries, key=lambda query: query.id):
-        of_pair.setdefault(_pair(query.first_clip, query.second_clip), []).append(query)
+    of_pair = _queries_of_pairs(session, project_id, clips)
     given = select(Answer.query_id, Answer.annotator_id).distinct()
-    numbers = [query.id for query in queries]
+    numbers = [query.id for queries in of_pair.values() for query in queries]
     answered = {tuple(row) for row in rows_among(session, given, Answer.query_id, numbers)}
     tried = Counter[tuple[tuple[str, str], int]]()  # queries of a pair that a person has answered
     chosen: list[Query] = []
@@ -304,6 +300,18 @@ def _queries_for(
     session.add_all(chosen)
     session.flush()
     return chosen
+
+
+def _queries_of_pairs(
+    session: Session, project_id: int, clips: Sequence[str]
+) -> dict[tuple[str, str], list[Query]]:
+    """Return the queries to learn from whose first clip is one of these, by pair, oldest first."""
+    asked = select(Query).where(Query.project_id == project_id, Query.purpose == "ask")
+    queries = [query for (query,) in rows_among(session, asked, Query.first_clip, clips)]
+    of_pair: dict[tuple[str, str], list[Query]] = {}
+    for query in sorted(queries, key=lambda query: query.id):
+        of_pair.setdefault(_pair(query.first_clip, query.second_clip), []).append(query)
+    return of_pair
 
 
 def _digest(*about: object) -> str:

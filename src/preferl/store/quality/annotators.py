@@ -213,56 +213,61 @@ def annotator_report(votes: Votes) -> AnnotatorReport:
     """
     answers = np.bincount(votes.annotator, minlength=votes.annotators)
     counted = votes.tally(votes.counts)
-    tied = votes.category == EQUAL
+    careless = estimate_carelessness(votes)
+    timed = votes.tally(~np.isnan(votes.response_ms) & ~np.isnan(votes.least_ms))
+    fast = votes.tally(votes.too_fast)
+    agreeing, overlap = _agreement_with_others(votes)
+    known = _known(votes)
+    sides = _sides(votes)
+    flags = {
+        "careless": careless.flagged,
+        "known pairs": known["known_high"] < KNOWN_RIGHT,
+        "too fast": _intervals(fast, timed)[0] > TOO_FAST,
+        "one side": sides["side_p"] < ALARM,
+        "streak": sides["streak_p"] < ALARM,
+    }
+    reasons = [[name for name, flag in flags.items() if flag[row]] for row in range(len(answers))]
+    return AnnotatorReport(
+        names=votes.names,
+        answers=answers,
+        tie_rate=_share(votes.tally(votes.category == EQUAL), counted),
+        cannot_tell_rate=_share(answers - counted, answers),
+        median_ms=_medians(votes),
+        timed=timed,
+        too_fast=_share(fast, timed),
+        **known,
+        **_consistency(votes),
+        **sides,
+        agreement=_share(agreeing, overlap),
+        overlap=overlap,
+        careless_share=careless.share,
+        careless_error=careless.error,
+        reasons=tuple(map(tuple, reasons)),
+    )
+
+
+def _known(votes: Votes) -> dict[str, Array]:
+    """Count the answers to queries whose right answer is known, and the share of right ones."""
+    misses = evidence_on_known(votes)
+    known = np.bincount(misses.annotator, minlength=votes.annotators)
+    right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
+    low, high = _intervals(right, known)
+    share = _share(right, known)
+    return {"known": known, "known_accuracy": share, "known_low": low, "known_high": high}
+
+
+def _sides(votes: Votes) -> dict[str, Array]:
+    """Compare how often, and how often in a row, each side was preferred with chance."""
     lefts = votes.tally(votes.left == 1)
-    sided = votes.tally(votes.counts & ~tied)
+    sided = votes.tally(votes.counts & (votes.category != EQUAL))
     side_p = np.array([sign_test(int(k), int(n)) for k, n in zip(lefts, sided, strict=True)])
     streak = _longest_runs(votes)
     # A run of k begins at the first toss with probability 2^(1-k), and at each later one after a
     # change with 2^-k; together they cannot be likelier than their sum.
     starts = 1 + np.maximum(sided - streak, 0) / 2
     streak_p = np.minimum(1.0, starts * 2.0 ** (1 - streak))
-    careless = estimate_carelessness(votes)
-    misses = evidence_on_known(votes)
-    known = np.bincount(misses.annotator, minlength=votes.annotators)
-    right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
-    known_low, known_high = _intervals(right, known)
-    timed = votes.tally(~np.isnan(votes.response_ms) & ~np.isnan(votes.least_ms))
-    fast = votes.tally(votes.too_fast)
-    agreeing, overlap = _agreement_with_others(votes)
-    flags = {
-        "careless": careless.flagged,
-        "known pairs": known_high < KNOWN_RIGHT,
-        "too fast": _intervals(fast, timed)[0] > TOO_FAST,
-        "one side": side_p < ALARM,
-        "streak": streak_p < ALARM,
-    }
-    return AnnotatorReport(
-        names=votes.names,
-        answers=answers,
-        tie_rate=_share(votes.tally(tied), counted),
-        cannot_tell_rate=_share(answers - counted, answers),
-        median_ms=_medians(votes),
-        timed=timed,
-        too_fast=_share(fast, timed),
-        known=known,
-        known_accuracy=_share(right, known),
-        known_low=known_low,
-        known_high=known_high,
-        **_consistency(votes),
-        left_rate=_share(lefts, sided),
-        side_p=side_p,
-        streak=streak,
-        streak_p=streak_p,
-        agreement=_share(agreeing, overlap),
-        overlap=overlap,
-        careless_share=careless.share,
-        careless_error=careless.error,
-        reasons=tuple(
-            tuple(name for name, flag in flags.items() if flag[row])
-            for row in range(votes.annotators)
-        ),
-    )
+    left_rate = _share(lefts, sided)
+    return {"left_rate": left_rate, "side_p": side_p, "streak": streak, "streak_p": streak_p}
 
 
 def _intervals(part: Array, whole: Array) -> Array:
