@@ -3,9 +3,14 @@
 from itertools import count
 from typing import Any
 
+import pytest
+
 from preferl.store.queue import LeasedQuery
 from preferl.store.schema import Role
 from preferl.store.store import Store
+
+on_sqlite = pytest.mark.parametrize("open_store", ["sqlite"], indirect=True)
+"""A test of what no database does in its own way."""
 
 _NUMBERS = count()
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from helpers.waiting import SECONDS
+from preferl.store.schema import Base
 from preferl.store.store import Store
 
 
@@ -70,11 +71,10 @@ def postgres(tmp_path_factory):
 def open_store(request, tmp_path, empty_store, monkeypatch):
     """Opens the same store as often as it is called, as several programs do."""
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", SECONDS)
-    opened: list[Store] = []
-    location: str | Path = tmp_path / "store"
+    opened = []
+    location = tmp_path / "store"
     if request.param == "postgres":
-        postgres = request.getfixturevalue("postgres")
-        location = _new_database(postgres, request.getfixturevalue("tables"))
+        location = request.getfixturevalue("tables")
     else:
         shutil.copytree(empty_store, location)
 
@@ -105,17 +105,28 @@ def fresh_database(postgres):
 
 
 @pytest.fixture(scope="session")
-def tables(postgres, tmp_path_factory):
-    """The name of a database with empty tables, to be copied, as `empty_store` is."""
+def _migrated(postgres, tmp_path_factory):
+    """The URL of a database with tables: making them takes longer than most tests."""
     url = _new_database(postgres)
     Store.open(url, tmp_path_factory.mktemp("tables")).close()
-    return url.split("/")[3].partition("?")[0]
+    return url
 
 
-def _new_database(postgres, template="template1"):
+@pytest.fixture
+def tables(_migrated):
+    """The URL of a database with tables, which are empty."""
+    import psycopg
+
+    with psycopg.connect(_migrated, autocommit=True) as connection:
+        names = ", ".join(f'"{table}"' for table in Base.metadata.tables)
+        connection.execute(f"TRUNCATE {names} RESTART IDENTITY")
+    return _migrated
+
+
+def _new_database(postgres):
     import psycopg
 
     name = f"t{uuid4().hex[:12]}"
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        connection.execute(f"CREATE DATABASE {name}")
     return postgres.replace("/postgres?", f"/{name}?")

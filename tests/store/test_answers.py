@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import insert, select
 
-from helpers.queue_steps import answer_next, claim_one, invite, show
+from helpers.queue_steps import answer_next, claim_one, invite, on_sqlite, show
 from preferl.errors import ConfigError, FeedbackError
 from preferl.store.feedback import StoredFeedback
 from preferl.store.schema import Answer, Clip, Query
@@ -249,15 +249,6 @@ def test_a_change_and_its_event_come_together_and_once(study):
     assert first.detail == {"name": "Ann", "query": study.asked[0], "answer": one}
 
 
-def test_an_own_answer_gives_way_to_a_correction(study):
-    (made,) = study.answer(study.ann, True)
-    study.answer(study.owner, True)
-    study.correct(made, "cannot_tell")
-    ((query, name, preference),) = study.votes()
-    assert (query, name) == (study.asked[0], "owner")
-    assert np.isnan(preference)
-
-
 def test_what_is_withdrawn_may_still_be_corrected(study):
     (made,) = study.answer(study.ann, True)
     gone = study.withdraw(made)
@@ -265,6 +256,7 @@ def test_what_is_withdrawn_may_still_be_corrected(study):
     assert study.votes() == [(study.asked[0], "owner", 0.5)]
 
 
+@on_sqlite
 def test_nothing_changes_that_has_changed_or_is_not_there(study):
     (made,) = study.answer(study.ann, True)
     study.store.queue.undo(study.ann, "undo-it-again")
@@ -313,6 +305,7 @@ def many(store, count):
     return study
 
 
+@on_sqlite
 def test_ten_thousand_answers_take_no_time(store):
     study = many(store, 10_000)
     assert study.page().total == 10_000

@@ -1,10 +1,9 @@
 """Whole episodes are looked at and then forgotten; clips of questions stay."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from helpers.queue_steps import on_sqlite
 from preferl.data.segments import Segments
 from preferl.store import clip_ids
 from preferl.store.clips import EPISODES_KEPT
@@ -77,6 +76,7 @@ def test_an_episode_that_is_asked_about_stays(store, project):
     assert len(store.clips.segments(project, asked)) == 2
 
 
+@on_sqlite
 def test_clips_that_share_a_file_with_old_episodes_stay(store, project):
     block = np.random.default_rng(5).normal(size=(8, 2))
     both = Segments(block, block, block[:, 0], np.array([0, 4]), np.array([4, 4]), 4)
@@ -88,6 +88,7 @@ def test_clips_that_share_a_file_with_old_episodes_stay(store, project):
     assert store.clips.segments(project, [first]).steps == 4
 
 
+@on_sqlite
 def test_an_episode_that_goes_while_it_is_drawn_leaves_no_video(store, project, caplog):
     (slow,) = put(store, project, 0)
 
@@ -99,6 +100,6 @@ def test_an_episode_that_goes_while_it_is_drawn_leaves_no_video(store, project, 
         assert worker.round() == 1
         assert worker.rendered == (0, 0)
     assert there(store, project, [slow]) == [False]
-    video: Path = store.clips.video_path(project, slow)
+    video = store.clips.video_path(project, slow)
     assert not video.exists()
     assert not caplog.messages

@@ -3,13 +3,12 @@
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 
 import pytest
 from sqlalchemy import select
 
+from helpers.command_line import run
 from preferl.errors import ConfigError, StorageError
 from preferl.store.database import Database, keep_private, now
 from preferl.store.store import Store
@@ -93,14 +92,10 @@ def test_a_new_store_opens_while_another_program_reads_it(tmp_path):
             assert not store.projects.all()
 
 
-def test_export_of_a_damaged_database_fails(filled, tmp_path):
+def test_export_of_a_damaged_database_fails(filled, tmp_path, capsys):
     spoil(filled)
-    command = ["annotate", "export", str(tmp_path / "out.jsonl"), "--store", str(filled)]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "preferl", *command], capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "a damaged one" in done.stderr
+    assert run("annotate", "export", tmp_path / "out.jsonl", "--store", filled) == 1
+    assert "a damaged one" in capsys.readouterr().err
     assert not (tmp_path / "out.jsonl").exists()
 
 

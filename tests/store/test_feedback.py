@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 from sqlalchemy import text
 
-from helpers.queue_steps import invite, show
+from helpers.queue_steps import invite, on_sqlite, show
 from preferl.data.segments import Segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.store import Store, StoredFeedback, clip_ids, distinct_clips
@@ -69,13 +69,6 @@ def test_it_keeps_the_contract_with_people_who_cannot_tell(store, feedback):
     check_feedback(feedback, answer=lambda: answer_everything(store, kind), declines=True)
 
 
-def test_queries_that_nobody_could_decide_are_counted(store, feedback):
-    assert feedback.declined == 0
-    ask(feedback, [0, 1], [2, 3], [4, 5])
-    answer_everything(store, lambda number: ("cannot_tell", "right")[number % 2])
-    assert (feedback.declined, len(feedback.comparisons())) == (2, 1)
-
-
 def held(store, project):
     ann = store.people.owner(project).annotator.id
     return [query.query_id for query in store.queue.claim(project, ann, 8, undrawn=True).queries]
@@ -122,6 +115,7 @@ def test_answers_of_another_program_are_joined_to_their_clips(open_store, feedba
     assert len(comparisons.segments) == 3, "each clip once"
 
 
+@on_sqlite
 def test_clips_of_two_lengths_are_learned_from_together(store, feedback, rng):
     asked = [
         sample_segments(make_episodes(rng, [30], SPACE, SPACE), 2, length, rng) for length in (5, 7)
@@ -161,6 +155,7 @@ def test_who_gave_each_answer_is_handed_through(store, project, feedback):
     assert joined.comparisons.preference[0] == comparisons.preference[:2].mean()
 
 
+@on_sqlite
 def test_no_file_of_clips_stays_open(store, feedback, rng):
     files = Path("/proc/self/fd")
     if not files.is_dir():
@@ -177,6 +172,7 @@ def test_no_file_of_clips_stays_open(store, feedback, rng):
     assert sum(1 for _ in files.iterdir()) == before
 
 
+@on_sqlite
 def test_windows_with_the_same_steps_are_not_compared(store, project, feedback):
     block = np.array([0, 1, 0, 1, 2, 3], np.float64)[:, None]
     segments = Segments(block, block, block[:, 0], np.array([0, 2, 4]), np.full(3, 2), 2)
@@ -205,6 +201,7 @@ def no_time_passes(monkeypatch):
     monkeypatch.setattr("preferl.store.feedback.time", clock)
 
 
+@on_sqlite
 def test_asking_waits_for_people_on_request(feedback, waits, no_time_passes):
     ask(feedback, [0, 1], [1, 2])
     assert len(feedback.comparisons()) == 2
@@ -219,15 +216,7 @@ def test_asking_waits_for_people_on_request(feedback, waits, no_time_passes):
     assert set(waits[1:]) == {1}
 
 
-def test_the_first_wait_logs_how_to_open_the_page(feedback, caplog, no_time_passes):
-    feedback.patience = 0.01
-    ask(feedback, [0, 1])
-    ask(feedback, [1, 2])
-    (line,) = caplog.messages
-    assert line.startswith("Queries wait for people. Open their page: preferl annotate serve")
-    assert line.endswith(f"{feedback.store.files} --project dots")
-
-
+@on_sqlite
 def test_some_queries_may_stay_open_but_the_last(store, project, feedback, waits):
     store.projects.update(project, budget=4)
     feedback.ahead = 2
@@ -240,6 +229,7 @@ def test_some_queries_may_stay_open_but_the_last(store, project, feedback, waits
     assert len(feedback.comparisons()) == 4, "no answer comes after the last fit"
 
 
+@on_sqlite
 def test_nobody_is_waited_for_once_the_budget_is_spent(store, project, feedback, waits):
     store.projects.update(project, budget=2)
     ask(feedback, [0, 1], [2, 3], [4, 5])
@@ -247,6 +237,7 @@ def test_nobody_is_waited_for_once_the_budget_is_spent(store, project, feedback,
     assert feedback.pending == 1
 
 
+@on_sqlite
 def test_only_what_people_are_asked_counts_towards_the_budget(store, project, feedback, waits):
     store.projects.update(project, budget=4)
     old = store.queries.ask(project, SEGMENTS, np.array([[0, 2], [1, 3]]), model_version=1)
@@ -257,6 +248,7 @@ def test_only_what_people_are_asked_counts_towards_the_budget(store, project, fe
     assert feedback.pending == 2
 
 
+@on_sqlite
 def test_a_resumed_query_waits_once(feedback, monkeypatch):
     feedback.patience = 60.0
     waits = []
@@ -269,6 +261,7 @@ def test_a_resumed_query_waits_once(feedback, monkeypatch):
     assert feedback.pending == 2
 
 
+@on_sqlite
 def test_clips_are_stored_once_and_named_by_what_they_hold(store, project):
     one = store.clips.put(project, SEGMENTS)
     moved = Segments(
@@ -291,6 +284,7 @@ def test_clips_are_stored_once_and_named_by_what_they_hold(store, project):
         store.clips.video_path(project, "../../etc/passwd")
 
 
+@on_sqlite
 def test_clips_are_there_when_the_query_is_not_yet(store, project, monkeypatch):
     monkeypatch.setattr("preferl.store.queries.locked_project", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -299,6 +293,7 @@ def test_clips_are_there_when_the_query_is_not_yet(store, project, monkeypatch):
     assert store.progress(project).open == 0
 
 
+@on_sqlite
 def test_what_cannot_be_asked_is_refused_whole(store, project):
     pairs = np.array([[0, 1], [1, 2]])
     for wrong, more in (
@@ -315,6 +310,7 @@ def test_what_cannot_be_asked_is_refused_whole(store, project):
     assert not (store.files / "clips").exists()
 
 
+@on_sqlite
 def test_a_store_of_a_newer_version_is_left_alone(open_store):
     store = open_store()
     with store.database.write() as session:
@@ -346,6 +342,7 @@ def test_databases_that_cannot_be_used(url):
         Store.open(url)
 
 
+@on_sqlite
 def test_people_that_cannot_be(store, project):
     for name, role in (("", "annotator"), ("x" * 81, "admin"), ("a\0b", "admin"), ("Z", "king")):
         with pytest.raises(ConfigError):

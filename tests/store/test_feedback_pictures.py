@@ -3,6 +3,7 @@
 import numpy as np
 from gymnasium import spaces
 
+from helpers.queue_steps import on_sqlite
 from preferl.data import Comparisons, sample_segments
 from preferl.data.on_disk import stays_on_disk
 from preferl.models import CNNReward, CNNRewardConfig
@@ -14,6 +15,7 @@ FRAMES = spaces.Box(0, 255, (32, 32, 2), np.uint8)
 ACTIONS = spaces.Discrete(3)
 
 
+@on_sqlite
 def test_a_reward_is_fitted_to_pictures_that_stay_in_the_store(store, rng):
     feedback = StoredFeedback(store, store.projects.create("dots").id)
     asked = []

@@ -5,11 +5,13 @@ from math import nan
 import numpy as np
 import pytest
 
+from helpers.queue_steps import on_sqlite
 from preferl.errors import ConfigError
 from preferl.store.projects import ProjectSettings
 from preferl.testing.feedback_contracts import example_segments
 
 
+@on_sqlite
 def test_projects_that_cannot_be(store, project):
     with pytest.raises(ConfigError):
         store.projects.create("x", quorum=0)
@@ -56,6 +58,7 @@ def test_a_project_has_its_settings_and_a_title(store):
     assert [project.slug for project in store.projects.all()] == ["door-1", "door-2"]
 
 
+@on_sqlite
 def test_a_script_that_creates_its_project_can_be_started_again(store):
     first = store.projects.create("dots", exist_ok=True, fps=15)
     store.projects.update(first.id, question="Which is nearer?")  # as on the overview
@@ -67,6 +70,7 @@ def test_a_script_that_creates_its_project_can_be_started_again(store):
         store.projects.create("dots")
 
 
+@on_sqlite
 def test_short_names(store):
     for slug in ("a" * 60, "7", "a-1-b"):
         assert store.projects.create(slug).slug == slug

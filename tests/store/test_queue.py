@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, update
 
-from helpers.queue_steps import answer_next, invite, show
+from helpers.queue_steps import answer_next, invite, on_sqlite, show
 from preferl.errors import FeedbackError
 from preferl.store.database import clock
 from preferl.store.schema import Answer, Lease, Query
@@ -92,6 +92,7 @@ def test_what_is_looked_at_stays_first_when_later_queries_are_more_urgent(dots):
     assert [q.token for q in dots.claim(3).queries] == [q.token for q in first]
 
 
+@on_sqlite
 def test_preference_is_that_of_the_first_clip_whatever_the_sides(store):
     dots = Dots(store, EVERY_PAIR)
     sides = set()
@@ -127,6 +128,7 @@ def test_nobody_answers_for_somebody_else(dots):
     assert dots.revision == 1
 
 
+@on_sqlite
 def test_answers_that_mean_nothing_are_refused(dots):
     for kind, more in (
         ("retract", {}),
@@ -266,6 +268,7 @@ def test_programs_without_a_name_are_one_agent(store):
     assert dots.answer_in_order(4) == [named[0], unnamed[0], named[1], unnamed[1]]
 
 
+@on_sqlite
 def test_repeats_come_later_to_the_same_person_half_of_them_swapped(store):
     dots = Dots(store, BOTH_ORDERS, repeat_share=0.4)
     count = 0
@@ -286,6 +289,7 @@ def test_repeats_come_later_to_the_same_person_half_of_them_swapped(store):
     assert dots.claim(who=dots.person("Bob")).state == "waiting"
 
 
+@on_sqlite
 @pytest.mark.parametrize("undrawn", [False, True])
 def test_what_has_no_videos_is_not_repeated_to_people(store, undrawn):
     dots = Dots(store, BOTH_ORDERS[:30])
@@ -322,6 +326,7 @@ def test_qualification_by_known_pairs(store, right, state):
     assert dots.held(who=admin)[0] in dots.asked
 
 
+@on_sqlite
 def test_budget_pause_and_the_end(store):
     dots = Dots(store, budget=2)
     store.projects.update(dots.id, paused=True)
@@ -333,6 +338,7 @@ def test_budget_pause_and_the_end(store):
     assert (progress.answered, progress.wanted, progress.mine) == (2, 2, 2)
 
 
+@on_sqlite
 def test_who_may_not_answer(dots):
     looker = invite(dots.store, dots.id, "Lou", "spectator")
     gone = dots.person("Gus")
@@ -381,11 +387,3 @@ def test_races_for_leases_end_with_one_winner_each(open_store):
     count = store.database.first
     assert count(select(func.count()).select_from(Lease)) == len(dots.asked)
     assert count(select(func.count(Query.id))) == len(dots.asked)
-
-
-def test_programs_may_answer_what_is_not_drawn_yet(store):
-    dots = Dots(store, [])
-    dots.ask([0, 1])
-    assert dots.claim().state == "waiting"
-    dots.answer(who=dots.person("script"), undrawn=True)
-    assert dots.revision == 1

@@ -13,10 +13,8 @@ from preferl.store.schema import (
     Base,
     Clip,
     Query,
-    RewardVersion,
     preference_of,
 )
-from preferl.store.status import FitMetrics
 
 
 def test_migrations_make_what_the_code_expects(store):
@@ -76,9 +74,3 @@ def test_rows_that_mean_nothing_are_refused(store, answered):
         row.project_id = answered
         with pytest.raises(IntegrityError), store.database.write() as session:
             session.add(row)
-
-
-def test_metrics_of_a_version_are_what_was_published():
-    version = RewardVersion(answers=7, detail={"epochs": 3, "mood": "good"})
-    assert version.metrics == FitMetrics(answers=7, epochs=3)
-    assert RewardVersion(answers=7).metrics == FitMetrics(answers=7)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -56,7 +55,7 @@ def test_without_graphics_the_error_names_what_to_install():
 
 
 def test_drawing_a_state_is_not_acting():
-    env: Any = gymnasium.make("CartPole-v1", render_mode="rgb_array")
+    env = gymnasium.make("CartPole-v1", render_mode="rgb_array")
     stage = StateStage(env)
     assert stage.widths == (4,)
     middle = np.zeros(4)
@@ -81,7 +80,7 @@ def test_a_pendulum_shows_torque_up_to_its_limit():
 
 
 def test_a_state_is_there_once_an_episode_has_begun():
-    env: Any = gymnasium.make("CartPole-v1")
+    env = gymnasium.make("CartPole-v1")
     read = StateReader(env)
     with pytest.raises(ConfigError, match=r"environment: expected .*after reset, got CartPoleEnv"):
         read()
@@ -94,7 +93,7 @@ def test_a_state_is_there_once_an_episode_has_begun():
 
 def test_cameras_by_name_and_by_settings():
     mujoco = pytest.importorskip("mujoco")
-    env: Any = make_registered("HalfCheetah-v5")
+    env = make_registered("HalfCheetah-v5")
     env.reset(seed=0)
     assert view(env, None) == "track", "walkers stay in the picture"
     assert view(env, "track") == "track"

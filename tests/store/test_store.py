@@ -125,15 +125,18 @@ def test_a_new_key_reaches_the_disk_with_its_folder(tmp_path, monkeypatch):
 
 def test_to_open_a_store_again_lets_go_of_no_lock(tmp_path):
     """SQLite warns of it: whoever closes a file ends all locks of the process on that file."""
-    code = """
-import sys
-from preferl.store import Store
-with Store.open(sys.argv[1]) as store:
-    print(len(store.projects.all()))
-"""
+    code = (
+        "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone())"
+    )
 
     def seen_by_others():
-        command = [sys.executable, "-c", code, str(tmp_path)]
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            tmp_path / "labels.db",
+            "SELECT count(*) FROM project",
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     with Store.open(tmp_path) as store:

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import func, select
 
 from helpers.json_rows import rows_of, write
-from helpers.queue_steps import answer_next, invite, show
+from helpers.queue_steps import answer_next, invite, on_sqlite, show
 from preferl.data import load_comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
-from preferl.errors import ConfigError, DataError, StorageError
+from preferl.errors import DataError
 from preferl.store.exchange.answer_table import COLUMNS
 from preferl.store.exchange.exports import (
     export_answers,
@@ -111,6 +111,9 @@ def test_every_answer_with_all_that_is_known_of_it(store, lively, tmp_path):
     assert first["query_detail"] == {"z": 1, "a": [1, 2.5]}
     assert re.fullmatch(r"\d+-[0-9a-f]{8}", first["query"])
     assert first["repeat_of"] is None
+    for clip, name in enumerate(("first", "second")):
+        place = [first[f"{name}_{part}"] for part in ("episode", "step")]
+        assert place == SEGMENTS.origin[clip, :2].tolist()
     assert rows[-1]["repeat_of"] == first["query"]
     for row in rows:
         sides = [row["first_clip"], row["second_clip"]]
@@ -120,14 +123,6 @@ def test_every_answer_with_all_that_is_known_of_it(store, lively, tmp_path):
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(first["answered_at"]))
     assert first["answered"].startswith(stamp)
     assert first["answered"].endswith("+00:00")
-
-
-def test_where_clips_were_cut(store, lively, tmp_path):
-    export_answers(store, lively.id, tmp_path / "a.jsonl")
-    first = rows_of(tmp_path / "a.jsonl")[0]
-    cut = (first["first_episode"], first["first_step"])
-    assert cut == tuple(SEGMENTS.origin[0, :2])
-    assert (first["second_episode"], first["second_step"]) == tuple(SEGMENTS.origin[1, :2])
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -163,6 +158,7 @@ def test_what_counts_and_what_is_open_comes_along(store, lively, export, elsewhe
     )
 
 
+@on_sqlite
 def test_answers_and_clips_are_enough_to_learn_from(store, lively, tmp_path):
     assert export_segments(store, lively.id, tmp_path / "clips") == 8
     stored = StoredFeedback(store, lively.id).comparisons()
@@ -174,6 +170,7 @@ def test_answers_and_clips_are_enough_to_learn_from(store, lively, tmp_path):
     )
 
 
+@on_sqlite
 def test_import_is_all_or_nothing(lively, export, elsewhere):
     there, project = elsewhere
     path, clips = export(lively)
@@ -195,6 +192,7 @@ def with_one_answer(store, kind="equal"):
     return project, asked[0]
 
 
+@on_sqlite
 @pytest.mark.parametrize("kind", ["left", "equal"])
 def test_a_clip_beside_itself_is_refused_unless_it_is_left_out(store, export, elsewhere, kind):
     project, asked = with_one_answer(store, kind)
@@ -210,6 +208,7 @@ def test_a_clip_beside_itself_is_refused_unless_it_is_left_out(store, export, el
     assert there.reports.open(copy) == 0
 
 
+@on_sqlite
 def test_answers_in_the_owners_name_are_refused_unless_somebody_is_named(store, export, elsewhere):
     out, clips = export(with_one_answer(store)[0])
     there, copy = elsewhere
@@ -232,6 +231,7 @@ def withdrawn(store):
     return project, given.answer.key
 
 
+@on_sqlite
 def test_who_withdrew_an_answer_has_a_name_in_every_store(store, export, elsewhere, tmp_path):
     project, key = withdrawn(store)
     one, clips = export(project)
@@ -250,6 +250,7 @@ def test_who_withdrew_an_answer_has_a_name_in_every_store(store, export, elsewhe
     assert rows_of(two)[-1]["detail"]["by"].startswith("person-")
 
 
+@on_sqlite
 def test_who_withdrew_an_answer_is_checked_as_who_answered(store, export, elsewhere, tmp_path):
     out, clips = export(withdrawn(store)[0])
     there, copy = elsewhere
@@ -272,27 +273,7 @@ def test_who_withdrew_an_answer_is_checked_as_who_answered(store, export, elsewh
         assert "by" not in another.answers.page(project).answers[0].answer.detail
 
 
-def test_files_that_are_none(tmp_path):
-    with Store.open(tmp_path / "store") as store:
-        project = store.projects.create("dots").id
-        with pytest.raises(StorageError, match="can be read"):
-            import_answers(store, project, tmp_path / "none.csv")
-        with pytest.raises(ConfigError, match="jsonl, csv, parquet"):
-            import_answers(store, project, tmp_path / "answers.xlsx")
-        for name, text in {"a.jsonl": "{", "b.jsonl": "[1]", "c.csv": "a,b\n1\n"}.items():
-            (tmp_path / name).write_text(text)
-            with pytest.raises(DataError, match=f"{name}, row 1"):
-                import_answers(store, project, tmp_path / name)
-        (tmp_path / "d.parquet").write_text("no")
-        with pytest.raises(DataError, match="Parquet"):
-            import_answers(store, project, tmp_path / "d.parquet")
-        with pytest.raises(DataError, match="at least one query"):
-            export_segments(store, project, tmp_path / "clips")
-        (tmp_path / "d.parquet").unlink()
-        export_answers(store, project, tmp_path / "d.parquet")
-        assert import_answers(store, project, tmp_path / "d.parquet")[:2] == (0, 0)
-
-
+@on_sqlite
 def test_names_may_stay_here(store, lively, tmp_path):
     export_answers(store, lively.id, tmp_path / "a.csv", anonymous=True)
     text = (tmp_path / "a.csv").read_text("utf-8")
@@ -316,6 +297,7 @@ def test_other_programs_read_the_parquet_file(store, lively, tmp_path):
     assert loaded["preference"][5] is None
 
 
+@on_sqlite
 def test_clips_that_were_tampered_with_are_refused(store, lively, elsewhere, tmp_path):
     there, project = elsewhere
     export_segments(store, lively.id, tmp_path / "clips")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
+from helpers.queue_steps import on_sqlite
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import cut
@@ -48,6 +49,7 @@ def jsonl(path, *rows):
     return path
 
 
+@on_sqlite
 def test_labels_of_people_about_a_door(shared, store, tmp_path):
     door = shared / "data/adroit-door-human"
     demonstrations = load_source(door / "door-v0_demos.pickle")

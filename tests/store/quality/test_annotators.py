@@ -80,45 +80,6 @@ def test_whoever_goes_by_the_side_is_found():
     assert (report.consistency_same_sides[2], report.consistency_swapped[2]) == (1, 0)
 
 
-def test_renaming_and_mirroring_change_nothing_else():
-    crowd = simulate_crowd(
-        np.array([0, 0.1, 0.5]), np.random.default_rng(3), CrowdConfig(answers=60, tie_width=1.0)
-    )
-    votes = crowd.votes
-    columns = {name: getattr(votes, name) for name in Votes.__dataclass_fields__}
-    order = np.array([2, 0, 1])
-    renamed = Votes(
-        **(
-            columns
-            | {
-                "annotator": np.argsort(order)[votes.annotator],
-                "names": tuple(votes.names[row] for row in order),
-                "query": votes.query + 7,
-                "repeat_of": np.where(votes.is_repeat, votes.repeat_of + 7, -1),
-            }
-        )
-    )
-    mirrored = Votes(
-        **(
-            columns
-            | {
-                "preference": 1 - votes.preference,
-                "known": 1 - votes.known,
-                "swapped": ~votes.swapped,
-            }
-        )
-    )
-    rows = annotator_report(votes).rows()
-    for other, expected in (
-        (annotator_report(renamed), [rows[row] for row in order]),
-        (annotator_report(mirrored), rows),
-    ):
-        for got, row in zip(other.rows(), expected, strict=True):
-            numbers = {key: value for key, value in row.items() if isinstance(value, float)}
-            assert {key: got[key] for key in numbers} == pytest.approx(numbers, abs=1e-6)
-            assert (got["name"], got["reasons"]) == (row["name"], row["reasons"])
-
-
 def test_rows_are_plain():
     votes = Votes.of([0, 1], [0, 0], [1, NAN], names=["ann", "bob"])
     rows = annotator_report(votes).rows()

@@ -1,7 +1,5 @@
 """Pictures that were recorded while an agent acted, in a store and as videos."""
 
-from typing import Any
-
 import av
 import numpy as np
 import pytest
@@ -26,7 +24,7 @@ def walks():
             seen.append(observation)
             states.append(picture_state(env.render()))
             observation = env.step(np.ones(2))[0]
-    columns: Any = np.stack(seen), np.zeros((6, 2)), np.zeros(6)
+    columns = np.stack(seen), np.zeros((6, 2)), np.zeros(6)
     return Segments(*columns, np.array([0, 3]), np.array([3, 3]), 3, states=np.stack(states))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from helpers.queue_steps import on_sqlite
 from helpers.waiting import SECONDS, wait_until
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, StorageError
@@ -138,6 +139,7 @@ def test_a_worker_that_takes_long_keeps_its_clip(store, monkeypatch):
     assert taken == [False] * 7, "after each picture it had said that it goes on"
 
 
+@on_sqlite
 def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(store, caplog):
     project, clips = asked(store, pendulums(3))
     with RenderWorker(store, fails_at_the_second) as worker:
@@ -153,6 +155,7 @@ def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(store, c
     assert [file.name for file in folder.iterdir()] == [f"{clips[0]}.mp4"]
 
 
+@on_sqlite
 def test_a_project_that_does_not_say_how_is_logged_once(store, caplog):
     asked(store, pendulums(2))
     with RenderWorker(store) as worker:
@@ -160,6 +163,7 @@ def test_a_project_that_does_not_say_how_is_logged_once(store, caplog):
     assert [record.args for record in caplog.records] == [("swing",)]
 
 
+@on_sqlite
 def test_known_problems_are_logged_without_a_traceback(store, caplog):
     asked(store, pendulums(2))
 
@@ -185,6 +189,7 @@ def test_the_most_urgent_comes_first(store):
     assert sorted(drawn[:2]) == sorted(drawn)[:2], "cosines fall, so the last are least"
 
 
+@on_sqlite
 def test_stopping_leaves_a_clip_as_it_was(store):
     project, clips = asked(store, pendulums(2))
     worker = RenderWorker(store, lambda s, row: stop_midway(s, row))
@@ -209,6 +214,7 @@ def test_there_is_one_picture_per_step():
     assert len([*pictures_of(black, segments, 0)]) == 2
 
 
+@on_sqlite
 def test_a_full_disk_is_no_fault_of_the_clip(store):
     project, clips = asked(store, pendulums(2))
     store.clips.video_path(project.id, clips[0]).parent.parent.write_text("in the way")
