@@ -47,7 +47,7 @@ class Fit:
     name: str = "a:b"
 
 
-def test_config_survives_the_round_trip_through_text() -> None:
+def test_config_survives_the_round_trip_through_text():
     config = Fit(
         3,
         model=Large(heads=2),
@@ -61,13 +61,13 @@ def test_config_survives_the_round_trip_through_text() -> None:
     assert from_json(Fit, json.loads(text)) == config
 
 
-def test_only_a_union_of_dataclasses_is_tagged() -> None:
+def test_only_a_union_of_dataclasses_is_tagged():
     data = to_json(Fit(1, extra=Large()))
     assert data["model"] == {"kind": "Small", "width": 64}
     assert data["extra"] == {"width": 256, "heads": 4}
 
 
-def test_left_out_keys_keep_their_default() -> None:
+def test_left_out_keys_keep_their_default():
     assert from_json(Fit, {"epochs": 2}) == Fit(2)
 
 
@@ -91,7 +91,7 @@ def test_left_out_keys_keep_their_default() -> None:
         ({"epochs": 1, "reader": 3}, "reader"),
     ],
 )
-def test_wrong_data_is_named(data: dict[str, object], named: str) -> None:
+def test_wrong_data_is_named(data, named):
     with pytest.raises(ConfigError, match=named):
         from_json(Fit, data)
 
@@ -116,18 +116,18 @@ def test_wrong_data_is_named(data: dict[str, object], named: str) -> None:
         "evilmod:run",
     ],
 )
-def test_names_of_functions_that_preferl_does_not_define_are_refused(name: str) -> None:
+def test_names_of_functions_that_preferl_does_not_define_are_refused(name):
     with pytest.raises(ConfigError, match="reader"):
         from_json(Fit, {"epochs": 1, "reader": name})
 
 
 @pytest.mark.parametrize("name", ["preferl.reporting:read_jsonl", "preferl.reporting:JsonlSink"])
-def test_functions_and_classes_of_preferl_are_found(name: str) -> None:
+def test_functions_and_classes_of_preferl_are_found(name):
     reader = from_json(Fit, {"epochs": 1, "reader": name}).reader
     assert to_json(Fit(1, reader=reader))["reader"] == name
 
 
-def test_only_fields_for_functions_look_names_up() -> None:
+def test_only_fields_for_functions_look_names_up():
     name = "preferl.reporting:read_jsonl"
     text = from_json(Fit, {"epochs": 1, "name": name, "folder": name, "prices": {name: 1.0}})
     assert (text.name, text.folder, text.prices) == (name, Path(name), {name: 1.0})
@@ -136,13 +136,13 @@ def test_only_fields_for_functions_look_names_up() -> None:
             from_json(Fit, {"epochs": 1} | {field_of_numbers: name})
 
 
-def test_lambdas_have_no_name_that_is_found() -> None:
+def test_lambdas_have_no_name_that_is_found():
     written = to_json(Fit(1, reader=lambda path: path))
     with pytest.raises(ConfigError, match="reader"):
         from_json(Fit, written)
 
 
-def test_what_json_cannot_hold_is_refused() -> None:
+def test_what_json_cannot_hold_is_refused():
     @dataclass
     class Odd:
         value: object = field(default_factory=object)

@@ -13,11 +13,11 @@ from preferl.errors import StorageError
 from preferl.files import remove_drafts, write_json, write_text, writing
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def write_folder(path: Path, text: str) -> None:
+def write_folder(path, text):
     with writing(path) as draft:
         draft.mkdir()
         (draft / "text").write_text(text)

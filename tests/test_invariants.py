@@ -1,18 +1,15 @@
 """Promises that span packages: one meaning of a reward online and offline, and that it learns."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3 import PPO, SAC
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from preferl.data import Comparisons, Episodes, sample_segments
+from preferl.data import Comparisons, sample_segments
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
-from preferl.models import Ensemble, MLPReward, MLPRewardConfig, RewardModel
+from preferl.models import Ensemble, MLPReward, MLPRewardConfig
 from preferl.online import SB3Learner
 from preferl.online.wrappers.feedback_env import episode_recorder
 from preferl.testing import (
@@ -37,7 +34,7 @@ from preferl.training import (
 SMALL = MLPRewardConfig(hidden=(16,), members=3)
 
 
-def mlp(seed: int = 0, spaces_: Any = (POINT_SPACE, PUSH_SPACE), **changes: Any) -> MLPReward:
+def mlp(seed=0, spaces_=(POINT_SPACE, PUSH_SPACE), **changes):
     config = MLPRewardConfig(**({"hidden": (16,), "members": 3} | changes))
     return MLPReward(*spaces_, config, seed=seed)
 
@@ -53,7 +50,7 @@ MODELS = {
 
 
 @pytest.fixture(params=MODELS)
-def model(request) -> RewardModel:
+def model(request):
     return MODELS[request.param]()
 
 
@@ -72,7 +69,7 @@ def test_every_model_keeps_the_contract_in_other_spaces():
         check_reward_model(FadingModel(observations, actions))
 
 
-def algorithm(kind: type[BaseAlgorithm]) -> BaseAlgorithm:
+def algorithm(kind):
     env = DummyVecEnv([lambda: PointWorld(length=7)] * 3)
     settings = {"n_steps": 25, "batch_size": 25, "n_epochs": 1}
     if kind is SAC:
@@ -137,7 +134,7 @@ def test_the_point_world_is_a_proper_environment():
 
 
 @pytest.fixture(scope="module")
-def experience() -> Episodes:
+def experience():
     recorder = episode_recorder(DummyVecEnv([PointWorld] * 4))
     recorder.seed(0)
     recorder.reset()
@@ -151,7 +148,7 @@ def experience() -> Episodes:
 
 
 @pytest.fixture(scope="module")
-def answers(experience: Episodes) -> Comparisons:
+def answers(experience):
     rng = np.random.default_rng(1)
     feedback = InstantFeedback(ScriptedTeacher(), 1)
     segments = sample_segments(experience, 800, 10, rng)
@@ -161,7 +158,7 @@ def answers(experience: Episodes) -> Comparisons:
     return comparisons
 
 
-def correlation(comparisons: Comparisons) -> float:
+def correlation(comparisons):
     """Of the reward learned from these answers with the true one, over steps of their own."""
     model = mlp(hidden=(32,))
     config = RewardTrainerConfig(epochs=20, learning_rate=3e-3)
@@ -171,7 +168,7 @@ def correlation(comparisons: Comparisons) -> float:
     return float(np.corrcoef(learned, fresh.rewards)[0, 1])
 
 
-def with_preference(comparisons: Comparisons, preference: np.ndarray) -> Comparisons:
+def with_preference(comparisons, preference):
     return Comparisons(comparisons.segments, comparisons.pairs, preference, comparisons.weight)
 
 

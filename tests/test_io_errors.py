@@ -4,11 +4,8 @@ import errno
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,18 +26,18 @@ class Fit:
 class FailingFile:
     """A file whose calls may fail."""
 
-    def __init__(self, file: Any, count: Callable[[str], None]) -> None:
+    def __init__(self, file, count):
         self._file = file
         self._count = count
 
-    def __enter__(self) -> "FailingFile":
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_):
         self._file.close()
         self._count("closing")
 
-    def write(self, text: Any) -> int:
+    def write(self, text):
         self._file.write(text[: len(text) // 2])
         self._file.flush()
         self._count("writing")
@@ -49,20 +46,20 @@ class FailingFile:
 
 
 @contextmanager
-def failing(patch: pytest.MonkeyPatch, at: int, code: int) -> Iterator[list[str]]:
+def failing(patch, at, code):
     """Fail the call number `at` of this thread; the calls that there were, by name."""
-    calls: list[str] = []
+    calls = []
     own = threading.get_ident()  # others, which earlier tests left, read their folders meanwhile
 
-    def count(name: str) -> None:
+    def count(name):
         if threading.get_ident() != own:
             return
         calls.append(name)
         if len(calls) == at:
             raise OSError(code, os.strerror(code))
 
-    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def instead(*args: Any, **options: Any) -> Any:
+    def counted(name, call):
+        def instead(*args, **options):
             if name != "close":
                 count(name)
                 return call(*args, **options)
@@ -73,7 +70,7 @@ def failing(patch: pytest.MonkeyPatch, at: int, code: int) -> Iterator[list[str]
 
     opened = io.open
 
-    def open_or_fail(*args: Any, **options: Any) -> Any:
+    def open_or_fail(*args, **options):
         count("opening")
         file = opened(*args, **options)
         return FailingFile(file, count) if threading.get_ident() == own else file
@@ -87,33 +84,33 @@ def failing(patch: pytest.MonkeyPatch, at: int, code: int) -> Iterator[list[str]
         yield calls
 
 
-def _unhurt(patch: pytest.MonkeyPatch, remove: Callable[..., Any]) -> Callable[..., Any]:
+def _unhurt(patch, remove):
     """What cleans up is not under test here."""
 
-    def instead(*args: Any, **options: Any) -> None:
+    def instead(*args, **options):
         patch.undo()
         remove(*args, **options)
 
     return instead
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path, text):
     write_json(path, [text] * 3)
 
 
-def read_file(path: Path) -> str:
+def read_file(path):
     (text,) = set(path.read_text().replace("[", "").replace("]", "").replace(",", "").split())
     return text.strip('"')
 
 
-def write_folder(path: Path, text: str) -> None:
+def write_folder(path, text):
     with writing(path) as draft:
         draft.mkdir()
         for name in ("one", "two"):
             (draft / name).write_text(text)
 
 
-def read_folder(path: Path) -> str:
+def read_folder(path):
     one, two = ((path / name).read_text() for name in ("one", "two"))
     assert one == two
     return one
@@ -131,7 +128,7 @@ def test_old_or_new_and_nothing_else_whatever_fails(
 ):
     if not exchange:
         monkeypatch.setattr(files, "exchange", lambda *_: False)
-    failed: list[str] = []
+    failed = []
     for code in CODES:
         for at in range(1, 1000):
             folder = tmp_path / f"{code}-{at}"
@@ -159,7 +156,7 @@ def test_old_or_new_and_nothing_else_whatever_fails(
 def test_what_cannot_be_removed_stays_and_is_no_error(tmp_path, monkeypatch):
     write_folder(tmp_path / "it", "old")
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_, **__):
         raise OSError(errno.EIO, "I/O error")
 
     with monkeypatch.context() as patch:

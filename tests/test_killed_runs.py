@@ -32,7 +32,7 @@ def test_a_run_that_was_killed_comes_to_the_same(tmp_path, run):
 
 
 def test_answers_leave_the_journal_once_a_checkpoint_holds_them(tmp_path, monkeypatch):
-    asked: list[int] = []
+    asked = []
 
     def teacher(shown, _):
         asked.append(len(shown))

@@ -72,5 +72,5 @@ def test_five_hundred_answers_keep_a_dot_in_the_middle_from_its_pixels():
     assert distance.mean() <= 0.10  # of the width; random actions leave it at 0.34
 
 
-def preset_teacher() -> ScriptedTeacher:
+def preset_teacher():
     return from_json(OnlineConfig, load_preset("pendulum")).teacher

@@ -6,7 +6,6 @@ See `helpers.crashing_disk` for what a disk may do.
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,7 +47,7 @@ def check(recorder, read, steps):
     return after_every_loss(recorder, recorder.root.with_name("states"), read, len(steps))
 
 
-def text_of(path: Path) -> int:
+def text_of(path):
     return int(path.read_text()) if path.exists() else 0
 
 
@@ -59,13 +58,13 @@ def test_a_file_is_old_or_new(recorder, monkeypatch):
 
 
 def test_a_folder_is_old_or_new(recorder, monkeypatch):
-    def save(root: Path, number: int) -> None:
+    def save(root, number):
         with writing(root / "it") as draft:
             draft.mkdir()
             for name in ("one", "two"):
                 (draft / name).write_text(f"{number:09d}")
 
-    def read(root: Path) -> int:
+    def read(root):
         if not (root / "it").is_dir():
             return 0
         one, two = (int((root / "it" / name).read_text()) for name in ("one", "two"))
@@ -92,7 +91,7 @@ def test_what_does_not_wait_for_the_disk_is_found_out(recorder, monkeypatch, sav
 
 
 def test_names_that_do_not_wait_for_the_disk_are_found_out(recorder, monkeypatch):
-    def save(root: Path) -> None:
+    def save(root):
         with (root / "draft").open("w") as file:
             file.write("1")
             file.flush()
@@ -105,7 +104,7 @@ def test_names_that_do_not_wait_for_the_disk_are_found_out(recorder, monkeypatch
 
 
 def test_a_run_is_whole_and_so_is_its_result(recorder, monkeypatch):
-    def read(root: Path) -> int:
+    def read(root):
         folder = RunFolder(root / "runs/run")
         if not folder.folder.exists():
             return 0
@@ -117,12 +116,12 @@ def test_a_run_is_whole_and_so_is_its_result(recorder, monkeypatch):
         assert (folder.folder / "policy/kept").read_text() == "learned"
         return 2
 
-    def finish(root: Path) -> None:
+    def finish(root):
         folder = RunFolder(root / "runs/run")
         folder.path("policy/kept").write_text("learned")  # nothing waited for this
         folder.result({"interrupted": False})
 
-    def begin(root: Path) -> None:
+    def begin(root):
         with open_run(root / "runs/run", config=Fit(), seed=7):
             pass
 
@@ -134,7 +133,7 @@ def test_a_run_is_whole_and_so_is_its_result(recorder, monkeypatch):
 def test_checkpoints_are_whole_and_the_one_before_stays_until_then(recorder, monkeypatch):
     run = {"seed": 0}
 
-    def read(root: Path) -> int:
+    def read(root):
         if not has_run(root / "runs/checkpoints"):
             return 0
         found = read_checkpoint(root / "runs/checkpoints", run=run)
@@ -155,7 +154,7 @@ def test_published_rewards_are_whole(recorder, monkeypatch):
     box = spaces.Box(-1, 1, (2,))
     reward = RewardFunction(MLPReward(box, box, MLPRewardConfig((4,)), seed=0))
 
-    def read(root: Path) -> int:
+    def read(root):
         published = PublishedReward(root / "rewards")
         published.refresh()
         assert published.problem is None
@@ -167,7 +166,7 @@ def test_published_rewards_are_whole(recorder, monkeypatch):
     assert check(recorder, read, steps) > 50
 
 
-def answers_of(numbers: list[float]) -> Comparisons:
+def answers_of(numbers):
     block = np.arange(4.0)[:, None]
     clips = Segments(block, block, np.zeros(4), np.array([0, 2]), np.array([2, 2]), 2)
     return Comparisons.of(clips, np.array([[0, 1]] * len(numbers)), np.array(numbers))
@@ -176,12 +175,12 @@ def answers_of(numbers: list[float]) -> Comparisons:
 def test_each_answer_is_there_once_it_was_given(recorder, monkeypatch):
     rng = np.random.default_rng(0)
 
-    def read(root: Path) -> int:
+    def read(root):
         kept = list(AnswerJournal(root / "checkpoints/answers", 0, run={}).read())
         assert [answers.preference[0] for answers, _ in kept] == [1.0, 0.0, 0.5][: len(kept)]
         return len(kept)
 
-    def add(root: Path, answer: float) -> None:
+    def add(root, answer):
         journal = AnswerJournal(root / "checkpoints/answers", 0, run={})
         journal.add(answers_of([answer]), rng)
 
@@ -191,7 +190,7 @@ def test_each_answer_is_there_once_it_was_given(recorder, monkeypatch):
 
 
 def test_all_answers_are_old_or_new(recorder, monkeypatch):
-    def read(root: Path) -> int:
+    def read(root):
         path = root / "run/comparisons"
         return len(load_comparisons(path, memory_map=False)) if path.exists() else 0
 
@@ -206,11 +205,11 @@ def test_all_answers_are_old_or_new(recorder, monkeypatch):
 def test_a_key_is_whole_or_made_again(recorder, monkeypatch):
     key = b""
 
-    def make(root: Path) -> None:
+    def make(root):
         nonlocal key
         key = stored_key(root / "store/key")
 
-    def read(root: Path) -> int:
+    def read(root):
         file = root / "store/key"
         if file.exists():
             assert file.read_bytes() == key

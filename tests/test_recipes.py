@@ -91,7 +91,7 @@ def test_runs(recipe, request, tmp_path):
     assert done.stdout
 
 
-def table(folder: Path) -> list[str]:
+def table(folder):
     """The command of a small table with its folders and files in one folder."""
     more = folder.with_suffix(".yaml")
     few = {"eval_episodes": 1, "eval_every": 300, "iterations": 4, "initial_epochs": 2}
@@ -167,7 +167,7 @@ def test_online_agents_that_are_stored_are_left_out(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def offline(folder: Path, *options: str) -> str:
+def offline(folder, *options):
     """What the offline table prints of `table.csv`, with its runs beside."""
     command = [sys.executable, str(ROOT / "recipes/offline_table.py"), *options]
     command += ["--out", str(folder / "table.csv"), "--runs", str(folder / "runs")]
@@ -230,5 +230,5 @@ def test_offline_rewards_from_fewer_answers_are_compared_with_controls_that_need
     assert "learned − negated" not in printed
 
 
-def lines(file: Path) -> list[str]:
+def lines(file):
     return file.read_text().splitlines() if file.exists() else []

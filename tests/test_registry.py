@@ -10,9 +10,7 @@ from preferl import registry
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
 from preferl.registry import (
-    ALGORITHMS,
     REWARD_MODELS,
-    SAMPLERS,
     TEACHERS,
     Entry,
     Registry,
@@ -111,12 +109,6 @@ def test_a_module_that_a_file_names_is_imported_only_if_somebody_trusts_it(
         table.named(about, source="a file", trust=["strangers"])
     with pytest.raises(ConfigError, match="expected a module"):
         table.named(about | {"module": "nobodys"}, source="a file", trust=["nobodys"])
-
-
-def test_shipped_tables_are_what_docs_name():
-    assert REWARD_MODELS.names()[:5] == ("mlp", "cnn", "lstm", "transformer", "ensemble")
-    assert ALGORITHMS.names()[:2] == ("ppo", "sac")
-    assert SAMPLERS.names()[:3] == ("uniform", "informative", "covering")
 
 
 def plain_thing():

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -24,21 +23,21 @@ from preferl.reporting import (
 
 
 class Memory:
-    def __init__(self, *, fails: bool = False) -> None:
-        self.lines: list[tuple[dict[str, float], int]] = []
+    def __init__(self, *, fails=False):
+        self.lines = []
         self.closed = False
         self.fails = fails
 
-    def log(self, values: Mapping[str, float], step: int) -> None:
+    def log(self, values, step):
         self.lines.append((dict(values), step))
 
-    def close(self) -> None:
+    def close(self):
         self.closed = True
         if self.fails:
             raise RuntimeError("full disk")
 
 
-def test_lines_become_columns(tmp_path: Path) -> None:
+def test_lines_become_columns(tmp_path):
     path = tmp_path / "deep" / "metrics.jsonl"
     sink = JsonlSink(path)
     sink.log({"loss": np.float32(0.5)}, step=10)
@@ -51,7 +50,7 @@ def test_lines_become_columns(tmp_path: Path) -> None:
     assert path.read_text().splitlines()[1] == '{"loss": null, "return": -3.0, "step": 20}'
 
 
-def test_a_resumed_run_drops_the_line_a_crash_cut_off(tmp_path: Path) -> None:
+def test_a_resumed_run_drops_the_line_a_crash_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"loss": 1.0, "step": 1}\n{"loss": 0.')
     assert read_jsonl(path)["loss"].tolist() == [1.0]
@@ -61,7 +60,7 @@ def test_a_resumed_run_drops_the_line_a_crash_cut_off(tmp_path: Path) -> None:
     assert read_jsonl(path)["loss"].tolist() == [1.0, 2.0]
 
 
-def test_damaged_and_missing_files_are_refused(tmp_path: Path) -> None:
+def test_damaged_and_missing_files_are_refused(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"loss": 1.0}\nnonsense\n')
     with pytest.raises(DataError, match="line 2"):
@@ -72,7 +71,7 @@ def test_damaged_and_missing_files_are_refused(tmp_path: Path) -> None:
         JsonlSink(path / "below-a-file")
 
 
-def test_columns_take_no_more_than_the_file_explains(tmp_path: Path) -> None:
+def test_columns_take_no_more_than_the_file_explains(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(f'{{"step": {row}, "m{row}": 1}}\n' for row in range(14_000)))
     started = time.process_time()
@@ -84,16 +83,14 @@ def test_columns_take_no_more_than_the_file_explains(tmp_path: Path) -> None:
 class ReadOnly(io.StringIO):
     """A file whose disk has become read-only."""
 
-    def flush(self) -> None:
+    def flush(self):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    def close(self) -> None:
+    def close(self):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
-def test_a_disk_that_becomes_read_only_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_becomes_read_only_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", lambda *_, **__: ReadOnly())
     sink = JsonlSink(tmp_path / "metrics.jsonl")
     expected = r"metrics.jsonl: expected a place that can be written to, got Read-only file system"
@@ -103,21 +100,21 @@ def test_a_disk_that_becomes_read_only_is_named(
         sink.close()
 
 
-def test_fan_out() -> None:
+def test_fan_out():
     first = Memory()
     second = Memory()
     Sinks(first, second).log({"loss": 1.0}, step=3)
     assert first.lines == second.lines == [({"loss": 1.0}, 3)]
 
 
-def test_all_sinks_close_even_if_one_fails() -> None:
+def test_all_sinks_close_even_if_one_fails():
     sinks = Memory(), Memory(fails=True), Memory()
     with pytest.raises(RuntimeError, match="full disk"):
         Sinks(*sinks).close()
     assert all(sink.closed for sink in sinks)
 
 
-def test_tensorboard_holds_what_was_logged(tmp_path: Path) -> None:
+def test_tensorboard_holds_what_was_logged(tmp_path):
     sink = TensorBoardSink(tmp_path)
     sink.log({"loss": 0.25}, step=7)
     sink.close()
@@ -129,7 +126,7 @@ def test_tensorboard_holds_what_was_logged(tmp_path: Path) -> None:
     assert events[0].summary.value[0].tag == "loss"
 
 
-def test_wandb_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_missing_names_its_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(MissingExtraError, match="wandb"):
         WandbSink("project")
@@ -141,12 +138,12 @@ class Wandb(ModuleType):
     class Error(Exception):
         """Base of wandb's errors."""
 
-    def __init__(self, error: str = "") -> None:
+    def __init__(self, error=""):
         super().__init__("wandb")
         self.error = error
         self.given = {}
 
-    def init(self, **given: object) -> object:
+    def init(self, **given):
         self.given = given
         if self.error:
             raise self.Error(self.error)
@@ -167,11 +164,11 @@ class Wandb(ModuleType):
     ],
 )
 def test_wandb_goes_by_its_variables(
-    monkeypatch: pytest.MonkeyPatch,
-    variables: dict[str, str],
-    settings: dict[str, str],
-    expected: dict[str, str],
-) -> None:
+    monkeypatch,
+    variables,
+    settings,
+    expected,
+):
     """Mode and entity are not passed where nobody gave them, since that would overrule wandb."""
     for name in ("WANDB_PROJECT", "WANDB_MODE", "WANDB_ENTITY"):
         monkeypatch.delenv(name, raising=False)
@@ -183,7 +180,7 @@ def test_wandb_goes_by_its_variables(
     assert module.given == expected
 
 
-def test_wandb_errors_name_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_wandb_errors_name_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "wandb", Wandb("No API key configured."))
     with pytest.raises(ConfigError, match=r"No API key.*`wandb login`.*WANDB_MODE=offline"):
         open_sinks(("wandb",), tmp_path)
@@ -191,7 +188,7 @@ def test_wandb_errors_name_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["offline", "online"])
-def test_wandb_itself(tmp_path: Path, mode: str) -> None:
+def test_wandb_itself(tmp_path, mode):
     """In a program of its own, since wandb leaves another one running."""
     pytest.importorskip("wandb", reason="wandb is not installed; the extra wandb brings it")
     program = (
@@ -226,7 +223,7 @@ def test_wandb_itself(tmp_path: Path, mode: str) -> None:
         assert "wandb login" in done.stderr
 
 
-def test_places_are_opened_by_name(tmp_path: Path) -> None:
+def test_places_are_opened_by_name(tmp_path):
     sink = open_sinks(("jsonl", "tensorboard"), tmp_path)
     sink.log({"loss": 0.5}, step=1)
     sink.close()
@@ -236,6 +233,6 @@ def test_places_are_opened_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("places", [("pigeon",), ("jsonl", "jsonl")])
-def test_unknown_places_are_refused(places: tuple[str, ...], tmp_path: Path) -> None:
+def test_unknown_places_are_refused(places, tmp_path):
     with pytest.raises(ConfigError, match="jsonl, tensorboard, wandb"):
         open_sinks(places, tmp_path)

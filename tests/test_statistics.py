@@ -17,7 +17,7 @@ from preferl.statistics import (
 )
 
 
-def test_wilson_by_hand() -> None:
+def test_wilson_by_hand():
     # z = 2: centre (0.5 + 2/4) / 2 ... for 2 of 4: (0.5 + 4/8) / (1 + 1) = 0.5,
     # half = 2/2 * sqrt(0.25/4 + 4/64) = sqrt(0.125)
     low, high = wilson_interval(2, 4, z=2)
@@ -26,24 +26,24 @@ def test_wilson_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 5), (5, 5), (37, 50), (1, 1)])
-def test_wilson_like_scipy(successes: int, trials: int) -> None:
+def test_wilson_like_scipy(successes, trials):
     expected = scipy.stats.binomtest(successes, trials).proportion_ci(method="wilson")
     assert wilson_interval(successes, trials) == pytest.approx((expected.low, expected.high))
 
 
-def test_wilson_without_trials_knows_nothing() -> None:
+def test_wilson_without_trials_knows_nothing():
     assert wilson_interval(0, 0) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
     ("successes", "trials"), [(0, 0), (0, 1), (3, 6), (120, 300), (181, 300), (1000, 2300)]
 )
-def test_sign_test_like_scipy(successes: int, trials: int) -> None:
+def test_sign_test_like_scipy(successes, trials):
     expected = scipy.stats.binomtest(successes, trials).pvalue if trials else 1.0
     assert sign_test(successes, trials) == pytest.approx(expected, rel=1e-9)
 
 
-def test_spearman_like_scipy_with_many_ties(rng: np.random.Generator) -> None:
+def test_spearman_like_scipy_with_many_ties(rng):
     first = rng.integers(5, size=200).astype(float)
     second = first + rng.integers(5, size=200)
     expected = scipy.stats.spearmanr(first, second).statistic
@@ -51,24 +51,24 @@ def test_spearman_like_scipy_with_many_ties(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e9])
-def test_a_constant_column_has_no_correlation(constant: float, rng: np.random.Generator) -> None:
+def test_a_constant_column_has_no_correlation(constant, rng):
     assert math.isnan(pearson(np.full(1000, constant), rng.normal(size=1000)))
     assert math.isnan(spearman(rng.normal(size=1000), np.full(1000, constant)))
 
 
-def test_a_column_with_a_hole_has_no_correlation(rng: np.random.Generator) -> None:
+def test_a_column_with_a_hole_has_no_correlation(rng):
     column = np.append(rng.normal(size=5), np.nan)
     assert math.isnan(pearson(column, np.arange(6.0)))
     assert math.isnan(spearman(np.arange(6.0), column))
 
 
-def test_tiny_numbers_still_correlate(rng: np.random.Generator) -> None:
+def test_tiny_numbers_still_correlate(rng):
     column = rng.normal(size=50)
     assert pearson(column * 1e-30, column) == pytest.approx(1)
     assert pearson(column + 1e6, -column) == pytest.approx(-1)
 
 
-def test_bootstrap_holds_the_mean_and_shrinks(rng: np.random.Generator) -> None:
+def test_bootstrap_holds_the_mean_and_shrinks(rng):
     few = rng.normal(size=10)
     many = rng.normal(size=1000)
     low, high = bootstrap_interval(few, rng)
@@ -79,24 +79,19 @@ def test_bootstrap_holds_the_mean_and_shrinks(rng: np.random.Generator) -> None:
     assert bootstrap_interval(np.array([3.0]), rng) == (3.0, 3.0)
 
 
-@pytest.mark.parametrize("freedom", [1, 1.2, 1.9, 2, 2.5, 4, 8, 39, 41, 1e3, 1e9])
-def test_quantiles_of_students_t(freedom: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=2e-4)
-
-
 @pytest.mark.parametrize("count", [2, 3, 5, 30])
-def test_intervals_of_means_like_scipy(count: int, rng: np.random.Generator) -> None:
+def test_intervals_of_means_like_scipy(count, rng):
     values = rng.normal(3.0, 2.0, count)
     expected = scipy.stats.t.interval(0.95, count - 1, values.mean(), scipy.stats.sem(values))
     half = (expected[1] - expected[0]) / 2
     assert mean_interval(values) == pytest.approx(expected, abs=1e-6 * half)
 
 
-def test_a_single_run_shows_no_spread() -> None:
+def test_a_single_run_shows_no_spread():
     assert mean_interval(np.array([3.0])) is None
 
 
-def test_the_interquartile_mean_is_scipy_s_trimmed_one(rng: np.random.Generator) -> None:
+def test_the_interquartile_mean_is_scipy_s_trimmed_one(rng):
     for count in range(1, 12):
         values = rng.normal(size=(3, count))
         expected = scipy.stats.trim_mean(values, 0.25, axis=-1)
@@ -104,15 +99,15 @@ def test_the_interquartile_mean_is_scipy_s_trimmed_one(rng: np.random.Generator)
 
 
 def test_an_interval_of_the_interquartile_mean_ignores_a_run_that_failed(
-    rng: np.random.Generator,
-) -> None:
+    rng,
+):
     values = np.append(rng.normal(size=40), -1e6)
     low, high = bootstrap_interval(values, rng, statistic=interquartile_mean)
     assert -1 < low < interquartile_mean(values) < high < 1
     assert bootstrap_interval(values, rng)[0] < -1e4
 
 
-def test_intervals_of_shares_stay_in_their_range_and_hold_the_mean() -> None:
+def test_intervals_of_shares_stay_in_their_range_and_hold_the_mean():
     for seed in range(50):
         rng = np.random.default_rng(seed)
         trials = int(rng.integers(1, 60))
@@ -123,7 +118,7 @@ def test_intervals_of_shares_stay_in_their_range_and_hold_the_mean() -> None:
         assert low < high
 
 
-def test_shares_that_differ_as_their_trials_explain_are_pooled() -> None:
+def test_shares_that_differ_as_their_trials_explain_are_pooled():
     alike = np.array([0.5, 0.5, 0.5])
     assert share_interval(alike, 20) == pytest.approx(wilson_interval(30, 60))
     apart = np.array([0.1, 0.5, 0.9])

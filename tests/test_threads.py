@@ -11,7 +11,6 @@ import torch
 from gymnasium import spaces
 from stable_baselines3 import PPO
 
-from preferl.data import Comparisons
 from preferl.models import (
     LSTMRewardConfig,
     MLPRewardConfig,
@@ -54,7 +53,7 @@ def three_threads():
     assert after == 3
 
 
-def fitted(config, comparisons: Comparisons, threads: list[int]) -> RewardTrainer:
+def fitted(config, comparisons, threads):
     """A trainer after an epoch, at whose end the threads of torch are noted."""
     segments = comparisons.segments
     observation_space = POINT_SPACE
@@ -66,10 +65,10 @@ def fitted(config, comparisons: Comparisons, threads: list[int]) -> RewardTraine
     return trainer
 
 
-def noted(threads: list[int]):
+def noted(threads):
     """Combines members to their mean, and notes the threads of torch."""
 
-    def combine(rewards: torch.Tensor) -> torch.Tensor:
+    def combine(rewards):
         threads.append(torch.get_num_threads())
         return rewards.mean(0)
 
@@ -159,7 +158,7 @@ def test_small_is_what_has_few_numbers_and_no_convolutions_or_memory(network, sm
 def test_reward_models_are_fitted_and_used_with_the_threads_of_their_size(
     config, threads, rng, three_threads
 ):
-    noticed: list[int] = []
+    noticed = []
     comparisons = make_comparisons(rng, pairs=4)
     trainer = fitted(config, comparisons, noticed)
     reward = RewardFunction(trainer.model, combine=noted(noticed))
@@ -173,8 +172,8 @@ def test_reward_models_are_fitted_and_used_with_the_threads_of_their_size(
 def test_agents_that_act_have_one_thread_beside_any_reward(
     model, threads, three_threads, monkeypatch
 ):
-    acting: list[int] = []
-    fitting: list[int] = []
+    acting = []
+    fitting = []
     train = PPO.train
     fit = RewardTrainer.fit
 
@@ -196,7 +195,7 @@ def test_agents_that_act_have_one_thread_beside_any_reward(
 
 
 def test_whole_runs_have_one_thread_from_start_to_end(tmp_path, three_threads):
-    threads: list[int] = []
+    threads = []
 
     def note(*_):
         threads.append(torch.get_num_threads())

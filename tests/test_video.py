@@ -1,22 +1,20 @@
 import io
 import itertools
-from typing import Any
 
 import av
 import numpy as np
 import pytest
 
 from preferl.errors import ConfigError, DataError
-from preferl.shapes import Array
 from preferl.video import LARGEST, decode_picture, encode, encode_picture
 
 
-def decoded(video: bytes) -> Array:
+def decoded(video):
     with av.open(io.BytesIO(video)) as container:
         return np.stack([f.to_ndarray(format="rgb24") for f in container.decode(video=0)])
 
 
-def test_video_holds_the_frames() -> None:
+def test_video_holds_the_frames():
     ramp = np.arange(0, 250, 10, dtype=np.uint8)
     frames = np.broadcast_to(ramp[:, None, None, None], (25, 33, 47, 3))
     video = encode(frames, 12, smallest=16)
@@ -31,7 +29,7 @@ def test_video_holds_the_frames() -> None:
     np.testing.assert_allclose(pictures.mean((1, 2, 3)), ramp, atol=4)
 
 
-def test_frames_come_in_order_and_a_complete_one_often() -> None:
+def test_frames_come_in_order_and_a_complete_one_often():
     noise = np.random.default_rng(0).integers(0, 255, (25, 32, 32, 3), dtype=np.uint8)
     with av.open(io.BytesIO(encode(noise, 10))) as container:
         (stream,) = container.streams.video
@@ -43,7 +41,7 @@ def test_frames_come_in_order_and_a_complete_one_often() -> None:
     assert max(b - a for a, b in itertools.pairwise(complete)) <= 10
 
 
-def test_video_begins_with_its_index_and_repeats_itself() -> None:
+def test_video_begins_with_its_index_and_repeats_itself():
     frames = np.zeros((4, 16, 16, 3), np.uint8)
     video = encode(frames, 10)
     assert video.index(b"moov") < video.index(b"mdat")
@@ -61,14 +59,12 @@ def test_video_begins_with_its_index_and_repeats_itself() -> None:
         ((2, LARGEST // 4), 256, (8, LARGEST)),
     ],
 )
-def test_small_pictures_are_scaled_up(
-    size: tuple[int, int], smallest: int, shown: tuple[int, int]
-) -> None:
+def test_small_pictures_are_scaled_up(size, smallest, shown):
     frames = np.zeros((1, *size, 3), np.uint8)
     assert decoded(encode(frames, 5, smallest=smallest)).shape == (1, *shown, 3)
 
 
-def test_scaling_up_makes_a_square_of_each_pixel() -> None:
+def test_scaling_up_makes_a_square_of_each_pixel():
     board = (np.indices((8, 8)).sum(0) % 2 * 255).astype(np.uint8)
     (picture,) = decoded(encode(board[None], 5))
     np.testing.assert_allclose(picture[..., 1], board.repeat(32, 0).repeat(32, 1), atol=40)
@@ -76,7 +72,7 @@ def test_scaling_up_makes_a_square_of_each_pixel() -> None:
     np.testing.assert_allclose(middles, np.repeat(board[..., None], 3, -1), atol=8)
 
 
-def test_grey_is_shown_as_grey() -> None:
+def test_grey_is_shown_as_grey():
     grey = np.random.default_rng(0).integers(0, 255, (3, 256, 256), dtype=np.uint8)
     colour = np.repeat(grey[..., None], 3, -1)
     assert encode(grey, 5) == encode(grey[..., None], 5) == encode(colour, 5)
@@ -93,22 +89,22 @@ def test_grey_is_shown_as_grey() -> None:
         [np.zeros((4, 4), np.uint8), np.zeros((4, 5), np.uint8)],
     ],
 )
-def test_wrong_frames_are_refused(frames: Any) -> None:
+def test_wrong_frames_are_refused(frames):
     with pytest.raises(DataError, match="frames"):
         encode(frames, 10)
 
 
-def test_a_rate_below_one_is_refused() -> None:
+def test_a_rate_below_one_is_refused():
     with pytest.raises(ConfigError, match="fps"):
         encode(np.zeros((1, 4, 4, 3), np.uint8), 0)
 
 
-def noise(*shape: int) -> Array:
+def noise(*shape):
     return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
 
 
 @pytest.mark.parametrize("size", [(60, 90), (500, 500), (1080, 1920), (3, 700), (17, 31)])
-def test_pictures_fit_whatever_they_show(size: tuple[int, int]) -> None:
+def test_pictures_fit_whatever_they_show(size):
     for picture in (noise(*size, 3), np.full((*size, 3), 200, np.uint8)):
         data = encode_picture(picture, 8_192)
         assert len(data) <= 8_192
@@ -118,14 +114,14 @@ def test_pictures_fit_whatever_they_show(size: tuple[int, int]) -> None:
         assert abs(width / height - size[1] / size[0]) < 0.1 * size[1] / size[0] or height == 2
 
 
-def test_a_picture_that_fits_is_hardly_changed() -> None:
+def test_a_picture_that_fits_is_hardly_changed():
     ramp = np.linspace(0, 255, 64).astype(np.uint8)
     picture = np.stack(np.broadcast_arrays(ramp[:, None], ramp[None], np.uint8(80)), axis=-1)
     difference = decode_picture(encode_picture(picture, 8_192)).astype(int) - picture
     assert np.abs(difference).mean() < 3
 
 
-def test_what_is_no_picture_is_refused() -> None:
+def test_what_is_no_picture_is_refused():
     with pytest.raises(DataError, match="frames: expected"):
         encode_picture(np.zeros((4, 4, 3)), 8_192)
     with pytest.raises(DataError, match="picture: expected one that fits into 100 bytes"):

@@ -58,14 +58,6 @@ def test_cookies_are_secure_where_the_page_is(study):
         assert "secure" in reply.headers["set-cookie"].lower()
 
 
-def test_a_forged_session_is_nobody(study, ann, visitor):
-    cookie = dict(ann.cookies)
-    (name, value), *_ = cookie.items()
-    client = visitor()
-    client.cookies.set(name, value[:-4] + ("AAAA" if value[-4:] != "AAAA" else "BBBB"))
-    assert client.get("/").status_code == 401
-
-
 def test_answering_in_one_round_trip(study, ann):
     study.ask(4)
     first = claim(ann)

@@ -110,21 +110,6 @@ def test_a_run_has_ended_once_all_of_its_agents_have_stopped(study, report):
     assert ended()
 
 
-def test_the_bar_is_of_the_nearest_end(study, report):
-    def share():
-        return Tally(study.store).of(study.project.id)["statement"]["share"]
-
-    study.ask(4)
-    assert share() == 0
-    report(**WAITING)
-    answer(study)
-    assert share() == 1 / 3
-    study.store.reports.publish_reward(study.project.id, 1, answers=1)
-    assert share() is None
-    study.update(budget=2)
-    assert share() == 1 / 2
-
-
 def test_one_request_counts_while_others_take_what_is_known(study, monkeypatch):
     tally = Tally(study.store)
     times = [0.0]

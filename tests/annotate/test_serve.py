@@ -16,9 +16,7 @@ import pytest
 
 from helpers.waiting import SECONDS, wait_until
 from preferl.annotate import AnnotateSettings, serve
-from preferl.annotate.serve import Server, address, bind, kept_running
-from preferl.errors import ConfigError
-from preferl.store.status import Status, read_status
+from preferl.annotate.serve import address, bind, kept_running
 
 PROGRAM = """
 import sys
@@ -115,23 +113,6 @@ def test_the_address_is_remembered_for_invitations(study, monkeypatch):
     url = study.store.reports.last_event("served")["url"]
     assert messages[0] == f"Answer here: {url}/join/{study.owner}"
     assert url.startswith("http://127.0.0.1:")
-
-
-def test_who_starts_the_page_finds_its_link_in_a_file(study, monkeypatch, tmp_path):
-    seen = []
-    monkeypatch.setattr(Server, "run", lambda *_, **__: seen.append(read_status(file)))
-    settings = AnnotateSettings(port=0, secret=None)
-    file = tmp_path / "page.status.json"
-    serve(study.store, study.project, settings, open_browser=False, status_file=file)
-    url = study.store.reports.last_event("served")["url"]
-    assert seen == [Status("serving", link=f"{url}/join/{study.owner}")]
-
-
-def test_a_port_that_is_taken(study):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        settings = AnnotateSettings(port=taken.getsockname()[1], secret=None)
-        with pytest.raises(ConfigError, match="Choose another port"):
-            serve(study.store, study.project, settings, open_browser=False)
 
 
 def test_where_people_find_the_page():

@@ -1,4 +1,4 @@
-"""Every public name is importable and documented, and every listing is complete."""
+"""Every public name is importable, and every listing is complete."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ def listing(packages):
     return {name: module for name, module in modules.items() if hasattr(module, "__all__")}
 
 
-def imported_names(package: str) -> set[str]:
+def imported_names(package):
     """What a package's own file imports from its modules, for type checkers or at once."""
     file = Path(import_module(package).__file__ or "")
     tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -48,21 +48,11 @@ def imported_names(package: str) -> set[str]:
 def test_listings_are_complete(packages, listing):
     for name, module in listing.items():
         listed = module.__all__
+        assert all(hasattr(module, each) for each in listed), name
         assert len(listed) == len(set(listed)), name
         missing = imported_names(name) - set(listed)
         assert not missing, f"{name}.__all__ lacks {sorted(missing)}"
     assert {name for name in packages if imported_names(name)} <= listing.keys()
-
-
-def test_every_name_is_there_and_documented(listing):
-    for package, module in listing.items():
-        for name in module.__all__:
-            thing = getattr(module, name)
-            if inspect.isclass(thing) or inspect.isfunction(thing):
-                text = inspect.getdoc(thing) or ""
-                assert len(text.split()) > 3, f"{package}.{name} has no docstring with content"
-                generated = text.startswith(f"{name}(")  # a dataclass without a docstring
-                assert not generated, f"{package}.{name} has no docstring of its own"
 
 
 def test_names_at_the_top_are_those_of_their_packages():
@@ -81,35 +71,9 @@ def test_what_users_need_is_at_the_top_and_that_is_not_everything():
     assert len(preferl.__all__) <= 70
 
 
-def test_packages_list_few_names(listing):
-    sizes = {name: len(module.__all__) for name, module in listing.items() if name != "preferl"}
-    assert {name: size for name, size in sizes.items() if size > 25} == {}
-
-
 def test_no_module_hides_a_name_that_is_imported_on_first_use(listing):
     for module in listing.values():
         modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
         for name in modules & set(module.__all__):
             assert name in vars(module), f"import {name} at once, or the module hides it"
             assert not inspect.ismodule(getattr(module, name))
-
-
-def test_other_names_are_refused_as_usual():
-    with pytest.raises(AttributeError, match="module 'preferl' has no attribute 'Episode'"):
-        preferl.Episode  # noqa: B018
-    with pytest.raises(ImportError, match="Episode"):
-        from preferl import Episode  # noqa: F401
-    testing = import_module("preferl.testing")
-    with pytest.raises(AttributeError, match="check_nothing"):
-        testing.check_nothing  # noqa: B018
-
-
-def test_the_version_is_where_the_build_looks_for_it():
-    lines = (ROOT / "__init__.py").read_text(encoding="utf-8").splitlines()
-    assert f'__version__ = "{preferl.__version__}"' in lines
-
-
-def test_every_file_says_what_it_is():
-    for file in ROOT.rglob("*.py"):
-        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        assert len(text.split()) > 2 or file.name == "__main__.py", f"{file} has no docstring"

@@ -27,7 +27,7 @@ FOLDERS = sorted({file.parent.relative_to(TESTS) for file in TESTS.rglob("*.py")
 MIRRORED = [each for each in FOLDERS if not OF_NO_PACKAGE & set(each.parts)]
 
 
-def subjects(folder: Path) -> set[str]:
+def subjects(folder):
     """What the files of a folder test, by their names."""
     return {file.stem.removeprefix("test_") for file in (TESTS / folder).glob("test_*.py")}
 

@@ -13,7 +13,7 @@ OWN_BUILDS = {"torch"}
 """Each machine has its own, as the Makefile says."""
 
 
-def locked() -> dict[str, tuple[Requirement, list[str]]]:
+def locked():
     """Requirements of the lock by name, with their hashes."""
     entries = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text().strip())
     found = {}
@@ -24,7 +24,7 @@ def locked() -> dict[str, tuple[Requirement, list[str]]]:
     return found
 
 
-def named() -> list[Requirement]:
+def named():
     """What the project needs to run, to be developed and to be built."""
     about = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = about["project"]

@@ -74,12 +74,6 @@ def test_identifiers_are_words_of_the_field(trees):
     assert not found
 
 
-def test_words_are_found_within_names():
-    assert words("PaidPolicy") & NOT_OURS
-    assert words("the_waiting_room") & NOT_OURS
-    assert not words("waiting_steps") & NOT_OURS
-
-
 def test_public_classes_have_names_of_their_own(trees):
     files = defaultdict(list)
     for file, tree in trees.items():

@@ -118,14 +118,6 @@ def test_links_that_expire_open_once_or_no_more(labels, capsys):
         assert run("annotate", "invite", *wrong, *labels) == 1
 
 
-def test_a_table_of_choices(labels, recorded, tmp_path, capsys):
-    row = {"chosen": {"episode": 0, "start": 2}, "rejected": {"episode": 1, "start": 3}}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
-    options = ("--demonstrations", recorded / "episodes", "--length", 10, "--name", "Pilot")
-    assert run("annotate", "import", tmp_path / "a.jsonl", *labels, *options) == 0
-    assert "1 answers by Pilot" in capsys.readouterr().out
-
-
 def test_a_table_of_other_columns_is_told_which_are_read(labels, tmp_path, capsys):
     (tmp_path / "a.csv").write_text("Winner;Loser\n1;2\n")
     assert run("annotate", "import", tmp_path / "a.csv", *labels) == 1
@@ -160,14 +152,9 @@ def test_an_import_that_fails_leaves_no_new_project(labels, recorded, tmp_path, 
         (("create", "--run", "EPISODES"), "--env ID"),
         (("create", "--run", "EPISODES", "--env", "Pendulum-v1", "--length", "99"), "at most 50"),
         (("create", "--run", "EPISODES", "--pixels", "x", "--reward", "y"), "informative"),
-        (("create", "--run", "EPISODES", "--queries", "0"), "queries"),
         (("create", "--run", "."), "keeps its experience with --keep-experience"),
-        (("create", "--run", "EPISODES", "--env", "Pendulm-v1", "--length", "9"), "Pendulum-v1"),
         (("create", "--run", "EPISODES", "--env", "Acrobot-v1", "--length", "9"), "--elsewhere"),
         (("report",), "Make one with `preferl annotate create`"),
-        (("export", "a.xlsx"), "Make one with"),
-        (("render", "--once"), "Make one with"),
-        (("serve", "--no-browser"), "Make one with"),
     ],
 )
 def test_errors_name_what_to_do(recorded, tmp_path, capsys, monkeypatch, words, expected):

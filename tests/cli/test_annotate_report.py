@@ -24,23 +24,13 @@ def test_shares_are_shown_with_what_they_are_of():
         "name": "Ann", "answers": 1234, "median_ms": 3450.0, "tie_rate": 0.25, "left_rate": 0.5,
         "agreement": 0.75, "overlap": 4, "known_accuracy": 1.0, "known": 1200, "consistency": 0.0,
         "repeats": 3, "reasons": ["one side", "fast"],
+        "trust": {"value": -1.234, "low": -1.634, "high": -0.834, "answers": 30.0},
     }  # fmt: skip
-    ((*cells, check),) = people_table({"people": [person]})[1]
+    ((*cells, check, trust),) = people_table({"people": [person]})[1]
+    assert trust == "-1.23 ± 0.40"
     assert cells[:2] == ["Ann", "1,234"]
     assert cells[3:] == ["25%", "50%", "75% of 4", "100% of 1,200", "0% of 3"]
     assert check == "one side, fast"
-
-
-def test_trust_is_shown_where_a_reward_was_fitted_with_who_answered():
-    person = {
-        "name": "Ann", "answers": 3, "median_ms": None, "tie_rate": None, "left_rate": None,
-        "agreement": None, "overlap": 0, "known_accuracy": None, "known": 0, "consistency": None,
-        "repeats": 0, "reasons": [],
-    }  # fmt: skip
-    ann = person | {"trust": {"value": -1.234, "low": -1.634, "high": -0.834, "answers": 30.0}}
-    _, rows, heads = people_table({"people": [ann, person | {"name": "Bo", "trust": None}]})
-    assert heads[-1] == "trust"
-    assert [row[-1] for row in rows] == ["-1.23 ± 0.40", "–"]
 
 
 def test_trust_is_that_of_the_newest_reward(labels, tmp_path):

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ def wide_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def _episodes() -> Episodes:
+def _episodes():
     steps = np.arange(30.0)
     ended = np.zeros(30, bool)
     ended[9] = True
@@ -34,19 +33,19 @@ def _episodes() -> Episodes:
     return Episodes(observations, steps[:, None], steps, ended, final, np.array([10, 20]))
 
 
-def _rows(text: str) -> dict[str, str]:
+def _rows(text):
     """Names and values of the tables that were printed."""
     cells = [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
     return {row[0]: row[1] for row in cells if len(row) == 2}
 
 
-def _demonstrations(folder: Path) -> Path:
+def _demonstrations(folder):
     one = {"observations": np.zeros((41, 3)), "actions": np.zeros((41, 2)), "rewards": np.ones(41)}
     (folder / "demos.pickle").write_bytes(pickle.dumps([one]))
     return folder / "demos.pickle"
 
 
-def _labels(folder: Path, second: int = 30) -> Path:
+def _labels(folder, second=30):
     folder.mkdir()
     for name, content in {
         "label_human": [0, 1, -1],

@@ -63,19 +63,6 @@ def test_a_decision_transformer_acts(tmp_path):
     assert load_episodes(tmp_path / "data" / "episodes").lengths.tolist() == [20, 20]
 
 
-def test_an_interrupted_recording_says_how_to_go_on(tmp_path, monkeypatch, capsys):
-    from preferl.online import dataset
-
-    def interrupted(*_args, **_kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(dataset, "act", interrupted)
-    with pytest.raises(SystemExit) as end:
-        data_record(DataRecordConfig(DatasetConfig("Pendulum-v1", mix="random:1"), tmp_path))
-    assert end.value.code == 130
-    assert "with --resume continues" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_presets_and_seeds(tmp_path, capsys):
     options = ("--preset", "halfcheetah", "--env", "Pendulum-v1", "--train-steps", "600")

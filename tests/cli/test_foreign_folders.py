@@ -40,15 +40,15 @@ class Folder:
     path: Path
     marks: Path
 
-    def ran(self) -> list[str]:
+    def ran(self):
         """Modules that were imported."""
         return sorted(mark.name for mark in self.marks.iterdir())
 
-    def write(self, name: str, code: str) -> None:
+    def write(self, name, code):
         mark = f"open({str(self.marks / name)!r}, 'w').close()\n"
         (self.path / f"{name}.py").write_text(mark + code)
 
-    def preferl(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def preferl(self, *words):
         """A command as somebody types it here."""
         command = [sys.executable, "-m", "preferl", *words]
         return subprocess.run(

@@ -169,7 +169,7 @@ def test_help_shows_what_is_chosen(words, known, unknown, capsys):
     assert unknown not in out
 
 
-def test_a_settings_file_is_a_default(tmp_path: Path):
+def test_a_settings_file_is_a_default(tmp_path):
     file = tmp_path / "it.yaml"
     file.write_text("algorithm: {kind: SACConfig, tau: 0.2}\n")
     default = Command.of("online run").start(["--config", str(file)])

@@ -1,7 +1,6 @@
 """`preferl reward fit --resume`: on with what was stopped, and never over what is finished."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,19 +16,19 @@ EPOCHS = 6
 
 
 @pytest.fixture
-def data(answered) -> list[str]:
+def data(answered):
     options = ["--epochs", str(EPOCHS), "--hidden", "8", "--checkpoint-seconds", "0"]
     return ["reward", "fit", *options, *answered]
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def files(folder):
     return {str(f): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
+def stop_after(monkeypatch, epochs):
     """Ctrl-C before the end of the epoch after so many in all."""
 
-    def show(self: ProgressLine, doing: str, done: int, total: int, news: str = "") -> None:
+    def show(self, doing, done, total, news=""):
         if done > epochs:
             raise KeyboardInterrupt
 

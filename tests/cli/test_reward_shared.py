@@ -23,13 +23,13 @@ HOSTILE = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\
 
 
 @pytest.fixture
-def words(answered) -> list[str]:
+def words(answered):
     quick = ["--epochs", 40, "--trainer.patience", None, "--hidden", 8, "--report-to", "jsonl"]
     options = ["--checkpoint-seconds", 0, *quick]
     return [str(word) for word in ("reward", "fit", *answered, *options)]
 
 
-def losses(folder: Path) -> dict[int, float]:
+def losses(folder):
     """By epoch; a resumed fit may repeat some."""
     rows = read_jsonl(folder / "metrics.jsonl")
     pairs = zip(rows["step"], rows["reward/train_loss"], strict=True)
@@ -37,7 +37,7 @@ def losses(folder: Path) -> dict[int, float]:
 
 
 @pytest.mark.slow
-def test_a_shared_fit_that_is_stopped_resumes_to_that_of_one_process(words, tmp_path) -> None:
+def test_a_shared_fit_that_is_stopped_resumes_to_that_of_one_process(words, tmp_path):
     """In a folder whose modules have names of what is imported: none of them runs."""
     one, two, here = (tmp_path / name for name in ("one", "two", "here"))
     (here / "preferl").mkdir(parents=True)

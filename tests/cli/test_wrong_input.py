@@ -5,9 +5,7 @@ import re
 import socket
 import sqlite3
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 from shutil import copytree
 
 import pytest
@@ -95,7 +93,7 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, episodes) -> Path:
+def place(tmp_path_factory, episodes):
     """A folder of runs in all states, labels, modules and files of several kinds."""
     place = tmp_path_factory.mktemp("here")
     save_episodes(place / "recorded/episodes", episodes)
@@ -122,7 +120,7 @@ def place(tmp_path_factory, episodes) -> Path:
 
 
 @pytest.fixture
-def here(place, monkeypatch) -> Iterator[Path]:
+def here(place, monkeypatch):
     """The same as the current folder; no test may change it."""
     monkeypatch.chdir(place)
     monkeypatch.delenv("PREFERL_SECRET", raising=False)
@@ -134,7 +132,7 @@ def here(place, monkeypatch) -> Iterator[Path]:
 
 
 @contextmanager
-def others_at_work(place: Path) -> Iterator[int]:
+def others_at_work(place):
     """A run in `live`, a program that writes to `locked`, and one at a port, which is returned."""
     with ExitStack() as stack:
         lock = FolderLock(place / "live", LOCK, "run")
@@ -146,7 +144,7 @@ def others_at_work(place: Path) -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-def tree(place: Path) -> dict[str, bytes]:
+def tree(place):
     """All files and folders, without what SQLite keeps beside an open database."""
     found = [path for path in place.rglob("*") if not path.name.endswith(("-wal", "-shm"))]
     names = {str(path.relative_to(place)): path for path in found}

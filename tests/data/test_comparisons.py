@@ -9,14 +9,14 @@ from preferl.data import Comparisons, Segments, concatenate
 from preferl.errors import DataError
 
 
-def _segments(count: int = 6, length: int = 3, *, offset: float = 0.0) -> Segments:
+def _segments(count=6, length=3, *, offset=0.0):
     """Disjoint windows over a block of numbered steps."""
     steps = np.arange(float(count * length)) + offset
     start = np.arange(count) * length
     return Segments(steps[:, None], steps[:, None], steps, start, np.full(count, length), length)
 
 
-def _comparisons(**changes) -> Comparisons:
+def _comparisons(**changes):
     values = {
         "pairs": np.array([[0, 1], [2, 3], [4, 1], [0, 1]]),
         "preference": np.array([1.0, 0.5, np.nan, 0.2]),
@@ -26,7 +26,7 @@ def _comparisons(**changes) -> Comparisons:
     return Comparisons(_segments(), **values)
 
 
-def _shown(comparisons: Comparisons):
+def _shown(comparisons):
     return comparisons.segments[comparisons.pairs].observations
 
 

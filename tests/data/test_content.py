@@ -8,7 +8,7 @@ from preferl.data import Comparisons, Segments
 from preferl.data.content import pair_ids
 
 
-def _segments(observations, length: int = 3) -> Segments:
+def _segments(observations, length=3):
     """Windows end to end over steps whose actions and rewards are 0."""
     steps = len(observations)
     start = np.arange(0, steps, length)
@@ -17,7 +17,7 @@ def _segments(observations, length: int = 3) -> Segments:
     return Segments(np.asarray(observations), nothing[:, None], nothing, start, whole, length)
 
 
-def _comparisons(segments: Segments, pairs) -> Comparisons:
+def _comparisons(segments, pairs):
     count = len(pairs)
     return Comparisons(segments, np.asarray(pairs), np.ones(count), np.ones(count))
 

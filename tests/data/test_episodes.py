@@ -9,7 +9,7 @@ from preferl.data import Episodes, join
 from preferl.errors import DataError
 
 
-def _episodes(lengths=(2, 3), *, seed: int = 0, terminated=()) -> Episodes:
+def _episodes(lengths=(2, 3), *, seed=0, terminated=()):
     rng = np.random.default_rng(seed)
     steps = sum(lengths)
     ended = np.zeros(steps, bool)
@@ -24,7 +24,7 @@ def _episodes(lengths=(2, 3), *, seed: int = 0, terminated=()) -> Episodes:
     )
 
 
-def _as_dictionary(episodes: Episodes) -> Episodes:
+def _as_dictionary(episodes):
     return replace(
         episodes,
         observations={"arm": episodes.observations, "eye": episodes.observations[:, 0]},

@@ -12,7 +12,7 @@ from preferl.data.segments import join_segments, windows_of
 from preferl.errors import ConfigError, DataError
 
 
-def _episodes(lengths) -> Episodes:
+def _episodes(lengths):
     """Episodes whose observations, actions and rewards all hold the row number."""
     steps = int(np.sum(lengths))
     number = np.arange(float(steps))

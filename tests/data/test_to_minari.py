@@ -22,7 +22,7 @@ def local_data(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
 
 
-def episodes(width: int = 3, actions: int = 1, states: int | None = 2) -> Episodes:
+def episodes(width=3, actions=1, states=2):
     rng = np.random.default_rng(0)
     ended = np.zeros(7, bool)
     ended[2] = True
@@ -37,7 +37,7 @@ def episodes(width: int = 3, actions: int = 1, states: int | None = 2) -> Episod
     )
 
 
-def same(found: Episodes, made: Episodes) -> None:
+def same(found, made):
     for name in ("observations", "actions", "rewards", "terminated", "final_observations"):
         np.testing.assert_array_equal(getattr(found, name), getattr(made, name), err_msg=name)
     np.testing.assert_array_equal(found.lengths, made.lengths)
@@ -49,11 +49,6 @@ def test_what_is_written_is_read(tmp_path):
     found = load_minari(NAME)
     same(found, made)
     np.testing.assert_array_equal(found.states, made.states)
-
-
-def test_without_states():
-    save_minari(episodes(states=None), NAME, env="Pendulum-v1")
-    assert load_minari(NAME).states is None
 
 
 def test_states_of_mujoco_are_positions_and_speeds():

@@ -9,17 +9,17 @@ from preferl.data import Comparisons, Segments, cut, folds, sample_segments, spl
 from preferl.data.validation import split_off_episodes
 
 
-def _comparisons(pairs, length: int = 4, lengths=(10,) * 12, seed: int = 0) -> Comparisons:
+def _comparisons(pairs, length=4, lengths=(10,) * 12, seed=0):
     segments = sample_segments(numbered_episodes(lengths), 30, length, np.random.default_rng(seed))
     pairs = np.asarray(pairs)
     return Comparisons(segments, pairs, np.full(len(pairs), 0.5), np.ones(len(pairs)))
 
 
-def _questions(comparisons: Comparisons) -> set[tuple[int, ...]]:
+def _questions(comparisons):
     return {tuple(sorted(pair)) for pair in comparisons.pairs.tolist()}
 
 
-def _steps(comparisons: Comparisons) -> set[float]:
+def _steps(comparisons):
     """Numbers of the steps of all pairs; the block numbers its steps by observation."""
     return set(comparisons.segments[comparisons.pairs].observations.ravel().tolist())
 
@@ -51,7 +51,7 @@ def test_split_finds_equal_windows_under_different_numbers(rng):
     assert sorted([len(train), len(held)]) == [1, 3]
 
 
-def _small_world(segments: int, length: int = 6) -> Segments:
+def _small_world(segments, length=6):
     """Windows that begin and end with the same step and differ between, each stored twice."""
     middle = np.arange(segments)[:, None] // 2 ** np.arange(length - 2) % 2
     ends = np.zeros((segments, 1), int)
@@ -62,7 +62,7 @@ def _small_world(segments: int, length: int = 6) -> Segments:
     return Segments(steps, np.zeros((len(steps), 1)), nothing, start, whole, length)
 
 
-def _small_world_pairs(by_twos: bool) -> Comparisons:
+def _small_world_pairs(by_twos):
     """8 pairs of 16 different windows and, after them, the same 8 the other way round."""
     segments = _small_world(16)
     first = np.arange(0, 16, 2)

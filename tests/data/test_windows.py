@@ -79,11 +79,3 @@ def test_history_equals_windows_through_resets(rng, length):
             np.testing.assert_array_equal(
                 done[environment][mask[environment]], actions[real, environment]
             )
-
-
-def test_history_forgets_all_by_default():
-    history = History(2, 2)
-    history.append(np.ones((2, 1)), np.ones((2, 1)))
-    history.forget()
-    _, _, mask = history.append(np.ones((2, 1)), np.ones((2, 1)))
-    assert mask.tolist() == [[False, True], [False, True]]

@@ -15,7 +15,7 @@ NOTEBOOKS = os.environ.get("PREFERL_NOTEBOOKS", "")
 
 
 @pytest.fixture(scope="session")
-def site() -> Path:
+def site():
     """The folder of the built site; any warning of the generator is an error.
 
     It takes most of a minute, so it is built once for all processes and stages that test one state.
@@ -38,7 +38,7 @@ def site() -> Path:
     return out
 
 
-def _state() -> str:
+def _state():
     """A digest of all that pages are made of."""
     made = ROOT / "docs/_build", ROOT / "docs/notebooks"
     files = sorted(

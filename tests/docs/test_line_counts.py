@@ -1,7 +1,6 @@
-"""How many lines a user writes: for feedback in a loop of one's own, and for a reward model."""
+"""How many lines a user adds to a training loop of their own."""
 
 import ast
-import re
 import signal
 import subprocess
 import sys
@@ -73,49 +72,3 @@ def test_with_them_a_reward_is_published_while_it_learns(tmp_path):
         _, errors = program.communicate(timeout=SECONDS)
     assert errors.rstrip().endswith("KeyboardInterrupt"), errors
     assert newest_reward(rewards).number >= 1
-
-
-def code_lines(node, text):
-    """Numbers of the lines of a statement, without docstrings, comments and empty lines."""
-    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-    numbers = set(range(first, node.end_lineno + 1))
-    for part in ast.walk(node):
-        is_text = isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
-        if is_text and isinstance(part.value.value, str):
-            numbers -= set(range(part.lineno, part.end_lineno + 1))
-    lines = text.splitlines()
-    return {
-        n for n in numbers if lines[n - 1].strip() and not lines[n - 1].lstrip().startswith("#")
-    }
-
-
-def calls(node, *names):
-    """Whether a statement calls one of these functions or methods."""
-    found = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
-    return any(getattr(f, "id", getattr(f, "attr", None)) in names for f in found)
-
-
-def test_a_reward_model_of_ones_own_is_saved_loaded_and_served_by_twenty_lines():
-    text = (EXAMPLES / "custom_reward_model.py").read_text("utf-8")
-    tree = ast.parse(text)
-    needed = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    needed += [node for node in tree.body if isinstance(node, ast.Expr) and calls(node, "register")]
-    simple = [n for n in ast.walk(tree) if isinstance(n, ast.Assign | ast.Expr)]
-    needed += [node for node in simple if calls(node, "save_reward", "load_reward")]
-    assert len(needed) == 5
-    written = set().union(*(code_lines(node, text) for node in needed))
-    used = {part.id for node in needed for part in ast.walk(node) if isinstance(part, ast.Name)}
-    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    imports = [n for n in imports if {a.asname or a.name for a in n.names} & used]
-    served = re.findall(r"preferl reward serve --model quadratic --trust \w+$", text, re.M)
-    assert len(written) + len(imports) + len(served) <= 20
-    assert len(imports) == 5
-    assert len(served) == 1
-
-
-def test_counts_notice_another_line():
-    text = "@wrap\nclass A:\n    '''A text\n    of two lines.'''\n\n    # why\n    x = 1\n"
-    assert code_lines(ast.parse(text).body[0], text) == {1, 2, 7}
-    assert without_feedback("with a:  # +\n    if b:  # +\n        c()\n    d()\ne()") == (
-        "c()\nd()\ne()\n"
-    )

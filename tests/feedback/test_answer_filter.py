@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from helpers.clips import at
-from preferl.data import Comparisons, Segments
+from preferl.data import Comparisons
 from preferl.errors import ConfigError
 from preferl.feedback import AnswerFilter, FitContext
-from preferl.feedback.answer_filter import bound, losses, threshold
+from preferl.feedback.answer_filter import bound, threshold
 
 
 class Scores:
@@ -17,25 +17,25 @@ class Scores:
 
     context = 1
 
-    def __init__(self, *members: list[float]) -> None:
+    def __init__(self, *members):
         self._scores = np.array(members)
         self.members = len(members)
 
     def __call__(self, observations, actions, mask):
         raise NotImplementedError
 
-    def scores(self, segments: Segments):
+    def scores(self, segments):
         return self._scores
 
 
-def answers(preference: list[float]) -> Comparisons:
+def answers(preference):
     """About pairs of clips 0 and 1, 0 and 2, and so on."""
     count = len(preference)
     pairs = np.stack([np.zeros(count, int), 1 + np.arange(count)], axis=1)
     return Comparisons.of(at(*range(count + 1)), pairs, np.array(preference))
 
 
-def seen_by_none(members: int, answers: int) -> np.ndarray:
+def seen_by_none(members, answers):
     return np.ones((members, answers), bool)
 
 
@@ -43,12 +43,6 @@ def test_the_bound_is_that_of_the_paper():
     assert bound(0.5, 0.0) == pytest.approx(0.9431, abs=1e-4)  # -ln .5 + .5 * .5
     assert bound(0.5, 0.04, beta=3.0) == pytest.approx(1.0631, abs=1e-4)
     assert bound(0.5, 9.0) == pytest.approx(0.9431 + 3, abs=1e-4)
-
-
-def test_losses_are_cross_entropies_of_answers_and_ties():
-    found = losses(np.array([0.5, 0.9, 0.8, 0.0]), np.array([1.0, 0.0, 0.5, 1.0]))
-    expected = [0.6931, 2.3026, 0.9163, 690.7755]  # the last as much as numbers can tell
-    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_without_uncertainty_answers_that_are_less_likely_than_not_go():

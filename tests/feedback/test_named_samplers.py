@@ -19,12 +19,12 @@ SCORES = np.array([[0.0, 0, 0, 5], [0, 0, 0, -5]])
 PLACES = (0.0, 4.0, 10.0, 5.0)
 
 
-def sampler(name: str, scores: object = SCORES, oversampling: float = 6, asked: object = None):
+def sampler(name, scores=SCORES, oversampling=6, asked=None):
     parts = {"scorer": lambda _: scores, "likelihood": Likelihood(), "acquisition": None}
     return SAMPLERS.build(name, **parts, oversampling=oversampling, asked=asked)
 
 
-def chosen(name: str, count: int, **parts: object) -> set[frozenset[int]]:
+def chosen(name, count, **parts):
     pairs = sampler(name, **parts)(at(*PLACES), count, np.random.default_rng(0))
     return {frozenset(pair) for pair in pairs.tolist()}
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from preferl.cli.main import main
+from helpers.command_line import run
 from preferl.configs import from_json, to_json
 from preferl.data import load_comparisons
 from preferl.errors import ConfigError
@@ -63,12 +63,6 @@ def somebodys(tmp_path, monkeypatch):
 
 def teacher_of(settings):
     return from_json(OnlineConfig, {"teacher": settings}).teacher
-
-
-def run(*words):
-    with pytest.raises(SystemExit) as stopped:
-        main([str(word) for word in words])
-    return stopped.value.code or 0
 
 
 @pytest.mark.parametrize(
@@ -147,8 +141,3 @@ def test_a_run_of_a_function_starts_again_from_its_settings(somebodys, tmp_path,
     comparisons = load_comparisons(tmp_path / "run/comparisons")
     assert set(comparisons.preference.tolist()) == {0.5}
     assert run(*words, "--teacher", "oracle") == 0  # in place of the function
-
-
-def test_a_command_refuses_what_is_no_yaml(capsys):
-    assert run("online", "run", "--teacher", "{kind") == 2
-    assert "teacher: expected a name, or settings" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.clips import at
-from preferl.data import Comparisons, Episodes, Segments
+from preferl.data import Comparisons, Episodes
 from preferl.errors import ConfigError
 from preferl.feedback import FitContext, Likelihood, PseudoLabels
 from preferl.feedback.step_rewards import PerStep
@@ -22,23 +22,23 @@ class Sums:
     def __call__(self, observations, actions, mask):
         return observations[:, -1, 0]
 
-    def scores(self, segments: Segments):
+    def scores(self, segments):
         place = segments.observations[segments.start, 0]
         return np.stack([place, 2 * place])
 
 
-def experience() -> Episodes:
+def experience():
     steps = np.tile(VALUES, 20)[:, None]
     ended = np.zeros(60, bool)
     return Episodes(steps, steps, steps[:, 0], ended, steps[:1], np.array([60]))
 
 
-def answers(annotator=None) -> Comparisons:
+def answers(annotator=None):
     pairs = np.array([[0, 1], [1, 0]])
     return Comparisons.of(at(5, 7), pairs, np.array([1.0, 0.5]), np.array([3.0, 1.0]), annotator)
 
 
-def context(**parts: object) -> FitContext:
+def context(**parts):
     parts = {"reward": Sums(), "experience": experience(), "segment_length": 1} | parts
     return FitContext(**parts)
 

@@ -14,31 +14,31 @@ from preferl.feedback import ScriptedTeacher
 NAN = float("nan")
 
 
-def clips(rewards: object, mask: object = None) -> Clips:
+def clips(rewards, mask=None):
     array = np.asarray(rewards, np.float64)
     real = np.ones(array.shape, bool) if mask is None else np.asarray(mask, bool)
     return Clips(array[..., None], array[..., None], real, array)
 
 
-def of_returns(first: object, second: object) -> Clips:
+def of_returns(first, second):
     """Clips of one step with these returns."""
     return clips(np.stack([np.asarray(first), np.asarray(second)], axis=1)[..., None])
 
 
-def answers(teacher: ScriptedTeacher, shown: Clips) -> list[float]:
+def answers(teacher, shown):
     return teacher(shown, np.random.default_rng(0)).tolist()
 
 
-def logit(p: float) -> float:
+def logit(p):
     return math.log(p / (1 - p))
 
 
-def test_oracle_prefers_the_higher_return_and_calls_exact_ties_equal() -> None:
+def test_oracle_prefers_the_higher_return_and_calls_exact_ties_equal():
     shown = clips([[[1, 2], [0, 2]], [[0, 0], [0, 1]], [[3, 0], [1, 2]], [[-5, 0], [0, -6]]])
     assert answers(ScriptedTeacher.oracle(), shown) == [1.0, 0.0, 0.5, 1.0]
 
 
-def test_temperature_divides_and_rationality_multiplies() -> None:
+def test_temperature_divides_and_rationality_multiplies():
     shown = of_returns([2.0], [0.0])
     for teacher in (
         ScriptedTeacher(temperature=4, scale=None, sample=False),
@@ -48,31 +48,31 @@ def test_temperature_divides_and_rationality_multiplies() -> None:
         assert teacher.probabilities(shown)[0] == pytest.approx(1 / (1 + math.exp(-0.5)))
 
 
-def test_deviation_is_the_root_mean_square_of_the_differences_shown() -> None:
+def test_deviation_is_the_root_mean_square_of_the_differences_shown():
     shown = of_returns([7.0, 0.0], [0.0, 1.0])  # differences 7 and -1: sqrt((49 + 1) / 2) = 5
     chance = ScriptedTeacher().probabilities(shown)
     assert list(map(logit, chance)) == pytest.approx([1.4, -0.2])
 
 
-def test_length_compares_mean_rewards() -> None:
+def test_length_compares_mean_rewards():
     shown = clips([[[3, 1, 2, 2], [0, 1, 1, 0]]])  # (8 - 2) / 4 steps
     chance = ScriptedTeacher(scale="length").probabilities(shown)
     assert logit(chance[0]) == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("scale", ["deviation", "length", 3.0, None])
-def test_equal_returns_are_a_toss_up_at_any_scale(scale: object) -> None:
+def test_equal_returns_are_a_toss_up_at_any_scale(scale):
     shown = of_returns(np.full(5, 300.0), np.full(5, 300.0))
     teacher = ScriptedTeacher(scale=scale, sample=False)
     np.testing.assert_array_equal(teacher.probabilities(shown), 0.5)
 
 
-def test_rounding_is_not_mistaken_for_a_difference() -> None:
+def test_rounding_is_not_mistaken_for_a_difference():
     shown = clips([[[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]])
     assert ScriptedTeacher().probabilities(shown)[0] == pytest.approx(0.5, abs=1e-6)
 
 
-def test_discount_counts_from_the_first_step_and_recency_from_the_last() -> None:
+def test_discount_counts_from_the_first_step_and_recency_from_the_last():
     shown = clips([[[4, 0, 0], [0, 0, 3]]])
     unscaled = ScriptedTeacher(scale=None, sample=False)
     half = replace(unscaled, discount=0.5)  # 4 * 1 against 3 / 4
@@ -83,7 +83,7 @@ def test_discount_counts_from_the_first_step_and_recency_from_the_last() -> None
     assert answers(ScriptedTeacher.myopic(0.5), shown) == [0.0]
 
 
-def test_padded_steps_do_not_count() -> None:
+def test_padded_steps_do_not_count():
     full = clips([[[5, 1, 1], [0, 0, 3]]])
     padded = clips([[[NAN, 1, 1], [0, 0, 3]]], [[[False, True, True], [True, True, True]]])
     assert answers(ScriptedTeacher.oracle(), full) == [1.0]
@@ -93,19 +93,19 @@ def test_padded_steps_do_not_count() -> None:
     assert logit(discounted[0]) == pytest.approx(0.75)
 
 
-def test_the_logit_is_bounded() -> None:
+def test_the_logit_is_bounded():
     shown = of_returns([1e300, 0.0], [0.0, 1e300])
     teacher = ScriptedTeacher(temperature=1e-200, scale=None, largest_logit=2.0)
     assert list(map(logit, teacher.probabilities(shown))) == pytest.approx([2.0, -2.0])
 
 
-def test_skip_declines_only_if_both_returns_are_low() -> None:
+def test_skip_declines_only_if_both_returns_are_low():
     teacher = ScriptedTeacher.skip(typical=10.0, margin=0.1)
     shown = of_returns([1.0, 0.5, 1.1, 0.0], [0.0, 1.0, 0.0, 9.0])
     np.testing.assert_array_equal(answers(teacher, shown), [NAN, NAN, 1.0, 0.0])
 
 
-def test_skip_and_equal_work_where_returns_are_negative() -> None:
+def test_skip_and_equal_work_where_returns_are_negative():
     shown = of_returns([-100.0, -91.0, -60.0], [-95.0, -89.0, -52.0])
     skip = ScriptedTeacher.skip(typical=-50.0, worst=-100.0, margin=0.2)  # at or below -90
     np.testing.assert_array_equal(answers(skip, shown), [NAN, 0.0, 0.0])
@@ -115,7 +115,7 @@ def test_skip_and_equal_work_where_returns_are_negative() -> None:
         ScriptedTeacher.skip(typical=-50.0)
 
 
-def test_thresholds_follow_the_policy() -> None:
+def test_thresholds_follow_the_policy():
     # Ten episodes of 1,000 steps return 800 on average, that is 40 in 50 steps; a tenth is 4.
     skip = ScriptedTeacher.skip().adapted(40.0)
     shown = of_returns([3.9, 4.1, 4.0], [2.0, 0.0, 0.0])
@@ -128,7 +128,7 @@ def test_thresholds_follow_the_policy() -> None:
     assert skip.adapted(40.0) == skip
 
 
-def test_thresholds_follow_a_policy_whose_returns_are_negative() -> None:
+def test_thresholds_follow_a_policy_whose_returns_are_negative():
     shown = of_returns([-96.0, -94.0, -60.0], [-99.0, -98.0, -64.0])
     skip = ScriptedTeacher.skip().adapted(-50.0, worst=-100.0)  # at or below -95
     np.testing.assert_array_equal(answers(skip, shown), [NAN, 1.0, 1.0])
@@ -138,46 +138,41 @@ def test_thresholds_follow_a_policy_whose_returns_are_negative() -> None:
 
 
 @pytest.mark.parametrize("typical", [0.0, -1.0])
-def test_nothing_is_skipped_or_equal_while_the_policy_shows_nothing(typical: float) -> None:
+def test_nothing_is_skipped_or_equal_while_the_policy_shows_nothing(typical):
     shown = of_returns([0.0, -2.0], [0.0, -1.0])
     for teacher in (ScriptedTeacher.skip(), ScriptedTeacher.equal()):
         assert answers(teacher.adapted(typical), shown) == [0.5, 0.0]
 
 
-def test_margins_can_be_joined_with_other_settings() -> None:
+def test_margins_can_be_joined_with_other_settings():
     teacher = ScriptedTeacher(temperature=0, skip_margin=0.1, equal_margin=0.2, error_rate=1)
     shown = of_returns([0.9, 2.0, 9.0], [0.0, 1.0, 0.0])  # 1 is little, less than 2 is equal
     np.testing.assert_array_equal(answers(teacher.adapted(10.0), shown), [NAN, 0.5, 0.0])
 
 
-def test_a_threshold_that_follows_an_unknown_policy_is_refused() -> None:
+def test_a_threshold_that_follows_an_unknown_policy_is_refused():
     for teacher in (ScriptedTeacher.skip(), ScriptedTeacher.equal()):
         with pytest.raises(FeedbackError, match=r"typical: expected a number.*got None.*adapted"):
             answers(teacher, of_returns([1.0], [0.0]))
 
 
-def test_thresholds_that_were_given_stay() -> None:
-    for teacher in (ScriptedTeacher.skip(typical=20), ScriptedTeacher.equal(20), ScriptedTeacher()):
-        assert teacher.adapted(7.0, -3.0) is teacher
-
-
-def test_equal_overwrites_mistakes_and_looks_at_plain_returns() -> None:
+def test_equal_overwrites_mistakes_and_looks_at_plain_returns():
     shown = clips([[[4, 0], [0, 3]], [[9, 0], [0, 0]]])
     teacher = ScriptedTeacher(temperature=0, recency=0.5, error_rate=1, equal_within=2)
     assert answers(teacher, shown) == [0.5, 0.0]
 
 
-def test_skipping_comes_before_everything() -> None:
+def test_skipping_comes_before_everything():
     teacher = ScriptedTeacher(temperature=0, skip_below=5, equal_within=100, error_rate=0.5)
     assert np.isnan(answers(teacher, of_returns([1.0], [2.0]))).all()
 
 
-def test_mistakes_turn_answers_round_and_leave_ties() -> None:
+def test_mistakes_turn_answers_round_and_leave_ties():
     shown = of_returns([1.0, 0.0, 2.0], [0.0, 1.0, 2.0])
     assert answers(ScriptedTeacher.mistake(rate=1.0), shown) == [0.0, 1.0, 0.5]
 
 
-def test_a_person_errs_declines_and_calls_alike_what_is_alike(rng: np.random.Generator) -> None:
+def test_a_person_errs_declines_and_calls_alike_what_is_alike(rng):
     first = np.repeat([5.0, 0.0, 1.0], 20_000)  # 2 of 20 is the margin
     second = np.repeat([0.0, 5.0, 0.0], 20_000)
     given = ScriptedTeacher.person().adapted(20.0)(of_returns(first, second), rng).reshape(3, -1)
@@ -187,7 +182,7 @@ def test_a_person_errs_declines_and_calls_alike_what_is_alike(rng: np.random.Gen
     assert set(given[2][~declined[2]]) == {0.5}
 
 
-def test_a_share_of_declined_pairs_does_not_change_the_other_answers() -> None:
+def test_a_share_of_declined_pairs_does_not_change_the_other_answers():
     shown = of_returns(np.arange(50.0), np.arange(50.0)[::-1])
     teacher = ScriptedTeacher(temperature=0.5)
     answered, some = (
@@ -198,7 +193,7 @@ def test_a_share_of_declined_pairs_does_not_change_the_other_answers() -> None:
     np.testing.assert_array_equal(some[kept], answered[kept])
 
 
-def test_probabilities_mix_guesses_then_mistakes() -> None:
+def test_probabilities_mix_guesses_then_mistakes():
     shown = of_returns([1.0, 0.0], [0.0, 1.0])
     guessing = ScriptedTeacher(temperature=0, guess_rate=0.1)
     np.testing.assert_allclose(guessing.probabilities(shown), [0.95, 0.05])
@@ -215,9 +210,7 @@ def test_probabilities_mix_guesses_then_mistakes() -> None:
         ScriptedTeacher(temperature=0.5, error_rate=0.2, guess_rate=0.3, recency=0.9),
     ],
 )
-def test_sampled_answers_come_as_often_as_their_probability(
-    teacher: ScriptedTeacher, rng: np.random.Generator
-) -> None:
+def test_sampled_answers_come_as_often_as_their_probability(teacher, rng):
     repeats = 20_000
     one = rng.normal(size=(3, 2, 5))
     shown = clips(np.tile(one, (repeats, 1, 1)))
@@ -228,7 +221,7 @@ def test_sampled_answers_come_as_often_as_their_probability(
     assert (np.abs(given.mean(0) - expected) <= 4.5 * deviation + 1e-12).all()
 
 
-def test_swapping_the_clips_mirrors_the_probability(rng: np.random.Generator) -> None:
+def test_swapping_the_clips_mirrors_the_probability(rng):
     first, second = rng.normal(size=(2, 50)) + 3
     teacher = ScriptedTeacher(guess_rate=0.1, error_rate=0.1, equal_within=0.2)
     there = teacher.probabilities(of_returns(first, second))
@@ -236,7 +229,7 @@ def test_swapping_the_clips_mirrors_the_probability(rng: np.random.Generator) ->
     np.testing.assert_allclose(there, 1 - back)
 
 
-def test_scaled_to_fixes_the_scale_for_pairs_shown_one_at_a_time(rng: np.random.Generator) -> None:
+def test_scaled_to_fixes_the_scale_for_pairs_shown_one_at_a_time(rng):
     rewards = rng.normal(size=400) * 70
     segments = at(*rewards)
     teacher = ScriptedTeacher().scaled_to(segments)
@@ -247,10 +240,6 @@ def test_scaled_to_fixes_the_scale_for_pairs_shown_one_at_a_time(rng: np.random.
     pairs = rng.integers(400, size=(20_000, 2))
     spread = np.sqrt(((rewards[pairs[:, 0]] - rewards[pairs[:, 1]]) ** 2).mean())
     assert teacher.scale == pytest.approx(spread, rel=0.05)
-
-
-def test_scaled_to_equal_segments_does_not_divide_by_nothing() -> None:
-    assert ScriptedTeacher().scaled_to(at(1, 1, 1, 1)).scale == 1.0
 
 
 @pytest.mark.parametrize(
@@ -272,23 +261,16 @@ def test_scaled_to_equal_segments_does_not_divide_by_nothing() -> None:
         ("largest_logit", 0.0),
     ],
 )
-def test_settings_out_of_range_are_named(name: str, value: object) -> None:
+def test_settings_out_of_range_are_named(name, value):
     with pytest.raises(ConfigError, match=name):
         ScriptedTeacher(**{name: value})
 
 
-def test_preset_settings_out_of_range_are_named() -> None:
-    with pytest.raises(ConfigError, match="rationality"):
-        ScriptedTeacher.noisy(0)
-    with pytest.raises(ConfigError, match="margin"):
-        ScriptedTeacher.equal(typical=1.0, margin=2.0)
-
-
-def test_clips_that_are_no_pairs_are_refused() -> None:
+def test_clips_that_are_no_pairs_are_refused():
     with pytest.raises(FeedbackError, match=r"\[P, 2, L\]"):
         ScriptedTeacher()(clips([[1.0, 2.0]]), np.random.default_rng(0))
 
 
-def test_rewards_that_are_no_numbers_are_refused() -> None:
+def test_rewards_that_are_no_numbers_are_refused():
     with pytest.raises(FeedbackError, match="finite"):
         ScriptedTeacher()(clips([[[1.0], [NAN]]]), np.random.default_rng(0))

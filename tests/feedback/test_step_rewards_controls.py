@@ -4,17 +4,15 @@ import pytest
 from preferl.data import Segments
 from preferl.errors import ConfigError
 from preferl.evaluation import negated, oracle, random, zero
-from preferl.feedback.step_rewards import Reward
-from preferl.shapes import Array, FloatArray, Observations
 
 
-def first_feature(observations: Observations, actions: Array) -> FloatArray:
+def first_feature(observations, actions):
     assert isinstance(observations, np.ndarray)
     return np.asarray(observations[:, 0])
 
 
 @pytest.fixture
-def segments(rng: np.random.Generator) -> Segments:
+def segments(rng):
     observations = rng.normal(size=(10, 3))
     actions = rng.normal(size=(10, 2))
     return Segments(
@@ -22,12 +20,12 @@ def segments(rng: np.random.Generator) -> Segments:
     )
 
 
-def builds() -> list[Reward]:
+def builds():
     return [zero(), random(3), negated(random(3)), oracle(first_feature)]
 
 
 @pytest.mark.parametrize("reward", builds())
-def test_scores_are_sums_over_real_steps(reward: Reward, segments: Segments) -> None:
+def test_scores_are_sums_over_real_steps(reward, segments):
     assert (reward.context, reward.members) == (1, 1)
     clips = segments[:]
     steps = clips.actions.reshape(12, 1, 2)
@@ -36,7 +34,7 @@ def test_scores_are_sums_over_real_steps(reward: Reward, segments: Segments) -> 
     np.testing.assert_allclose(reward.scores(segments), expected[None], atol=1e-12)
 
 
-def test_random_is_a_function_and_depends_on_its_seed(rng: np.random.Generator) -> None:
+def test_random_is_a_function_and_depends_on_its_seed(rng):
     observations = rng.normal(size=(500, 1, 3))
     actions = rng.normal(size=(500, 1, 2))
     mask = np.ones((500, 1), bool)
@@ -47,14 +45,14 @@ def test_random_is_a_function_and_depends_on_its_seed(rng: np.random.Generator) 
     assert first.std() > 0.01
 
 
-def test_random_sees_dictionaries_pixels_and_discrete_actions() -> None:
-    observations: Observations = {"camera": np.zeros((2, 1, 4, 4, 3), np.uint8)}
+def test_random_sees_dictionaries_pixels_and_discrete_actions():
+    observations = {"camera": np.zeros((2, 1, 4, 4, 3), np.uint8)}
     rewards = random()(observations, np.array([[0], [1]]), np.ones((2, 1), bool))
     assert rewards.shape == (2,)
     assert rewards[0] != rewards[1]
 
 
-def test_recorded_oracle_scores_segments_alone(segments: Segments) -> None:
+def test_recorded_oracle_scores_segments_alone(segments):
     recorded = oracle()
     assert recorded.scores(segments).tolist() == [[6.0, 14.0, 15.0]]
     assert (recorded.context, recorded.members) == (1, 1)

@@ -6,8 +6,6 @@
 import json
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -20,7 +18,7 @@ EXAMPLES = 300 if NIGHTLY else 3
 MOST_MEGABYTES = 200  # of processor time: the slowest took 1.1 beside other work
 MOST_SECONDS = 6
 
-HOSTILE: list[Any] = [
+HOSTILE = [
     None,
     True,
     -1,
@@ -54,7 +52,7 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     made = {}
 
-    def make(name: str) -> Path:
+    def make(name):
         if name not in made:
             made[name] = folder / f"{len(made)}"
             VALID[name][0](made[name])
@@ -92,7 +90,7 @@ def test_damaged_files_are_read_or_refused(whole, tmp_path_factory, name, data):
     assert measures["seconds"] <= MOST_SECONDS, measures
 
 
-def damaged(content: bytes, data: st.DataObject) -> bytes:
+def damaged(content, data):
     """The content with bits flipped, cut off, spliced, or with a field of its JSON replaced."""
     try:
         fields = json.loads(content.split(b"\n")[0] if b"}\n{" in content else content)
@@ -120,7 +118,7 @@ def damaged(content: bytes, data: st.DataObject) -> bytes:
     return bytes(spoilt)
 
 
-def _replaced(value: Any, data: st.DataObject) -> Any:
+def _replaced(value, data):
     """JSON with one value somewhere replaced, or left out."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
     if not keys:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,12 +20,12 @@ if __name__ == "__main__":
 """
 
 
-def unit(folder: Path, number: int, work: str = "square") -> Unit:
+def unit(folder, number, work="square"):
     name = f"{work} {number}"
     return Unit(name, f"helpers.unit_works:{work}", {"number": number}, folder / name)
 
 
-def results(units, **options) -> tuple[dict[str, object], dict[str, str]]:
+def results(units, **options):
     found = {}
     failed = run_units(units, lambda one, result: found.update({one.name: result}), **options)
     return found, failed
@@ -95,7 +94,7 @@ def test_units_end_with_the_program_that_started_them(tmp_path):
     wait_until(lambda: not runs(process), "the end of the unit's process")
 
 
-def runs(process: int) -> bool:
+def runs(process):
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ import pytest
 from helpers.folder_contents import contents
 from helpers.waiting import SECONDS
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
-from preferl.runs import RunFolder, folder as folders, open_run, require_openable, versions
+from preferl.runs import RunFolder, folder as folders, open_run, require_openable
 from preferl.runs.folder import LOCK
 
 HOLD = """
@@ -43,11 +41,11 @@ class Fit:
     out: str = "here"
 
 
-def seed_of(folder: Path) -> int:
+def seed_of(folder):
     return json.loads((folder / "config.json").read_text())["seed"]
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -56,7 +54,7 @@ def holder(tmp_path):
     """Starts programs that hold `tmp_path / "run"`, and ends them."""
     with ExitStack() as stack:
 
-        def start(*words: str) -> "subprocess.Popen[str]":
+        def start(*words):
             command = [sys.executable, "-c", HOLD, str(tmp_path / "run"), *words]
             program = stack.enter_context(
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -68,7 +66,7 @@ def holder(tmp_path):
         yield start
 
 
-def begin(folder: Path, seed: int = 0) -> RunFolder:
+def begin(folder, seed=0):
     with open_run(folder, config=Fit(), seed=seed) as run:
         return run
 
@@ -153,7 +151,7 @@ def test_a_killed_run_leaves_its_folder_free(tmp_path, holder):
         assert LOCK not in names(tmp_path / "run.1")
 
 
-def held_with_children(folder: Path, method: str, ready: Any, stop: Any) -> None:
+def held_with_children(folder, method, ready, stop):
     with open_run(folder, config=Fit(), seed=0):
         context = multiprocessing.get_context(method)
         child = context.Process(target=waits, args=(ready, stop))
@@ -161,7 +159,7 @@ def held_with_children(folder: Path, method: str, ready: Any, stop: Any) -> None
         child.join()
 
 
-def waits(ready: Any, stop: Any) -> None:
+def waits(ready, stop):
     ready.put(os.getpid())  # by itself, since it begins by closing what it inherited
     stop.wait(SECONDS)
 
@@ -247,7 +245,7 @@ def test_a_resumed_run_holds_nothing_that_a_killed_writer_left(tmp_path):
         assert names(folder.folder) == before
 
 
-def test_run_holds_config_versions_and_result(tmp_path: Path) -> None:
+def test_run_holds_config_versions_and_result(tmp_path):
     run = begin(tmp_path / "a" / "run", seed=7)
     assert not run.finished
     assert run.config(Fit) == Fit()
@@ -270,13 +268,7 @@ def test_run_holds_config_versions_and_result(tmp_path: Path) -> None:
     ]
 
 
-def test_path_makes_the_folders_on_the_way(tmp_path: Path) -> None:
-    run = begin(tmp_path / "run")
-    run.path("reward/1/model.bin").write_bytes(b"")
-    assert (tmp_path / "run" / "reward" / "1").is_dir()
-
-
-def test_an_older_run_moves_aside_and_nothing_mixes(tmp_path: Path) -> None:
+def test_an_older_run_moves_aside_and_nothing_mixes(tmp_path):
     for seed in range(3):
         run = begin(tmp_path / "run", seed=seed)
         run.path(f"only-{seed}").write_text("")
@@ -285,7 +277,7 @@ def test_an_older_run_moves_aside_and_nothing_mixes(tmp_path: Path) -> None:
     assert not run.path("only-0").exists()
 
 
-def test_an_empty_folder_is_used_and_a_foreign_one_left_alone(tmp_path: Path) -> None:
+def test_an_empty_folder_is_used_and_a_foreign_one_left_alone(tmp_path):
     (tmp_path / "empty").mkdir()
     begin(tmp_path / "empty")
     assert [p.name for p in tmp_path.iterdir()] == ["empty"]
@@ -296,7 +288,7 @@ def test_an_empty_folder_is_used_and_a_foreign_one_left_alone(tmp_path: Path) ->
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "words"
 
 
-def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="can be written to"):
         begin(tmp_path / "file" / "run")
@@ -304,11 +296,3 @@ def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
         RunFolder(tmp_path / "file").result({})
     with pytest.raises(StorageError, match="file of a run"):
         RunFolder(tmp_path).config(Fit)
-
-
-def test_git_revision_of_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert versions()["git"] is None

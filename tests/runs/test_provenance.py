@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from preferl.runs.provenance import git_revision
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder, *words):
     nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
     done = subprocess.run(

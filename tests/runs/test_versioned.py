@@ -7,7 +7,6 @@ import pytest
 from preferl.errors import StorageError
 from preferl.runs.versioned import (
     digests,
-    is_left,
     names_in,
     remove_versions,
     require_whole,
@@ -37,23 +36,6 @@ def test_versions_rise_as_numbers_do(folder):
 def test_a_file_is_no_folder_of_versions(folder):
     with pytest.raises(StorageError, match=r"expected a folder that can be read, got .*see that"):
         versions(folder / "key" / "deep" / "abc")
-
-
-@pytest.mark.parametrize(
-    ("name", "left"),
-    [
-        (".00003.abc", True),
-        (".00003.old", True),
-        (".100000.x", True),
-        ("00003", False),
-        (".00003", False),
-        (".00003.", False),
-        (".0003.abc", False),
-        (".gitignore", False),
-    ],
-)
-def test_drafts_are_known_by_their_names(name, left):
-    assert is_left(name) is left
 
 
 def test_digests_name_all_files_with_their_sizes(folder):

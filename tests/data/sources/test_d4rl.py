@@ -1,7 +1,5 @@
 """D4RL files become the view that labels count rows in; damaged ones say what is wrong."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from preferl.errors import DataError
 h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
 
 
-def _arrays(rows=9, terminals=(2,), timeouts=(6,)) -> dict[str, np.ndarray]:
+def _arrays(rows=9, terminals=(2,), timeouts=(6,)):
     """Row `i` observes `[i, -i]`, acts `[i]` and has reward `i`."""
     steps = np.arange(rows, dtype=np.float32)
     marks = np.zeros((2, rows), bool)
@@ -28,7 +26,7 @@ def _arrays(rows=9, terminals=(2,), timeouts=(6,)) -> dict[str, np.ndarray]:
     }
 
 
-def _file(folder: Path, arrays=None, **changes) -> Path:
+def _file(folder, arrays=None, **changes):
     path = folder / "data.hdf5"
     with h5py.File(path, "w") as file:
         for key, array in ((_arrays() if arrays is None else arrays) | changes).items():
@@ -58,23 +56,6 @@ def test_a_file_of_timeouts_alone_has_no_episode(tmp_path, terminals, timeouts):
     path = _file(tmp_path, _arrays(terminals=terminals, timeouts=timeouts))
     with pytest.raises(DataError, match=r"got 9 rows, of which . are timeouts"):
         load_d4rl(path)
-
-
-@pytest.mark.parametrize(
-    ("terminals", "timeouts", "rows", "lengths"),
-    [
-        ([], [], [0, 1, 2, 3, 4], [5]),
-        ([5], [], [0, 1, 2, 3, 4], [5]),  # the last row has no next observation, ended or not
-        ([], [5], [0, 1, 2, 3, 4], [5]),
-        ([1], [2, 4], [0, 1, 3], [2, 1]),  # an episode of one dropped row leaves nothing
-        ([2], [2], [0, 1, 3, 4], [2, 2]),  # both at once: dropped, so that nothing terminates
-        ([0, 1, 2, 3, 4], [], [0, 1, 2, 3, 4], [1, 1, 1, 1, 1]),
-    ],
-)
-def test_ends_of_every_kind(terminals, timeouts, rows, lengths):
-    arrays = _arrays(6, terminals, timeouts)
-    found = qlearning_view(arrays["terminals"], arrays["timeouts"])
-    assert (found[0].tolist(), found[1].tolist()) == (rows, lengths)
 
 
 def test_the_view_equals_a_loop_over_rows(rng):

@@ -13,7 +13,7 @@ from preferl.errors import DataError
 ROWS = 12
 
 
-def _write(path: Path, **replaced) -> Path:
+def _write(path, **replaced):
     """A D4RL file whose arrays are replaced by what functions make of the file."""
     with h5py.File(path, "w") as file:
         for name in ("observations", "actions", "rewards", "terminals", "timeouts"):

@@ -1,7 +1,5 @@
 """Columns of `datasets`: whichever file holds them, the same episodes; wrong ones are named."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 LENGTHS = (3, 1, 4)
 
 
-def columns(**changes: Any) -> dict[str, Any]:
+def columns(**changes):
     """Three episodes as nested lists, numbered throughout."""
     number = iter(range(100))
     found = {
@@ -27,16 +25,16 @@ def columns(**changes: Any) -> dict[str, Any]:
     return found | changes
 
 
-def table(**changes: Any) -> Any:
+def table(**changes):
     return pa.table({k: v for k, v in columns(**changes).items() if v is not None})
 
 
-def write(path: Any, **changes: Any) -> Any:
+def write(path, **changes):
     parquet.write_table(table(**changes), path)
     return path
 
 
-def check(episodes: Any, dones: bool = True) -> None:
+def check(episodes, dones=True):
     assert episodes.lengths.tolist() == list(LENGTHS)
     assert episodes.observations[:, 0].tolist() == list(range(8))
     assert episodes.actions.shape == (8, 3)
@@ -90,7 +88,7 @@ def test_from_the_hub_by_name(monkeypatch):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     asked = []
 
-    def load_dataset(*names: Any, split: str) -> Any:
+    def load_dataset(*names, split):
         asked.append((*names, split))
         return datasets.Dataset.from_dict(columns())
 
@@ -107,7 +105,7 @@ def test_from_the_hub_by_name(monkeypatch):
 def test_a_hub_that_does_not_have_it(monkeypatch):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 
-    def load_dataset(*_: Any, **__: Any) -> Any:
+    def load_dataset(*_, **__):
         raise RuntimeError("Dataset scripts are no longer supported")
 
     monkeypatch.setattr("huggingface_hub.file_exists", lambda *_, **__: False)

@@ -10,7 +10,7 @@ from preferl.data.sources import load_demonstrations
 from preferl.errors import DataError
 
 
-def _demonstration(steps: int = 4, *, start: int = 0) -> dict:
+def _demonstration(steps=4, *, start=0):
     number = np.arange(start, start + steps)
     return {
         "observations": number[:, None] * np.ones(3),

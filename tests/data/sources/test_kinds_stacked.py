@@ -5,7 +5,7 @@ import numpy as np
 from preferl.data.sources import load_stacked
 
 
-def _arrays(episodes=2, steps=4, first=0.0) -> dict[str, np.ndarray]:
+def _arrays(episodes=2, steps=4, first=0.0):
     count = first + np.arange(float(episodes * steps)).reshape(episodes, steps)
     dones = np.zeros((episodes, steps), bool)
     dones[:, -1] = True

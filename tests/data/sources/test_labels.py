@@ -41,14 +41,14 @@ PT_SETS = [
 ]
 
 
-def _folder(folder: Path, **files) -> Path:
+def _folder(folder, **files):
     folder.mkdir(exist_ok=True)
     for name, content in files.items():
         (folder / name).write_bytes(pickle.dumps(content, 4))
     return folder
 
 
-def _unirlhf(folder: Path, *, kind="human", labels=(0, 1, -1, 0), first=FIRST, second=SECOND):
+def _unirlhf(folder, *, kind="human", labels=(0, 1, -1, 0), first=FIRST, second=SECOND):
     labels = np.array(labels)
     return _folder(
         folder,
@@ -60,7 +60,7 @@ def _unirlhf(folder: Path, *, kind="human", labels=(0, 1, -1, 0), first=FIRST, s
     )
 
 
-def _pt(folder: Path, *, labels=(0, 1, -1), first=FIRST, second=SECOND, name="num3_q5"):
+def _pt(folder, *, labels=(0, 1, -1), first=FIRST, second=SECOND, name="num3_q5"):
     return _folder(
         folder,
         **{
@@ -211,14 +211,14 @@ def door(shared):
     return load_demonstrations(shared / "data" / "adroit-door-human" / "door-v0_demos.pickle")
 
 
-def _agreement(comparisons) -> float:
+def _agreement(comparisons):
     """How often the true rewards prefer what the labels prefer, ties left out."""
     returns = comparisons.segments.returns()[comparisons.pairs]
     agrees = (returns[:, 0] > returns[:, 1]) == (comparisons.preference > 0.5)
     return float(agrees[comparisons.decided].mean())
 
 
-def _door_labels(shared, kind: str) -> Path:
+def _door_labels(shared, kind):
     return shared / "data" / "adroit-door-human" / f"door-human-v1_{kind}_labels"
 
 

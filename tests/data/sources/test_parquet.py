@@ -1,8 +1,5 @@
 """What Parquet files take in memory is counted by their pages, whoever wrote them and however."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,7 +12,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 ROWS = 1_000
 
 
-def write(path: Path, column: Any, **settings: Any) -> Path:
+def write(path, column, **settings):
     parquet.write_table(
         pa.table({"kept": column, "other": pa.array(["x"] * ROWS)}), path, **settings
     )
@@ -77,7 +74,7 @@ def test_a_footer_with_other_counts_than_the_pages(tmp_path):
         unpacked_bytes(path)
 
 
-def _in_footer(content: bytes, before: bytes, after: bytes) -> bytes:
+def _in_footer(content, before, after):
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     return content[:footer] + content[footer:].replace(before, after)
 

@@ -5,7 +5,6 @@ import os
 import pickle
 import tracemalloc
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +38,7 @@ class Attack:
         return self.call
 
 
-def _write(path: Path, content: bytes) -> Path:
+def _write(path, content):
     path.write_bytes(content)
     return path
 

@@ -1,7 +1,6 @@
 """robomimic files: the order of demonstrations and of observations, success without cuts."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not instal
 WIDTHS = dict(zip(OBSERVATION_KEYS, (10, 7, 7, 7, 7, 3, 4, 2, 2), strict=True))
 
 
-def _file(folder: Path, lengths=None, *, dones=(3, 4), about=True, change=None) -> Path:
+def _file(folder, lengths=None, *, dones=(3, 4), about=True, change=None):
     """Demonstration `k` holds `100 k + step` everywhere; frames `dones` are flagged."""
     lengths = lengths or {"demo_0": 5, "demo_1": 3, "demo_10": 4, "demo_2": 2}
     path = folder / "low_dim.hdf5"
