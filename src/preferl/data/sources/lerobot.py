@@ -345,9 +345,9 @@ class LeRobotFolder:
                 "whole folder."
             )
         self._require_files(files)
-        tables = [_read(self._inside(f), [*names, "tasks"], texts=("tasks",)) for f in files]
+        tables = [read_table(self._inside(f), [*names, "tasks"], texts=("tasks",)) for f in files]
         columns: dict[str, Any] = {
-            name: np.concatenate([_numbers(t[name], (), f"{self.path}, {name}") for t in tables])
+            name: np.concatenate([numbers_of(t[name], (), f"{self.path}, {name}") for t in tables])
             for name in names
         }
         with reading_foreign(f"{self.path}, tasks", "texts in each row"):
@@ -412,9 +412,9 @@ class LeRobotFolder:
             chosen = episodes[part[episodes] == file]
             span = None if len(episodes) == len(self.lengths) else (chosen.min(), chosen.max())
             path = self._inside(files[file])
-            table = _read(path, list(parts), episodes=span)
+            table = read_table(path, list(parts), episodes=span)
             for name, columns in parts.items():
-                columns.append(_numbers(table[name], shapes.get(name, ()), f"{path}, {name}"))
+                columns.append(numbers_of(table[name], shapes.get(name, ()), f"{path}, {name}"))
         read = {name: np.concatenate(columns) for name, columns in parts.items()}
         lengths = self.lengths[episodes]
         frame = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -519,9 +519,9 @@ def _template(path: str) -> str:
     return path
 
 
-def _read(
+def read_table(
     file: Path,
-    columns: Sequence[str],
+    columns: Sequence[str] | None = None,
     *,
     texts: Collection[str] = (),
     episodes: tuple[int, int] | None = None,
@@ -530,29 +530,36 @@ def _read(
 
     Args:
         file: the file.
-        columns: their names.
+        columns: their names; all by default.
         texts: those of them that are lists of texts.
         episodes: the first and last episode whose rows are read; all by default.
+
+    Raises:
+        DataError: no such file or columns, damaged, or far larger in memory.
     """
     parquet = require("pyarrow.parquet", extra="parquet")
     with reading_foreign(file, "a whole Parquet file"):
         Expansion.of(file).add(unpacked_bytes(file, columns=columns, texts_once=texts))
-        require_names(file, columns, parquet.read_schema(file).names, "columns")
+        require_names(file, columns or (), parquet.read_schema(file).names, "columns")
         filters = None
         if episodes is not None:
             first, last = map(int, episodes)
             filters = [("episode_index", ">=", first), ("episode_index", "<=", last)]
         return parquet.read_table(
             file,
-            columns=list(columns),
+            columns=None if columns is None else list(columns),
             filters=filters,
             partitioning=None,
             read_dictionary=[f"{name}.list.element" for name in texts],
         )
 
 
-def _numbers(column: Any, shape: tuple[int, ...], name: str) -> Array:
-    """Return the numbers of an Arrow column, which may be nested in lists, as `[T, *shape]`."""
+def numbers_of(column: Any, shape: tuple[int, ...], name: str) -> Array:
+    """Return the numbers of an Arrow column, which may be nested in lists, as `[T, *shape]`.
+
+    Raises:
+        DataError: something else than numbers, or of another shape.
+    """
     values = column.combine_chunks()
     numbers, sizes = nested_numbers(values, name)
     if any((size != side).any() for size, side in zip(sizes, shape, strict=False)) or (

@@ -1,0 +1,214 @@
+"""Tables with numbers for each frame of a LeRobot data set, for programs that train on them.
+
+Their formats are those of LeRobot's sample weighting (SARM, Chen et al. 2025) and of RLinf's joins.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, final
+
+import numpy as np
+
+from preferl._optional import require
+from preferl.data.columns import reading_foreign
+from preferl.data.segments import Segments
+from preferl.data.sources.lerobot import LeRobotFolder, numbers_of, read_table
+from preferl.errors import DataError, require_in
+from preferl.files import writing
+from preferl.shapes import Array, FloatArray, IntArray
+
+FrameTable = Literal["progress", "returns", "advantages", "rewards"]
+"""Kinds of tables."""
+
+COUNTED: Final = ("index", "episode_index", "frame_index")
+"""Columns that tell which frame a row is about."""
+
+PROGRESS: Final = "progress_sparse"
+VALUES: Final = (PROGRESS, "progress_dense", "progress", "reward")
+"""Columns of numbers that another program may have written, the first that is there counts."""
+
+ABOUT: Final = b"preferl"
+"""Under which a table's metadata say what it belongs to."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FrameRewards:
+    """Rewards of all frames of a data set, and where they come from.
+
+    Attributes:
+        folder: the data set.
+        rewards: `[T]` the reward of each frame.
+        version: which reward gave them.
+        chunk: frames of an action chunk, over which LeRobot takes the difference of progress.
+        best: share of the frames whose chunks count as good: they weigh one, and their advantage is
+            true. RLinf takes 0.3.
+
+    Raises:
+        ConfigError: a chunk of no frames, or a share outside (0, 1].
+        DataError: not one finite reward for each frame.
+    """
+
+    folder: LeRobotFolder
+    rewards: FloatArray
+    version: str
+    chunk: int = 50
+    best: float = 0.3
+
+    def __post_init__(self) -> None:
+        require_in("chunk", self.chunk, 1, float("inf"))
+        require_in("best", self.best, 1e-6, 1)
+        frames = int(self.folder.lengths.sum())
+        if self.rewards.shape != (frames,) or not np.isfinite(self.rewards).all():
+            raise DataError(
+                f"rewards of {self.folder.path}: expected a finite number for each of {frames} "
+                f"frames, got shape {self.rewards.shape}"
+            )
+
+    @property
+    def progress(self) -> FloatArray:
+        """`[T]` sum of the rewards before each frame of its episode, scaled to at most 1 in size.
+
+        The difference over a chunk is the scaled return of its frames.
+        """
+        total = np.concatenate([[0.0], np.cumsum(self.rewards, dtype=np.float64)])[:-1]
+        sums = total - np.repeat(total[self.folder.starts], self.folder.lengths)
+        largest = np.abs(sums).max()
+        return np.asarray(sums / largest if largest > 0 else sums)
+
+    @property
+    def kappa(self) -> float:
+        """The advised `kappa`: chunks that gain more weigh one, the `best` share of all frames.
+
+        It is 0 if fewer chunks gain anything at all.
+        """
+        return max(0.0, float(np.quantile(self._gains(self.progress), 1 - self.best)))
+
+    def columns(self, kind: FrameTable) -> dict[str, Array]:
+        """Return the columns `[T]` of a table beside those that count frames."""
+        rewards = self.rewards.astype(np.float32)
+        if kind == "progress":
+            return {PROGRESS: self.progress.astype(np.float32)}
+        if kind == "rewards":
+            return {"reward": rewards}
+        ends = np.repeat(self.folder.starts + self.folder.lengths, self.folder.lengths)
+        total = np.concatenate([[0.0], np.cumsum(self.rewards, dtype=np.float64)])
+        if kind == "returns":
+            to_go = total[ends] - total[:-1]
+            prompt = np.repeat(np.array(self.folder.tasks, object), self.folder.lengths)
+            return {"return": to_go.astype(np.float32), "reward": rewards, "prompt": prompt}
+        gains = total[np.minimum(np.arange(len(rewards)) + self.chunk, ends)] - total[:-1]
+        advantages = gains - gains.mean()
+        good = advantages >= np.quantile(advantages, 1 - self.best)
+        return {"advantage": good, "advantage_continuous": advantages.astype(np.float32)}
+
+    def write(self, path: Path, kind: FrameTable) -> None:
+        """Write a table as Parquet, all or nothing, with the data set's content id.
+
+        Raises:
+            MissingExtraError: pyarrow is not installed.
+            StorageError: the folder cannot be written to.
+        """
+        arrow = require("pyarrow", extra="parquet")
+        parquet = require("pyarrow.parquet", extra="parquet")
+        about: dict[str, Any] = {"content_id": self.folder.content_id, "reward": self.version}
+        if kind == "progress":
+            about |= {"chunk": self.chunk, "kappa": self.kappa}
+        table = arrow.table(_counted(self.folder) | self.columns(kind))
+        table = table.replace_schema_metadata({ABOUT: json.dumps(about)})
+        with writing(path) as draft:
+            parquet.write_table(table, draft)
+
+    def _gains(self, progress: FloatArray) -> FloatArray:
+        """`[T]` progress after a chunk, or at the end of the episode, minus that of the frame."""
+        last = np.repeat(self.folder.starts + self.folder.lengths - 1, self.folder.lengths)
+        later = progress[np.minimum(np.arange(len(progress)) + self.chunk, last)]
+        return np.asarray(later - progress)
+
+
+def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
+    """Read `[T]` rewards from a table of progress or rewards, of this program or another.
+
+    The reward of a frame is what progress gains until the next one; at an episode's end it is 0.
+
+    Raises:
+        DataError: no such table, of another data set, with frames missing, or damaged.
+    """
+    counted = read_table(path, COUNTED)
+    schema = require("pyarrow.parquet", extra="parquet").read_schema(path)
+    with reading_foreign(path, "the data set that it belongs to"):
+        about = (schema.metadata or {}).get(ABOUT)
+        content_id = folder.content_id if about is None else json.loads(about)["content_id"]
+    if content_id != folder.content_id:
+        raise DataError(
+            f"{path}: expected a table of {folder.path}, whose content id is {folder.content_id}, "
+            f"got one of {content_id!s:.64}. Write it again for these episodes."
+        )
+    name = next((name for name in VALUES if name in schema.names), None)
+    if name is None:
+        raise DataError(
+            f"{path}: expected a column {' or '.join(VALUES)}, got {', '.join(schema.names)}"
+        )
+    tables = dict.fromkeys(COUNTED, counted) | {name: read_table(path, [name])}
+    columns = {key: numbers_of(table[key], (), f"{path}, {key}") for key, table in tables.items()}
+    order = np.argsort(columns["index"], kind="stable")
+    for key, numbers in _counted(folder).items():
+        if len(order) != len(numbers) or (columns[key][order] != numbers).any():
+            raise DataError(
+                f"{path}, {key}: expected the {len(numbers)} frames of {folder.path}, got "
+                f"{len(order)} rows or other frames. Give a table of this data set."
+            )
+    values = columns[name][order].astype(np.float64)
+    if not np.isfinite(values).all():
+        raise DataError(
+            f"{path}, {name}: expected a number for each frame, got none in "
+            f"{int((~np.isfinite(values)).sum())} rows"
+        )
+    if name == "reward":
+        return values
+    gains = np.zeros(len(values))
+    gains[:-1] = values[1:] - values[:-1]
+    gains[folder.starts + folder.lengths - 1] = 0
+    return gains
+
+
+def with_frame_rewards(
+    segments: Segments, rewards: FloatArray, folder: LeRobotFolder, actions: Array
+) -> Segments:
+    """Return segments that were cut from a data set, with other rewards of its frames.
+
+    Args:
+        segments: clips whose `origin` is known.
+        rewards: `[T]` of the data set's frames.
+        folder: the data set.
+        actions: `[T, *act]` of the data set, by which clips of another one are known.
+
+    Raises:
+        DataError: clips of another data set, or of unknown origin.
+    """
+    origin = segments.origin
+    rows = segments.rows()
+    expected = f"clips of {folder.path}"
+    if origin is None or (origin[:, [0, 2]] >= len(folder.lengths)).any():
+        raise DataError(f"answers: expected {expected}, got others. Give the data set they are of.")
+    first = folder.starts[origin[:, 0]] + origin[:, 1] - segments.start
+    frames = (rows + first[:, None])[segments.mask()]
+    used = rows[segments.mask()]
+    inside = (frames >= 0) & (frames < len(rewards))
+    if not inside.all() or (segments.actions[used] != actions[frames]).any():
+        raise DataError(f"answers: expected {expected}, got others. Give the data set they are of.")
+    changed = np.zeros(segments.steps)
+    changed[used] = rewards[frames]
+    return replace(segments, rewards=changed)
+
+
+def _counted(folder: LeRobotFolder) -> dict[str, IntArray]:
+    frames = int(folder.lengths.sum())
+    index = np.arange(frames)
+    episode = np.repeat(np.arange(len(folder.lengths)), folder.lengths)
+    return {
+        "index": index,
+        "episode_index": episode,
+        "frame_index": index - np.repeat(folder.starts, folder.lengths),
+    }
