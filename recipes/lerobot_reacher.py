@@ -39,13 +39,11 @@ FIT = 28
 
 ANSWERS = 300
 FRAMES = 25
-SIDE = 48
-"""Pixels of a picture's side: means of 2 x 2 pixels of the recorded ones."""
+SIDE = 32
+"""Pixels of a picture's side: means of 3 x 3 pixels of the recorded ones."""
 
-MODEL = CNNRewardConfig(
-    kernels=(5, 3, 3, 3), strides=(2, 2, 1, 1), filters=32, members=3, use_actions=False
-)
-TRAINER = RewardTrainerConfig(epochs=20, noise=0.1, learning_rate=1e-3, patience=None)
+MODEL = CNNRewardConfig(kernels=(5, 3, 3), strides=(2, 2, 1), filters=16, members=1)
+TRAINER = RewardTrainerConfig(epochs=12, noise=0.1, patience=None)
 PRESETS = {CAMERA: RewardPreset(MODEL, TRAINER), STATE: reward_preset("mlp")}
 
 

@@ -26,6 +26,8 @@ COMMANDS: Final = {
     "offline run": "learn policies from recorded episodes, and labels or a reward",
     "reward fit": "fit a reward model to answers of people, of a run or of a script",
     "reward evaluate": "evaluate a fitted reward and controls on answers it was not fitted to",
+    "reward episodes": "list the episodes that deserve a look, and where they went wrong",
+    "reward export": "write a reward of each frame as LeRobot and RLinf read it",
     "reward serve": "fit a reward to people's answers as they arrive, and publish it",
     "data inspect": "see what episodes and labels hold before learning from them",
     "data label": "have a scripted teacher answer queries about recorded episodes",

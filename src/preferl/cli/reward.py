@@ -1,13 +1,17 @@
 """`preferl reward`: fit rewards to answers once or as they arrive, and evaluate them."""
 
 import logging
+import re
 import signal
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import numpy as np
 
 from preferl import data, models, training
 from preferl.cli.console import ProgressLine, cell, echo, interrupt, print_table
@@ -24,7 +28,7 @@ from preferl.cli.options import (
 from preferl.cli.parsing import FLAT, OF_YOUR_OWN, POSITIONAL, Mark, options_of, require_name
 from preferl.configs import to_json
 from preferl.data import sources
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, require_one_of
 from preferl.files import write_json
 from preferl.online.service.service_config import ServiceConfig
 from preferl.printing import get_logger
@@ -97,6 +101,9 @@ class EvaluateConfig(AnswersConfig):
 
     Attributes:
         run: folder of the run that fitted it.
+        progress: a Parquet table of per-frame progress or rewards that another program wrote for
+            the LeRobot data set that --demonstrations names; may be given several times. Each is
+            evaluated on the same answers, which have to be about its clips.
         true_reward: the true reward for the EPIC distance, as module:function of observations,
             actions and perhaps the observations that followed, with a row for each step.
         json: file for the numbers.
@@ -105,6 +112,7 @@ class EvaluateConfig(AnswersConfig):
     """
 
     run: Annotated[Path, POSITIONAL]
+    progress: Annotated[tuple[Path, ...], Mark("FILE", repeated=True)] = ()
     true_reward: str | None = None
     json: Path | None = None
     report: Path | None = None
@@ -382,6 +390,7 @@ def reward_evaluate(config: EvaluateConfig) -> None:
         name: evaluate_reward(one, comparisons, episodes=episodes, true_reward=true_reward)
         for name, one in {"learned": reward, **control_rewards(reward, config.seed)}.items()
     }
+    reports |= _reports_of_files(config, comparisons)
     if words:
         notes = [note for note in reports["learned"].notes if "was fitted to" not in note]
         reports["learned"] = replace(reports["learned"], notes=(*notes, words))
@@ -403,6 +412,39 @@ def reward_evaluate(config: EvaluateConfig) -> None:
         page = evaluation_page(title, reports, headline=headline, details=details)
         write_report(config.report, page)
         echo(f"Report: {config.report}")
+
+
+def _reports_of_files(
+    config: EvaluateConfig, comparisons: "data.Comparisons"
+) -> "dict[str, RewardReport]":
+    """Evaluate the rewards of frames in files on answers about their data set, by file name."""
+    from preferl.data.frame_tables import read_frame_rewards, with_frame_rewards
+    from preferl.evaluation import evaluate_reward
+    from preferl.feedback.step_rewards import oracle
+
+    if not config.progress:
+        return {}
+    folder, episodes = _lerobot(config.demonstrations)
+    reports = {}
+    for path in config.progress:
+        rewards = read_frame_rewards(path, folder)
+        segments = with_frame_rewards(comparisons.segments, rewards, folder, episodes.actions)
+        reports[path.name] = evaluate_reward(oracle(), replace(comparisons, segments=segments))
+    return reports
+
+
+def _lerobot(source: str | Path | None) -> "tuple[sources.LeRobotFolder, data.Episodes]":
+    """Open the data set of a source that has to be one of LeRobot, and read its episodes."""
+    from preferl.data.sources.lerobot import holds_lerobot, split_features
+
+    place, features = split_features(source or "")
+    if source is None or not holds_lerobot(place):
+        raise ConfigError(
+            f"episodes: expected a LeRobot data set, got {source or 'none'}. Name its folder, or "
+            "hub:OWNER/NAME, with --demonstrations."
+        )
+    folder = sources.open_lerobot(place)
+    return folder, folder.episodes(features)
 
 
 def _about_seen(config: EvaluateConfig, fitted: int, seen: BoolArray) -> tuple[str, str]:
@@ -473,6 +515,7 @@ def _print_reports(headline: str, reports: "dict[str, RewardReport]") -> None:
     print_table(headline, [(name, cell(v, form)) for name, v, form in numbers])
     beside: dict[str, Callable[[RewardReport], str]] = {
         "accuracy": lambda one: cell(one.accuracy, ".1%"),
+        "95 % interval": lambda one: "{:.1%} to {:.1%}".format(*one.interval),
         "log loss": lambda one: cell(one.log_loss, ".3f"),
         "Spearman": lambda one: cell(one.spearman, ".3f"),
         "EPIC": lambda one: cell(one.epic, ".3f"),
@@ -481,6 +524,159 @@ def _print_reports(headline: str, reports: "dict[str, RewardReport]") -> None:
     print_table("Beside controls", rows, ("reward", *beside), bold=0)
     for note in report.notes:
         echo(note)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodesConfig(AnswersConfig):
+    """List the episodes that deserve a look: the worst, and those that people see otherwise.
+
+    Answers are optional: with them, the list counts those that contradict the reward.
+
+    For example
+      preferl reward episodes runs/reward --demonstrations robot_set --report look.html
+      preferl reward episodes runs/reward --demonstrations robot_set --store runs/labels
+
+    Attributes:
+        run: folder of the run that fitted the reward.
+        part: steps of the part with the least predicted return, one in each episode.
+        most: episodes to print.
+        camera: camera of a LeRobot data set that clips of the report show; the first by default.
+        report: file for a report, an HTML page with clips of a LeRobot data set.
+        trust: module of yours that registers the reward's model or a teacher.
+    """
+
+    run: Annotated[Path, POSITIONAL]
+    part: int = 25
+    most: int = 20
+    camera: str | None = None
+    report: Path | None = None
+    trust: Trust = ()
+
+
+def reward_episodes(config: EpisodesConfig) -> None:
+    """Print episodes by their predicted returns, and write a report if asked."""
+    from preferl.data.sources.lerobot import holds_lerobot, split_features
+    from preferl.evaluation.episode_report import (
+        COLUMNS,
+        episode_page,
+        episode_rows,
+        score_episodes,
+    )
+
+    if config.demonstrations is None:
+        raise ConfigError("episodes: expected some, got none. Give --demonstrations.")
+    reward = training.load_reward(config.run / "reward", trust=config.trust)
+    answers = (config.labels, config.store, config.comparisons, config.teacher)
+    if answers == (None, None, None, None):
+        episodes = sources.load_source(config.demonstrations, task=config.task)
+        comparisons = None
+    else:
+        episodes, comparisons, _ = config.read()
+    tasks: tuple[str, ...] = ("–",) * len(episodes)
+    fps = 1.0
+    frames = None
+    if holds_lerobot(split_features(config.demonstrations)[0]):
+        folder = sources.open_lerobot(split_features(config.demonstrations)[0])
+        tasks = folder.tasks
+        fps = folder.fps
+        camera = config.camera or next(iter(folder.cameras), None)
+        if camera is not None:
+            folder.pictures(camera)
+            frames = partial(folder.frames, camera)
+    scores = score_episodes(reward, episodes, part=config.part, comparisons=comparisons)
+    for headline, numbers in (
+        ("Episodes, the worst first", scores.worst_first),
+        ("Episodes that people see otherwise", scores.disputed),
+    ):
+        if len(numbers):
+            rows = episode_rows(scores, numbers[: config.most], tasks, fps)
+            print_table(headline, rows, COLUMNS)
+    if config.report is not None:
+        from preferl.evaluation.report import write_report
+
+        page = episode_page(
+            f"Episodes of {config.demonstrations.name}",
+            scores,
+            tasks=tasks,
+            fps=fps,
+            frames=frames,
+            details={"Settings": to_json(config), "Versions": versions()},
+        )
+        write_report(config.report, page)
+        echo(f"Report: {config.report}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardExportConfig:
+    """Write a reward of each frame of a LeRobot data set as policies' trainers read it.
+
+    Tables lie beside the data set, in a folder of its name and `.preferl`. Each carries the content
+    id of the data set: a table of other episodes would weigh the wrong frames.
+
+    For example
+      preferl reward export runs/reward --lerobot robot_set --chunk 50
+      preferl reward export runs/reward --lerobot robot_set --kinds returns,advantages --into-meta
+
+    Attributes:
+        run: folder of the run that fitted the reward.
+        lerobot: the data set: its folder or hub:OWNER/NAME, and after a colon the features that the
+            reward sees, if they are not all observed numbers.
+        kinds: progress for LeRobot's sample weighting, returns and advantages as RLinf joins them,
+            or rewards, a plain table.
+        chunk: frames of the policy's action chunk.
+        best: share of frames whose chunks count as good.
+        tag: name in the files of returns and advantages.
+        out: folder of the tables.
+        into_meta: write returns and advantages into the data set's folder `meta`, where RLinf looks
+            for them.
+        device: "cpu", "cuda" or "auto".
+        trust: module of yours that registers the reward's model.
+    """
+
+    run: Annotated[Path, POSITIONAL]
+    lerobot: str
+    kinds: Annotated[tuple[str, ...], Mark("NAME,NAME,...", commas=True)] = ("progress",)
+    chunk: int = 50
+    best: float = 0.3
+    tag: str = "preferl"
+    out: Path | None = None
+    into_meta: bool = False
+    device: str = "cpu"
+    trust: Trust = ()
+
+
+def reward_export(config: RewardExportConfig) -> None:
+    """Compute the reward of each frame, and write the tables."""
+    from preferl.data.frame_tables import FrameRewards, FrameTable
+
+    for kind in config.kinds:
+        require_one_of("kinds", kind, FrameTable)
+    if not re.fullmatch(r"[\w-]+", config.tag):
+        raise ConfigError(f"tag: expected letters, digits, _ and -, got {config.tag!r}.")
+    folder, episodes = _lerobot(config.lerobot)
+    if config.out is None and config.lerobot.startswith("hub:"):
+        raise ConfigError("out: expected a folder, as a data set of the hub has none beside it.")
+    device = usable_device(config.device)
+    reward = training.load_reward(config.run / "reward", device=device, trust=config.trust)
+    frames = FrameRewards(
+        folder,
+        np.asarray(training.relabel(episodes, reward).rewards),
+        version=training.reward_version(config.run / "reward"),
+        chunk=config.chunk,
+        best=config.best,
+    )
+    out = config.out or folder.path.with_name(f"{folder.path.resolve().name}.preferl")
+    for kind in cast("tuple[FrameTable, ...]", config.kinds):
+        joined = kind in ("returns", "advantages")
+        place = folder.path / "meta" if joined and config.into_meta else out
+        path = place / (f"{kind}_{config.tag}.parquet" if joined else f"{kind}.parquet")
+        frames.write(path, kind)
+        echo(f"{kind}: {path}")
+        if kind == "progress":
+            echo(
+                f"LeRobot: --sample_weighting.type=rabc --sample_weighting.progress_path={path} "
+                f"--sample_weighting.kappa={frames.kappa:.3g}, for chunks of {config.chunk} frames."
+            )
 
 
 @dataclass(frozen=True)

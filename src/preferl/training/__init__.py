@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         agent_reward as agent_reward,
         load_reward as load_reward,
         relabel as relabel,
+        reward_version as reward_version,
         save_reward as save_reward,
     )
     from preferl.training.reward_presets import (

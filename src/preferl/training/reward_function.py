@@ -3,6 +3,7 @@
 The folder holds the model, and a JSON file that says how its members become one reward.
 """
 
+import hashlib
 import json
 from collections.abc import Collection
 from copy import deepcopy
@@ -27,6 +28,7 @@ from preferl.models.base import RewardModel
 from preferl.models.build import load_reward_model, save_reward_model
 from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
+from preferl.runs.versioned import digests
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, leaves, take
 from preferl.threads import is_small, threads_for
 from preferl.training.batches import steps_for, to_tensor
@@ -403,6 +405,12 @@ def load_reward(
             model.fitted_pairs = _read_fitted_pairs(path / FITTED, count)
     with reading(path / REWARD, expected=expected, fix=fix):
         return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
+
+
+def reward_version(path: Path | str) -> str:
+    """Return a name for what a saved reward computes: a digest of its files."""
+    text = json.dumps(digests(Path(path)), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _read_fitted_pairs(file: Path, count: int) -> IntArray:

@@ -1,0 +1,274 @@
+"""Which episodes deserve a look, by a learned reward: the worst, and where they went wrong."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.errors import DataError, require_in
+from preferl.evaluation import plots
+from preferl.evaluation.report import (
+    MISSING,
+    Fact,
+    Figure,
+    Report,
+    ReportTable,
+    Section,
+    Video,
+    number,
+)
+from preferl.evaluation.reward_report import predicted_preferences
+from preferl.shapes import Array, FloatArray, IntArray
+from preferl.statistics import t_quantile
+from preferl.training.reward_function import RewardFunction
+from preferl.video import encode
+
+SHOWN: Final = 6
+"""Episodes of which a report shows a clip, of the worst and of those that people see otherwise."""
+
+Frames = Callable[[int, int, int], Array]
+"""Maps an episode, and the first step and the step after the last of a part, to its pictures."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EpisodeScores:
+    """What a reward predicts for each episode.
+
+    Attributes:
+        rewards: `[E, T]` each member's scaled reward of each step.
+        starts: `[K]` row of each episode's first step.
+        lengths: `[K]` steps of each episode.
+        returns: `[E, K]` each member's predicted return.
+        worst: `[K]` step at which the part with the least predicted return begins.
+        part: `[K]` steps of that part.
+        answers: `[K]` decided answers about clips of each episode.
+        contradicted: `[K]` those of them that preferred what the reward does not.
+    """
+
+    rewards: FloatArray
+    starts: IntArray
+    lengths: IntArray
+    returns: FloatArray
+    worst: IntArray
+    part: IntArray
+    answers: IntArray
+    contradicted: IntArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """`[K]` predicted return, the mean over members."""
+        return np.asarray(self.returns.mean(axis=0))
+
+    @property
+    def half_width(self) -> FloatArray | None:
+        """`[K]` half of the 95 % interval of `mean` by Student's t over members; None for one."""
+        members = len(self.returns)
+        if members < 2:
+            return None
+        error = self.returns.std(axis=0, ddof=1) / math.sqrt(members)
+        return np.asarray(t_quantile(members - 1) * error)
+
+    @property
+    def worst_first(self) -> IntArray:
+        """`[K]` numbers of the episodes, the one with the least predicted return first."""
+        return np.argsort(self.mean, kind="stable")
+
+    @property
+    def disputed(self) -> IntArray:
+        """Numbers of the episodes about which people and reward disagree, the most disputed first.
+
+        They are ordered by the share of contradicted answers, then by their number.
+        """
+        share = self.contradicted / np.maximum(self.answers, 1)
+        order = np.lexsort((-self.contradicted, -share))
+        return order[self.contradicted[order] > 0]
+
+
+def score_episodes(
+    reward: RewardFunction,
+    episodes: Episodes,
+    *,
+    part: int = 25,
+    comparisons: Comparisons | None = None,
+) -> EpisodeScores:
+    """Predict returns of episodes, find their worst parts, and count contradicted answers.
+
+    Args:
+        reward: the learned reward.
+        episodes: whole episodes.
+        part: steps of the part with the least return that is looked for in each episode.
+        comparisons: people's answers about clips of these episodes, whose `origin` is known.
+
+    Raises:
+        ConfigError: a part of no steps.
+        DataError: answers about other episodes.
+    """
+    require_in("part", part, 1, math.inf)
+    rewards = reward.member_rewards(episodes)
+    if reward.scaler is not None:
+        rewards = reward.scaler(rewards)
+    lengths = episodes.lengths
+    parts = np.minimum(part, lengths)
+    total = np.concatenate([[0.0], np.cumsum(rewards.mean(axis=0), dtype=np.float64)])
+    row = np.arange(episodes.steps)
+    end = row + np.repeat(parts, lengths)
+    inside = end <= np.repeat(episodes.ends, lengths)
+    gains = np.where(inside, total[np.minimum(end, episodes.steps)] - total[row], np.inf)
+    order = np.lexsort((gains, np.repeat(np.arange(len(lengths)), lengths)))
+    answers, contradicted = _counted(reward, comparisons, len(lengths))
+    return EpisodeScores(
+        rewards=rewards,
+        starts=episodes.starts,
+        lengths=lengths,
+        returns=np.add.reduceat(rewards, episodes.starts, axis=1, dtype=np.float64),
+        worst=order[episodes.starts] - episodes.starts,
+        part=parts,
+        answers=answers,
+        contradicted=contradicted,
+    )
+
+
+def _counted(
+    reward: RewardFunction, comparisons: Comparisons | None, episodes: int
+) -> tuple[IntArray, IntArray]:
+    """`[K]` decided answers about each episode, and those that contradict the reward."""
+    none = np.zeros(episodes, np.int64)
+    if comparisons is None:
+        return none, none
+    decided = comparisons[comparisons.decided]
+    origin = decided.segments.origin
+    if origin is None or (len(origin) and origin[:, [0, 2]].max() >= episodes):
+        raise DataError(
+            "answers: expected clips of these episodes, got clips of others. Give the episodes "
+            "that were compared."
+        )
+    against = (predicted_preferences(reward, decided) > 0.5) != (decided.preference > 0.5)
+    pairs = np.sort(origin[decided.pairs, 0], axis=1)
+    twice = pairs[:, 0] == pairs[:, 1]  # both clips are of one episode, which counts once
+    concerned = np.concatenate([pairs[:, 0], pairs[~twice, 1]])
+    contradicts = np.concatenate([against, against[~twice]])
+    return (
+        np.bincount(concerned, minlength=episodes),
+        np.bincount(concerned[contradicts], minlength=episodes),
+    )
+
+
+def episode_rows(
+    scores: EpisodeScores, numbers: Sequence[int] | IntArray, tasks: Sequence[str], fps: float
+) -> list[tuple[str, ...]]:
+    """Return a row of text for each of these episodes; its heads are `COLUMNS`.
+
+    `fps` are steps per second. The last cell counts the answers that contradict the reward.
+    """
+    half = scores.half_width
+    rows: list[tuple[str, ...]] = []
+    for k in map(int, numbers):
+        mean = scores.mean[k]
+        ends = MISSING if half is None else f"{number(mean - half[k])} to {number(mean + half[k])}"
+        begin = scores.worst[k]
+        place = f"{begin / fps:.1f}–{(begin + scores.part[k]) / fps:.1f}"
+        answers = f"{scores.contradicted[k]} of {scores.answers[k]}"
+        seconds = f"{scores.lengths[k] / fps:.1f}"
+        rows.append((f"{k}", tasks[k], seconds, number(mean), ends, place, answers))
+    return rows
+
+
+COLUMNS: Final = (
+    "episode", "task", "seconds", "return", "95 % interval", "worst part", "against",
+)  # fmt: skip
+
+
+def episode_page(
+    title: str,
+    scores: EpisodeScores,
+    *,
+    tasks: Sequence[str],
+    fps: float,
+    frames: Frames | None,
+    details: Mapping[str, Mapping[str, Any]],
+) -> Report:
+    """Build the report on episodes: all of them in a table, and the worst parts as clips.
+
+    Args:
+        title: of the report.
+        scores: what the reward predicts.
+        tasks: `K` texts of what was to be done.
+        fps: steps per second.
+        frames: draws parts of episodes; without it there are no clips.
+        details: settings, folded away at the end.
+    """
+    order = scores.worst_first
+    disputed = scores.disputed
+    mean = scores.mean
+    shown = {"The worst episodes": order[:SHOWN], "People and reward disagree": disputed[:SHOWN]}
+    sections = [
+        Section(name, tuple(_WORDS[name]), **_drawn(scores, numbers, tasks, fps, frames))
+        for name, numbers in shown.items()
+        if len(numbers)
+    ]
+    rows = tuple(episode_rows(scores, order, tasks, fps))
+    caption = (
+        "Predicted returns, the worst first; answers against the reward, of all about an episode"
+    )
+    table = ReportTable(caption, COLUMNS, rows)
+    facts = (
+        Fact("Episodes", f"{len(mean):,}", f"{int(scores.lengths.sum()):,} steps"),
+        Fact("Least predicted return", number(mean[order[0]]), f"episode {order[0]}"),
+        Fact("Largest predicted return", number(mean[order[-1]]), f"episode {order[-1]}"),
+        Fact(
+            "Disputed episodes",
+            f"{len(disputed):,}",
+            f"of {int((scores.answers > 0).sum()):,} with answers",
+        ),
+    )
+    lead = (
+        "A reward that was fitted to people's answers predicts the return of each episode. "
+        "Intervals are over the members of its ensemble."
+    )
+    return Report(
+        title,
+        lead=lead,
+        facts=facts,
+        sections=(*sections, Section("All episodes", tables=(table,))),
+        details=details,
+    )
+
+
+_WORDS: Final = {
+    "The worst episodes": (
+        "Those with the least predicted returns. Each clip shows the part with the least.",
+    ),
+    "People and reward disagree": (
+        "Those with the largest share of answers that preferred what the reward does not. Either "
+        "the reward is wrong there, or the answer.",
+    ),
+}
+
+
+def _drawn(
+    scores: EpisodeScores,
+    numbers: IntArray,
+    tasks: Sequence[str],
+    fps: float,
+    frames: Frames | None,
+) -> dict[str, Any]:
+    """Return the clips and figures of a section about some episodes."""
+    clips = []
+    figures = []
+    for k in numbers.tolist():
+        begin = int(scores.worst[k])
+        end = begin + int(scores.part[k])
+        name = f"Episode {k}: {begin / fps:.1f} to {end / fps:.1f} s"
+        if frames is not None:
+            mp4 = encode(frames(k, begin, end), max(1, round(fps)))
+            clips.append(Video(mp4, name, f"{tasks[k]}, steps {begin} to {end - 1}", tasks[k]))
+        steps = slice(scores.starts[k], scores.starts[k] + scores.lengths[k])
+        svg = plots.reward_over_clip(scores.rewards[:, steps])
+        alt = f"Predicted reward of each step of episode {k}, least from step {begin} to {end - 1}."
+        figures.append(Figure(svg, alt, f"Episode {k}: predicted reward of each step", half=True))
+    return {"clips": tuple(clips), "figures": tuple(figures)}
