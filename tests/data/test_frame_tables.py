@@ -72,7 +72,7 @@ def test_a_table_that_is_read_again(frames, folder, tmp_path):
         "kappa": frames.kappa,
     }
     gains = read_frame_rewards(tmp_path / "progress.parquet", folder)
-    np.testing.assert_allclose(gains, np.array([1, 2, 0, 0.5, 0.5, -4, 0]) / 3, atol=1e-6)
+    np.testing.assert_allclose(gains, np.array([1, 1.5, 2, 0.5, 0.5, -1.75, -4]) / 3, atol=1e-6)
     rewards = read_frame_rewards(tmp_path / "rewards.parquet", folder)
     np.testing.assert_allclose(rewards, REWARDS)
 
@@ -86,7 +86,9 @@ def test_tables_of_another_program(folder, tmp_path):
         "progress_sparse": [0.9, 0.5, 0.5, 0.0, 1.0, 0.25, 0.0],
     }
     pq.write_table(pa.table(rows), path)
-    np.testing.assert_allclose(read_frame_rewards(path, folder), [0.25, 0.75, 0, 0.5, 0, 0.4, 0])
+    np.testing.assert_allclose(
+        read_frame_rewards(path, folder), [0.25, 0.5, 0.75, 0.5, 0.25, 0.2, 0.4]
+    )
     for change, message in (
         ({"progress_sparse": [None] + [0.5] * 6}, "nulls"),
         ({"progress_sparse": [np.nan] + [0.5] * 6}, "got none in 1 rows"),

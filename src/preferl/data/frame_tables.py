@@ -130,7 +130,8 @@ class FrameRewards:
 def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
     """Read `[T]` rewards from a table of progress or rewards, of this program or another.
 
-    The reward of a frame is what progress gains until the next one; at an episode's end it is 0.
+    The reward of a frame is the slope of progress there: half of what is gained from the frame
+    before to the frame after, within the episode.
 
     Raises:
         DataError: no such table, of another data set, with frames missing, or damaged.
@@ -167,10 +168,10 @@ def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
         )
     if name == "reward":
         return values
-    gains = np.zeros(len(values))
-    gains[:-1] = values[1:] - values[:-1]
-    gains[folder.starts + folder.lengths - 1] = 0
-    return gains
+    frame = np.arange(len(values))
+    before = np.maximum(frame - 1, np.repeat(folder.starts, folder.lengths))
+    after = np.minimum(frame + 1, np.repeat(folder.starts + folder.lengths - 1, folder.lengths))
+    return np.asarray((values[after] - values[before]) / np.maximum(after - before, 1))
 
 
 def with_frame_rewards(

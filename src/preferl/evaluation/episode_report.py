@@ -241,7 +241,7 @@ def episode_page(
 
 _WORDS: Final = {
     "The worst episodes": (
-        "Those with the least predicted returns. Each clip shows the part with the least.",
+        "Those with the least predicted returns. Each clip shows the part with the least return.",
     ),
     "People and reward disagree": (
         "Those with the largest share of answers that preferred what the reward does not. Either "
