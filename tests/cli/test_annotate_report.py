@@ -26,7 +26,7 @@ def test_shares_are_shown_with_what_they_are_of():
         "repeats": 3, "reasons": ["one side", "fast"],
         "trust": {"value": -1.234, "low": -1.634, "high": -0.834, "answers": 30.0},
     }  # fmt: skip
-    ((*cells, check, trust),) = people_table({"people": [person]})[1]
+    ((*cells, trust, check),) = people_table({"people": [person]})[1]
     assert trust == "-1.23 ± 0.40"
     assert cells[:2] == ["Ann", "1,234"]
     assert cells[3:] == ["25%", "50%", "75% of 4", "100% of 1,200", "0% of 3"]
