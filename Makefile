@@ -25,7 +25,7 @@ marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 PROPERTIES = $(sort $(shell grep -rl --include='*.py' 'import given' tests))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow browser newest lock check lint format types imports docs site nightly \
+.PHONY: help install demo test slow browser tests newest lock check lint format types imports docs site nightly \
   wheel interop rllib bench clean
 
 help: ## show this list
@@ -70,6 +70,9 @@ slow: $(DEV) ## the tests that learn, and whole runs
 
 browser: $(DEV) ## whole rounds in a browser
 	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser" -n 2 --dist worksteal
+
+tests: $(DEV) ## all of these three at once, the longest first
+	$(BIN)/python -m pytest -m "slow or not slow" -n 2 --dist worksteal --durations=25
 
 lint: $(DEV) ## format, lint and spelling
 	$(BIN)/ruff format --check .
@@ -143,8 +146,8 @@ lock: $(DEV) ## write requirements.lock anew; make lock UPGRADE=--upgrade takes 
 	  --override $(VENV)/without-torch.txt --generate-hashes --no-annotate --no-header $(UPGRADE) -o $(LOCK)
 
 check: $(DEV) ## what CI runs
-	$(MAKE) --jobs=3 --output-sync lint types imports
-	$(MAKE) test slow browser
+	$(MAKE) --jobs=2 --output-sync lint imports
+	$(MAKE) --jobs=2 types tests
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache docs/_build docs/notebooks

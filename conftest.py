@@ -38,6 +38,24 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the longest tests in both halves, of which each of two processes gets one.
+
+    A process that has ended its half takes short tests from the end of the other, so that none
+    waits for a long one in the end.
+    """
+    if hasattr(config, "workerinput"):
+        long = [item for item in items if _is_long(item)]
+        short = [item for item in items if not _is_long(item)]
+        first = len(long) // 2
+        rest = len(items) // 2 - first
+        items[:] = [*long[:first], *short[:rest], *long[first:], *short[rest:]]
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("slow", "browser"))
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what is there, a fifth of the time of short tests."""
     gc.freeze()

@@ -13,12 +13,11 @@ from helpers.terminal_run import CONFIG
 from preferl.online import learn_from_preferences
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kills.py"
-OFFLINE = [pytest.param(run, marks=pytest.mark.nightly) for run in ("iql", "dt")]
-"""Tests of their own, of learners and pipelines, resume them in every run."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["sac", *OFFLINE])
+@pytest.mark.nightly  # tests of their own, of runs, learners and pipelines, kill and resume each
+@pytest.mark.parametrize("run", ["sac", "iql", "dt"])
 def test_a_run_that_was_killed_comes_to_the_same(tmp_path, run):
     out = tmp_path / "kills.json"
     short = ["--runs", run, "--kills", "1", "--share", "0.1", "--out", str(out)]

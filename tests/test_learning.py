@@ -30,6 +30,7 @@ def taught(**changes):
     return evaluate_policy(policy, config.env, episodes=30, seed=10_000).mean
 
 
+@pytest.mark.nightly  # README does the same in every check
 def test_two_hundred_answers_teach_a_pendulum_to_stand():
     assert taught(seed=0) > -200
 
