@@ -63,7 +63,8 @@ def test_answering_in_one_round_trip(study, ann):
     first = claim(ann)
     assert first["state"] == "ready"
     assert len(first["queries"]) == 2
-    assert set(first["queries"][0]) == {"token", "left", "right"}  # nothing gives it away
+    nothing_more = {"token", "left", "right", "task", "said"}  # nothing gives its purpose away
+    assert set(first["queries"][0]) == nothing_more
     token = first["queries"][0]["token"]
     shown = {"loops": 1, "speed": 1.5, "steps": 2}
     reply = ann.post("/api/answer", json=body(token, response_ms=1234.5, shown=shown)).json()
@@ -270,3 +271,44 @@ def test_an_answer_makes_way_for_the_next_query_of_its_list(study, ann):
     given = {"token": question["token"], "key": KEY, "kind": "left"}
     assert ann.post("/api/answer", json=body(**given)).status_code == 200
     assert len(study.store.queries.asked(study.project.id)) == 2
+
+
+def test_clips_are_rated_once_for_each_key_and_undone(study, ann):
+    study.update(ratings=True)
+    study.ask(2)
+    query = claim(ann)["queries"][0]
+    clip = query["left"].split("/")[-1].removesuffix(".mp4")
+    assert query["said"] == {}
+    said = {"clip": clip, "rating": 4, "outcome": "success"}
+    first = ann.post("/api/rate", json=said | {"key": "rate-" + KEY}).json()
+    again = ann.post("/api/rate", json=said | {"key": "rate-" + KEY, "rating": 1}).json()
+    assert (first["new"], again["new"], again["rating"]) == (True, False, 4)
+    assert claim(ann)["queries"][0]["said"] == {clip: {"rating": 4, "outcome": "success"}}
+    undone = ann.post("/api/unrate", json={"key": "undo-" + KEY}).json()
+    assert (undone["clip"], undone["rating"], undone["outcome"]) == (clip, None, None)
+    assert ann.post("/api/unrate", json={"key": "more-" + KEY}).json() == {"clip": None}
+
+
+def test_ratings_that_mean_nothing_are_refused(study, ann):
+    study.ask(1)
+    clip = claim(ann)["queries"][0]["left"].split("/")[-1].removesuffix(".mp4")
+    key = "rate-" + KEY
+    assert ann.post("/api/rate", json={"clip": clip, "key": key}).status_code == 409, "not here"
+    study.update(ratings=True)
+    wrong = (
+        {"rating": 0},
+        {"rating": 6},
+        {"rating": 2.5},
+        {"rating": "3"},
+        {"rating": True},
+        {"outcome": "fair"},
+        {"clip": "0" * 31},
+        {"key": "short"},
+        {"more": 1},
+    )
+    for words in wrong:
+        sent = {"clip": clip, "key": key} | words
+        assert ann.post("/api/rate", json=sent).status_code == 422, words
+    unknown = {"clip": "0" * 32, "key": key, "rating": 3}
+    assert ann.post("/api/rate", json=unknown).status_code == 409
+    assert study.store.ratings.current(study.project.id) == []

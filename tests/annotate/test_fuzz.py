@@ -77,6 +77,7 @@ class Fuzzer:
         tables = self.world.tables
         return {
             "answer": tables.last("answer"),
+            "rating": tables.last("rating"),
             "lease": {(r["query_id"], r["annotator_id"]): r for r in tables.rows("lease")},
             "annotator": {r["id"]: r for r in tables.rows("annotator")},
             "project": {r["id"]: r for r in tables.rows("project")},
@@ -114,8 +115,9 @@ class Fuzzer:
         me = row["id"]
         after = self.picture()
         project = row["project_id"]
-        for answer in tables.rows("answer", f"id > {before['answer']}"):
-            assert (answer["annotator_id"], answer["project_id"]) == (me, project), message
+        for table in ("answer", "rating"):
+            for said in tables.rows(table, f"id > {before[table]}"):
+                assert (said["annotator_id"], said["project_id"]) == (me, project), message
         for pair in set(before["lease"]) | set(after["lease"]):
             if before["lease"].get(pair) != after["lease"].get(pair):
                 assert pair[1] == me, message
@@ -161,7 +163,7 @@ class Seen(HTMLParser):
 def run(world, requests):
     """Send so many, and look at everything after each batch."""
     fuzzer = Fuzzer(world)
-    answers = {}
+    answers = {"answer": {}, "rating": {}}
     for number in range(requests):
         fuzzer.once()
         if number % BATCH == BATCH - 1:
@@ -173,8 +175,10 @@ def run(world, requests):
 def look(world, answers):
     """After a batch: tables, append-only answers, reading that writes nothing, and all pages."""
     assert faults(world.tables) == []
-    now = world.tables.by_id("answer")
-    assert {number: now.get(number) for number in answers} == answers, "an answer was changed"
+    now = {table: world.tables.by_id(table) for table in answers}
+    for table, rows in answers.items():
+        kept = {number: now[table].get(number) for number in rows}
+        assert kept == rows, f"a row of {table} was changed"
     reads(world)
     return now
 
@@ -199,6 +203,7 @@ def dump(world):
         "query",
         "lease",
         "answer",
+        "rating",
         "annotator",
         "event",
         "reward_version",
@@ -257,3 +262,4 @@ def test_thousands_of_requests(world):
     assert fine >= COUNT // 5
     assert min(world.fine[role] for role in ROLES) >= COUNT // 100
     assert len(world.tables.rows("answer")) > COUNT // 20, "hardly anything was answered"
+    assert len(world.tables.rows("rating")) > COUNT // 200, "hardly anything was rated"

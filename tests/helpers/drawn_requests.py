@@ -64,11 +64,22 @@ class Requests:
             body = {"token": token, "key": key, "kind": drawn.of(KINDS)}
             more = {"strength": drawn.of(["slight", "clear", None]), "response_ms": 1234.5}
             return "/api/answer", body | (more if drawn.chance(0.5) else {})
-        if pick < 0.86:
+        if pick < 0.8:
             return "/api/undo", {"key": key}
+        if pick < 0.86:
+            return self.rating(visitor, key)
         if pick < 0.92:
             return "/api/heartbeat", {"tokens": tokens}
         return "/api/release", {"tokens": tokens, "csrf": visitor.csrf}
+
+    def rating(self, visitor, key):
+        """What the page sends of single clips, of the own project or of another."""
+        drawn = self.drawn
+        if drawn.chance(0.2):
+            return "/api/unrate", {"key": key}
+        place = visitor.place if drawn.chance(0.9) else drawn.of(list(self.world.clips))
+        said = {"rating": drawn.of([None, 1, 5]), "outcome": drawn.of([None, "success", "failure"])}
+        return "/api/rate", {"clip": drawn.of(self.world.clips[place]), "key": key} | said
 
     def administration(self, visitor):
         """What the overview's forms send."""

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 
 COUNTED = {"left", "right", "equal", "cannot_tell"}
+SIDES = ("first_clip", "second_clip")
 KINDS = COUNTED | {"skip", "retract"}
 PREFERENCES = {"left": 1.0, "right": 0.0, "equal": 0.5}
 ROLES = {"annotator", "admin", "spectator"}
@@ -59,6 +60,7 @@ def faults(tables):
         _of_queries(queries, answers, tables.rows("clip"), people),
         _of_leases(tables.rows("lease"), queries, people),
         _of_answers(answers, queries, people),
+        _of_ratings(tables.rows("rating"), queries, people),
         _of_roles(answers, people, tables.rows("event")),
     )
     return [fault for found in checks for fault in found]
@@ -179,6 +181,26 @@ def _of_answers(answers, queries, people):
             yield "retracted what was not said", pair
         if any(before in COUNTED and kind != "retract" for before, kind in pairwise(kinds)):
             yield "answered twice", pair
+
+
+def _of_ratings(ratings, queries, people):
+    by_key = {row["key"]: row for row in ratings}
+    shown = {(row["project_id"], row[side]) for row in queries.values() for side in SIDES}
+    undone = Counter(row["undoes"] for row in ratings if row["undoes"])
+    for row in ratings:
+        earlier = by_key.get(row["undoes"])
+        same = ("clip_id", "annotator_id", "project_id")
+        rules = {
+            "rating": row["rating"] in (None, 1, 2, 3, 4, 5),
+            "outcome": row["outcome"] in (None, "success", "failure"),
+            "key": 8 <= len(row["key"]) <= 100,
+            "clip": (row["project_id"], row["clip_id"]) in shown,
+            "project": row["project_id"] == people[row["annotator_id"]]["project_id"],
+            "undoes": row["undoes"] is None
+            or (earlier["id"] < row["id"] and all(earlier[name] == row[name] for name in same)),
+            "undone once": undone[row["key"]] <= 1,
+        }
+        yield from ((f"rating {row['id']}", rule) for rule, fine in rules.items() if not fine)
 
 
 def _of_roles(answers, people, events):

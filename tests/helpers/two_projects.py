@@ -72,6 +72,7 @@ class World:
                 known_share=0.2,
                 qualification=1,
                 strength=True,
+                ratings=True,
             )
             for slug, mark in PLACES.items()
         }

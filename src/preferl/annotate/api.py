@@ -1,15 +1,18 @@
 """The requests of the page's scripts; every change carries the session's CSRF token."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from preferl.annotate.limits import limited
 from preferl.annotate.progress import COUNTED_WITHIN, Tally, live_view, media_url
 from preferl.annotate.sessions import Answering, Anyone, require_csrf, store_of
+from preferl.store.clips import CLIP_ID
 from preferl.store.queue import LeasedQuery
-from preferl.store.schema import Annotator
+from preferl.store.ratings import RecordedRating
+from preferl.store.schema import HIGHEST_RATING, Annotator, Outcome
 
 
 def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:
@@ -60,6 +63,21 @@ class AnswerBody(ClaimBody):
     shown: ViewingBody = ViewingBody()
 
 
+class RateBody(Body):
+    """What a person says of one clip, in place of what they said before; its key is used once."""
+
+    clip: Annotated[str, Field(pattern=CLIP_ID.pattern)]
+    key: Key
+    rating: Annotated[int, Field(ge=1, le=HIGHEST_RATING, strict=True)] | None = None
+    outcome: Outcome | None = None
+
+
+class UnrateBody(Body):
+    """A request to undo the last change of a rating or outcome; its key is used once."""
+
+    key: Key
+
+
 class HoldBody(Body):
     """Queries that a person is still looking at."""
 
@@ -78,15 +96,42 @@ def _claim(request: Request, person: Annotator, count: int) -> dict[str, Any]:
     tally: Tally = request.app.state.news.tally
     return {
         "state": held.state,
-        "queries": [_view(query) for query in held.queries],
+        "queries": _views(request, person, held.queries),
         "progress": tally.of(person.project_id, person.id, within=COUNTED_WITHIN),
     }
 
 
-def _view(query: LeasedQuery) -> dict[str, Any]:
-    """Return what a browser needs to show a pair, without the purpose or the order of clips."""
-    clips = {"left": media_url(query.left), "right": media_url(query.right)}
-    return {"token": query.token, **clips}
+def _views(
+    request: Request, person: Annotator, queries: Sequence[LeasedQuery]
+) -> list[dict[str, Any]]:
+    """Return what a browser needs to show pairs, without their purpose or the order of clips."""
+    store = store_of(request)
+    shown = [clip for query in queries for clip in (query.left, query.right)]
+    rated = {}
+    if shown and store.projects.get(person.project_id).ratings:
+        rated = store.ratings.of_person(person.id, shown)
+    return [
+        {
+            "token": query.token,
+            "left": media_url(query.left),
+            "right": media_url(query.right),
+            "task": query.task,
+            "said": {
+                clip: {"rating": row.rating, "outcome": row.outcome}
+                for clip in (query.left, query.right)
+                if (row := rated.get(clip)) is not None
+            },
+        }
+        for query in queries
+    ]
+
+
+def _said(recorded: RecordedRating | None) -> dict[str, Any]:
+    """Return what a person now says of a clip; `clip` is None where there was nothing to undo."""
+    if recorded is None:
+        return {"clip": None}
+    said = {"clip": recorded.clip, "rating": recorded.rating, "outcome": recorded.outcome}
+    return {"recorded": recorded.rating_id, "new": recorded.new, **said}
 
 
 @router.post("/claim", dependencies=CHANGES)
@@ -110,8 +155,24 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
 def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
     """Undo this person's last answer, and lease its query to them again."""
     query = store_of(request).queue.undo(person.id, body.key)
-    back = None if query is None else _view(query)
+    back = None if query is None else _views(request, person, [query])[0]
     return {"query": back} | _claim(request, person, body.count)
+
+
+@router.post("/rate", dependencies=CHANGES)
+def rate(request: Request, person: Answering, body: RateBody) -> dict[str, Any]:
+    """Record what this person says of a clip, which is on disk before this returns."""
+    store = store_of(request)
+    if not store.projects.get(person.project_id).ratings:
+        raise HTTPException(409, "Clips are not rated here.")
+    recorded = store.ratings.rate(person.project_id, person.id, **body.model_dump())
+    return _said(recorded)
+
+
+@router.post("/unrate", dependencies=CHANGES)
+def unrate(request: Request, person: Answering, body: UnrateBody) -> dict[str, Any]:
+    """Undo this person's last change of a rating or outcome; return what they now say."""
+    return _said(store_of(request).ratings.undo(person.project_id, person.id, body.key))
 
 
 @router.post("/heartbeat", dependencies=CHANGES)

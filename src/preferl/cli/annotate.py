@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from preferl import data, store
-from preferl.cli.console import echo, note, print_table
+from preferl.cli.console import cell, echo, note, print_table
 from preferl.cli.options import (
     FOLDER,
     NAME,
@@ -146,16 +146,19 @@ class ExportConfig:
     For example
       preferl annotate export answers.jsonl
       preferl annotate export answers.parquet --clips clips --anonymous
+      preferl annotate export answers.jsonl --ratings ratings.jsonl
 
     Attributes:
         path: file of JSON lines, CSV or Parquet, by the end of its name.
         labels: where labels are.
+        ratings: file for ratings and outcomes of clips, of one of these kinds.
         clips: folder for the clips, from which a reward can be fitted without the store.
         anonymous: write digests instead of names.
     """
 
     path: Annotated[Path, POSITIONAL]
     labels: Labels = field(default_factory=StoreConfig)
+    ratings: Path | None = None
     clips: Path | None = None
     anonymous: bool = False
 
@@ -164,8 +167,11 @@ class ExportConfig:
 class ImportConfig:
     """Read answers into a project: an export, a published label folder, or a table of choices.
 
+    The table of ratings and outcomes that an export wrote is read, too.
+
     For example
       preferl annotate import answers.jsonl --clips clips
+      preferl annotate import ratings.jsonl
       preferl annotate import answers.jsonl --clips clips --new --store runs/restored
       preferl annotate import door-human-v1_human_labels --demonstrations door-v0_demos.pickle
       preferl annotate import chosen.csv --demonstrations episodes --length 50 --name "Our pilot"
@@ -290,6 +296,7 @@ def annotate_invite(config: InviteConfig) -> None:
 def annotate_export(config: ExportConfig) -> None:
     """Write answers, and clips where they are wanted."""
     from preferl.store.exchange.exports import export_answers, export_segments
+    from preferl.store.exchange.ratings import export_ratings
 
     with opened(config.labels) as (store, project):
         count = export_answers(store, project.id, config.path, anonymous=config.anonymous)
@@ -297,6 +304,9 @@ def annotate_export(config: ExportConfig) -> None:
             f"{count:,} rows in {config.path}: all answers, skips and retractions. "
             "Rows with `counts` are the current answers."
         )
+        if config.ratings is not None:
+            rows = export_ratings(store, project.id, config.ratings, anonymous=config.anonymous)
+            echo(f"{rows:,} rows in {config.ratings}: all ratings and outcomes.")
         if config.clips is not None:
             clips = export_segments(store, project.id, config.clips)
             echo(f"{clips:,} clips in {config.clips}.")
@@ -305,6 +315,7 @@ def annotate_export(config: ExportConfig) -> None:
 def annotate_import(config: ImportConfig) -> None:
     """Read the answers of a file or folder into a project."""
     from preferl.store.exchange.exports import import_answers
+    from preferl.store.exchange.ratings import import_ratings
 
     kind = _kind(config.path)
     with opened(config.labels, new=config.new) as (store, project):
@@ -319,6 +330,12 @@ def annotate_import(config: ImportConfig) -> None:
             )
             echo(f"{imported.new:,} answers are new, {imported.known:,} were there already.")
             return
+        if kind == "ratings":
+            imported = import_ratings(
+                store, project.id, config.path, clips=config.clips, owner=config.owner
+            )
+            echo(f"{imported.new:,} ratings are new, {imported.known:,} were there already.")
+            return
         answers = _import_labels(store, project.id, kind, config)
     echo(
         f"{answers.new:,} answers by {', '.join(answers.annotators)} about {answers.clips:,} clips "
@@ -326,6 +343,7 @@ def annotate_import(config: ImportConfig) -> None:
     )
 
 
+<<<<<<< HEAD
 def _import_labels(
     store: "Store", project_id: int, kind: str, config: ImportConfig
 ) -> "ImportReport":
@@ -358,6 +376,9 @@ def _import_labels(
 
 
 def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
+=======
+def _kind(path: Path) -> Literal["export", "ratings", "table", "folder", "drlhp"]:
+>>>>>>> d9c0610 (Keep ratings and outcomes of clips as answers are kept)
     """Return what a path holds, by its name or by the columns of its first row."""
     from preferl.store.exchange.tables import read_table
 
@@ -368,6 +389,8 @@ def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
     columns = next(iter(read_table(path)), {"query": None}).keys()
     if "query" in columns:
         return "export"
+    if {"clip", "rating", "outcome"} <= columns:
+        return "ratings"
     if {"chosen", "chosen_episode"} & columns:
         return "table"
     raise DataError(
@@ -684,7 +707,9 @@ def annotate_report(config: LabelReportConfig) -> None:
     with opened(config.labels) as (store, project):
         numbers = _numbers(store, project, config.seed)
     echo(f"{numbers['project']['title']}: {numbers['project']['question']}")
-    grids = (_progress(numbers), _agreement(numbers), people_table(numbers))
+    grids: tuple[Grid, ...] = (_progress(numbers), _agreement(numbers), people_table(numbers))
+    if numbers["ratings"]["people"]:
+        grids = (*grids, _ratings(numbers), _raters(numbers))
     for grid in grids:
         print_table(*grid)
     for line in _remarks(numbers):
@@ -711,6 +736,7 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
     rewards = store.reports.rewards(project.id)
     trust = (rewards[-1].metrics.trust if rewards else None) or {}
     people = annotator_report(votes).rows()
+    rng = np.random.default_rng(seed)
     return plain(
         {
             "project": {name: getattr(project, name) for name in ("slug", "title", "question")},
@@ -718,7 +744,8 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
             "answers": answers | {"cannot tell": int(np.isnan(asked.preference).sum())},
             "checks": len(votes) - len(asked),
             "known_pairs": store.queries.count_known(project.id),
-            "agreement": agreement_report(votes, np.random.default_rng(seed)),
+            "agreement": agreement_report(votes, rng),
+            "ratings": store.ratings.report(project.id, rng),
             "people": [person | {"trust": trust.get(str(person["name"]))} for person in people],
             "rewards": [{name: getattr(reward, name) for name in shown} for reward in rewards],
         }
@@ -745,17 +772,54 @@ def _progress(numbers: dict[str, Any]) -> Grid:
 
 
 def _agreement(numbers: dict[str, Any]) -> Grid:
-    agreement = numbers["agreement"]
+    rows = _agreement_rows(numbers["agreement"], "pairs with two or more answers", "their answers")
+    return "How people agree", rows, ()
+
+
+def _agreement_rows(
+    agreement: dict[str, Any], units: str, answers: str
+) -> tuple[tuple[str, str], ...]:
     low = agreement["low"]
     high = agreement["high"]
-    rows = (
-        ("pairs with two or more answers", f"{agreement['queries']:,}"),
-        ("their answers agree", _percent(agreement["raw"])),
+    return (
+        (units, f"{agreement['queries']:,}"),
+        (f"{answers} agree", _percent(agreement["raw"])),
         ("by chance they would", _percent(agreement["chance"])),
         ("Krippendorff's alpha", agreement["note"] or f"{agreement['alpha']:.2f}"),
         ("95 % interval", "–" if low is None else f"{low:.2f} to {high:.2f}"),
     )
-    return "How people agree", rows, ()
+
+
+def _ratings(numbers: dict[str, Any]) -> Grid:
+    ratings = numbers["ratings"]
+    counts = (f"{count:,} of {value}" for value, count in enumerate(ratings["counts"], 1))
+    rows = (
+        ("clips with a rating or an outcome", f"{ratings['clips']:,}"),
+        ("ratings, 5 is best", f"{ratings['ratings']:,}: {', '.join(counts)}"),
+        *_agreement_rows(
+            ratings["rating_agreement"], "clips with two or more ratings", "their ratings"
+        ),
+        ("outcomes", f"{ratings['outcomes']:,}"),
+        ("of these, success", _percent(ratings["success"])),
+        *_agreement_rows(
+            ratings["outcome_agreement"], "clips with two or more outcomes", "their outcomes"
+        ),
+    )
+    return "Ratings and outcomes of clips", rows, ()
+
+
+def _raters(numbers: dict[str, Any]) -> Grid:
+    rows = tuple(
+        (
+            str(person["name"]),
+            f"{person['ratings']:,}",
+            cell(person["mean"], ".1f"),
+            f"{person['outcomes']:,}",
+            _percent(person["success"]),
+        )
+        for person in numbers["ratings"]["people"]
+    )
+    return "Who rates clips", rows, ("name", "ratings", "mean", "outcomes", "success")
 
 
 def people_table(numbers: dict[str, Any]) -> Grid:

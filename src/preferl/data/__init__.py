@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     )
     from preferl.data.comparisons import Comparisons as Comparisons, concatenate as concatenate
     from preferl.data.episodes import Episodes as Episodes, join as join
+    from preferl.data.ratings import Ratings as Ratings, load_ratings as load_ratings
     from preferl.data.segments import (
         Clips as Clips,
         Segments as Segments,

@@ -38,6 +38,7 @@ class ProjectSettings:
     qualification: int = 0  # known pairs that a new annotator has to answer first
     pass_share: float = 0.8  # share of them that has to be right
     strength: bool = False  # whether answers distinguish "clearly" and "slightly" better
+    ratings: bool = False  # whether people may also rate each clip and say its outcome
     lease_seconds: float = 120.0  # how long a person keeps a query after a heartbeat
     budget: int | None = None  # answers after which nothing more is asked; None for no limit
     frames: dict[str, Any] | None = None  # how clips become pictures, for `frame_source`

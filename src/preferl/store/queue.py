@@ -26,6 +26,7 @@ from preferl.store.queries import RankedQueries
 from preferl.store.schema import (
     ANSWERS,
     STRENGTHS,
+    TASK,
     Annotator,
     Answer,
     Lease,
@@ -43,7 +44,10 @@ CHANCES: Final = 5  # tries to get a query while others take them at the same ti
 
 
 class LeasedQuery(NamedTuple):
-    """A query that a person holds: the clip on each side, and the token for the answer."""
+    """A query that a person holds: the clip on each side, and the token for the answer.
+
+    `task` is what was to be done in both clips, as a text; "" where nobody said.
+    """
 
     token: str
     query_id: int
@@ -51,6 +55,7 @@ class LeasedQuery(NamedTuple):
     right: str
     swapped: bool
     expires_at: float
+    task: str
 
 
 class Claim(NamedTuple):
@@ -239,15 +244,8 @@ class _Choice:
     """Chooses, in one transaction, the queries that a person keeps and gets next."""
 
     def __init__(self, session: Session, project_id: int, annotator_id: int) -> None:
-        annotator = session.get(Annotator, annotator_id, with_for_update=True)
-        if annotator is None or annotator.project_id != project_id:
-            raise _may_not_answer("nobody of this project")
-        if annotator.disabled_at is not None:
-            raise _may_not_answer("somebody whose access has ended")
-        if annotator.role == "spectator":
-            raise _may_not_answer("a spectator")
         self.session = session
-        self.annotator = annotator
+        self.annotator = annotator = answering_person(session, project_id, annotator_id)
         self.project = session.get_one(Project, project_id)
         self.at = clock(session)
         self._about = {"project_id": project_id, "annotator_id": annotator_id, "at": self.at}
@@ -369,6 +367,7 @@ class _Choice:
             swapped=swapped ^ (draw(*mark, "sides") < self.project.swap_share),
             ready=True,
             asked_at=self.at,
+            detail={TASK: original.task} if original.task else None,
         )
         self.session.add(query)
         self.session.flush()
@@ -414,13 +413,33 @@ def _check_answer(kind: str, strength: str | None, response_ms: float | None) ->
         raise FeedbackError(f"response_ms: expected milliseconds, got {response_ms}.")
 
 
+def answering_person(session: Session, project_id: int, annotator_id: int) -> Annotator:
+    """Lock and return the row of a person; raise `FeedbackError` if they may not answer here."""
+    annotator = session.get(Annotator, annotator_id, with_for_update=True)
+    if annotator is None or annotator.project_id != project_id:
+        raise _may_not_answer("nobody of this project")
+    if annotator.disabled_at is not None:
+        raise _may_not_answer("somebody whose access has ended")
+    if annotator.role == "spectator":
+        raise _may_not_answer("a spectator")
+    return annotator
+
+
 def _may_not_answer(got: str) -> FeedbackError:
     return FeedbackError(f"annotator: expected somebody who may answer here, got {got}.")
 
 
 def _leased_query(lease: Lease, query: Query) -> LeasedQuery:
     left, right = query.sides(lease.swapped)
-    return LeasedQuery(lease.token, query.id, left, right, lease.swapped, lease.expires_at)
+    return LeasedQuery(
+        token=lease.token,
+        query_id=query.id,
+        left=left,
+        right=right,
+        swapped=lease.swapped,
+        expires_at=lease.expires_at,
+        task=query.task,
+    )
 
 
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:

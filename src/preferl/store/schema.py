@@ -32,6 +32,11 @@ COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 
 DECIDING: Final = ("left", "right", "equal")  # kinds that a reward learns from
 
+Outcome = Literal["success", "failure"]
+"""Whether a clip reaches its goal, as a person says."""
+
+HIGHEST_RATING: Final = 5  # of a clip; 1 is the lowest
+
 STRENGTHS: Final = ("slight", "clear")
 ANSWERS: Final = (*COUNTED, "skip")  # kinds that people send; `skip` means "later"
 KINDS: Final = (*ANSWERS, "retract")  # `retract` undoes the latest answer
@@ -71,6 +76,10 @@ def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
     )
 
 
+TASK: Final = "task"
+"""Where the detail of a query has what was to be done in its clips, which people read above."""
+
+
 class Base(DeclarativeBase):
     """The tables, named as their classes; migrations find constraints by these names."""
 
@@ -106,6 +115,7 @@ class Project(Base):
     qualification: Mapped[int]
     pass_share: Mapped[float]
     strength: Mapped[bool]
+    ratings: Mapped[bool]
     lease_seconds: Mapped[float]
     budget: Mapped[int | None]
     frames: Mapped[dict[str, Any] | None]
@@ -211,6 +221,11 @@ class Query(Base):
         Index(None, "project_id", "second_clip"),
     )
 
+    @property
+    def task(self) -> str:
+        """Return what was to be done in both clips; "" where nobody said."""
+        return str((self.detail or {}).get(TASK) or "")
+
     def sides(self, swapped: bool) -> tuple[str, str]:
         """Return the names of the clips on the left and on the right."""
         if swapped:
@@ -256,6 +271,39 @@ class Answer(Base):
         Index(None, "project_id", "annotator_id"),
         Index(None, "query_id", "annotator_id"),
     )
+
+
+class Rating(Base):
+    """What a person says of one clip: a rating from 1 to 5, an outcome, both, or nothing any more.
+
+    Nothing changes a row later. The latest row of a person about a clip counts; one that `undoes`
+    another, named by its key, brings back what they said before.
+    """
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
+    clip_id: Mapped[str]
+    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"))
+    key: Mapped[str] = mapped_column(unique=True)
+    rating: Mapped[int | None]
+    outcome: Mapped[str | None]
+    undoes: Mapped[str | None] = mapped_column(ForeignKey("rating.key"), unique=True)
+    rated_at: Mapped[float]
+
+    __table_args__ = (
+        ForeignKeyConstraint(["project_id", "clip_id"], ["clip.project_id", "clip.id"]),
+        CheckConstraint(
+            f"rating IS NULL OR (rating >= 1 AND rating <= {HIGHEST_RATING})", name="rating"
+        ),
+        CheckConstraint(f"outcome IS NULL OR outcome IN {get_args(Outcome)}", name="outcome"),
+        Index(None, "project_id", "clip_id", "annotator_id"),
+        Index(None, "annotator_id", "clip_id"),
+    )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the row says nothing, as after an undo of the first."""
+        return self.rating is None and self.outcome is None
 
 
 class RewardVersion(Base):

@@ -30,6 +30,7 @@ from preferl.store.progress import Reports
 from preferl.store.projects import Projects
 from preferl.store.queries import Queries, RankedQueries
 from preferl.store.queue import Queue
+from preferl.store.ratings import GivenRatings
 
 LABELS = "labels.db"
 KEY = "key"
@@ -58,6 +59,7 @@ class Store:
         self.ranked = RankedQueries(database, self.clips)  # queries that sort clips into lists
         self.queue = Queue(database, self.ranked)  # leases of queries to people
         self.answers = GivenAnswers(database)  # answers to list, withdraw and correct
+        self.ratings = GivenRatings(database, self.clips)  # ratings and outcomes of clips
         self.reports = Reports(database)  # progress, heartbeats, reward versions, events
         self.progress = self.reports.progress  # progress of a project, and of a person in it
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from preferl.data.sources.pickles import load_pickle
-from preferl.store.quality.agreement import agreement_report, krippendorff_alpha
+from preferl.store.quality.agreement import agreement_of, agreement_report, krippendorff_alpha
 from preferl.store.quality.votes import Votes, value_counts
 
 NAN = np.nan
@@ -158,3 +158,25 @@ def test_eight_people_and_the_stop_sign(shared, rng):
     assert report.alpha == pytest.approx(0.05, abs=0.01)
     assert report.low < 0.05 < report.high
     assert report.pairs == 50 * 8 * 7 / 2
+
+
+KRIPPENDORFF = """
+1 2 3 3 2 1 4 1 2 . . .
+1 2 3 3 2 2 4 1 2 5 . 3
+. 3 3 3 2 3 4 2 2 5 1 .
+1 2 3 3 2 4 4 1 2 5 1 .
+"""
+"""The reliability data of "Computing Krippendorff's Alpha-Reliability" (2011): four observers."""
+
+
+def test_ordinal_values_agree_as_in_krippendorffs_own_example():
+    values = np.array([[0 if v == "." else int(v) for v in line.split()]
+                       for line in KRIPPENDORFF.split("\n") if line])  # fmt: skip
+    counts = (values[:, :, None] == np.arange(1, 6)).sum(0)
+    assert round(krippendorff_alpha(counts), 3) == 0.743
+    assert round(krippendorff_alpha(counts, "ordinal"), 3) == 0.815
+    report = agreement_of(counts, np.random.default_rng(0), units="clips", scale="ordinal")
+    assert report.alpha is not None
+    assert report.low is not None
+    assert report.low < report.alpha < 1
+    assert report.queries == 11, "with two values or more"

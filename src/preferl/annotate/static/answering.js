@@ -5,9 +5,10 @@ import { Dialogs } from './dialogs.js';
 import { listen } from './news.js';
 import { Panel } from './panel.js';
 import { Player } from './player.js';
+import { Ratings } from './ratings.js';
 import { visit } from './storage.js';
 import { transport } from './transport.js';
-import { Refused, farewell, send, whisper } from './wire.js';
+import { Refused, farewell, newKey, send, whisper } from './wire.js';
 
 const byId = (id) => document.getElementById(id);
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
@@ -26,6 +27,7 @@ const SPOKEN = {
 const player = new Player([byId('canvas-a'), byId('canvas-b')]);
 const dialogs = new Dialogs();
 const panel = new Panel();
+const ratings = new Ratings({ announce, notice, refused });
 transport(player);
 
 let queries = []; // what this page holds, the first one is shown
@@ -95,6 +97,9 @@ async function show(query) {
   failed = false;
   state('pair');
   byId('pair').setAttribute('aria-busy', 'true');
+  byId('task').textContent = query.task && `Task: ${query.task}`;
+  byId('task').hidden = !query.task;
+  ratings.show(query);
   const pair = [clip(query.left), clip(query.right)];
   const [a, b] = pair;
   byId('pair').classList.toggle('fresh', !a.frames[0] || !b.frames[0]);
@@ -155,6 +160,7 @@ function controls() {
     button.setAttribute('aria-disabled', String(Boolean(blocked)));
   }
   byId('undo').setAttribute('aria-disabled', String(busy));
+  ratings.allow(Boolean(may) && !busy);
   const todo = may ? 'Choose when you are ready.' : 'Watch both clips to the end once.';
   byId('reason').textContent = remark || todo;
   byId('reason').classList.toggle('remark', Boolean(remark));
@@ -170,10 +176,6 @@ player.addEventListener('seen', () => {
 
 // ---------------------------------------------------------------- answering
 
-const newKey = () =>
-  crypto.randomUUID?.() ??
-  [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
-
 const PENDING = 'preferl-pending';
 
 async function answer(kind, strength = null) {
@@ -184,6 +186,7 @@ async function answer(kind, strength = null) {
     byId('pair').classList.add('nudge');
     return announce('Watch both clips to the end once, then choose.');
   }
+  ratings.flush();
   busy = true;
   remark = '';
   turn += 1;
@@ -314,6 +317,7 @@ function claim() {
 
 async function undo() {
   if (busy) return;
+  if (ratings.undoable) return ratings.undo();
   busy = true;
   turn += 1;
   controls();
@@ -364,6 +368,8 @@ const SINGLE_KEYS = {
   ']': () => player.faster(1),
   i: () => dialogs.toggle(dialogs.instructions),
   '?': () => dialogs.toggle(dialogs.help),
+  a: () => ratings.focus('a'),
+  b: () => ratings.focus('b'),
 };
 
 document.addEventListener('keydown', (event) => {
@@ -373,6 +379,7 @@ document.addEventListener('keydown', (event) => {
   }
   const onControl = event.target.closest?.('input, select, textarea, video');
   const onButton = event.target.closest?.('button, a, summary');
+  if (ratings.press(event)) return event.preventDefault();
   if (onControl && event.key !== 'Escape') return;
   if (event.key === ' ' && onButton) return; // presses that button
   const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
@@ -390,7 +397,7 @@ byId('undo').addEventListener('click', undo);
 // After a pointer's press the keys belong to the page again, not to the pressed control.
 document.addEventListener('pointerup', () =>
   setTimeout(() => {
-    if (!dialogs.open && document.activeElement?.matches('button, input[type=range]')) {
+    if (!dialogs.open && document.activeElement?.matches('button, input[type=range], input[type=radio]')) {
       document.activeElement.blur();
     }
   }),
@@ -431,6 +438,7 @@ function onBack() {
 }
 
 window.addEventListener('pagehide', () => {
+  ratings.flush();
   // The shown pair stays ours for a moment, so that a reload finds it again.
   const tokens = queries.slice(1).map((query) => query.token);
   if (tokens.length) farewell('/api/release', { tokens });

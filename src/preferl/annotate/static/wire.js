@@ -4,6 +4,11 @@ const token = document.querySelector('meta[name="csrf-token"]')?.content ?? '';
 const WAITS = [400, 800, 1600, 3200, 6400]; // milliseconds between attempts; the last one repeats
 const PATIENCE = 12_000;
 
+/** A name for one change: sending it again writes nothing. */
+export const newKey = () =>
+  crypto.randomUUID?.() ??
+  [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
+
 /** The server understood and refused. */
 export class Refused extends Error {
   constructor(status, message) {
@@ -29,6 +34,7 @@ async function attempt(path, body) {
     headers: { 'Content-Type': 'application/json', 'X-CSRF-Token': token },
     body: JSON.stringify(body),
     signal: AbortSignal.timeout(PATIENCE),
+    keepalive: true, // a change on its way outlives the page
   });
   if (answer.ok) return answer.json();
   if (answer.status >= 500 || answer.status === 429) throw new Error(`server: ${answer.status}`);

@@ -31,7 +31,8 @@ from preferl.store.exchange.tables import BATCH, writing_table, wrong_cell
 from preferl.store.feedback import StoredFeedback
 from preferl.store.people import require_name
 from preferl.store.quality.aggregation import CombineMethod
-from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
+from preferl.store.ratings import ratings_among
+from preferl.store.schema import COUNTED, Answer, Clip, Project, Query, Rating
 from preferl.store.statements import LATEST
 from preferl.store.store import Store
 
@@ -56,11 +57,11 @@ def export_answers(
         StorageError: the file cannot be written.
     """
     project = store.projects.get(project_id)
-    origin = _origins(store, project_id)
+    origin = origins_of(store, project_id)
     count = 0
     with writing_table(Path(path), table.COLUMNS) as write, store.database.read() as session:
         answers = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
-        names = _names(store, project, anonymous=anonymous)  # now that no answer can be added
+        names = names_of(store, project, anonymous=anonymous)  # now that no answer can be added
         for batch in answers.partitions():
             write([_row(project, names, origin, row) for row in batch])
             count += len(batch)
@@ -131,7 +132,8 @@ def _sorted(detail: dict[str, Any] | None) -> Any:
     return json.loads(json.dumps(detail, sort_keys=True))
 
 
-def _names(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]:
+def names_of(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]:
+    """Return the names of a project's people by their numbers, or a digest of each."""
     people = {person.id: person.name for person in store.people.all(project.id)}
     if not anonymous:
         return people
@@ -143,7 +145,9 @@ def _names(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]
     return {number: f"person-{digest.hexdigest()}" for number, digest in digests.items()}
 
 
-def _origins(store: Store, project_id: int) -> Origin:
+def origins_of(store: Store, project_id: int) -> Origin:
+    """Return a function that looks up where a clip was cut."""
+
     @lru_cache(maxsize=4096)
     def of_shard(shard: str) -> IntArray | None:
         try:
@@ -220,7 +224,8 @@ def export_segments(
 
     `preferl.data.load_comparisons` reads the folder. Beside what that needs it holds `clips`,
     the name of each segment in the table of answers, and `cut`, the episode and first step of
-    each and the episode of its last step, -1 where they are not known.
+    each and the episode of its last step, -1 where they are not known. What people now say of
+    single clips is there, too, if they said anything: `preferl.data.load_ratings` reads it.
 
     Comparisons without an answer are left out. A folder of preferl's is replaced.
 
@@ -231,7 +236,10 @@ def export_segments(
     """
     project = store.projects.get(project_id)
     sides = (Query.first_clip, Query.second_clip)
-    asked = union(*(select(side).where(Query.project_id == project_id) for side in sides))
+    asked = union(
+        *(select(side).where(Query.project_id == project_id) for side in sides),
+        select(Rating.clip_id).where(Rating.project_id == project_id),
+    )
     clips = store.database.all(
         select(Clip).where(Clip.project_id == project_id, Clip.id.in_(asked)).order_by(Clip.id)
     )
@@ -239,7 +247,7 @@ def export_segments(
         raise DataError(f"project {project.slug}: expected at least one query, got none.")
     names = [clip.id for clip in clips]
     segments = store.clips.segments(project_id, names)
-    origin = _origins(store, project_id)
+    origin = origins_of(store, project_id)
     pairs, preference, weight = _answered(store, project_id, names, combine)
     arrays = arrays_of(replace(segments, origin=None)) | {
         "pairs": pairs,
@@ -248,6 +256,9 @@ def export_segments(
         "clips": np.array(names),
         "cut": np.array([origin(clip) or (-1, -1, -1) for clip in clips]),
     }
+    rated = store.ratings.current(project_id)
+    if rated:
+        arrays |= ratings_among(rated, names, segments).arrays()
     save_arrays(Path(path), arrays, {"kind": "comparisons", "length": segments.length})
     return len(names)
 

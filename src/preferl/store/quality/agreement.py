@@ -5,12 +5,15 @@ Krippendorff, "Content Analysis" (2004), chapter 11; the bootstrap is over queri
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 
 from preferl.shapes import FloatArray, IntArray
 from preferl.store.quality.votes import Votes
+
+Scale = Literal["nominal", "ordinal"]
+"""Whether values only differ, or also have an order."""
 
 FEWEST_QUERIES = 10
 """Queries with two answers that an agreement report needs at least."""
@@ -34,8 +37,10 @@ class AgreementReport:
     note: str = ""  # why there is no alpha, or nothing
 
 
-def krippendorff_alpha(counts: IntArray) -> float:
-    """Krippendorff's alpha of nominal data, `counts` `[Q, C]` of each value per unit.
+def krippendorff_alpha(counts: IntArray, scale: Scale = "nominal") -> float:
+    """Krippendorff's alpha of nominal or ordinal data, `counts` `[Q, C]` of each value per unit.
+
+    Ordinal values disagree by how many of the given values lie between them (section 11.3.3).
 
     It is 1 for perfect agreement, 0 for chance, below 0 for less than that, and NaN where no unit
     has two answers or all answers are the same. It is unstable where nearly all answers are alike,
@@ -45,7 +50,7 @@ def krippendorff_alpha(counts: IntArray) -> float:
     >>> krippendorff_alpha(np.array([[2, 0, 0], [0, 0, 2]]))
     1.0
     """
-    return float(_alpha(_coincidences(counts).sum(0)))
+    return float(_alpha(_coincidences(counts).sum(0), scale))
 
 
 def agreement_report(
@@ -61,17 +66,32 @@ def agreement_report(
     (None, 1.0, 'not enough data: 1 of at least 10 pairs with two answers')
     """
     counts = votes.first_answers.counts_by_query()[1]
+    return agreement_of(counts, rng, units="pairs with two answers", resamples=resamples)
+
+
+def agreement_of(
+    counts: IntArray,
+    rng: np.random.Generator,
+    *,
+    units: str,
+    scale: Scale = "nominal",
+    resamples: int = 2000,
+) -> AgreementReport:
+    """Return how people agree, from the `counts` `[Q, C]` of each value per unit.
+
+    Notes name the `units`, such as "clips with two ratings".
+    """
     counts = counts[counts.sum(1) > 1]
     queries = len(counts)
     pairs = int(_pairs(counts.sum(1)).sum()) // 2
-    alpha = krippendorff_alpha(counts)
+    alpha = krippendorff_alpha(counts, scale)
     totals = counts.sum(0)
     note = ""
     if queries < FEWEST_QUERIES:
-        note = f"not enough data: {queries} of at least {FEWEST_QUERIES} pairs with two answers"
+        note = f"not enough data: {queries} of at least {FEWEST_QUERIES} {units}"
     elif math.isnan(alpha):
         note = "not enough data: all answers are the same"
-    low, high = (None, None) if note else _alpha_interval(counts, rng, resamples)
+    low, high = (None, None) if note else _alpha_interval(counts, rng, resamples, scale)
     raw = float(_pairs(counts).sum() / pairs / 2) if pairs else None
     chance = float(_pairs(totals).sum() / _pairs(totals.sum())) if pairs else None
     return AgreementReport(None if note else alpha, low, high, raw, chance, queries, pairs, note)
@@ -84,12 +104,17 @@ def _coincidences(counts: IntArray) -> FloatArray:
     return np.asarray(together / np.maximum(counts.sum(1) - 1, 1)[:, None, None])
 
 
-def _alpha(coincidences: FloatArray) -> FloatArray:
+def _alpha(coincidences: FloatArray, scale: Scale) -> FloatArray:
     """`[...]` alphas of coincidence matrices `[..., C, C]`, NaN without variation."""
     totals = coincidences.sum(-1)
     count = totals.sum(-1)
-    observed = count - np.trace(coincidences, axis1=-2, axis2=-1)
-    expected = count**2 - (totals**2).sum(-1)
+    if scale == "nominal":
+        difference = 1 - np.eye(totals.shape[-1])
+    else:  # as a share of all values, from the middle of one value's to the middle of the other's
+        middle = (np.cumsum(totals, -1) - totals / 2) / np.maximum(count, 1)[..., None]
+        difference = (middle[..., :, None] - middle[..., None, :]) ** 2
+    observed = (coincidences * difference).sum((-2, -1))
+    expected = (totals[..., :, None] * totals[..., None, :] * difference).sum((-2, -1))
     # What rounding leaves of a single category is no variation.
     varied = expected > 1e-9 * np.maximum(count, 1) ** 2
     alpha = 1 - (count - 1) * observed / np.where(varied, expected, 1)
@@ -97,7 +122,7 @@ def _alpha(coincidences: FloatArray) -> FloatArray:
 
 
 def _alpha_interval(
-    counts: IntArray, rng: np.random.Generator, resamples: int
+    counts: IntArray, rng: np.random.Generator, resamples: int, scale: Scale
 ) -> tuple[float, float]:
     """95 % percentile interval of alpha over resampled queries.
 
@@ -106,7 +131,7 @@ def _alpha_interval(
     kinds, frequency = np.unique(counts, axis=0, return_counts=True)
     drawn = rng.multinomial(len(counts), frequency / len(counts), size=resamples)
     summed = np.tensordot(drawn, _coincidences(kinds), 1)
-    low, high = np.nanquantile(_alpha(summed), [0.025, 0.975]).tolist()
+    low, high = np.nanquantile(_alpha(summed, scale), [0.025, 0.975]).tolist()
     return low, high
 
 

@@ -41,8 +41,8 @@ def upgrade() -> None:
         *columns(
             "id int, slug text, title text, question text, instructions text, fps int, quorum int,"
             "repeat_share float, swap_share float, known_share float, qualification int,"
-            "pass_share float, strength bool, lease_seconds float, budget int?, frames json?,"
-            "paused bool, created_at float"
+            "pass_share float, strength bool, ratings bool, lease_seconds float, budget int?,"
+            "frames json?, paused bool, created_at float"
         ),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("slug"),
@@ -142,6 +142,24 @@ def upgrade() -> None:
         sa.Index(None, "project_id", "id"),
         sa.Index(None, "project_id", "annotator_id"),
         sa.Index(None, "query_id", "annotator_id"),
+    )
+    op.create_table(
+        "rating",
+        *columns(
+            "id int, project_id int, clip_id text, annotator_id int, key text, rating int?,"
+            "outcome text?, undoes text?, rated_at float"
+        ),
+        sa.PrimaryKeyConstraint("id"),
+        refers("project_id", "project"),
+        refers("annotator_id", "annotator"),
+        sa.ForeignKeyConstraint(["undoes"], ["rating.key"]),
+        sa.ForeignKeyConstraint(["project_id", "clip_id"], ["clip.project_id", "clip.id"]),
+        sa.CheckConstraint("rating IS NULL OR (rating >= 1 AND rating <= 5)", name="rating"),
+        sa.CheckConstraint("outcome IS NULL OR outcome IN ('success', 'failure')", name="outcome"),
+        sa.UniqueConstraint("key"),
+        sa.UniqueConstraint("undoes"),
+        sa.Index(None, "project_id", "clip_id", "annotator_id"),
+        sa.Index(None, "annotator_id", "clip_id"),
     )
     op.create_table(
         "lease",

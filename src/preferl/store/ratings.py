@@ -1,0 +1,231 @@
+"""Ratings and outcomes of single clips: recorded as answers are, changed, undone and read."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, final
+
+import numpy as np
+from sqlalchemy import Select, exists, or_, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, aliased
+
+from preferl.data.ratings import Ratings
+from preferl.data.segments import Segments
+from preferl.errors import FeedbackError, require_one_of
+from preferl.shapes import FloatArray
+from preferl.store.clips import ClipStore
+from preferl.store.database import Database, clock, rows_among
+from preferl.store.quality.rating_report import RatingReport, rating_report
+from preferl.store.queue import answering_person
+from preferl.store.schema import HIGHEST_RATING, Annotator, Outcome, Query, Rating
+
+_later = aliased(Rating)
+LATEST = ~exists().where(
+    _later.project_id == Rating.project_id,
+    _later.clip_id == Rating.clip_id,
+    _later.annotator_id == Rating.annotator_id,
+    _later.id > Rating.id,
+)
+"""SQL: that a row is the latest of its person about its clip."""
+
+_undoing = aliased(Rating)
+_STANDS = (Rating.undoes.is_(None), ~exists().where(_undoing.undoes == Rating.key))
+
+
+class RecordedRating(NamedTuple):
+    """What a person now says of a clip, on disk; `new` is false if it was recorded before."""
+
+    rating_id: int
+    new: bool
+    clip: str
+    rating: int | None
+    outcome: str | None
+
+
+@final
+class GivenRatings:
+    """Records and reads what people say of single clips, next to their answers about pairs."""
+
+    def __init__(self, database: Database, clips: ClipStore) -> None:
+        self._database = database
+        self._clips = clips
+
+    def rate(
+        self,
+        project_id: int,
+        annotator_id: int,
+        clip: str,
+        key: str,
+        *,
+        rating: int | None = None,
+        outcome: Outcome | None = None,
+    ) -> RecordedRating:
+        """Record what a person says of a clip, which is on disk when this returns.
+
+        It replaces what they said of that clip before; earlier rows stay.
+
+        Args:
+            project_id: the project.
+            annotator_id: who rates.
+            clip: name of a clip that a query of the project shows.
+            key: chosen by the sender for this change; sending it again changes nothing.
+            rating: 1, the worst, to 5, the best; None for none.
+            outcome: whether the clip reaches its goal, `"success"` or `"failure"`; None for
+                neither.
+
+        Raises:
+            ConfigError: an unknown outcome.
+            FeedbackError: a person who may not answer, a clip that no query shows, or a rating out
+                of range; nothing is written then.
+        """
+        if rating is not None and rating not in range(1, HIGHEST_RATING + 1):
+            raise FeedbackError(f"rating: expected 1 to {HIGHEST_RATING}, got {rating}.")
+        if outcome is not None:
+            require_one_of("outcome", outcome, Outcome)
+        with self._recording(project_id, annotator_id, key) as (session, known):
+            if known is not None:
+                return _recorded(known, new=False)
+            shown = select(Query.id).where(
+                Query.project_id == project_id,
+                or_(Query.first_clip == clip, Query.second_clip == clip),
+            )
+            if session.scalar(shown.limit(1)) is None:
+                raise FeedbackError(f"clip: expected one that a query shows, got {clip}.")
+            row = Rating(
+                project_id=project_id,
+                clip_id=clip,
+                annotator_id=annotator_id,
+                key=key,
+                rating=rating,
+                outcome=outcome,
+                rated_at=clock(session),
+            )
+            session.add(row)
+            session.flush()
+            return _recorded(row, new=True)
+
+    def undo(self, project_id: int, annotator_id: int, key: str) -> RecordedRating | None:
+        """Undo the latest change of a person, and return what they now say of its clip.
+
+        Earlier changes can then be undone one by one. Sending the same `key` again changes nothing.
+        Returns None if there is nothing to undo.
+        """
+        with self._recording(project_id, annotator_id, key) as (session, known):
+            if known is not None:
+                return _recorded(known, new=False)
+            standing = (
+                select(Rating)
+                .where(Rating.project_id == project_id, Rating.annotator_id == annotator_id)
+                .where(*_STANDS)
+                .order_by(Rating.id.desc())
+                .limit(1)
+            )
+            undone = session.scalar(standing)
+            if undone is None:
+                return None
+            same_clip = (Rating.clip_id == undone.clip_id, Rating.id < undone.id)
+            before = session.scalar(standing.where(*same_clip))
+            row = Rating(
+                project_id=project_id,
+                clip_id=undone.clip_id,
+                annotator_id=annotator_id,
+                key=key,
+                rating=None if before is None else before.rating,
+                outcome=None if before is None else before.outcome,
+                undoes=undone.key,
+                rated_at=clock(session),
+            )
+            session.add(row)
+            session.flush()
+            return _recorded(row, new=True)
+
+    def of_person(self, annotator_id: int, clips: Sequence[str]) -> dict[str, Rating]:
+        """Return what a person now says of these clips, by the clip's name."""
+        latest = select(Rating).where(Rating.annotator_id == annotator_id, LATEST)
+        with self._database.read() as session:
+            rows = rows_among(session, latest, Rating.clip_id, clips)
+            return {row.clip_id: row for (row,) in rows}
+
+    def current(self, project_id: int) -> list[Rating]:
+        """Return what people now say of clips, oldest first; rows that say nothing are left out."""
+        said = or_(Rating.rating.is_not(None), Rating.outcome.is_not(None))
+        return self._database.all(current_ratings(project_id).where(said))
+
+    def table(self, project_id: int) -> Ratings:
+        """Return what people now say of clips, with the clips' steps, to learn from.
+
+        Raises:
+            DataError: nothing was rated, or a clip's file is damaged.
+        """
+        rows = self.current(project_id)
+        names = sorted({row.clip_id for row in rows})
+        return ratings_among(rows, names, self._clips.segments(project_id, names))
+
+    def report(self, project_id: int, rng: np.random.Generator) -> RatingReport:
+        """Return how people rate the clips of a project; `rng` draws the resamples of intervals."""
+        rows = self.current(project_id)
+        people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
+        names = dict(map(tuple, self._database.rows(people.order_by(Annotator.id))))
+        return rating_report(
+            np.unique([row.clip_id for row in rows], return_inverse=True)[1],
+            np.searchsorted([*names], [row.annotator_id for row in rows]),
+            rating_numbers(rows),
+            outcome_numbers(rows),
+            names=[*names.values()],
+            rng=rng,
+        )
+
+    @contextmanager
+    def _recording(
+        self, project_id: int, annotator_id: int, key: str
+    ) -> Iterator[tuple[Session, Rating | None]]:
+        """Open a transaction of one person; yield it and the row that has this key already."""
+        if not 8 <= len(key) <= 100:
+            raise FeedbackError(f"key: expected 8 to 100 letters, got {len(key)}.")
+        try:
+            with self._database.write() as session:
+                answering_person(session, project_id, annotator_id)
+                yield session, _by_key(session, key, annotator_id)
+        except IntegrityError:  # another request used this key at the same moment
+            with self._database.read() as session:
+                _by_key(session, key, annotator_id)
+            raise
+
+
+def current_ratings(project_id: int) -> Select[Rating]:
+    """SQL: the latest row of each person about each clip of a project, oldest first."""
+    return select(Rating).where(Rating.project_id == project_id, LATEST).order_by(Rating.id)
+
+
+def ratings_among(rows: Sequence[Rating], names: Sequence[str], segments: Segments) -> Ratings:
+    """Return rows as arrays, about `segments`, whose clips have these `names` in rising order."""
+    return Ratings(
+        segments=segments,
+        clip=np.searchsorted(names, [row.clip_id for row in rows]),
+        annotator=np.unique([row.annotator_id for row in rows], return_inverse=True)[1],
+        rating=rating_numbers(rows),
+        outcome=outcome_numbers(rows),
+        rated_at=np.array([row.rated_at for row in rows], np.float64),
+    )
+
+
+def rating_numbers(rows: Sequence[Rating]) -> FloatArray:
+    """`[R]` the ratings of rows, NaN where there is none."""
+    return np.array([row.rating for row in rows], np.float64)  # None is NaN
+
+
+def outcome_numbers(rows: Sequence[Rating]) -> FloatArray:
+    """`[R]` the outcomes of rows: 1 for success, 0 for failure, NaN where there is none."""
+    numbers = {"success": 1.0, "failure": 0.0, None: np.nan}
+    return np.array([numbers[row.outcome] for row in rows], np.float64)
+
+
+def _by_key(session: Session, key: str, annotator_id: int) -> Rating | None:
+    row = session.scalar(select(Rating).where(Rating.key == key))
+    if row is not None and row.annotator_id != annotator_id:
+        raise FeedbackError("key: expected one of your own, got somebody else's.")
+    return row
+
+
+def _recorded(row: Rating, *, new: bool) -> RecordedRating:
+    return RecordedRating(row.id, new, row.clip_id, row.rating, row.outcome)

@@ -1,0 +1,126 @@
+"""Ratings and outcomes: on disk once acknowledged, changed, undone and sent twice."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from helpers.numbered_videos import random_segments
+from preferl.errors import ConfigError, DataError, FeedbackError
+from preferl.store.store import Store
+
+
+@pytest.fixture
+def rated(store):
+    """A project with two queries about four clips, and two people."""
+    project = store.projects.create("dots", ratings=True)
+    store.queries.ask(project.id, random_segments(4, 6, seed=1), np.arange(4).reshape(2, 2))
+    ann, bo = (store.people.invite(project.id, name).annotator.id for name in ("Ann", "Bo"))
+    clips = [name for pair in store.queries.pairs(project.id, [1, 2]) for name in pair]
+    return project.id, ann, bo, clips
+
+
+def said(store, person, clips):
+    rows = store.ratings.of_person(person, clips)
+    return {clip: (row.rating, row.outcome) for clip, row in rows.items()}
+
+
+def test_the_latest_row_counts_and_all_stay(store, rated):
+    project, ann, bo, (clip, other, *_) = rated
+    rate = store.ratings.rate
+    assert rate(project, ann, clip, "key-00001", rating=2).new
+    rate(project, ann, clip, "key-00002", rating=4, outcome="success")
+    rate(project, bo, clip, "key-00003", outcome="failure")
+    assert said(store, ann, [clip, other]) == {clip: (4, "success")}
+    assert said(store, bo, [clip]) == {clip: (None, "failure")}
+    again = rate(project, ann, clip, "key-00001", rating=5)
+    assert (again.new, again.rating) == (False, 2), "sending it again writes nothing"
+    rate(project, ann, clip, "key-00004")  # takes all back
+    assert [(row.annotator_id, row.outcome) for row in store.ratings.current(project)] == [
+        (bo, "failure")
+    ]
+    url = store.database.url.render_as_string(hide_password=False)
+    with Store.open(url, store.files) as reopened:
+        assert said(reopened, ann, [clip]) == {clip: (None, None)}
+
+
+def test_changes_are_undone_one_by_one(store, rated):
+    project, ann, bo, (clip, other, *_) = rated
+    store.ratings.rate(project, ann, clip, "key-00001", rating=2)
+    store.ratings.rate(project, ann, other, "key-00002", rating=3)
+    store.ratings.rate(project, ann, clip, "key-00003", rating=5, outcome="success")
+    store.ratings.rate(project, bo, clip, "key-00004", rating=1)
+    undone = store.ratings.undo(project, ann, "undo-0001")
+    assert (undone.clip, undone.rating, undone.outcome) == (clip, 2, None)
+    assert store.ratings.undo(project, ann, "undo-0001") == undone._replace(new=False)
+    assert store.ratings.undo(project, ann, "undo-0002").clip == other
+    store.ratings.rate(project, ann, clip, "key-00005", rating=4)
+    assert store.ratings.undo(project, ann, "undo-0003").rating == 2
+    assert store.ratings.undo(project, ann, "undo-0004").rating is None
+    assert store.ratings.undo(project, ann, "undo-0005") is None
+    assert said(store, ann, [clip, other]) == {clip: (None, None), other: (None, None)}
+    assert said(store, bo, [clip]) == {clip: (1, None)}
+
+
+def test_what_means_nothing_is_refused(store, rated):
+    project, ann, _, (clip, *_) = rated
+    for words in ({"rating": 0}, {"rating": 6}, {"outcome": "perhaps"}):
+        with pytest.raises((FeedbackError, ConfigError)):
+            store.ratings.rate(project, ann, clip, "key-00001", **words)
+    with pytest.raises(FeedbackError, match="one that a query shows"):
+        store.ratings.rate(project, ann, "0" * 32, "key-00001", rating=1)
+    with pytest.raises(FeedbackError, match="8 to 100 letters"):
+        store.ratings.rate(project, ann, clip, "short", rating=1)
+    watcher = store.people.invite(project, "Cleo", "spectator").annotator.id
+    with pytest.raises(FeedbackError, match="spectator"):
+        store.ratings.rate(project, watcher, clip, "key-00001", rating=1)
+    store.ratings.rate(project, ann, clip, "key-00001", rating=1)
+    bo = rated[2]
+    with pytest.raises(FeedbackError, match="somebody else's"):
+        store.ratings.rate(project, bo, clip, "key-00001", rating=1)
+    assert len(store.ratings.current(project)) == 1
+
+
+def test_a_request_that_is_sent_twice_at_once_is_one_row(store, rated):
+    project, ann, _, (clip, *_) = rated
+
+    def send(number):
+        key = f"key-0000{number // 4}"
+        return store.ratings.rate(project, ann, clip, key, rating=1 + number // 4)
+
+    with ThreadPoolExecutor(8) as pool:
+        recorded = list(pool.map(send, range(8)))
+    assert sum(row.new for row in recorded) == 2
+    assert len({row.rating_id for row in recorded}) == 2
+
+
+def test_they_are_arrays_beside_the_clips(store, rated):
+    project, ann, bo, (clip, other, *_) = rated
+    with pytest.raises(DataError):
+        store.ratings.table(project)
+    store.ratings.rate(project, ann, other, "key-00001", rating=2)
+    store.ratings.rate(project, bo, clip, "key-00002", rating=5, outcome="failure")
+    table = store.ratings.table(project)
+    steps = store.clips.segments(project, [other, clip])
+    np.testing.assert_array_equal(table.segments[table.clip].actions, steps[:].actions)
+    assert table.annotator.tolist() == [0, 1]
+    assert table.rating.tolist() == [2, 5]
+    np.testing.assert_array_equal(table.outcome, [np.nan, 0])
+
+
+def test_a_task_stays_with_a_query_and_its_repeats(store):
+    project = store.projects.create("arm", repeat_share=0.9, known_share=0.0, quorum=2)
+    segments = random_segments(24, 6, seed=2)
+    pairs = np.arange(24).reshape(12, 2)
+    details = [{"task": "open the box"}] * 12
+    store.queries.ask(project.id, segments, pairs, details=details)
+    ann = store.people.invite(project.id, "Ann").annotator.id
+    tasks = []
+    for count in range(24):
+        claim = store.queue.claim(project.id, ann, 1, undrawn=True)
+        if not claim.queries:
+            break
+        tasks.append(claim.queries[0].task)
+        store.queue.answer(ann, claim.queries[0].token, f"key-{count:05}", "left")
+    assert len(tasks) > 12, "some were repeats"
+    assert set(tasks) == {"open the box"}
