@@ -14,7 +14,8 @@ OF_NO_PACKAGE = {"architecture", "docs", "golden", "helpers", "hostile", "intero
 OF_NO_MODULE = {
     ".": {"invariants", "io_errors", "killed_runs", "learning"} | {"power_loss", "recipes"},
     "annotate": {"accessibility", "answering_page", "fuzz", "learning_page", "lost_server"}
-    | {"other_addresses", "overview_page", "playing_page", "refusals", "small_screens"},
+    | {"other_addresses", "overview_page", "playing_page", "rating_page", "refusals"}
+    | {"small_screens"},
     "cli": {"foreign_folders", "held_folders", "trusted_models", "wrong_data", "wrong_input"},
     "feedback": {"named_teachers"},
     "models": {"own_models"},

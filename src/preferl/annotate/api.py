@@ -126,12 +126,17 @@ def _views(
     ]
 
 
-def _said(recorded: RecordedRating | None) -> dict[str, Any]:
+def _rating_view(recorded: RecordedRating | None) -> dict[str, Any]:
     """Return what a person now says of a clip; `clip` is None where there was nothing to undo."""
     if recorded is None:
         return {"clip": None}
-    said = {"clip": recorded.clip, "rating": recorded.rating, "outcome": recorded.outcome}
-    return {"recorded": recorded.rating_id, "new": recorded.new, **said}
+    return {
+        "recorded": recorded.rating_id,
+        "new": recorded.new,
+        "clip": recorded.clip,
+        "rating": recorded.rating,
+        "outcome": recorded.outcome,
+    }
 
 
 @router.post("/claim", dependencies=CHANGES)
@@ -166,13 +171,13 @@ def rate(request: Request, person: Answering, body: RateBody) -> dict[str, Any]:
     if not store.projects.get(person.project_id).ratings:
         raise HTTPException(409, "Clips are not rated here.")
     recorded = store.ratings.rate(person.project_id, person.id, **body.model_dump())
-    return _said(recorded)
+    return _rating_view(recorded)
 
 
 @router.post("/unrate", dependencies=CHANGES)
 def unrate(request: Request, person: Answering, body: UnrateBody) -> dict[str, Any]:
     """Undo this person's last change of a rating or outcome; return what they now say."""
-    return _said(store_of(request).ratings.undo(person.project_id, person.id, body.key))
+    return _rating_view(store_of(request).ratings.undo(person.project_id, person.id, body.key))
 
 
 @router.post("/heartbeat", dependencies=CHANGES)

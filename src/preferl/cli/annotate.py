@@ -343,7 +343,6 @@ def annotate_import(config: ImportConfig) -> None:
     )
 
 
-<<<<<<< HEAD
 def _import_labels(
     store: "Store", project_id: int, kind: str, config: ImportConfig
 ) -> "ImportReport":
@@ -375,10 +374,7 @@ def _import_labels(
     )
 
 
-def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
-=======
 def _kind(path: Path) -> Literal["export", "ratings", "table", "folder", "drlhp"]:
->>>>>>> d9c0610 (Keep ratings and outcomes of clips as answers are kept)
     """Return what a path holds, by its name or by the columns of its first row."""
     from preferl.store.exchange.tables import read_table
 

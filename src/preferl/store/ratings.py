@@ -148,8 +148,8 @@ class GivenRatings:
 
     def current(self, project_id: int) -> list[Rating]:
         """Return what people now say of clips, oldest first; rows that say nothing are left out."""
-        said = or_(Rating.rating.is_not(None), Rating.outcome.is_not(None))
-        return self._database.all(current_ratings(project_id).where(said))
+        is_given = or_(Rating.rating.is_not(None), Rating.outcome.is_not(None))
+        return self._database.all(current_ratings(project_id).where(is_given))
 
     def table(self, project_id: int) -> Ratings:
         """Return what people now say of clips, with the clips' steps, to learn from.
@@ -165,7 +165,8 @@ class GivenRatings:
         """Return how people rate the clips of a project; `rng` draws the resamples of intervals."""
         rows = self.current(project_id)
         people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
-        names = dict(map(tuple, self._database.rows(people.order_by(Annotator.id))))
+        rows_of_people = self._database.rows(people.order_by(Annotator.id))
+        names = {number: name for number, name in rows_of_people}  # noqa: C416 (typed rows)
         return rating_report(
             np.unique([row.clip_id for row in rows], return_inverse=True)[1],
             np.searchsorted([*names], [row.annotator_id for row in rows]),
