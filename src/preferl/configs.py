@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from preferl.errors import ConfigError, closest, require_one_of
+from preferl.errors import ConfigError, closest, require_in, require_one_of
 from preferl.registry import Registry, config_beside, things_of
 from preferl.trust import resolve
 
@@ -192,20 +193,47 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", _encode(values, Any, lambda _: None))
 
 
-def require_words(config: object) -> None:
-    """Raise `ConfigError` unless each field of a dataclass whose type lists words has one of them.
+def require_fields(config: object, **ranges: float | tuple[float, float]) -> None:
+    """Raise `ConfigError` for a field of a dataclass that is out of its range, or no known word.
+
+    Fields whose type lists words, or names a registry, take these words alone.
+
+    Args:
+        config: the dataclass.
+        **ranges: by field, its least value, or its least and largest; None is in any range.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Fit:
     ...     pooling: Literal["sum", "mean"] = "sum"
-    >>> require_words(Fit("max"))
+    ...     epochs: int = 10
+    >>> require_fields(Fit("max"))
     Traceback (most recent call last):
     preferl.errors.ConfigError: pooling: expected one of sum, mean, got 'max'.
+    >>> require_fields(Fit(epochs=0), epochs=1)
+    Traceback (most recent call last):
+    preferl.errors.ConfigError: epochs: expected at least 1, got 0.
     """
-    for name, hint in get_type_hints(type(config)).items():
+    for name, ends in ranges.items():
+        low, high = ends if isinstance(ends, tuple) else (ends, math.inf)
+        if (value := getattr(config, name)) is not None:
+            require_in(name, value, low, high)
+    for name, words in _words_of_fields(type(config)).items():
+        choices = words.names() if isinstance(words, Registry) else words
+        require_one_of(name, getattr(config, name), choices)
+
+
+@cache
+def _words_of_fields(cls: type[Any]) -> dict[str, Any]:
+    """Return the fields that take words alone, with their `Literal` type or registry."""
+    words: dict[str, Any] = {}
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        registries = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Registry)]
         if get_origin(hint) is Literal:
-            require_one_of(name, getattr(config, name), hint)
+            words[name] = hint
+        elif registries:
+            words[name] = registries[0]
+    return words
 
 
 def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:

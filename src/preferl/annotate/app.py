@@ -30,7 +30,8 @@ from preferl.annotate.limits import (
 )
 from preferl.annotate.overviews import Overviews
 from preferl.annotate.sessions import Sessions
-from preferl.errors import ConfigError, DataError, FeedbackError, StorageError, require_in
+from preferl.configs import require_fields
+from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.store.store import SHORTEST, Store
 
 DAY: Final = 24 * 3600  # seconds
@@ -99,14 +100,9 @@ class AnnotateSettings:
     )
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("port", 0, 65535),
-            ("poll_seconds", 0.02, 3600),
-            ("session_days", 1e-3, 3650),
-            ("requests_per_second", 0.1, 1e6),
-            ("largest_request", 1024, 2**30),
-        ):
-            require_in(name, getattr(self, name), low, high)
+        require_fields(self, port=(0, 65535), poll_seconds=(0.02, 3600))
+        require_fields(self, session_days=(1e-3, 3650), requests_per_second=(0.1, 1e6))
+        require_fields(self, largest_request=(1024, 2**30))
         scheme = "http" if self.public_url is None else urlsplit(self.public_url).scheme
         if scheme not in ("http", "https"):
             raise ConfigError(f"public_url: expected http:// or https://, got {self.public_url}.")

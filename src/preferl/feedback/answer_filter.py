@@ -10,8 +10,8 @@ from typing import Final, final
 
 import numpy as np
 
+from preferl.configs import require_fields
 from preferl.data.comparisons import Comparisons
-from preferl.errors import require_in
 from preferl.feedback.preparations import FitContext
 from preferl.feedback.sampling import sigmoid
 from preferl.shapes import FloatArray
@@ -58,9 +58,7 @@ class AnswerFilter:
     turned_below: float = 0.001
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "beta"):
-            require_in(name, getattr(self, name), 0, math.inf)
-        require_in("turned_below", self.turned_below, 0, 0.5)
+        require_fields(self, alpha=0, beta=0, turned_below=(0, 0.5))
 
     def __call__(self, comparisons: Comparisons, context: FitContext) -> Comparisons:
         """Return the answers, some with weight 0 or turned round; without a reward, all unchanged.

@@ -10,6 +10,7 @@ from typing import Literal, Self, final
 
 import numpy as np
 
+from preferl.configs import require_fields
 from preferl.data.segments import Clips, Segments
 from preferl.errors import ConfigError, FeedbackError, require_in
 from preferl.feedback.sampling import sigmoid
@@ -87,13 +88,9 @@ class ScriptedTeacher:
     worst: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("temperature", "equal_within"):
-            require_in(name, getattr(self, name), 0, inf)
-        for name in ("discount", "recency", "guess_rate", "error_rate", "skip_rate"):
-            require_in(name, getattr(self, name), 0, 1)
-        for name in ("skip_margin", "equal_margin"):
-            if getattr(self, name) is not None:
-                require_in(name, getattr(self, name), 0, 1)
+        require_fields(self, temperature=0, equal_within=0, discount=(0, 1), recency=(0, 1))
+        require_fields(self, guess_rate=(0, 1), error_rate=(0, 1), skip_rate=(0, 1))
+        require_fields(self, skip_margin=(0, 1), equal_margin=(0, 1))
         scale = self.scale
         positive = isinstance(scale, int | float | np.floating) and 0 < scale < inf
         if not positive and scale not in (None, "deviation", "length"):

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, lcm, prod
-from typing import Any, Literal
+from typing import Literal
 
-from preferl.configs import require_words
+from preferl.configs import require_fields
 from preferl.errors import ConfigError, require_in, require_share
 from preferl.models.spaces import Channels, Space, feature_size
 
@@ -53,7 +53,8 @@ class MLPRewardConfig:
     def __post_init__(self) -> None:
         for units in self.hidden:
             require_in("hidden", units, 1, inf)
-        _require(self, members=1)
+        require_fields(self, members=1, discount=(1e-9, 1))
+        require_share("dropout", self.dropout)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least.
@@ -110,7 +111,8 @@ class CNNRewardConfig:
                 raise ConfigError(
                     f"{name}: expected a number of at least 1 per layer, got {sizes}."
                 )
-        _require(self, filters=1, hidden=1, members=1)
+        require_fields(self, filters=1, hidden=1, members=1, discount=(1e-9, 1))
+        require_share("dropout", self.dropout)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:  # noqa: ARG002  # as all have it
         """Parameters that its model has at least; the largest layer is the dense one."""
@@ -146,7 +148,9 @@ class LSTMRewardConfig:
     normalise: bool = True
 
     def __post_init__(self) -> None:
-        _require(self, multiple=4, context=1)
+        require_fields(self, context=1)
+        require_share("dropout", self.dropout)
+        _require_width(self.width, multiple=4)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least."""
@@ -192,10 +196,10 @@ class PreferenceTransformerConfig:
     normalise: bool = True
 
     def __post_init__(self) -> None:
-        multiple = lcm(self.heads, 2)
-        _require(self, multiple=multiple, layers=1, heads=1, preference_width=1, context=2)
-        if self.positions is not None:
-            require_in("positions", self.positions, self.context, inf)
+        require_fields(self, layers=1, heads=1, preference_width=1, context=2)
+        require_fields(self, positions=self.context)
+        require_share("dropout", self.dropout)
+        _require_width(self.width, multiple=lcm(self.heads, 2))
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least."""
@@ -255,15 +259,7 @@ def dense(sizes: Sequence[int]) -> int:
     return sum(a * b for a, b in pairwise(sizes))
 
 
-def _require(config: Any, *, multiple: int = 0, **least: int) -> None:
-    """Raise `ConfigError` for numbers below their least, shares out of range and unknown words.
-
-    If `multiple` is given, the width has to be a multiple of it.
-    """
-    for name, value in least.items():
-        require_in(name, getattr(config, name), value, inf)
-    if multiple and (config.width < 1 or config.width % multiple):
-        raise ConfigError(f"width: expected a multiple of {multiple}, got {config.width}.")
-    require_share("dropout", config.dropout)
-    require_in("discount", getattr(config, "discount", 1), 1e-9, 1)
-    require_words(config)
+def _require_width(width: int, *, multiple: int) -> None:
+    """Raise `ConfigError` unless a width is a multiple of a number."""
+    if width < 1 or width % multiple:
+        raise ConfigError(f"width: expected a multiple of {multiple}, got {width}.")

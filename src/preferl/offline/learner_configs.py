@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf, isfinite, nan
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
-from preferl.configs import require_words
+from preferl.configs import require_fields
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.spaces import Channels
@@ -19,13 +19,6 @@ PRESETS: dict[str, dict[str, float]] = {
     "antmaze": {"expectile": 0.9, "temperature": 10.0},
     "adroit": {"temperature": 0.5, "dropout": 0.1},
 }
-
-
-def require_ranges(config: object, **ranges: tuple[float, float]) -> None:
-    """Raise `ConfigError` unless each named field of a config is None or within its range."""
-    for name, (low, high) in ranges.items():
-        if getattr(config, name) is not None:
-            require_in(name, getattr(config, name), low, high)
 
 
 def parsed_target(target: float | str) -> tuple[float, bool]:
@@ -114,13 +107,12 @@ class GaussianConfig(LearnerConfig):
         if not all(units >= 1 for units in self.hidden):
             raise ConfigError(f"hidden: expected units of at least 1, got {self.hidden}.")
         require_share("dropout", self.dropout)
-        require_ranges(self, learning_rate=(0, inf), batch_size=(1, inf))
+        require_fields(self, learning_rate=0, batch_size=1)
         low, high = self.log_std_bounds
         if not -inf < low < high < inf:
             raise ConfigError(
                 f"log_std_bounds: expected a low and a higher one, got {(low, high)}."
             )
-        require_words(self)
 
 
 @final
@@ -164,8 +156,8 @@ class IQLConfig(GaussianConfig):
     def __post_init__(self) -> None:
         if not 0 < self.expectile < 1:
             raise ConfigError(f"expectile: expected in (0, 1), got {self.expectile}.")
-        ranges = {"discount": (0, 1), "target_rate": (1e-9, 1), "max_weight": (1e-9, inf)}
-        require_ranges(self, temperature=(0, inf), **ranges)
+        require_fields(self, temperature=0, discount=(0, 1))
+        require_fields(self, target_rate=(1e-9, 1), max_weight=1e-9)
         super().__post_init__()
 
     @classmethod
@@ -214,7 +206,7 @@ class IPLConfig(IQLConfig):
     pairs: int = 16
 
     def __post_init__(self) -> None:
-        require_ranges(self, regulariser=(0, inf), pairs=(1, inf))
+        require_fields(self, regulariser=0, pairs=1)
         super().__post_init__()
 
     @classmethod
@@ -247,7 +239,7 @@ class CPLConfig(GaussianConfig):
     pairs: int = 32
 
     def __post_init__(self) -> None:
-        require_ranges(self, temperature=(1e-12, inf), bias=(0, 1), pairs=(1, inf))
+        require_fields(self, temperature=1e-12, bias=(0, 1), pairs=1)
         require_share("cloning", self.cloning)
         super().__post_init__()
 
@@ -292,8 +284,8 @@ class DTRConfig:
     candidates: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 2.0)
 
     def __post_init__(self) -> None:
-        rates = {"learning_rate": (1e-12, inf), "target_rate": (1e-9, 1)}
-        require_ranges(self, weight=(0, inf), discount=(0, 1), **rates)
+        require_fields(self, weight=0, discount=(0, 1))
+        require_fields(self, learning_rate=1e-12, target_rate=(1e-9, 1))
         if not (self.hidden and min(self.hidden) >= 1 and self.candidates):
             raise ConfigError(
                 "hidden and candidates: expected at least one each, and at least one unit per "
@@ -341,7 +333,7 @@ class TokenShape:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        require_ranges(self, layers=(1, inf), heads=(1, inf))
+        require_fields(self, layers=1, heads=1)
         require_share("dropout", self.dropout)
 
 
@@ -410,10 +402,9 @@ class DTConfig(LearnerConfig):
     pixel_encoder: PixelEncoderConfig = field(default_factory=PixelEncoderConfig)
 
     def __post_init__(self) -> None:
-        sizes = ("context", "width", "layers", "heads", "horizon", "batch_size")
-        positive = ("scale", "learning_rate", "max_grad_norm")
-        ranges = dict.fromkeys(sizes, (1, inf)) | dict.fromkeys(positive, (1e-12, inf))
-        require_ranges(self, **ranges, discount=(1e-12, 1), weight_decay=(0, inf))
+        require_fields(self, context=1, width=1, layers=1, heads=1, horizon=1, batch_size=1)
+        require_fields(self, scale=1e-12, learning_rate=1e-12, max_grad_norm=1e-12)
+        require_fields(self, discount=(1e-12, 1), weight_decay=0)
         if self.width % self.heads != 0:
             raise ConfigError(
                 f"width: expected a multiple of {self.heads} heads, got {self.width}."
@@ -425,7 +416,6 @@ class DTConfig(LearnerConfig):
             )
         for name in ("dropout", "warmup"):
             require_share(name, getattr(self, name))
-        require_words(self)
         parsed_target(self.target)
 
     @classmethod

@@ -6,9 +6,9 @@ from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, final, get_args
 
-from preferl.configs import from_json
+from preferl.configs import from_json, require_fields
 from preferl.envs.config import EnvConfig, EnvSource, VecEnvKind
-from preferl.errors import ConfigError, require_in, require_one_of, require_seed, require_share
+from preferl.errors import ConfigError, require_in, require_seed, require_share
 from preferl.feedback.preparations import Preparation
 from preferl.feedback.protocols import Teacher
 from preferl.feedback.schedule import ScheduleName
@@ -78,15 +78,13 @@ class PPOConfig:
     hidden: tuple[int, ...] = (64, 64)
 
     def __post_init__(self) -> None:
-        _require(self, ("n_steps", "n_epochs"), 1)
         _require_schedule("learning_rate", self.learning_rate)
         _require_schedule("clip_range", self.clip_range)
         # The advantage of one step alone cannot be normalised.
-        _require(self, ("batch_size",), 2 if self.normalize_advantage else 1)
-        _require(self, ("ent_coef", "vf_coef"), 0)
-        _require(self, ("max_grad_norm", "clip_range_vf", "target_kl"), 1e-12)
-        _require(self, ("sde_sample_freq",), -1)
-        _require(self, ("gamma", "gae_lambda"), 0, 1)
+        require_fields(self, batch_size=2 if self.normalize_advantage else 1)
+        require_fields(self, n_steps=1, n_epochs=1, sde_sample_freq=-1, ent_coef=0, vf_coef=0)
+        require_fields(self, max_grad_norm=1e-12, clip_range_vf=1e-12, target_kl=1e-12)
+        require_fields(self, gamma=(0, 1), gae_lambda=(0, 1))
 
 
 @dataclass(frozen=True)
@@ -132,12 +130,10 @@ class SACConfig:
     hidden: tuple[int, ...] = (256, 256)
 
     def __post_init__(self) -> None:
-        _require(self, ("buffer_size", "batch_size", "train_freq"), 1)
         _require_schedule("learning_rate", self.learning_rate)
-        _require(self, ("learning_starts",), 0)
-        _require(self, ("gradient_steps", "sde_sample_freq"), -1)
-        _require(self, ("n_steps", "target_update_interval"), 1)
-        _require(self, ("gamma", "tau"), 0, 1)
+        require_fields(self, buffer_size=1, learning_starts=0, batch_size=1, train_freq=1)
+        require_fields(self, gradient_steps=-1, n_steps=1, target_update_interval=1)
+        require_fields(self, sde_sample_freq=-1, gamma=(0, 1), tau=(0, 1))
         entropy = self.ent_coef
         if isinstance(entropy, str):
             start = _number(entropy.removeprefix("auto_")) if entropy.startswith("auto_") else nan
@@ -197,13 +193,6 @@ class SB3Config:
 
 AlgorithmConfig = PPOConfig | SACConfig | SB3Config
 """Configs of this library; any other in `preferl.registry.ALGORITHMS` works as well."""
-
-
-def _require(config: object, names: tuple[str, ...], low: float, high: float = inf) -> None:
-    """Raise `ConfigError` unless each of these fields is in a range, or None where it may be."""
-    for name in names:
-        if (value := getattr(config, name)) is not None:
-            require_in(name, value, low, high)
 
 
 def _require_schedule(name: str, value: float | str) -> None:
@@ -385,19 +374,14 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     def __post_init__(self) -> None:
         EnvConfig.__post_init__(self)
         QueryConfig.__post_init__(self)
-        require_one_of("vec_env", self.vec_env, VecEnvKind)
-        _require(self, ("iterations", "eval_episodes"), 1, MOST_COUNTED)
-        _require(self, ("environments", "initial_epochs"), 1)
-        _require(self, ("comparisons",), 0, MOST_COUNTED)
-        _require(self, ("eval_every",), 0)
-        _require(self, ("reward_deviation",), 1e-12)
+        require_fields(self, iterations=(1, MOST_COUNTED), comparisons=(0, MOST_COUNTED))
+        require_fields(self, eval_episodes=(1, MOST_COUNTED), eval_every=0)
+        require_fields(self, environments=1, initial_epochs=1, reward_deviation=1e-12)
+        require_fields(self, exploration_bonus=0, bonus_decay=(0, 1), recent_share=(0, 1))
         if not isfinite(self.pessimism):
             raise ConfigError(f"pessimism: expected a number, got {self.pessimism}.")
         self._require_budget()
         require_share("validation", self.validation)
-        require_in("recent_share", self.recent_share, 0, 1)
-        require_one_of("reference", self.reference, Reference)
-        require_one_of("before", self.before, Before)
         members = members_of(self.model)
         if self.needs_members and members < 2:
             raise ConfigError(
@@ -406,8 +390,6 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
                 '"uniform".'
             )
         require_validation(self.trainer, members=members, held_out=self.validation > 0)
-        require_in("exploration_bonus", self.exploration_bonus, 0, inf)
-        require_in("bonus_decay", self.bonus_decay, 0, 1)
         if self.exploration_bonus > 0 and members < 2:
             raise ConfigError(
                 f"exploration_bonus: expected 0 with one network, got {self.exploration_bonus}. "
@@ -442,7 +424,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         """Raise `ConfigError` unless every iteration can make a step in each environment."""
         if self.steps == 0 and self.initial_steps == 0:
             return
-        _require(self, ("initial_steps",), self.environments)
+        require_fields(self, initial_steps=self.environments)
         least = self.initial_steps + self.iterations * self.environments
         if not self.steps >= least:
             raise ConfigError(
@@ -474,8 +456,7 @@ class EvaluationConfig:
     clip_steps: int = 200
 
     def __post_init__(self) -> None:
-        _require(self, ("episodes", "queries"), 1)
-        _require(self, ("clip_steps",), 0)
+        require_fields(self, episodes=1, queries=1, clip_steps=0)
 
 
 Tier = Literal["random", "medium", "expert", "replay"]
@@ -555,11 +536,9 @@ class DatasetConfig(EnvConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_one_of("unit", self.unit, Unit)
         require_seed(self.seed)
-        require_one_of("vec_env", self.vec_env, VecEnvKind)
-        _require(self, ("train_steps", "checkpoint_every", "eval_episodes", "environments"), 1)
-        _require(self, ("training_environments",), 1)
+        require_fields(self, train_steps=1, checkpoint_every=1, eval_episodes=1)
+        require_fields(self, environments=1, training_environments=1)
         for tier, amount in self.amounts.items():
             require_in(f"mix, {tier}", amount, 1, inf)
         if self.policy is not None:

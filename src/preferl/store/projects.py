@@ -3,12 +3,12 @@
 import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from math import inf
 from typing import Any, final
 
 from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 
+from preferl.configs import require_fields
 from preferl.errors import ConfigError, require_in
 from preferl.store.database import Database, clock
 from preferl.store.schema import Clip, Project
@@ -45,13 +45,10 @@ class ProjectSettings:
     paused: bool = False  # whether asking is paused
 
     def __post_init__(self) -> None:
-        shares = {f"{name}_share": (0.0, 1.0) for name in ("repeat", "swap", "known", "pass")}
-        ranges = {"fps": (1, 240), "quorum": (1, inf), "qualification": (0, inf), **shares}
-        for name, (low, high) in ranges.items():
-            require_in(name, getattr(self, name), low, high)
+        require_fields(self, fps=(1, 240), quorum=1, qualification=0, lease_seconds=0.01, budget=1)
+        require_fields(self, repeat_share=(0, 1), swap_share=(0, 1))
+        require_fields(self, known_share=(0, 1), pass_share=(0, 1))
         require_in("repeat_share + known_share", self.repeat_share + self.known_share, 0, 0.9)
-        require_in("lease_seconds", self.lease_seconds, 0.01, inf)
-        require_in("budget", inf if self.budget is None else self.budget, 1, inf)
         for name in ("title", "question", "instructions"):
             if "\0" in getattr(self, name):  # PostgreSQL holds no such text
                 raise ConfigError(f"{name}: expected text, got text with a zero in it.")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self, cast, final
 
-from preferl.configs import require_words
+from preferl.configs import require_fields
 from preferl.errors import ConfigError, require_in, require_share
 from preferl.reading import reading
 from preferl.registry import LOSSES, PENALTIES
@@ -45,8 +45,7 @@ class CosineSchedule:
     end: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("warmup", "start", "end"):
-            require_in(name, getattr(self, name), 0, 1)
+        require_fields(self, warmup=(0, 1), start=(0, 1), end=(0, 1))
 
     def at(self, update: int, updates: int) -> float:
         """Return the share of the peak at update number `update`, from 0, of `updates` in all."""
@@ -212,11 +211,8 @@ class RewardTrainerConfig:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "batch_size": 1, "learning_rate": 1e-12, "weight_decay": 0, "crop": 0}
-        for name, low in (least | {"patience": 1, "stop_accuracy": 1e-9}).items():
-            if (value := getattr(self, name)) is not None:
-                require_in(name, value, low, 1 if name == "stop_accuracy" else math.inf)
-        require_in("crops", self.crops, 1, math.inf)
+        require_fields(self, epochs=1, batch_size=1, learning_rate=1e-12, weight_decay=0)
+        require_fields(self, crop=0, crops=1, patience=1, stop_accuracy=(1e-9, 1))
         if self.crops > 1 and self.crop == 0:
             raise ConfigError(
                 f"crops: expected 1 with a crop of 0, which cuts nothing, got {self.crops}. Set "
@@ -229,7 +225,6 @@ class RewardTrainerConfig:
             )
         if self.noise != "fitted":
             require_share("noise", self.noise)
-        require_words(self)
         object.__setattr__(self, "loss", LOSSES.known(self.loss))
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final, final
 
+from preferl.configs import require_fields
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
 from preferl.envs.config import EnvConfig, EnvSource
@@ -17,7 +17,6 @@ from preferl.offline.learner_configs import (
     IQLConfig,
     LearnerConfig,
     parsed_target,
-    require_ranges,
 )
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.training.reward_presets import RewardSettings, model_names
@@ -139,8 +138,8 @@ class OfflineConfig(RewardSettings, EnvConfig):
                 "Leave them out: agents of the true reward learn from no answers."
             )
         require_one_of("model", self.model, model_names())
-        require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
-        require_ranges(self, eval_every=(0, inf), eval_episodes=(1, inf), pessimism=(0, inf))
+        require_fields(self, members=1, budget=1, steps=1, episodes=0)
+        require_fields(self, eval_every=0, eval_episodes=1, pessimism=0)
         if self.only_controls and not self.controls:
             raise ConfigError(
                 "only_controls: expected controls to choose from, got no controls at all. Leave "

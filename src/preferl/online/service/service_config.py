@@ -5,7 +5,8 @@ from math import inf
 from pathlib import Path
 from typing import final
 
-from preferl.errors import ConfigError, require_in, require_seed, require_share
+from preferl.configs import require_fields
+from preferl.errors import ConfigError, require_seed, require_share
 from preferl.remote import Location, is_url
 from preferl.store.quality.aggregation import CombineMethod
 from preferl.threads import half_of_the_cores
@@ -74,14 +75,10 @@ class ServiceConfig:
     def __post_init__(self) -> None:
         if not is_url(self.out):
             object.__setattr__(self, "out", Path(self.out))
-        counts = ("initial_epochs", "min_answers", "min_new_answers", "keep")
-        for name in (*counts, "context", "cancel_after", "threads"):
-            if (value := getattr(self, name)) is not None:
-                require_in(name, value, 1, inf)
-        for name in ("max_wait", "pessimism"):
-            require_in(name, getattr(self, name), 0, inf)
-        for name in ("poll_seconds", "beat_seconds", "stuck_after"):
-            require_in(name, getattr(self, name), 0.001, 86_400)
+        require_fields(self, initial_epochs=1, min_answers=1, min_new_answers=1, keep=1)
+        require_fields(self, context=1, cancel_after=1, threads=1, max_wait=0, pessimism=0)
+        seconds = (0.001, 86_400)
+        require_fields(self, poll_seconds=seconds, beat_seconds=seconds, stuck_after=seconds)
         require_share("validation", self.validation)
         require_seed(self.seed)
         deviation = self.reward_deviation

@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, final
 
-from preferl.errors import PreferlError, StorageError, require_in
+from preferl.configs import require_fields
+from preferl.errors import PreferlError, StorageError
 from preferl.files import write_json
 from preferl.printing import get_logger, harmless
 from preferl.reading import read_object, reading
@@ -54,11 +55,10 @@ class SuperviseConfig:
     steady_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("start_seconds", "stop_seconds", "look_seconds", "first_pause"):
-            require_in(name, getattr(self, name), 0.001, 86_400)
-        lows = {"longest_pause": self.first_pause, "restarts": 0, "steady_seconds": 0}
-        for name, low in lows.items():
-            require_in(name, getattr(self, name), low, float("inf"))
+        seconds = (0.001, 86_400)
+        require_fields(self, start_seconds=seconds, stop_seconds=seconds, look_seconds=seconds)
+        require_fields(self, first_pause=seconds, longest_pause=self.first_pause)
+        require_fields(self, restarts=0, steady_seconds=0)
 
 
 @final

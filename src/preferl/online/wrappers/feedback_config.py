@@ -4,12 +4,12 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from math import inf
 from typing import Annotated, Any, Final, Literal, final
 
+from preferl.configs import require_fields
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Short, windows_of
-from preferl.errors import ConfigError, DataError, require_in, require_one_of, require_seed
+from preferl.errors import ConfigError, DataError, require_one_of, require_seed
 from preferl.printing import get_logger
 from preferl.registry import ACQUISITIONS, SAMPLERS
 
@@ -78,12 +78,7 @@ class QueryConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("segment_length", "buffer_steps", "oversampling"):
-            require_in(name, getattr(self, name), 1, inf)
-        require_one_of("sampler", self.sampler, SAMPLERS.names())
-        require_one_of("acquisition", self.acquisition, ACQUISITIONS.names())
-        require_one_of("short", self.short, Short)
-        require_one_of("variable_length", self.variable_length, VariableLength)
+        require_fields(self, segment_length=1, buffer_steps=1, oversampling=1)
         require_seed(self.seed)
 
     @property
@@ -131,12 +126,9 @@ class FeedbackConfig(QueryConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_in("max_pending", self.max_pending, 1, inf)
-        require_in("buffer_megabytes", self.buffer_megabytes, 0.001, inf)
-        require_in("longest_piece", self.longest_piece, self.segment_length, inf)
-        for name in ("max_queries", "ask_every", "refresh_every", "episode_every"):
-            if getattr(self, name) is not None:
-                require_in(name, getattr(self, name), 0 if name == "episode_every" else 1, inf)
+        require_fields(self, max_pending=1, max_queries=1, ask_every=1, refresh_every=1)
+        require_fields(self, buffer_megabytes=0.001, longest_piece=self.segment_length)
+        require_fields(self, episode_every=0)
         require_one_of("before", self.before, map(str, BeforeFirstReward))
 
 
