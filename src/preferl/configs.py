@@ -193,7 +193,7 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", _encode(values, Any, lambda _: None))
 
 
-def require_fields(config: object, **ranges: float | tuple[float, float]) -> None:
+def require_fields(config: Any, **ranges: float | tuple[float, float]) -> None:
     """Raise `ConfigError` for a field of a dataclass that is out of its range, or no known word.
 
     Fields whose type lists words, or names a registry, take these words alone.
@@ -218,7 +218,8 @@ def require_fields(config: object, **ranges: float | tuple[float, float]) -> Non
         low, high = ends if isinstance(ends, tuple) else (ends, math.inf)
         if (value := getattr(config, name)) is not None:
             require_in(name, value, low, high)
-    for name, words in _words_of_fields(type(config)).items():
+    cls: Any = type(config)
+    for name, words in _words_of_fields(cls).items():
         choices = words.names() if isinstance(words, Registry) else words
         require_one_of(name, getattr(config, name), choices)
 

@@ -185,3 +185,11 @@ def test_importing_evaluation_is_cheap() -> None:
     code = f"import sys, preferl.evaluation; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_sections_and_tables_without_content_are_left_out() -> None:
+    table = ReportTable("t", ("a",), ())
+    report = Report(
+        "A run", sections=(Section("Bare", tables=(table,)), Section("Said", ("Yes.",)))
+    )
+    assert [section.title for section in report.sections] == ["Said"]

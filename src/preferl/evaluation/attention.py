@@ -18,22 +18,23 @@ from preferl.training.batches import steps_for
 from preferl.training.reward_function import RewardFunction
 
 
-def attention_section(reward: RewardFunction, shown: FilmedEpisode) -> Section | None:
+def attention_section(reward: RewardFunction, shown: FilmedEpisode) -> Section:
     """Return a section on a reward's attention in the segment with the highest learned reward.
 
-    Returns None where `preference_attention` does.
+    The section is empty where `preference_attention` returns None.
     """
+    title = "Attention of the reward"
     rewards = reward.combine(reward.member_rewards(shown.episode))
     rows = best_window(rewards, reward.context)
     attention = preference_attention(reward, shown.episode, rows)
     if attention is None:
-        return None
+        return Section(title)
     steps = f"steps {rows.start} to {rows.stop - 1}"
     frames = None if shown.frames is None else shown.frames[rows]
     importance = attention.mean(0)
     most = rows.start + int(importance.argmax())
     return Section(
-        "Attention of the reward",
+        title,
         (f"In {steps}, the segment of that episode with the highest learned reward.",),
         clips=clip_of(frames, shown.rate, "The segment", steps),
         figures=(

@@ -1,16 +1,18 @@
 """Write a run's report as one self-contained HTML file without scripts or outside resources."""
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Self, TypeVar, final
 
 from jinja2 import Environment, StrictUndefined
 
 from preferl.errors import DataError
 from preferl.files import write_text
+
+Thing = TypeVar("Thing")
 
 MISSING: Final = "–"  # in place of a number that is not known
 
@@ -54,6 +56,25 @@ class ReportTable:
                     f"{len(row)}."
                 )
 
+    @classmethod
+    def of(
+        cls,
+        caption: str,
+        head: str,
+        things: Mapping[str, Thing],
+        cells: Mapping[str, Callable[[Thing], str]],
+        emphasis: int | None = None,
+    ) -> Self:
+        """Return a table with a row for each of `things` by name.
+
+        `head` is that of the column of names; `cells` maps the other heads to what formats a cell.
+
+        >>> ReportTable.of("Lengths", "word", {"a": "abc"}, {"letters": lambda w: f"{len(w)}"}).rows
+        (('a', '3'),)
+        """
+        rows = tuple((name, *(cell(t) for cell in cells.values())) for name, t in things.items())
+        return cls(caption, (head, *cells), rows, emphasis)
+
 
 @final
 @dataclass(frozen=True)
@@ -96,7 +117,8 @@ class Video:
 class Section:
     """A heading and its paragraphs of text, then tables, videos and figures.
 
-    Tables and figures stand below each other, videos and half figures side by side.
+    Tables and figures stand below each other, videos and half figures side by side. A table without
+    rows is left out.
     """
 
     title: str
@@ -105,13 +127,22 @@ class Section:
     clips: tuple[Video, ...] = ()
     figures: tuple[Figure, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", tuple(table for table in self.tables if table.rows))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands below the heading."""
+        return not (self.text or self.tables or self.clips or self.figures)
+
 
 @final
 @dataclass(frozen=True)
 class Report:
     """The whole report: title, one or two sentences, three or four facts, and sections.
 
-    The `details` map names to nested settings, which are folded away at the end.
+    A section below whose heading there is nothing is left out. The `details` map names to nested
+    settings, which are folded away at the end.
     """
 
     title: str
@@ -119,6 +150,10 @@ class Report:
     facts: tuple[Fact, ...] = ()
     sections: tuple[Section, ...] = ()
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shown = tuple(section for section in self.sections if not section.is_empty)
+        object.__setattr__(self, "sections", shown)
 
 
 def number(value: float, digits: int | None = None) -> str:

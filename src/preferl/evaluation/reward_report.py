@@ -178,16 +178,12 @@ def evaluate_reward(
     counted = comparisons.answered & comparisons.decided.any()
     target = comparisons.preference[counted]
     losses = -(target * first[counted] + (1 - target) * second[counted])
-    # A difference of zero is no prediction, and nor is one from rounding a mean over members.
-    lead = np.where(np.abs(first - second) < 1e-12, 0, first - second)[comparisons.decided]
-    wanted = np.sign(comparisons.preference[comparisons.decided] - 0.5)
-    decided = len(lead)
-    accuracy = float((1 + np.sign(lead) * wanted).mean() / 2) if decided else None
+    decided = int(comparisons.decided.sum())
+    accuracy = _accuracy(first - second, comparisons)
     against = _against_truth(reward, episodes, true_reward, discount, seed)
     if not decided:
         against["notes"] += ("accuracy, log loss and calibration: no answer is decided.",)
-    seen = int(seen_pairs(reward, comparisons).sum())
-    if seen:
+    if seen := int(seen_pairs(reward, comparisons).sum()):
         against["notes"] += (
             f"The reward was fitted to {seen:,} of these {len(comparisons):,} pairs: its accuracy "
             "on others may be lower.",
@@ -204,6 +200,18 @@ def evaluate_reward(
         seen=seen,
         **against,
     )
+
+
+def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
+    """Return the share of decided answers on the side that leads by `lead` `[P]`; None without.
+
+    A difference of zero is no prediction, and nor is one from rounding a mean over members.
+    """
+    if not comparisons.decided.any():
+        return None
+    lead = np.where(np.abs(lead) < 1e-12, 0, lead)[comparisons.decided]
+    wanted = np.sign(comparisons.preference[comparisons.decided] - 0.5)
+    return float((1 + np.sign(lead) * wanted).mean() / 2)
 
 
 def seen_pairs(reward: object, comparisons: Comparisons) -> BoolArray:

@@ -28,7 +28,7 @@ from preferl.evaluation.report import (
     percent_range,
 )
 from preferl.runs.records import NOT_SETTINGS, RunRecord
-from preferl.runs.summary import Estimate
+from preferl.runs.summary import Estimate, RunSummary
 
 Named = Mapping[str, RunRecord]
 
@@ -133,14 +133,14 @@ def comparison_report(runs: Named) -> Report:
         Section(
             "Settings that differ",
             () if settings else ("All settings are the same.",),
-            tables=tuple(_table("Settings", runs, settings)),
+            tables=(_table("Settings", runs, settings),),
         ),
-        Section("Versions that differ", tables=tuple(_table("Versions", runs, versions))),
+        Section("Versions that differ", tables=(_table("Versions", runs, versions),)),
     )
     return Report(
         f"{len(runs)} runs side by side",
         lead=lead if is_short else "",
-        sections=tuple(section for section in sections if _shows(section)),
+        sections=sections,
         details={f"All settings of {name}": run.settings for name, run in runs.items()},
     )
 
@@ -158,29 +158,17 @@ def count_text(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}"
 
 
-def _shows(section: Section) -> bool:
-    return bool(section.text or section.tables or section.figures)
-
-
 def _scores(runs: Named) -> Section:
-    heads = ("run", "score", "95 % interval", "of", "answers", "steps", "state", SUBJECT)
-    rows = []
-    for name, run in runs.items():
-        summary = run.summary
-        score = summary.score
-        rows.append(
-            (
-                name,
-                MISSING if score is None else number(score.mean),
-                interval_text(score),
-                MISSING if score is None else f"{score.count} {score.of}",
-                count_text(summary.answers),
-                count_text(summary.steps),
-                run.state,
-                summary.subject,
-            )
-        )
-    table = ReportTable("By the true reward", heads, tuple(rows))
+    cells: dict[str, Callable[[RunRecord], str]] = {
+        "score": lambda run: number(run.summary.score.mean) if run.summary.score else MISSING,
+        "95 % interval": lambda run: interval_text(run.summary.score),
+        "of": lambda run: _counted(run.summary.score),
+        "answers": lambda run: count_text(run.summary.answers),
+        "steps": lambda run: count_text(run.summary.steps),
+        "state": lambda run: run.state,
+        SUBJECT: lambda run: run.summary.subject,
+    }
+    table = ReportTable.of("By the true reward", "run", runs, cells)
     return Section("Scores", tuple(cautions(runs)), (table,), figures=tuple(_dots(runs)))
 
 
@@ -193,7 +181,7 @@ def _beside(runs: Named) -> Section:
     )
     title = "Policies beside them"
     heads = ("run", "policy", "score", "95 % interval")
-    return Section(title, tables=(ReportTable(title, heads, rows),) if rows else ())
+    return Section(title, tables=(ReportTable(title, heads, rows),))
 
 
 def _dots(runs: Named) -> Iterable[Figure]:
@@ -245,18 +233,14 @@ def _rewards(runs: Named) -> Section:
     judged = {name: run for name, run in summaries.items() if run.accuracy or run.reward}
     if not judged:
         return Section("Rewards")
-    used = [name for name in REWARD if any(name in run.reward for run in judged.values())]
-    heads = ("run", "accuracy", "95 % interval", "answers", *(REWARD[name] for name in used))
-    rows = tuple(
-        (
-            name,
-            percent(None if run.accuracy is None else run.accuracy.mean, 1),
-            interval_text(run.accuracy, percent),
-            count_text(run.accuracy.count or None if run.accuracy else None),
-            *(decimal(run.reward.get(metric)) for metric in used),
-        )
-        for name, run in judged.items()
-    )
+    cells: dict[str, Callable[[RunSummary], str]] = {
+        "accuracy": lambda run: percent(run.accuracy.mean if run.accuracy else None, 1),
+        "95 % interval": lambda run: interval_text(run.accuracy, percent),
+        "answers": lambda run: count_text(run.accuracy.count or None if run.accuracy else None),
+    }
+    for metric, head in REWARD.items():
+        if any(metric in run.reward for run in judged.values()):
+            cells[head] = lambda run, metric=metric: decimal(run.reward.get(metric))  # type: ignore[misc]
     shares = {
         name: (run.accuracy.mean, run.accuracy.interval)
         for name, run in judged.items()
@@ -270,14 +254,17 @@ def _rewards(runs: Named) -> Section:
         "Each accuracy is on the run's own answers, which its reward was not fitted to; runs that "
         "were asked different queries differ by these, too."
     )
-    table = ReportTable("Rewards of the runs", heads, rows)
+    table = ReportTable.of("Rewards of the runs", "run", judged, cells)
     return Section("Rewards", (text,), (table,), figures=tuple(figures))
 
 
-def _table(caption: str, runs: Named, rows: Mapping[str, tuple[str, ...]]) -> Iterable[ReportTable]:
-    if rows:
-        cells = tuple((name, *row) for name, row in rows.items())
-        yield ReportTable(f"{caption}, by run", (caption.lower()[:-1], *runs), cells)
+def _table(caption: str, runs: Named, rows: Mapping[str, tuple[str, ...]]) -> ReportTable:
+    cells = tuple((name, *row) for name, row in rows.items())
+    return ReportTable(f"{caption}, by run", (caption.lower()[:-1], *runs), cells)
+
+
+def _counted(score: Estimate | None) -> str:
+    return MISSING if score is None else f"{score.count} {score.of}"
 
 
 def _packages(versions: Mapping[str, Any]) -> dict[str, Any]:

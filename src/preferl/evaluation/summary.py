@@ -47,6 +47,7 @@ def run_report(
     clips: Sequence[Video] = (),
     reward_figures: Sequence[Figure] = (),
     left_out: str = "",
+    trust: Mapping[str, Mapping[str, float]] | None = None,
     has_true_reward: bool = True,
     lead: str = "",
     facts: Sequence[Fact] = (),
@@ -60,8 +61,9 @@ def run_report(
     are any. The `curves` are evaluations over environment steps, of the same `curve_episodes` each
     time. The `facts` stand beside return and accuracy, and `details` are settings, folded away.
 
-    `left_out` is the accuracy on answers that were left out of the last fit, in the words of
-    `IterationReport.accuracy_in_words`. It is the headline if no held-out answer is decided.
+    `trust` is that in each annotator, see `trust_by_name`. `left_out` is the accuracy on answers
+    that were left out of the last fit, in the words of `IterationReport.accuracy_in_words`. It is
+    the headline if no held-out answer is decided.
 
     Without `has_true_reward` the report leaves out returns and the true reward's predictions.
 
@@ -70,36 +72,23 @@ def run_report(
     """
     if taught not in policies:
         raise DataError(f"taught policy: expected one of {list(policies)}, got {taught}.")
-    others = {name: report.mean for name, report in policies.items() if name != taught}
-    knows_success = any(policy_report.success is not None for policy_report in policies.values())
-    sections = [*findings_sections(findings)]
+    others = {name: report for name, report in policies.items() if name != taught}
+    knows_success = any(report.success is not None for report in policies.values())
+    sections = [findings_section(findings)]
     if has_true_reward or knows_success:
         sections.append(_behaviour(policies, taught, has_true_reward=has_true_reward))
-    sections += [Section("How it behaves", clips=tuple(clips))] if clips else []
+    sections.append(Section("How it behaves", clips=tuple(clips)))
     if curves and has_true_reward:
         sections.append(_learning(others, curves, curve_episodes))
-    rewards = {"learned": reward, **(controls or {})}
-    unseen = ", none of which were used for fitting"
-    words = (
-        f"After its last fit, the learned reward predicted {left_out}."
-        if " of " in left_out
-        else ""
-    )
-    headline = []
+    rewards = {"learned": reward, **(controls or {})} if has_true_reward else {}
+    sections.append(_reward_quality(rewards, left_out, reward_figures))
+    sections.append(trust_section(trust or {}))
+    success = []
+    if policies[taught].success is not None:
+        success.append(_fact("Success", policies[taught], others, _success))
+    headline = [_accuracy_fact(reward, left_out), *success]
     if has_true_reward:
-        sections.append(rewards_section(rewards, about=unseen, words=words, figures=reward_figures))
-        beside = " · ".join(f"{name}\u00a0{number(mean)}" for name, mean in others.items())
-        headline.append(Fact("Return", number(policies[taught].mean), beside))
-    else:
-        text = (words,) if words else ()
-        sections.append(Section("How good the reward is", text, figures=tuple(reward_figures)))
-        headline.append(_accuracy_fact(reward, left_out))
-    if (rate := policies[taught].success_rate) is not None:
-        rates = {name: policies[name].success_rate for name in others}
-        beside = " · ".join(f"{name}\u00a0{percent(of)}" for name, of in rates.items())
-        headline.append(Fact("Success", percent(rate), beside))
-    if has_true_reward:
-        headline.append(_accuracy_fact(reward, left_out))
+        headline = [_fact("Return", policies[taught], others, _mean), *success, headline[0]]
     return Report(title, lead, (*headline, *facts), tuple(sections), details or {})
 
 
@@ -120,29 +109,17 @@ def fit_page(
     the answers are about, and `unit` what one of the episodes is called.
     """
     best = int(episodes.returns.argmax())
-    has_true_reward = episodes.has_true_reward
-    beside = " beside the true one" if has_true_reward else ""
-    article = "an" if unit == "episode" else "a"
-    which = ", the one with the highest true return" if has_true_reward else ""
-    shown = episodes[best : best + 1]
+    shown = FilmedEpisode(episodes[best : best + 1], None, 30)
+    unseen = fit.validated_on or "left out"
     figures = (
         accuracy_figure(
-            {
-                "trained on": fit.train_accuracy,
-                fit.validated_on or "left out": fit.validation_accuracy,
-            },
+            {"trained on": fit.train_accuracy, unseen: fit.validation_accuracy},
             f"Accuracy by epoch; the reward predicts {fit.trained_accuracy:.0%} of the answers "
             f"trained on and {fit.held_out_in_words}.",
             "Share of decided answers on the side that the reward expects. Left out of training "
             "are held-out answers, or else the third that each member's bootstrap misses.",
         ),
-        reward_figure(
-            reward,
-            shown,
-            f"The learned reward of each step of {article} {unit}{beside}.",
-            f"{unit.capitalize()} {best}{which}; the band is the range of the members.",
-            has_true_reward=has_true_reward,
-        ),
+        _episode_figure(reward, episodes, best, unit),
     )
     words = fit.held_out_in_words
     note = words.partition(" of ")[2] or words
@@ -151,14 +128,28 @@ def fit_page(
         Fact("Answers", f"{fit.pairs:,}", f"{labels.ties} equal, {labels.dropped} dropped"),
         Fact("Members", f"{fit.members}", f"{fit.seconds:.1f} s of fitting"),
     )
-    attention = attention_section(reward, FilmedEpisode(shown, None, 30))
     return Report(
         title,
         lead=f"Fitted to {fit.pairs:,} answers about {source}. Left-out accuracy is the share of "
         "decided answers, not learned from, that it predicts.",
         facts=facts,
-        sections=(Section("The fit", figures=figures), *([attention] if attention else [])),
+        sections=(Section("The fit", figures=figures), attention_section(reward, shown)),
         details=details,
+    )
+
+
+def _episode_figure(reward: RewardFunction, episodes: Episodes, row: int, unit: str) -> Figure:
+    """Draw the reward of the episode with the highest true return, which is called a `unit`."""
+    has_true_reward = episodes.has_true_reward
+    beside = " beside the true one" if has_true_reward else ""
+    article = "an" if unit == "episode" else "a"
+    which = ", the one with the highest true return" if has_true_reward else ""
+    return reward_figure(
+        reward,
+        episodes[row : row + 1],
+        f"The learned reward of each step of {article} {unit}{beside}.",
+        f"{unit.capitalize()} {row}{which}; the band is the range of the members.",
+        has_true_reward=has_true_reward,
     )
 
 
@@ -195,31 +186,30 @@ def evaluation_page(
     )
 
 
-def findings_sections(findings: Sequence[Finding]) -> tuple[Section, ...]:
-    """Return a section with the findings about the run; no section without findings."""
-    text = tuple(f"{finding.name}: {finding.in_words}" for finding in findings)
-    return (Section("What to look at", text),) if text else ()
+def findings_section(findings: Sequence[Finding]) -> Section:
+    """Return a section with the findings about the run; it is empty without findings."""
+    text = (f"{finding.name}: {finding.in_words}" for finding in findings)
+    return Section("What to look at", tuple(text))
 
 
-def trust_sections(trust: Mapping[str, Mapping[str, float]]) -> tuple[Section, ...]:
-    """Return a section on the trust in each annotator, see `trust_by_name`; none without any."""
+def trust_section(trust: Mapping[str, Mapping[str, float]]) -> Section:
+    """Return a section on the trust in each annotator, see `trust_by_name`; empty without any."""
     if not trust:
-        return ()
-    rows = tuple(
-        (
-            name,
-            f"{person['answers']:,}",
-            f"{number(person['value'], 2)} ± {person['high'] - person['value']:.2f}",
-        )
-        for name, person in trust.items()
-    )
+        return Section("People")
     text = (
         "Trust is how far the reward trusts a person, by decided answers that it was not fitted "
         "to: 1 for careful people, 0 for random answers, negative for opposite ones. Beside it is "
         "half of its 95 % interval."
     )
-    table = ReportTable("Trust in annotators", ("name", "answers", "trust"), rows)
-    return (Section("People", (text,), (table,)),)
+    cells: dict[str, Callable[[Mapping[str, float]], str]] = {
+        "answers": lambda person: f"{person['answers']:,}",
+        "trust": lambda person: (
+            f"{number(person['value'], 2)} ± {person['high'] - person['value']:.2f}"
+        ),
+    }
+    return Section(
+        "People", (text,), (ReportTable.of("Trust in annotators", "name", trust, cells),)
+    )
 
 
 def reward_figure(
@@ -265,16 +255,23 @@ def evaluation_curve(label: str, runs: Sequence[Sequence[Evaluation]]) -> plots.
     )
 
 
-def rewards_table(
-    caption: str,
-    rewards: Mapping[str, RewardReport],
-    columns: Mapping[str, Callable[[RewardReport], str]],
-) -> ReportTable:
-    """Return a row for each reward, the learned one first; `columns` maps heads to formats."""
-    rows = (
-        (name, *(cell(report) for cell in columns.values())) for name, report in rewards.items()
-    )
-    return ReportTable(caption, ("reward", *columns), tuple(rows), 0)
+def _fact(
+    label: str,
+    taught: PolicyReport,
+    others: Mapping[str, PolicyReport],
+    form: Callable[[PolicyReport], str],
+) -> Fact:
+    """Return a number of the taught policy, with that of the others beside it."""
+    beside = " · ".join(f"{name}\u00a0{form(report)}" for name, report in others.items())
+    return Fact(label, form(taught), beside)
+
+
+def _mean(report: PolicyReport) -> str:
+    return number(report.mean)
+
+
+def _success(report: PolicyReport) -> str:
+    return percent(report.success_rate)
 
 
 def _accuracy_fact(reward: RewardReport, left_out: str) -> Fact:
@@ -294,22 +291,22 @@ def _behaviour(
     cells: dict[str, Callable[[PolicyReport], str]] = {}
     if has_true_reward:
         cells = {
-            "mean": lambda r: number(r.mean),
+            "mean": _mean,
             "95 % interval": lambda r: f"{number(r.interval[0])} to {number(r.interval[1])}",
             "median": lambda r: number(r.median),
             "deviation": lambda r: number(r.std),
         }
     cells["steps"] = lambda r: number(r.lengths.mean())
     if any(report.success is not None for report in policies.values()):
-        cells["success"] = lambda r: percent(r.success_rate)
+        cells["success"] = _success
     cells["episodes"] = lambda r: str(r.episodes)
-    rows = tuple((name, *(cell(r) for cell in cells.values())) for name, r in policies.items())
+    caption = "Returns" if has_true_reward else "Successes"
     emphasis = list(policies).index(taught)
+    table = ReportTable.of(f"{caption} of whole episodes", "policy", policies, cells, emphasis)
     over = f"over {policies[taught].episodes} episodes that nothing else used."
     if not has_true_reward:
-        table = ReportTable("Successes of whole episodes", ("policy", *cells), rows, emphasis)
         return Section("What the policy reaches", (f"At the end of the run, {over}",), (table,))
-    means = ", ".join(f"{name} {number(report.mean)}" for name, report in policies.items())
+    means = ", ".join(f"{name} {_mean(report)}" for name, report in policies.items())
     returns = {name: report.returns for name, report in policies.items()}
     drawing = Figure(
         plots.episode_returns(returns, emphasis=taught),
@@ -317,15 +314,14 @@ def _behaviour(
         "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
         half=True,
     )
-    caption = "Returns of whole episodes"
     text = f"Evaluated by the true reward at the end of the run, {over}"
-    table = ReportTable(caption, ("policy", *cells), rows, emphasis)
     return Section("What the policy earns", (text,), tables=(table,), figures=(drawing,))
 
 
 def _learning(
-    references: Mapping[str, float], curves: Sequence[plots.Curve], episodes: int
+    others: Mapping[str, PolicyReport], curves: Sequence[plots.Curve], episodes: int
 ) -> Section:
+    references = {name: report.mean for name, report in others.items()}
     names = " and ".join(curve.label for curve in curves)
     lines = ", ".join(f"{name} at {number(height)}" for name, height in references.items())
     drawing = Figure(
@@ -339,17 +335,30 @@ def _learning(
     return Section("How it learned", figures=(drawing,))
 
 
+def _reward_quality(
+    rewards: Mapping[str, RewardReport], left_out: str, figures: Sequence[Figure]
+) -> Section:
+    """Return the section on the reward; without reports, on the answers that its fit left out."""
+    text: tuple[str, ...] = ()
+    if " of " in left_out:
+        text = (f"After its last fit, the learned reward predicted {left_out}.",)
+    if not rewards:
+        return Section("How good the reward is", text, figures=tuple(figures))
+    unseen = ", none of which were used for fitting"
+    return rewards_section(rewards, about=unseen, text=text, figures=figures)
+
+
 def rewards_section(
     reports: Mapping[str, RewardReport],
     *,
     about: str = "",
-    words: str = "",
+    text: tuple[str, ...] = (),
     figures: Sequence[Figure] = (),
 ) -> Section:
     """Build the section on the reward named `learned` in the reports, beside its controls.
 
     All were evaluated on the same answers. `about` ends the sentence that counts the answers, and
-    further `words` follow it. The `figures` are more drawings of the reward.
+    further `text` follows it. The `figures` are more drawings of the reward.
     """
     reward = reports["learned"]
     columns: dict[str, Callable[[RewardReport], str]] = {
@@ -366,8 +375,8 @@ def rewards_section(
     counts += f"{about}. Chance is 50 % and a log loss of 0.693."
     return Section(
         "How good the reward is",
-        (counts, *([words] if words else []), *reward.notes),
-        tables=(rewards_table("Rewards on the same answers", reports, columns),),
+        (counts, *text, *reward.notes),
+        tables=(ReportTable.of("Rewards on the same answers", "reward", reports, columns, 0),),
         figures=(*_reward_figures(reports), *figures),
     )
 

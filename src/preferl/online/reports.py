@@ -157,6 +157,11 @@ class OnlineReport:
         return fitted[-1] if fitted else None
 
     @property
+    def accuracy_in_words(self) -> str:
+        """Say how accurate the last fit is on answers that it left out; "" without a fit."""
+        return "" if self.last_fitted is None else self.last_fitted.accuracy_in_words
+
+    @property
     def has_true_reward(self) -> bool:
         """Return whether the environment gave any reward in the steps of any iteration."""
         return any(iteration.has_true_reward for iteration in self.iterations)

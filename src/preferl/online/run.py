@@ -2,7 +2,7 @@
 
 import inspect
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +32,7 @@ from preferl.evaluation.reward_report import (
 from preferl.feedback.instant import InstantFeedback, sample_comparisons, teacher_in_words
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
-from preferl.feedback.step_rewards import control_rewards
+from preferl.feedback.step_rewards import Reward, control_rewards
 from preferl.online.acting import act, record
 from preferl.online.algorithms import (
     algorithm_of,
@@ -55,13 +55,13 @@ from preferl.online.wrappers.recording import zeros_of
 from preferl.printing import get_logger
 from preferl.registry import TEACHERS
 from preferl.reporting import PLACES_BY_DEFAULT, open_sinks, require_places
-from preferl.runs import open_run, require_openable, versions
+from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.runs.summary import EVALUATED, UNSEEN, Estimate, MetricCurve, RunSummary
 from preferl.store.feedback import StoredFeedback
-from preferl.training.reward_function import save_reward
+from preferl.training.reward_function import RewardFunction, save_reward
 
 if TYPE_CHECKING:
-    from preferl.evaluation.report import Video
+    from preferl.evaluation.report import Figure, Video
 
 LOGGER = get_logger(__name__)
 
@@ -140,14 +140,8 @@ def run_online(
     places = tuple(report_to)
     if teacher is not None:
         config = replace(config, teacher=_recorded(teacher))
-    if config.steps == 0:
-        raise ConfigError(
-            "steps: expected some, since a whole run evaluates its agent, got 0. Take steps, or "
-            "call preferl.learn_from_preferences(config, episodes=...), which returns a reward."
-        )
+    _require_evaluable(config, true_reward)
     require_places(places)
-    if true_reward is not None:
-        of_transitions(true_reward)  # raises now what evaluating would raise at the end
     require_openable(out, resume=resume)  # before what takes long
     parts = build_parts(
         config,
@@ -163,53 +157,95 @@ def run_online(
         if not resume:  # before a folder is touched, which may be the one to read
             parts.require_suitable(parts.read_warm_start())
         evaluation = _filmable(config, evaluation, agent.action_space)
-        summary = RunSummary("online", config.env_name, CURVES)
         with open_run(
             out,
             config=config,
             seed=config.seed,
             resume=resume,
             resolved=_resolved(parts, sampler),
-            summary=summary,
+            summary=RunSummary("online", config.env_name, CURVES),
         ) as folder:
-            with closing(open_sinks(places, folder.folder)) as sink:
-                loop = PreferenceLoop(
-                    parts,
-                    sink=sink,
-                    on_iteration=on_iteration,
-                    on_answers=partial(save_comparisons, folder.path("comparisons")),
-                    on_evaluation=on_evaluation,
-                    checkpoints=folder.path("checkpoints"),
-                )
-                report = loop.learn()
-            save_policy(folder.path("policy"), agent, algorithm_of(config, parts.learner.env))
-            if report.reward is not None:
-                save_reward(folder.path("reward"), report.reward)
-            if keep_experience and report.experience is not None:
-                save_episodes(folder.path("experience"), report.experience)
-            result = _result(parts, report)
-            summary = replace(
-                summary,
-                seconds=result["seconds"],
-                steps=report.env_steps,
-                answers=result["comparisons"],
-                findings=report.findings,
-            )
-            stage = on_stage or (lambda _: None)
-            try:
-                if not report.interrupted:
-                    evaluated = _evaluate(
-                        config, evaluation, report, true_reward=true_reward, on_stage=stage
-                    )
-                    stage("writing the report")
-                    _write_report(folder.path("report.html"), parts, report, evaluated)
-                    summary = evaluated.completed(summary)
-                    result |= evaluated.to_json()
-            except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
-                result["interrupted"] = True
-            folder.result(result, summary)
-            if not result["interrupted"]:  # only now is there nothing left to resume
-                shutil.rmtree(folder.path("checkpoints"), ignore_errors=True)
+            report = _learn(parts, folder, places, on_iteration, on_evaluation)
+            _save(parts, folder, report, keep_experience=keep_experience)
+            return _conclude(parts, folder, report, evaluation, true_reward, on_stage)
+
+
+def _require_evaluable(config: OnlineConfig, true_reward: TransitionReward | None) -> None:
+    """Raise now the errors that the evaluation of the agent would raise at the end."""
+    if config.steps == 0:
+        raise ConfigError(
+            "steps: expected some, since a whole run evaluates its agent, got 0. Take steps, or "
+            "call preferl.learn_from_preferences(config, episodes=...), which returns a reward."
+        )
+    if true_reward is not None:
+        of_transitions(true_reward)
+
+
+def _learn(
+    parts: LoopParts,
+    folder: RunFolder,
+    report_to: Sequence[str],
+    on_iteration: OnIteration | None,
+    on_evaluation: OnEvaluation | None,
+) -> OnlineReport:
+    """Learn in the folder of the run, from its last whole iteration on."""
+    with closing(open_sinks(report_to, folder.folder)) as sink:
+        loop = PreferenceLoop(
+            parts,
+            sink=sink,
+            on_iteration=on_iteration,
+            on_answers=partial(save_comparisons, folder.path("comparisons")),
+            on_evaluation=on_evaluation,
+            checkpoints=folder.path("checkpoints"),
+        )
+        return loop.learn()
+
+
+def _save(
+    parts: LoopParts, folder: RunFolder, report: OnlineReport, *, keep_experience: bool
+) -> None:
+    """Write what was learned: policy and reward, and the experience if it is to be kept."""
+    learner = parts.learner
+    save_policy(folder.path("policy"), learner.algorithm, algorithm_of(parts.config, learner.env))
+    if report.reward is not None:
+        save_reward(folder.path("reward"), report.reward)
+    if keep_experience and report.experience is not None:
+        save_episodes(folder.path("experience"), report.experience)
+
+
+def _conclude(
+    parts: LoopParts,
+    folder: RunFolder,
+    report: OnlineReport,
+    evaluation: EvaluationConfig,
+    true_reward: TransitionReward | None,
+    on_stage: OnStage | None,
+) -> dict[str, Any]:
+    """Evaluate what was learned, write report and result, and return the result."""
+    config = parts.config
+    stage = on_stage or (lambda _: None)
+    result = _result(parts, report)
+    summary = RunSummary(
+        "online",
+        config.env_name,
+        CURVES,
+        seconds=result["seconds"],
+        steps=report.env_steps,
+        answers=result["comparisons"],
+        findings=report.findings,
+    )
+    try:
+        if not report.interrupted:
+            evaluated = _evaluate(config, evaluation, report, true_reward, stage)
+            stage("writing the report")
+            _write_report(folder.path("report.html"), parts, report, evaluated)
+            summary = evaluated.completed(summary)
+            result |= evaluated.to_json()
+    except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
+        result["interrupted"] = True
+    folder.result(result, summary)
+    if not result["interrupted"]:  # only now is there nothing left to resume
+        shutil.rmtree(folder.path("checkpoints"), ignore_errors=True)
     return result
 
 
@@ -243,7 +279,7 @@ def _result(parts: LoopParts, report: OnlineReport) -> dict[str, Any]:
         "time": {part: round(seconds, 2) for part, seconds in report.part_seconds.items()},
         "evaluations": {"taught": [evaluation.to_json() for evaluation in report.evaluations]},
         "trust": _trust(parts, report),
-        "accuracy_in_words": _accuracy_in_words(report),
+        "accuracy_in_words": report.accuracy_in_words,
     }
 
 
@@ -277,20 +313,6 @@ def _trust(parts: LoopParts, report: OnlineReport) -> dict[str, dict[str, float]
         if isinstance(parts.feedback, StoredFeedback):
             names = parts.feedback.answered().names
     return trust_of(report, names)
-
-
-def _answers_in_words(feedback: Feedback) -> str:
-    """Say whose answers a run learns from, to which question, and how many were declined."""
-    by = ""
-    question = "which of two clips is better"
-    if isinstance(feedback, InstantFeedback):
-        by = f" by {teacher_in_words(feedback.teacher)}"
-    elif isinstance(feedback, StoredFeedback):
-        by = " of people"
-        question = f'"{feedback.project.question}"'
-    declined = _declined(feedback)
-    aside = f" ({declined} more were declined)" if declined else ""
-    return f"answers{by} to the question {question}{aside}"
 
 
 def _declined(feedback: Feedback) -> int | None:
@@ -360,7 +382,6 @@ def _evaluate(
     config: OnlineConfig,
     evaluation: EvaluationConfig,
     report: OnlineReport,
-    *,
     true_reward: TransitionReward | None,
     on_stage: OnStage,
 ) -> _Evaluated:
@@ -383,23 +404,14 @@ def _evaluate(
     # Experience of bad and good behaviour alike that nothing was learned from.
     bad = record(random, env, 2_000, seed=seed + 20_000)
     fresh = join([bad, record(taught, env, 2_000, seed=seed + 20_001)])
-    rewards: dict[str, RewardReport] = {}
-    if report.reward is not None:
-        held_out = _held_out(config, fresh, evaluation.queries)
-        learned_and_controls = {"learned": report.reward, **control_rewards(report.reward, seed)}
-        rewards = {
-            name: evaluate_reward(reward, held_out, episodes=fresh, true_reward=true_reward)
-            for name, reward in learned_and_controls.items()
-        }
     with closing(make_environments(env, 1, seed=seed + 40_000)) as venv:
         shown = act(taught, venv, episodes=1)
-    has_true_reward = report.has_true_reward or fresh.has_true_reward
     return _Evaluated(
         policies=reports,
-        rewards=rewards,
+        rewards=_evaluate_rewards(config, report.reward, fresh, evaluation.queries, true_reward),
         shown=shown,
         clips=clips,
-        has_true_reward=has_true_reward,
+        has_true_reward=report.has_true_reward or fresh.has_true_reward,
     )
 
 
@@ -417,6 +429,24 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
         algorithm = build_algorithm(chosen, env, seed=config.seed, device=config.device)
         learn_within(algorithm, config.steps)
     return algorithm
+
+
+def _evaluate_rewards(
+    config: OnlineConfig,
+    learned: RewardFunction | None,
+    episodes: Episodes,
+    queries: int,
+    true_reward: TransitionReward | None,
+) -> dict[str, RewardReport]:
+    """Evaluate the learned reward and its controls on the same queries; nothing without one."""
+    if learned is None:
+        return {}
+    held_out = _held_out(config, episodes, queries)
+    rewards: dict[str, Reward] = {"learned": learned, **control_rewards(learned, config.seed)}
+    return {
+        name: evaluate_reward(reward, held_out, episodes=episodes, true_reward=true_reward)
+        for name, reward in rewards.items()
+    }
 
 
 def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
@@ -450,48 +480,20 @@ def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]
     return clips
 
 
-def _accuracy_in_words(report: OnlineReport) -> str:
-    """Say how accurate the last fit is on answers that it left out; "" without a fit."""
-    fitted = report.last_fitted
-    return "" if fitted is None else fitted.accuracy_in_words
-
-
 def _write_report(
     path: Path, parts: LoopParts, report: OnlineReport, evaluated: _Evaluated
 ) -> None:
     from preferl.evaluation.report import Fact, Report, Section, write_report
-    from preferl.evaluation.summary import (
-        evaluation_curve,
-        findings_sections,
-        reward_figure,
-        run_report,
-        trust_sections,
-    )
+    from preferl.evaluation.summary import evaluation_curve, findings_section, run_report
 
     config = parts.config
-    has_true_reward = evaluated.has_true_reward
     answers = 0 if report.comparisons is None else len(report.comparisons)
     title = f"{config.env_name}, taught by {answers} comparisons"
     if report.reward is None:
         nothing = Section("No answers", ("Nothing was learned.",))
-        sections = (nothing, *findings_sections(report.findings))
-        write_report(path, Report(title, sections=sections))
+        write_report(path, Report(title, sections=(nothing, findings_section(report.findings))))
         return
     curves = [evaluation_curve("taught", [report.evaluations])] if report.evaluations else []
-    beside = " beside the true one" if has_true_reward else ""
-    figure = reward_figure(
-        report.reward,
-        evaluated.shown,
-        f"The learned reward of each step of an episode{beside}.",
-        f"One whole episode of the taught agent, {evaluated.shown.steps:,} steps; the band is the "
-        "range of the members.",
-        has_true_reward=has_true_reward,
-    )
-    lead = f"The agent's rewards came from a model of {_answers_in_words(parts.feedback)}."
-    if has_true_reward:
-        lead += " It never saw the true reward, the environment's own."
-    else:
-        lead += " The environment gave no reward, so that returns are left out."
     page = run_report(
         title,
         policies={SHOWN.get(name, name): one for name, one in evaluated.policies.items()},
@@ -502,16 +504,49 @@ def _write_report(
         curves=curves,
         curve_episodes=config.eval_episodes,
         clips=evaluated.clips,
-        reward_figures=[figure],
-        left_out=_accuracy_in_words(report),
-        has_true_reward=has_true_reward,
-        lead=lead,
+        reward_figures=[_shown_reward(report.reward, evaluated)],
+        left_out=report.accuracy_in_words,
+        trust=_trust(parts, report),
+        has_true_reward=evaluated.has_true_reward,
+        lead=_lead(parts.feedback, has_true_reward=evaluated.has_true_reward),
         facts=(
             Fact("Comparisons", f"{answers:,}", f"{config.segment_length} steps each"),
             Fact("Environment steps", f"{report.env_steps:,}", report.time_in_words),
         ),
         details={"Settings": to_json(config), "Versions": versions()},
     )
-    write_report(
-        path, replace(page, sections=(*page.sections, *trust_sections(_trust(parts, report))))
+    write_report(path, page)
+
+
+def _shown_reward(reward: RewardFunction, evaluated: _Evaluated) -> "Figure":
+    """Draw the reward of each step of the episode that is shown."""
+    from preferl.evaluation.summary import reward_figure
+
+    beside = " beside the true one" if evaluated.has_true_reward else ""
+    return reward_figure(
+        reward,
+        evaluated.shown,
+        f"The learned reward of each step of an episode{beside}.",
+        f"One whole episode of the taught agent, {evaluated.shown.steps:,} steps; the band is the "
+        "range of the members.",
+        has_true_reward=evaluated.has_true_reward,
     )
+
+
+def _lead(feedback: Feedback, *, has_true_reward: bool) -> str:
+    """Say whose answers a run learned from, to which question, and how many were declined."""
+    by = ""
+    question = "which of two clips is better"
+    if isinstance(feedback, InstantFeedback):
+        by = f" by {teacher_in_words(feedback.teacher)}"
+    elif isinstance(feedback, StoredFeedback):
+        by = " of people"
+        question = f'"{feedback.project.question}"'
+    declined = _declined(feedback)
+    aside = f" ({declined} more were declined)" if declined else ""
+    lead = (
+        f"The agent's rewards came from a model of answers{by} to the question {question}{aside}."
+    )
+    if has_true_reward:
+        return f"{lead} It never saw the true reward, the environment's own."
+    return f"{lead} The environment gave no reward, so that returns are left out."

@@ -32,7 +32,6 @@ from preferl.evaluation.summary import (
     accuracy_figure,
     evaluation_curve,
     reward_figure,
-    rewards_table,
 )
 from preferl.offline.experiment.conditions import (
     LABELS,
@@ -73,7 +72,8 @@ def write_page(
     config = run.config
     inputs = run.inputs
     learned = run.learned
-    sections = [_returns(config, result, scores) if scores else None, _sweep(result)]
+    sections = [_returns(config, result, scores)] if scores else []
+    sections.append(_sweep(result))
     if learned is not None:
         shown = shown_episode(run)
         sections += [
@@ -97,7 +97,7 @@ def write_page(
         title,
         lead=lead + _comparison(result),
         facts=(*_score_facts(config, scores), *_reward_facts(learned), _updates(result)),
-        sections=tuple(section for section in sections if section is not None),
+        sections=tuple(sections),
         details={
             "Settings": to_json(config) | {"seeds": list(result["seeds"])},
             "Versions": versions() | {"simulators": result["simulators"]},
@@ -178,10 +178,8 @@ def _returns(
         target = str(config.settings.target)
         quantile = f"the quantile {target[1:]} of the recorded returns"
         rule += f" Its target return is {quantile if target.startswith('q') else target}."
-    rows = tuple(
-        (LABELS[name], *(cell(score) for cell in cells.values())) for name, score in scores.items()
-    )
-    shown = {LABELS[name]: score.shown for name, score in scores.items()}
+    labelled = {LABELS[name]: score for name, score in scores.items()}
+    shown = {label: score.shown for label, score in labelled.items()}
     means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
     figure = Figure(
         condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
@@ -190,19 +188,20 @@ def _returns(
         "their range.",
         half=True,
     )
-    table = ReportTable("By the reward that the agents learned from", ("reward", *cells), rows, 0)
+    caption = "By the reward that the agents learned from"
     return Section(
         "Returns of the policies",
         (comparison, rule) if comparison else (rule,),
-        tables=(table, *_differences(scores, unit, config.episodes)),
+        tables=(
+            ReportTable.of(caption, "reward", labelled, cells, 0),
+            _differences(scores, unit, config.episodes),
+        ),
         figures=(figure,),
     )
 
 
-def _differences(
-    scores: Mapping[str, ConditionScore], unit: str, episodes: int
-) -> tuple[ReportTable, ...]:
-    """The learned condition's differences from its controls; none with a single seed."""
+def _differences(scores: Mapping[str, ConditionScore], unit: str, episodes: int) -> ReportTable:
+    """The learned condition's differences from its controls; no rows with a single seed."""
     differences = paired_differences(
         {name: score.shown for name, score in scores.items()},
         percentages_of=episodes if unit == SUCCESS else None,
@@ -214,14 +213,15 @@ def _differences(
     ours = LABELS[next(iter(scores))].capitalize()
     caption = f"{ours} minus each control, seed by seed: {unit}"
     heads = ("control", "mean difference", "95 % interval over seeds")
-    return (ReportTable(caption, heads, rows),) if rows else ()
+    return ReportTable(caption, heads, rows)
 
 
-def _sweep(result: Mapping[str, Any]) -> Section | None:
-    """Returns of Decision Transformers over their target returns."""
+def _sweep(result: Mapping[str, Any]) -> Section:
+    """Returns of Decision Transformers over their target returns; empty for other agents."""
+    title = "Target and achieved returns"
     sweep = result.get("following")
     if sweep is None:
-        return None
+        return Section(title)
     targets = np.array(sweep["asked"])
     achieved = np.array(sweep["achieved"])
     rows_by_seed = zip(result["seeds"], achieved, strict=True)
@@ -237,7 +237,7 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
     x_label = "target return, by the reward learned from"
     chart = learning_curves(curves, x_label=x_label, y_label="return achieved")
     return Section(
-        "Target and achieved returns",
+        title,
         (
             "Target returns are by the reward that the policies learned from: quantiles of the "
             "returns that it gives the recorded episodes; q0.25 exceeds a quarter of them. "
@@ -273,11 +273,13 @@ def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> 
     )
 
 
-def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
+def _reward(inputs: Inputs, learned: LearnedReward) -> Section:
+    """How good the reward is; empty for one that was fitted before, if there are no labels."""
+    title = "Quality of the reward"
     fit = learned.fit
     labels = inputs.labels
     if fit is None and not learned.reports:
-        return None
+        return Section(title)
     figures = []
     tables = []
     if fit is not None:
@@ -297,20 +299,21 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
     if learned.reports:
         seen = "the answers it was fitted to" if fit else "answers it was not fitted to"
         named = {LABELS.get(name, name): report for name, report in learned.reports.items()}
-        tables.append(rewards_table(f"On {seen}", named, COLUMNS))
+        tables.append(ReportTable.of(f"On {seen}", "reward", named, COLUMNS, 0))
         text.append(
             "Log loss is in nats, 0.693 for guessing. Calibration error is the distance of the "
             "predicted shares of answers from the given ones."
         )
-    return Section("Quality of the reward", tuple(text), tuple(tables), figures=tuple(figures))
+    return Section(title, tuple(text), tuple(tables), figures=tuple(figures))
 
 
-def _evaluations(run: OpenRun) -> Section | None:
-    """Returns of the agents that the run is about while they learned."""
+def _evaluations(run: OpenRun) -> Section:
+    """Returns of the agents that the run is about while they learned; empty without any."""
+    title = "Returns while they learned"
     config = run.config
     runs = list(run.evaluations().values())
     if not in_step(runs):
-        return None
+        return Section(title)
     curve = evaluation_curve("evaluations", runs)
     seeds = len(runs)
     averaged = "the episodes, with its 95 % interval over them"
@@ -320,7 +323,7 @@ def _evaluations(run: OpenRun) -> Section | None:
     means = curve.values.mean(0)
     chart = learning_curves([curve], x_label="updates")
     return Section(
-        "Returns while they learned",
+        title,
         (
             f"Of the same {config.eval_episodes} episodes at each of {len(curve.steps)} times, for "
             f"each of {seeds} seeds. The finished agents are scored by {config.episodes} others. "
@@ -336,17 +339,18 @@ def _evaluations(run: OpenRun) -> Section | None:
     )
 
 
-def _training(run: OpenRun) -> Section | None:
-    """Metrics of the agents over their updates; None where they were not written."""
+def _training(run: OpenRun) -> Section:
+    """Metrics of the agents over their updates; empty where they were not written."""
+    title = "How they learned"
     config = run.config
     try:
         columns = read_jsonl(run.folder.path("metrics.jsonl"))
     except StorageError:
-        return None
+        return Section(title)
     discrete = np.issubdtype(run.inputs.episodes.actions.dtype, np.integer)
     drawn = config.settings.curve(discrete=discrete)
     if drawn is None:
-        return None
+        return Section(title)
     prefix = config.kind.prefix or config.policy
     curves = []
     for name, label in LABELS.items():  # of the agents one by one, or in all
@@ -357,9 +361,9 @@ def _training(run: OpenRun) -> Section | None:
         if len(steps):
             curves.append(Curve(label, steps, values))
     if not curves:
-        return None
+        return Section(title)
     chart = learning_curves(curves, x_label="updates", y_label=drawn.unit)
-    return Section("How they learned", figures=(Figure(chart, drawn.alt, drawn.caption),))
+    return Section(title, figures=(Figure(chart, drawn.alt, drawn.caption),))
 
 
 def _spread(values: FloatArray) -> str:
