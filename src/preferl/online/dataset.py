@@ -110,14 +110,8 @@ def record_dataset(
     """
     if policy is not None:
         config.require_no_training()
-    out = Path(out)
-    require_openable(out, resume=resume)  # before what takes long
-    if minari is not None:
-        require_new_minari(minari)
-    require_places(report_to)
+    _require_recordable(config, out, minari=minari, report_to=report_to, resume=resume)
     recording = _Recording(config, policy, report_to, on_progress)
-    if minari is not None:
-        require_minari_env(task_env(config)())
     with open_run(
         out,
         config=config,
@@ -130,6 +124,30 @@ def record_dataset(
             return recording.run(folder, minari)
         except KeyboardInterrupt:
             return {"interrupted": True, "stage": recording.doing}
+
+
+def _require_recordable(
+    config: DatasetConfig,
+    out: Path | str,
+    *,
+    minari: str | None,
+    report_to: Sequence[str],
+    resume: bool,
+) -> None:
+    """Raise now, before what takes long, the errors that recording would raise later."""
+    require_openable(out, resume=resume)
+    require_places(report_to)
+    usable_device(config.device)
+    if minari is not None:
+        require_new_minari(minari)
+    require_usable(task_env(config), f"environment {config.env_name}")
+    if config.pictures and not draws(task_env(config)):
+        raise ConfigError(
+            f"environment {config.env_name}: expected one that draws pictures, got none. Name "
+            '"rgb_array" in its `render_modes`, and take `render_mode`.'
+        )
+    if minari is not None:
+        require_minari_env(task_env(config)())
 
 
 def data_summary(result: Mapping[str, Any]) -> RunSummary:
@@ -223,13 +241,6 @@ class _Recording:
         self._places = places
         self._config = config
         self._on_progress = on_progress or (lambda *_: None)
-        usable_device(config.device)
-        require_usable(task_env(config), f"environment {config.env_name}")
-        if config.pictures and not draws(task_env(config)):
-            raise ConfigError(
-                f"environment {config.env_name}: expected one that draws pictures, got none. Name "
-                '"rgb_array" in its `render_modes`, and take `render_mode`.'
-            )
         with closing(task_env(config)()) as env:
             self._states = has_states(env) or config.pictures
             actions = env.action_space
@@ -266,7 +277,7 @@ class _Recording:
             for name in ("random", "expert")
             if name in self._policies
         }
-        about: dict[str, Any] = {
+        about = {
             "env": config.env_name,
             "seed": config.seed,
             "references": references,
@@ -274,11 +285,7 @@ class _Recording:
             "tiers": self._about(tiers),
         }
         self._report("writing", 0, 1)
-        episodes = join(list(tiers.values()))
-        _write(folder, config, episodes, about, minari=minari, algorithm=about["algorithm"])
-        seconds = round(time.perf_counter() - began, 2)
-        result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
-        folder.result(result, data_summary(result))
+        result = _write(folder, config, join(list(tiers.values())), about, minari, began=began)
         shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
 
@@ -485,17 +492,22 @@ def _write(
     folder: RunFolder,
     config: DatasetConfig,
     episodes: Episodes,
-    about: dict[str, Any],
-    *,
+    about: Mapping[str, Any],
     minari: str | None,
-    algorithm: str | None,
-) -> None:
-    """Write a data set and what is known `about` it, to which the data's id is added."""
-    about["id"] = data_id(episodes)
-    beside = about | {"versions": versions()}
+    *,
+    began: float,
+) -> dict[str, Any]:
+    """Write a data set with what is known `about` it, and the result, which is returned."""
+    known = {**about, "id": data_id(episodes)}
+    beside = known | {"versions": versions()}
     save_episodes(folder.path("episodes"), episodes, about=beside)
     if minari is not None:
-        save_minari(episodes, minari, env=task_env(config)(), algorithm=algorithm, about=beside)
+        env = task_env(config)()
+        save_minari(episodes, minari, env=env, algorithm=about["algorithm"], about=beside)
+    seconds = round(time.perf_counter() - began, 2)
+    result = known | {"minari": minari, "seconds": seconds, "interrupted": False}
+    folder.result(result, data_summary(result))
+    return result
 
 
 @final
@@ -566,12 +578,7 @@ def record_seeds(
     """
     run = DatasetSeeds(config, tuple(seeds))
     began = time.perf_counter()
-    require_openable(out, resume=resume)
-    require_places(report_to)
-    require_usable(task_env(config), f"environment {config.env_name}")
-    if minari is not None:
-        require_new_minari(minari)
-        require_minari_env(task_env(config)())
+    _require_recordable(config, out, minari=minari, report_to=report_to, resume=resume)
     report = on_progress or (lambda *_: None)
     doing = "recording seeds"
     units = run.units(Path(out) / "seeds", report_to)
@@ -593,10 +600,9 @@ def record_seeds(
                 f"recording of {name}: expected a whole one, got {why}. Mend what it names, and "
                 "repeat the command with --resume."
             )
-        result = _joined(folder, run, [done[unit.name] for unit in units], minari)
-        result |= {"seconds": round(time.perf_counter() - began, 2), "interrupted": False}
-        folder.result(result, data_summary(result))
-        return result
+        results = [done[unit.name] for unit in units]
+        episodes, about = _joined(folder.folder, run, results)
+        return _write(folder, config, episodes, about, minari, began=began)
 
 
 def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -616,10 +622,10 @@ def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _joined(
-    folder: RunFolder, run: DatasetSeeds, results: Sequence[dict[str, Any]], minari: str | None
-) -> dict[str, Any]:
-    """Write the data set of all recordings; return what is known of it."""
-    parts = [load_episodes(folder.folder / f"seeds/{seed}/{RUN}/episodes") for seed in run.seeds]
+    folder: Path, run: DatasetSeeds, results: Sequence[dict[str, Any]]
+) -> tuple[Episodes, dict[str, Any]]:
+    """Join the data sets of all recordings; return what is known of the whole, too."""
+    parts = [load_episodes(folder / f"seeds/{seed}/{RUN}/episodes") for seed in run.seeds]
     first = 0
     tiers = []
     for seed, part, result in zip(run.seeds, parts, results, strict=True):
@@ -633,7 +639,7 @@ def _joined(
         "env": run.config.env_name,
         "seeds": list(run.seeds),
         "references": references,
+        "algorithm": results[0]["algorithm"],
         "tiers": tiers,
     }
-    _write(folder, run.config, join(parts), about, minari=minari, algorithm=results[0]["algorithm"])
-    return about | {"minari": minari}
+    return join(parts), about
