@@ -279,17 +279,17 @@ def watchers() -> list[threading.Thread]:
 def test_watching_reads_and_taking_brings_into_use(tmp_path, monkeypatch):
     others = watchers()
     with PublishedReward(tmp_path).watch(0.01) as published:
-        assert not published.take()
+        assert not published.switch()
         publish(tmp_path, reward_of(1))
         wait_until(lambda: published.next is not None)
         assert published.version == 0
-        assert published.take()
+        assert published.switch()
         assert (published.version, value(published.reward)) == (1, value(reward_of(1)))
         publish(tmp_path, reward_of(2))
         wait_until(lambda: published.next.number == 2)
         version_folder(tmp_path, 2).rename(tmp_path / "elsewhere")
-        assert published.take(), "it needs no disk"
-        assert not published.take()
+        assert published.switch(), "it needs no disk"
+        assert not published.switch()
         assert len(set(watchers()) - set(others)) == 1
     wait_until(lambda: set(watchers()) <= set(others))
     assert published.version == 2

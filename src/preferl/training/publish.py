@@ -175,16 +175,16 @@ class Publisher:
 class PublishedReward:
     """The published reward that a program uses; it changes only on request.
 
-    Call `refresh` between rollouts, which reads the disk. Or call `watch` once, and `take` between
-    rollouts, which does not read the disk. Neither waits for the publisher, and an unreadable
-    version never replaces a readable one.
+    Call `refresh` between rollouts, which reads the disk. Or call `watch` once, and `switch`
+    between rollouts, which does not read the disk. Neither waits for the publisher, and an
+    unreadable version never replaces a readable one.
 
     Args:
         folder: folder into which a `Publisher` publishes, or its URL; it may not exist yet.
         device: device of the models.
 
     Attributes:
-        next: version that `watch` has read and `take` will bring into use, or None.
+        next: version that `watch` has read and `switch` will bring into use, or None.
         problem: why the newest version cannot be read, or None.
     """
 
@@ -231,7 +231,7 @@ class PublishedReward:
         return found is not None
 
     def watch(self, seconds: float = 1.0) -> Self:
-        """Look for new versions in the background every `seconds`, so that `take` need not."""
+        """Look for new versions in the background every `seconds`, so that `switch` need not."""
         if self._watcher is None:
             self._stop = threading.Event()  # a thread that outlives `close` keeps the old one
             work = partial(self._keep_reading, seconds, self._stop)
@@ -247,12 +247,12 @@ class PublishedReward:
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """Use the version that a snapshot holds, or none, whatever has been published since.
 
-        The next `take` or `refresh` brings a newer version into use.
+        The next `switch` or `refresh` brings a newer version into use.
         """
         self._now = None if snapshot is None else Version(**snapshot)
 
-    def take(self) -> bool:
-        """Use the version that `watch` has read; return whether the version in use changed."""
+    def switch(self) -> bool:
+        """Switch to the version that `watch` has read; return whether that is a newer one."""
         found = self.next
         newer = found is not None and found.number > self.version
         self._now = found if newer else self._now

@@ -258,7 +258,7 @@ class RewardComputer:
         reader = self.reader
         if reader is None:
             return False
-        _ = reader.refresh() if wait else reader.take()
+        _ = reader.refresh() if wait else reader.switch()
         if reader.reward is None or (self.reward is not None and self.version == reader.version):
             return False
         self._use(reader.reward, reader.version)
