@@ -55,9 +55,7 @@ class CPL(AnswerLearner[CPLConfig]):
         spread = -(density.view(share.shape) * share).sum((1, 2, 3)) / share.sum((1, 2, 3))
         self._policies.descend(loss + spread, self._policy_rate)
         with torch.no_grad():
-            right = (scores[..., 0] > scores[..., 1]) == (pairs.preference > 0.5)
-            decided = pairs.preference != 0.5
-            accuracy = (right & decided).sum(1) / decided.sum(1)
+            accuracy = pairs.accuracy(scores[..., 0] > scores[..., 1])
         return {"policy_loss": spread, "preference_loss": loss, "accuracy": accuracy}
 
     @property

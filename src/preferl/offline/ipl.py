@@ -62,8 +62,6 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
         squares = implied.square().sum((2, 3, 4)) / pairs.followed.sum((1, 2, 3)).clamp(min=1)
         size = (rewards.square().mean(-1) + squares) / 2
         with torch.no_grad():
-            right = (logits.mean(0) > 0) == (pairs.preference > 0.5)
-            decided = pairs.preference != 0.5
-            accuracy = (right & decided).sum(1) / decided.sum(1)
+            accuracy = pairs.accuracy(logits.mean(0) > 0)
         loss = (fit + config.regulariser * size).sum(0)
         return {"critic_loss": loss, "preference_loss": fit.mean(0), "accuracy": accuracy}

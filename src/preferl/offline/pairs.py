@@ -37,6 +37,12 @@ class PairBatch(NamedTuple):
     preference: Tensor  # `[S, B]`
     weight: Tensor  # `[S, B]` 1 in the mean over all answers of an agent
 
+    def accuracy(self, first_leads: Tensor) -> Tensor:
+        """Share of the decided answers, `[S]`, whose preferred segment leads, `[S, B]`."""
+        right = first_leads == (self.preference > 0.5)
+        decided = self.preference != 0.5
+        return (right & decided).sum(1) / decided.sum(1)
+
 
 @final
 class PairBatches:
@@ -71,31 +77,15 @@ class PairBatches:
         device: torch.device,
         implied: bool = False,
     ) -> None:
-        if preferences is None:
-            preferences = np.tile(comparisons.preference, (len(seeds), 1))
-        if preferences.shape != (len(seeds), len(comparisons)):
-            raise DataError(
-                f"preferences of agents: expected shape [{len(seeds)}, {len(comparisons)}], got "
-                f"{preferences.shape}."
-            )
-        answered = comparisons.answered & ~np.isnan(preferences)  # [S, P]
-        if not answered.any(1).all():
-            raise DataError(
-                "answers: expected at least one of each agent, got none. Ask queries first, or "
-                "check the label files."
-            )
+        answers = _answers_of_agents(comparisons, preferences, len(seeds))
+        if implied:
+            answers = [with_implied(given)[0] for given in answers]
         segments = comparisons.segments
         self._states = to_tensor(flat_observations(segments.observations), device)
         actions = np.asarray(segments.actions).reshape(segments.steps, -1)
         self._actions = scale.inward(to_tensor(actions, device)).clamp(-WIDEST, WIDEST)
         self._rows = to_tensor(segments.rows(), device)  # [N, L]
         self._mask = to_tensor(segments.mask(), device)
-        answers = [
-            replace(comparisons, preference=row)[rows]
-            for row, rows in zip(preferences, answered, strict=True)
-        ]
-        if implied:
-            answers = [with_implied(given)[0] for given in answers]
         self._pairs = _padded([given.pairs for given in answers], device)  # [S, P, 2]
         self._preference = _padded([given.preference for given in answers], device)  # [S, P]
         self._weight = _padded([_relative(given.weight) for given in answers], device)
@@ -132,6 +122,29 @@ class PairBatches:
             for seed, count in zip(self._seeds, self._counts, strict=True)
         )
         return torch.cat(list(drawn))
+
+
+def _answers_of_agents(
+    comparisons: Comparisons, preferences: FloatArray | None, agents: int
+) -> list[Comparisons]:
+    """Return the answers of each agent, by `preferences` `[S, P]` if these are given."""
+    if preferences is None:
+        preferences = np.tile(comparisons.preference, (agents, 1))
+    if preferences.shape != (agents, len(comparisons)):
+        raise DataError(
+            f"preferences of agents: expected shape [{agents}, {len(comparisons)}], got "
+            f"{preferences.shape}."
+        )
+    answered = comparisons.answered & ~np.isnan(preferences)  # [S, P]
+    if not answered.any(1).all():
+        raise DataError(
+            "answers: expected at least one of each agent, got none. Ask queries first, or "
+            "check the label files."
+        )
+    return [
+        replace(comparisons, preference=row)[rows]
+        for row, rows in zip(preferences, answered, strict=True)
+    ]
 
 
 def _padded(columns: list[Array], device: torch.device) -> Tensor:

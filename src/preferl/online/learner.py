@@ -155,9 +155,7 @@ class SB3Learner:
         self._unexplored = 0.0  # exploration steps asked for and not yet made
         self._learned_on_bonus = False
         _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / self.total_steps))
-        if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
-            # SB3 would make a log folder for each slice of a quiet algorithm.
-            algorithm.set_logger(Logger(folder=None, output_formats=[]))
+        _keep_quiet(algorithm)
 
     @property
     def steps(self) -> int:
@@ -399,6 +397,12 @@ def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float])
             schedule = schedule.schedule
         if callable(schedule):
             setattr(algorithm, name, _WholeRunSchedule(schedule, remaining))
+
+
+def _keep_quiet(algorithm: BaseAlgorithm) -> None:
+    """Let a quiet algorithm make no folder for logs, which SB3 would make for each slice."""
+    if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
+        algorithm.set_logger(Logger(folder=None, output_formats=[]))
 
 
 def _installed(algorithm: BaseAlgorithm, states: bool) -> FeedbackVecEnv:

@@ -299,13 +299,33 @@ def train(
     removed. Returns whether this process is the first of those that train together.
     """
     module.world = World.join()
-    processes = module.world.size
+    arguments = _arguments(config, settings, device, processes=module.world.size)
+    accumulated = config.batch_size * arguments.gradient_accumulation_steps
+    with _own_randomness():
+        trainer = Trainer(
+            model=module,
+            args=arguments,
+            train_dataset=range(arguments.max_steps * accumulated),  # the collator's numbers
+            data_collator=collate,
+            callbacks=list(callbacks),
+            optimizers=(_optimiser(module, arguments, config), None),
+        )
+        trainer.remove_callback(PrinterCallback)
+        folder = Path(arguments.output_dir)
+        trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
+        return bool(trainer.is_world_process_zero())
+
+
+def _arguments(
+    config: DTConfig, settings: Mapping[str, Any], device: torch.device, *, processes: int
+) -> TrainingArguments:
+    """Return the arguments of the trainer, for processes that share each minibatch."""
     if config.batch_size % processes:
         raise ConfigError(
             f"batch_size: expected a multiple of the {processes} processes, got "
             f"{config.batch_size}."
         )
-    arguments = TrainingArguments(
+    return TrainingArguments(
         per_device_train_batch_size=config.batch_size // processes,
         learning_rate=config.learning_rate,
         weight_decay=config.weight_decay,
@@ -323,20 +343,6 @@ def train(
         disable_tqdm=True,
         **settings,
     )
-    accumulated = config.batch_size * arguments.gradient_accumulation_steps
-    with _own_randomness():
-        trainer = Trainer(
-            model=module,
-            args=arguments,
-            train_dataset=range(arguments.max_steps * accumulated),  # the collator's numbers
-            data_collator=collate,
-            callbacks=list(callbacks),
-            optimizers=(_optimiser(module, arguments, config), None),
-        )
-        trainer.remove_callback(PrinterCallback)
-        folder = Path(arguments.output_dir)
-        trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
-        return bool(trainer.is_world_process_zero())
 
 
 def _last_whole(folder: Path, *, keep: bool) -> str | None:

@@ -158,6 +158,20 @@ def _transformer_shapes(
             )
     if width % shape.heads != 0:
         raise ConfigError(f"heads: expected a divisor of {width}, got {shape.heads}.")
+    shapes: dict[str, tuple[int, ...]] = {
+        "encoder.wpe.weight": (positions, width),
+        "embed_timestep.weight": (times, width),
+    }
+    for name, size in _layers(shape.layers, width, inner, states, actions).items():
+        units = size[1:] if ".c_" in name else size[:1]  # weights of GPT-2's layers are [in, out]
+        shapes |= {f"{name}.weight": size, f"{name}.bias": units}
+    return shapes
+
+
+def _layers(
+    count: int, width: int, inner: int, states: int, actions: int
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights of layers that have a bias, for a transformer of `count` blocks."""
     layers: dict[str, tuple[int, ...]] = {
         "embed_return": (width, 1),
         "embed_state": (width, states),
@@ -166,7 +180,7 @@ def _transformer_shapes(
         "encoder.ln_f": (width,),
         "predict_action.0": (actions, width),
     }
-    for block in (f"encoder.h.{k}" for k in range(shape.layers)):
+    for block in (f"encoder.h.{k}" for k in range(count)):
         layers |= {
             f"{block}.ln_1": (width,),
             f"{block}.ln_2": (width,),
@@ -175,11 +189,4 @@ def _transformer_shapes(
             f"{block}.mlp.c_fc": (width, inner),
             f"{block}.mlp.c_proj": (inner, width),
         }
-    shapes: dict[str, tuple[int, ...]] = {
-        "encoder.wpe.weight": (positions, width),
-        "embed_timestep.weight": (times, width),
-    }
-    for name, size in layers.items():
-        units = size[1:] if ".c_" in name else size[:1]  # weights of GPT-2's layers are [in, out]
-        shapes |= {f"{name}.weight": size, f"{name}.bias": units}
-    return shapes
+    return layers

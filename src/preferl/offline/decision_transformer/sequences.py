@@ -145,12 +145,7 @@ class Sequences:
             ConfigError: a setting out of range.
         """
         rewards = np.asarray(episodes.rewards if rewards is None else rewards)
-        fine = rewards.shape == (episodes.steps,) and len(rewards) and np.isfinite(rewards).all()
-        if not fine:
-            raise DataError(
-                f"rewards of sequences: expected {max(1, episodes.steps)} finite numbers, one per "
-                f"step, got shape {rewards.shape}."
-            )
+        _require_rewards(rewards, episodes.steps)
         sums = returns_to_go(rewards, episodes.lengths, discount)
         scale = float(np.abs(sums).max()) or 1.0 if scale is None else scale
         require_in("scale", scale, 1e-12, math.inf)
@@ -271,6 +266,15 @@ def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
 def are_pictures(space: spaces.Space[Any]) -> bool:
     """Whether observations are bytes of pictures."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8
+
+
+def _require_rewards(rewards: FloatArray, steps: int) -> None:
+    """Raise `DataError` unless there is a finite reward for each step, and a step."""
+    if rewards.shape != (steps,) or not steps or not np.isfinite(rewards).all():
+        raise DataError(
+            f"rewards of sequences: expected {max(1, steps)} finite numbers, one per step, got "
+            f"shape {rewards.shape}."
+        )
 
 
 def _states(episodes: Episodes) -> tuple[Array, FloatArray, FloatArray]:

@@ -110,7 +110,28 @@ class OfflineConfig(RewardSettings, EnvConfig):
             raise ConfigError(
                 f"recorded episodes: expected either demonstrations or a dataset, got {given}."
             )
-        require_one_of("policy", self.policy, OFFLINE_LEARNERS.names())
+        require_one_of("model", self.model, model_names())
+        require_fields(self, members=1, budget=1, steps=1, episodes=0)
+        require_fields(self, eval_every=0, eval_episodes=1, pessimism=0)
+        if isinstance(self.reward, Path):  # a folder, even one that is called "true"
+            folder = "./true" if self.reward == Path(TRUE_REWARD) else f"{self.reward}"
+            object.__setattr__(self, "reward", folder)
+        self._require_signals()
+        self._require_target()
+        if self.only_controls and not self.controls:
+            raise ConfigError(
+                "only_controls: expected controls to choose from, got no controls at all. Leave "
+                "out `--no-controls`."
+            )
+        if self.episodes and self.env_id is None:
+            raise ConfigError(
+                "env: expected the environment to evaluate policies in, got none, and task "
+                f"{self.task!r} names none. Set `env`, or `episodes` to 0 to train without "
+                "evaluation."
+            )
+
+    def _require_signals(self) -> None:
+        """Raise `ConfigError` unless the policy has what it learns from, and nothing beside it."""
         answers = self.labels or self.comparisons
         learns_from = self.kind.learns_from
         if self.labels is not None and self.comparisons is not None:
@@ -129,36 +150,23 @@ class OfflineConfig(RewardSettings, EnvConfig):
                 f"model, got {'none' if answers is None else 'a reward'}. Give labels or "
                 "comparisons, and no reward."
             )
-        if isinstance(self.reward, Path):  # a folder, even one that is called "true"
-            folder = "./true" if self.reward == Path(TRUE_REWARD) else f"{self.reward}"
-            object.__setattr__(self, "reward", folder)
         if self.reward == TRUE_REWARD and answers is not None:
             raise ConfigError(
                 f"labels or comparisons: expected none beside the true reward, got {answers}. "
                 "Leave them out: agents of the true reward learn from no answers."
             )
-        require_one_of("model", self.model, model_names())
-        require_fields(self, members=1, budget=1, steps=1, episodes=0)
-        require_fields(self, eval_every=0, eval_episodes=1, pessimism=0)
-        if self.only_controls and not self.controls:
+
+    def _require_target(self) -> None:
+        """Raise `ConfigError` for a target return of a policy that has none, or for no number."""
+        if self.target_return is None:
+            return
+        parsed_target(self.target_return)
+        if not self.kind.has_target:
+            names = OFFLINE_LEARNERS.names()
+            kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]
             raise ConfigError(
-                "only_controls: expected controls to choose from, got no controls at all. Leave "
-                "out `--no-controls`."
-            )
-        if self.target_return is not None:
-            parsed_target(self.target_return)
-            if not self.kind.has_target:
-                names = OFFLINE_LEARNERS.names()
-                kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]
-                raise ConfigError(
-                    f"target_return: expected a policy with one, {' or '.join(kinds)}, got "
-                    f"{self.policy}."
-                )
-        if self.episodes and self.env_id is None:
-            raise ConfigError(
-                "env: expected the environment to evaluate policies in, got none, and task "
-                f"{self.task!r} names none. Set `env`, or `episodes` to 0 to train without "
-                "evaluation."
+                f"target_return: expected a policy with one, {' or '.join(kinds)}, got "
+                f"{self.policy}."
             )
 
     @property

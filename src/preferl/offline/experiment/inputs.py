@@ -217,28 +217,9 @@ def learn_reward(
     config: OfflineConfig, inputs: Inputs, folder: RunFolder, seed: int, on_epoch: OnProgress
 ) -> LearnedReward:
     """Fit or take over the reward and relabel the episodes, unless the folder has both."""
-    episodes = inputs.episodes
     comparisons = inputs.comparisons
     if not folder.path(FIT).is_file():
-        fit = None
-        preset = inputs.preset(config)
-        if preset is not None and comparisons is not None:
-            epochs = preset.trainer.epochs
-            model, report = preset.fit(
-                comparisons,
-                *infer_spaces(episodes.observations, episodes.actions),
-                seed=seed,
-                device=config.device,
-                on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
-            )
-            fit = report.to_json()
-            members = RewardFunction(model).member_rewards(episodes)  # once, also to relabel
-            reward = agent_reward(
-                model, report.likelihood, RewardScaler.fit(members), pessimism=config.pessimism
-            )
-        else:
-            reward = cast("RewardFunction", inputs.reward)  # a config has labels or a reward
-            members = reward.member_rewards(episodes)
+        reward, members, fit = _fitted_reward(config, inputs, seed, on_epoch)
         save_reward(folder.path(REWARD), reward)
         arrays = {"rewards": reward.combine(members)}
         save_arrays(folder.path(RELABELLED), arrays, {"kind": "rewards"})
@@ -254,8 +235,34 @@ def learn_reward(
         rewards=rewards,
         fit=read_json(folder.path(FIT))["fit"],
         reports=reports,
-        spearman=spearman(rewards, np.asarray(episodes.rewards)),
+        spearman=spearman(rewards, np.asarray(inputs.episodes.rewards)),
     )
+
+
+def _fitted_reward(
+    config: OfflineConfig, inputs: Inputs, seed: int, on_epoch: OnProgress
+) -> tuple[RewardFunction, FloatArray, dict[str, Any] | None]:
+    """Return a reward, its members' rewards of all steps, and the report of its fit if it is new.
+
+    It is fitted to the comparisons, unless the inputs have one that was fitted before.
+    """
+    episodes = inputs.episodes
+    preset = inputs.preset(config)
+    if preset is None or inputs.comparisons is None:
+        given = cast("RewardFunction", inputs.reward)  # a config has labels or a reward
+        return given, given.member_rewards(episodes), None
+    epochs = preset.trainer.epochs
+    model, report = preset.fit(
+        inputs.comparisons,
+        *infer_spaces(episodes.observations, episodes.actions),
+        seed=seed,
+        device=config.device,
+        on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
+    )
+    members = RewardFunction(model).member_rewards(episodes)
+    scaler = RewardScaler.fit(members)
+    reward = agent_reward(model, report.likelihood, scaler, pessimism=config.pessimism)
+    return reward, members, report.to_json()
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -580,22 +580,20 @@ def train(
     if all(group.trained for group in groups):
         return
     first = groups[0]
-    config = first.run.config
     inputs = first.run.inputs
     learner = build_learner(
-        config,
+        first.run.config,
         inputs,
         first.policy,
         seeds=[seed for group in groups for seed in group.seeds],
         steps=first.updates,
         device=device,
     )
+    ends = np.cumsum([len(group.names) for group in groups])
 
     def report(step: int, metrics: Mapping[str, Any]) -> None:
-        end = 0
-        for group in groups:
-            rows = slice(end, end + len(group.names))
-            end = rows.stop
+        for group, end in zip(groups, ends.tolist(), strict=True):
+            rows = slice(end - len(group.names), end)
             own = {name: np.atleast_1d(values)[rows] for name, values in metrics.items()}
             group.report(lambda rows=rows: learner.policies()[rows], step, own)  # type: ignore[misc]
         on_update(step, first.updates)
@@ -611,7 +609,12 @@ def train(
     places = [place for group in groups for place in group.places()]
     for place, policy in zip(places, learner.policies(), strict=True):
         policy.save(place)
-    if state.is_dir():  # only now that the policies are there
+    _remove(state)  # only now that the policies are there
+
+
+def _remove(state: Path) -> None:
+    """Remove the file or folder that training resumes from."""
+    if state.is_dir():
         shutil.rmtree(state, ignore_errors=True)
     else:
         state.unlink(missing_ok=True)

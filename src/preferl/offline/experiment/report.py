@@ -179,15 +179,6 @@ def _returns(
         quantile = f"the quantile {target[1:]} of the recorded returns"
         rule += f" Its target return is {quantile if target.startswith('q') else target}."
     labelled = {LABELS[name]: score for name, score in scores.items()}
-    shown = {label: score.shown for label, score in labelled.items()}
-    means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
-    figure = Figure(
-        condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
-        f"Scores by condition and seed. Means: {means}.",
-        "Each dot is one seed's mean over its episodes; the upright mark is their mean, the bar "
-        "their range.",
-        half=True,
-    )
     caption = "By the reward that the agents learned from"
     return Section(
         "Returns of the policies",
@@ -196,7 +187,19 @@ def _returns(
             ReportTable.of(caption, "reward", labelled, cells, 0),
             _differences(scores, unit, config.episodes),
         ),
-        figures=(figure,),
+        figures=(_scores_figure(labelled, unit),),
+    )
+
+
+def _scores_figure(scores: Mapping[str, ConditionScore], unit: str) -> Figure:
+    shown = {label: score.shown for label, score in scores.items()}
+    means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
+    return Figure(
+        condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
+        f"Scores by condition and seed. Means: {means}.",
+        "Each dot is one seed's mean over its episodes; the upright mark is their mean, the bar "
+        "their range.",
+        half=True,
     )
 
 
