@@ -49,9 +49,10 @@ def task_environments(
     pictures: bool = False,
     vec_env: VecEnvKind = "dummy",
 ) -> VecEnv:
-    """Make copies of the environment in which policies of a task are evaluated, seeded in a row.
+    """Make copies of the environment in which policies of a task are evaluated.
 
-    With `states` their infos have `state`, see `RecordsStates`; they draw with `pictures`.
+    Each copy has the seed of the one before plus 1. With `states` their infos have `state`, see
+    `RecordsStates`. With `pictures` they can be drawn.
     """
     wrap = RecordsStates if states else None
     drawn = {"render_mode": "rgb_array"}
@@ -60,7 +61,7 @@ def task_environments(
 
 
 def has_states(env: Environment) -> bool:
-    """Reset an environment; return whether MuJoCo or its `state` can draw a moment again."""
+    """Return whether an environment has a state from which a moment can be drawn; it is reset."""
     env.reset(seed=0)
     return is_mujoco(env) or getattr(env.unwrapped, "state", None) is not None
 
@@ -70,7 +71,7 @@ def record(
 ) -> Episodes:
     """Record at least `steps` steps over all parallel environments, with the environment's rewards.
 
-    The policy is anything with `predict`; it acts as it was trained to, not greedily.
+    The policy is anything with `predict`. Its actions are drawn, as in training.
     """
     with closing(make_environments(env, environments, seed=seed)) as venv:
         return act(policy, venv, steps=steps, whole=False)
@@ -87,13 +88,14 @@ def act(
     deterministic: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Episodes:
-    """Let a policy act, and keep all that it did.
+    """Let a policy act, and return the episodes.
 
-    It acts in `V` environments with their own observations, which are reset here; `predict` gets
-    `[V, *obs]`. Every episode that was begun counts: the first ones to end are short more often
-    than is true. Without `episodes`, they are begun until so many `steps` are recorded over all
-    environments; those under way then end if `whole`, and are cut off if not. `states` records
-    `info["state"]`. `on_progress` is called with how much is recorded, and how much is to be.
+    The policy acts in `V` environments, which are reset here, and its `predict` gets `[V, *obs]`.
+    Every episode that was begun counts, since those that end first are short more often than
+    others. Without a number of `episodes`, new ones begin until all environments together have
+    made so many `steps`. Episodes under way then go on to their end if `whole`, else they are cut.
+    `states` records `info["state"]`. `on_progress` is called with the number of steps or episodes
+    that are recorded, and the number that is asked for.
     """
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
     observations: Any = venv.reset()
@@ -137,11 +139,12 @@ def load_actor(
     vecnormalize: Path | str | None = None,
     device: str = "cpu",
 ) -> Policy:
-    """Read a policy that only acts, on observations as the environment gives them.
+    """Read a policy that acts on observations as the environment gives them, and learns no more.
 
-    It is in a folder of `save_policy`, or in a `.zip` of stable-baselines3 (PPO, A2C, SAC, TD3,
-    DDPG or DQN), which is opened with a warning if it is trusted; see `DatasetConfig`. What cannot
-    be read, and statistics that do not belong to the policy, are a `CheckpointError`.
+    The policy is in a folder of `save_policy`, or in a `.zip` of stable-baselines3 (PPO, A2C, SAC,
+    TD3, DDPG or DQN). A `.zip` has to be trusted, and is opened with a warning; see
+    `DatasetConfig`. A file that cannot be read, and statistics that do not belong to the policy,
+    raise `CheckpointError`.
     """
     path = Path(path)
     if not path.is_file():
@@ -171,7 +174,7 @@ def load_actor(
 
 
 def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None) -> Policy:
-    """Let an actor take raw observations, by statistics that are named or lie beside its file."""
+    """Return an actor of raw observations, by the given statistics or those beside its file."""
     beside = [path.with_name(name) for name in BESIDE if path.with_name(name).is_file()]
     file = Path(statistics) if statistics is not None else next(iter(beside), None)
     if file is None:

@@ -27,7 +27,7 @@ from preferl.training.configs import usable_device
 from preferl.trust import resolve, safe_children
 
 NATURE_SIDE: Final = 36
-"""Pixels on a side that stable-baselines3's network needs (that of Mnih et al. 2015)."""
+"""Least pixels on a side for stable-baselines3's network of pictures (Mnih et al. 2015)."""
 
 INSTALLED_AS: Final = {
     "stable_baselines3": "stable-baselines3",
@@ -42,9 +42,9 @@ def suited_algorithm(
 ) -> AlgorithmConfig:
     """Return the algorithm that suits the spaces of an environment, where none is named.
 
-    SAC learns continuous actions from few steps. It keeps all `steps` and makes half an update for
-    each, or one in a single environment. PPO takes all other actions, and pictures, of which SAC
-    would keep gigabytes; its rollouts have 256 steps of each environment.
+    Continuous actions get SAC, which learns from few steps. Its buffer holds all `steps`, and it
+    makes half an update for each step, or one in a single environment. Other actions get PPO, with
+    rollouts of 256 steps of each environment. So do pictures, of which SAC would keep gigabytes.
     """
     pictures = picture_policy(env.observation_space) is not None
     if pictures or not isinstance(env.action_space, spaces.Box):
@@ -63,12 +63,13 @@ def algorithm_of(config: OnlineConfig, env: VecEnv) -> AlgorithmConfig:
 def build_algorithm(
     config: AlgorithmConfig, env: VecEnv, *, seed: int, device: str = "cpu"
 ) -> BaseAlgorithm:
-    """Build an algorithm on an environment, quiet, with a policy that suits its observations.
+    """Build an algorithm on an environment, with a policy that suits its observations.
 
-    The config is of a kind that `preferl.registry.ALGORITHMS` has: `hidden` in it are the units of
-    each layer, `policy` the name of a policy other than the usual one, all else is what the
-    algorithm's constructor takes. SB3 seeds torch and numpy globally. What the algorithm cannot
-    take, such as actions of another kind, and a device that torch lacks, are a `ConfigError`.
+    The config is of a kind that `preferl.registry.ALGORITHMS` has. Its `hidden` are the units of
+    each layer, its `policy` names a policy other than the usual one, and all other fields are
+    arguments of the algorithm's constructor. The algorithm prints nothing, and seeds torch and
+    numpy globally, as SB3 does. Spaces or settings that the algorithm cannot take, and a device
+    that torch lacks, raise `ConfigError`.
     """
     device = usable_device(device)
     settings = _with_schedules(asdict(config))
@@ -197,7 +198,7 @@ def make_environments(
     wrap: Callable[[Environment], Environment] | None = None,
     vec_env: VecEnvKind = "dummy",
 ) -> VecEnv:
-    """Make copies of an environment, seeded in a row, each inside of a monitor and of `wrap`.
+    """Make copies of an environment with consecutive seeds, each in a monitor and in `wrap`.
 
     Args:
         env: as of `preferl.envs.config.EnvConfig`; of a run's settings, `env_factory(config)`.
@@ -227,7 +228,7 @@ def make_environments(
 def normalised(env: VecEnv) -> VecNormalize:
     """Let an agent see observations in running deviations from their running means.
 
-    Rewards stay as they are. Of a dictionary, the arrays are normalised, but for pictures.
+    Rewards are not normalised. Of a dictionary, all arrays but pictures are.
 
     Raises:
         ConfigError: nothing there to normalise.
@@ -274,9 +275,9 @@ class SmallPictures(BaseFeaturesExtractor):
 
 @final
 class PicturesByKey(BaseFeaturesExtractor):
-    """The features of a dictionary: of pictures of any size by convolutions, others as they are.
+    """Features of a dictionary: convolutions for pictures, and other arrays unchanged.
 
-    stable-baselines3's own takes no small pictures.
+    Pictures may have any size; stable-baselines3's own extractor takes no small ones.
     """
 
     def __init__(self, observation_space: spaces.Dict) -> None:
@@ -301,7 +302,7 @@ class PicturesByKey(BaseFeaturesExtractor):
 
 
 def picture_policy(space: spaces.Space[Any]) -> dict[str, Any] | None:
-    """Return what stable-baselines3 is to build for pictures of a space; None if it has none."""
+    """Return `policy_kwargs` for the pictures of a space; None if it has no pictures."""
     if isinstance(space, spaces.Dict):
         pictures = [part for part in space.values() if _is_picture(part)]
         if not pictures:

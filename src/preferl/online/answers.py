@@ -48,7 +48,7 @@ def load_warm_start(
 ) -> WarmStart:
     """Read what the warm start of a run names, and join it with what is given, all in memory.
 
-    Declined answers are left out, and of episodes those beyond the newest `buffer_steps`.
+    Declined answers are left out, and so are episodes before the newest `buffer_steps` steps.
 
     Raises:
         DataError: something else is there, it is damaged, or parts are of different shapes.
@@ -93,9 +93,10 @@ def _in_memory(table: Table) -> Table:
 
 
 def numbered(feedback: Feedback) -> Answered:
-    """Return all answers of a feedback, and numbers of their queries that last while others go.
+    """Return all answers of a feedback, with numbers of their queries.
 
-    Feedback of your own forgets nothing, so its answers are numbered in their order.
+    A query keeps its number when older answers are dropped. Feedback of your own drops none, so its
+    answers are numbered in their order.
 
     Raises:
         FeedbackError: nothing has been answered yet.
@@ -110,9 +111,9 @@ def numbered(feedback: Feedback) -> Answered:
 
 
 def given_answers(given: Comparisons | None, feedback: Feedback) -> Answered | None:
-    """Return the comparisons of a warm start, numbered below 0, since queries are not.
+    """Return the comparisons of a warm start, with negative numbers, which no query has.
 
-    Beside a store, whose people are others, nobody knows who gave them.
+    Beside a store their annotators are unknown, since numbers of people there mean others.
     """
     if given is None:
         return None
@@ -136,10 +137,10 @@ def all_answers(given: Comparisons | None, feedback: Feedback) -> Answered | Non
 def split_answers(
     comparisons: Comparisons, share: float, clip_sets: dict[str, int], *, joined: bool = False
 ) -> IntArray:
-    """Return `[P]` the set of each answer, see `validation_split`.
+    """Assign each answer to the training or validation set, `[P]`, see `validation_split`.
 
-    Held-out answers stay held out: a clip that was assigned to a set stays in it, also where the
-    oldest answers are forgotten.
+    Held-out answers stay held out, since a clip stays in its set, also after the oldest answers
+    were dropped.
 
     Args:
         comparisons: all answers.
@@ -156,7 +157,7 @@ def split_answers(
 
 
 def _without_traces_of_joining(segments: Segments) -> Segments:
-    """Drop what joining may change: states, which a part may lack, and how wide numbers are."""
+    """Return segments as if they had not been joined: without states, and with float64 numbers."""
 
     def widen(array: Any, _: None) -> Array:
         return array if array.dtype == np.uint8 else np.asarray(array, np.float64)
@@ -176,9 +177,10 @@ def prepare_answers(
     experience: Episodes | None,
     rng: np.random.Generator,
 ) -> tuple[Comparisons, IntArray]:
-    """Apply the preparations of a run; return what to train on, and the place of each answer.
+    """Apply the preparations of a run; return the training answers, and the place of each.
 
-    Each query keeps its place in members' bootstraps from fit to fit, whichever answers go.
+    A query keeps its place in the members' bootstraps from fit to fit, also after older answers
+    were dropped.
 
     Args:
         answers: that are not held out; declined ones go.
@@ -241,7 +243,7 @@ def _votes(
     trained_before: int,
     trainer: RewardTrainer,
 ) -> BoolArray:
-    """Return `[E, P]` the members that have not been trained on an answer; all where all have."""
+    """Return `[E, P]`, true where a member was not trained on an answer, or all members were."""
     bootstrapped = places
     if trainer.config.implied:  # members leave out all answers of linked clips, or none
         bootstrapped = places[with_implied(given)[1][: len(given)]]
@@ -255,7 +257,7 @@ def _trust_in_answers(
 ) -> FloatArray:
     """Return `[P]` the trust in each answer's annotator, by what was answered before preparations.
 
-    The trainer's own numbers may be of answers that were turned round, and know nobody new.
+    The trainer's own trust may come from answers that were turned round, and lacks new annotators.
     """
     trust = np.ones(len(given))
     annotator = given.annotator

@@ -141,7 +141,7 @@ class FeedbackCallback(BaseCallback):
         self._env.settle_rewards()  # of a rollout that another callback gave up
 
     def _explore(self) -> None:
-        """Let a random policy take over for a stretch, once as many steps are due."""
+        """Let a random policy take over for a stretch, once enough exploration steps are due."""
         env = self.training_env
         agent = self.model
         explored = self._env.explored_steps

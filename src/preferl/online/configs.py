@@ -20,7 +20,7 @@ from preferl.training.configs import RewardTrainerConfig, require_validation
 from preferl.trust import admitted
 
 WRITING: Final = ("tensorboard_log",)
-"""Settings of algorithms that write where a file of settings says."""
+"""Settings by which an algorithm would write to a place that a file of settings names."""
 
 LINEAR: Final = "lin_"
 """Prefix of a text for a number that falls to 0 over the run, as in RL Zoo."""
@@ -33,7 +33,7 @@ SB3_CLASSES: Final = {
         for name in ("ARS", "CrossQ", "MaskablePPO", "QRDQN", "RecurrentPPO", "TQC", "TRPO")
     },
 }
-"""Names of algorithms, in small letters, to the classes that `SB3Config` takes."""
+"""Classes that `SB3Config` takes, by the algorithm's name in small letters."""
 
 
 @dataclass(frozen=True)
@@ -464,7 +464,7 @@ Tier = Literal["random", "medium", "expert", "replay"]
 best one, and the episodes in which it was trained."""
 
 ALL: Final = 2**62
-"""Of a tier: all that there is."""
+"""Amount of a tier that stands for all there is."""
 
 Unit = Literal["episodes", "steps"]
 
@@ -472,7 +472,7 @@ Unit = Literal["episodes", "steps"]
 @final
 @dataclass(frozen=True)
 class DatasetConfig(EnvConfig):
-    """A data set of mixed quality that is recorded here: which policies act, and how much of each.
+    """Settings of a recorded data set of mixed quality: which policies act, and how long.
 
     A *medium* policy is the checkpoint whose mean return is nearest to
     `random + (expert - random) / 3`, among those before the expert's. The *expert* is the
@@ -546,7 +546,7 @@ class DatasetConfig(EnvConfig):
 
     @property
     def amounts(self) -> Mapping[Tier, int]:
-        """Tiers to how much is asked of them, in the order of the mix."""
+        """Return how much of each tier is to be recorded, in the order of the mix."""
         amounts: dict[Tier, int] = {}
         for part in [word.strip() for word in self.mix.split(",") if word.strip()] or [self.mix]:
             name, _, amount = part.partition(":")

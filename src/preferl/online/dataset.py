@@ -54,7 +54,7 @@ CURVES: Final = (MetricCurve("Return of checkpoints", "return", ("eval/mean_rewa
 """Metrics that the summary of a run draws."""
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with what is being done, in a few words, how much of it is done, and how much there is."""
+"""Called with the present work in a few words, how much of it is done, and how much there is."""
 
 RUN: Final = "run"
 """The folder of a recording of one seed, within that of its unit."""
@@ -66,7 +66,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "checkpoints": 30_000,
     "references": 40_000,
 }
-"""Of the first episode of a tier or an evaluation, beyond the run's: others than in training."""
+"""Seeds of the first episode of tiers and evaluations, less the run's; training has others."""
 
 
 def record_dataset(
@@ -183,7 +183,7 @@ def data_id(episodes: Episodes) -> str:
 def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> Episodes:
     """Choose episodes evenly from the first to the last, in their order; all if too few.
 
-    Without a count, as few as have so many steps.
+    Without a count, the fewest episodes are chosen that have so many steps.
     """
 
     def evenly(number: int) -> IntArray:
@@ -197,7 +197,7 @@ def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> E
 
 
 def evaluated(folder: Path) -> dict[int, float]:
-    """Read the mean returns of a run's checkpoints, by their steps, in their order."""
+    """Read the mean return of each checkpoint of a run, by its number of steps, in rising order."""
     means = {}
     for file in sorted((folder / "evaluations").glob("*.json")):
         with reading(file, expected="the evaluation of a checkpoint", error=StorageError):
@@ -290,7 +290,7 @@ class _Recording:
         return result
 
     def _environments(self, count: int, seed: int, *, states: bool) -> VecEnv:
-        """Make copies of the environment; with `states` they record what is drawn."""
+        """Make copies of the environment; with `states` their infos tell how to draw a step."""
         config = self._config
         return task_environments(
             config,
@@ -303,7 +303,7 @@ class _Recording:
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """Return what it trains by, where the config leaves that to the environment."""
+        """Return the settings of training that the config leaves to the environment."""
         return {"algorithm": self._algorithm, "training_environments": self._copies}
 
     @property
@@ -319,9 +319,9 @@ class _Recording:
         return build_algorithm(algorithm, env, seed=self._config.seed, device=self._config.device)
 
     def _train(self) -> int:
-        """Train in slices; keep a policy, its evaluation and the episodes after each.
+        """Train in slices; write a policy, its evaluation and the episodes after each.
 
-        Returns the steps made: those planned, or fewer where a checkpoint is as good as wanted.
+        Returns the steps made, which are fewer than planned if a checkpoint reaches the target.
         """
         config = self._config
         folder = self._folder
@@ -372,7 +372,7 @@ class _Recording:
         learn_within(agent, min(ahead, total - before), callback=on_step)
 
     def _evaluate(self, agent: BaseAlgorithm, sink: MetricSink) -> None:
-        """Keep and evaluate the present policy, unless that is done."""
+        """Save and evaluate the present policy, unless that was done before."""
         config = self._config
         step = agent.num_timesteps
         file = self._folder.path(f"evaluations/{step:09d}.json")
@@ -389,7 +389,7 @@ class _Recording:
         write_json(file, report.to_json())
 
     def _choose_policies(self, steps: int) -> None:
-        """Take policies and episodes from a training of so many steps."""
+        """Load the policies of the tiers, and the episodes of training up to so many steps."""
         folder = self._folder.folder
         means = evaluated(folder)
         self._steps["expert"] = expert(means)
@@ -449,7 +449,7 @@ class _Recording:
         return episodes
 
     def _mean_return(self, name: str) -> float:
-        """Evaluate a policy whose tier is not recorded, or not yet."""
+        """Evaluate a policy whose tier is not recorded, or will be later."""
         self._report(f"evaluating {name}", 0, 1)
         seed = self._config.seed + SEEDS["references"]
         with generators_left_alone():
@@ -513,7 +513,7 @@ def _write(
 @final
 @dataclass(frozen=True)
 class DatasetSeeds:
-    """Settings that determine such a data set, as its folder stores them."""
+    """Settings that determine a data set of several seeds, as its folder stores them."""
 
     config: DatasetConfig
     seeds: tuple[int, ...]

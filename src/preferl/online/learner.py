@@ -75,25 +75,25 @@ class PolicyLearner(Protocol):
         """Act for `steps` more environment steps without improving, now and then at random."""
 
     def set_reward(self, reward: WindowReward) -> None:
-        """Learn on `reward` from now on, from past experience that it still learns from as well."""
+        """Use `reward` from now on, also for past experience that the agent still learns from."""
 
 
 @final
 class SB3Learner:
     """A stable-baselines3 algorithm that improves on a learned reward.
 
-    Its `env`, a `FeedbackVecEnv` without a store, records the environments' own rewards and gives
-    the learned one; it lies inside `VecNormalize` and `VecTransposeImage` if there are any. The
-    algorithm learns in slices, as in one run:
+    Its `env` is a `FeedbackVecEnv` without a store, which records the environments' own rewards and
+    gives the learned one. It lies inside `VecNormalize` and `VecTransposeImage` if there are any.
+    The algorithm learns in slices, with the same result as in one run:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
-    - Steps are environment steps, exploration included, and never more than were asked for. A call
-      leaves what is less than a rollout to the next one; the last rollout of the run shrinks to
-      fit, and so does one that is longer than a call (`learn_within`).
-    - Steps of exploration reach the replay buffer of an off-policy algorithm, which learns from
-      them later (`fill_replay`).
-    - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
-      environments are reset before the algorithm acts again.
+    - Steps are environment steps, exploration included, and never more than were asked for. If the
+      last steps of a call are fewer than a rollout, the next call makes them. The last rollout of
+      the run shrinks to fit, and so does a rollout that is longer than a call (`learn_within`).
+    - Steps of exploration are stored in the replay buffer of an off-policy algorithm, which learns
+      from them later (`fill_replay`).
+    - Environments are reset after exploring, and after a callback or an interrupt has stopped a
+      rollout, before the algorithm acts again.
 
     Args:
         algorithm: on- or off-policy, with its environment set.
@@ -170,13 +170,13 @@ class SB3Learner:
     def learn(self, steps: int) -> Episodes:
         """Explore for a share of `steps`, let the algorithm learn for the rest.
 
-        Over all calls, at most the steps that were asked for are used, and all but a few of them:
-        a call makes what the calls before it left.
+        Steps that a call leaves, since they are fewer than a rollout, are made by the next one. So
+        all calls together make at most the steps that were asked for, and nearly all of them.
 
         Returns:
-            The episodes that ended in this call, with the environments' rewards. If they hold
-            half of its steps or less, those under way as well, cut here, so that there is
-            something to compare; none if the call made no step.
+            The episodes that ended in this call, with the environments' rewards; none if the call
+            made no step. If they hold half of its steps or less, episodes under way are cut and
+            returned as well, so that there is something to compare.
         """
         before = self.steps
         with self._asking(steps), self.threads():
@@ -187,7 +187,7 @@ class SB3Learner:
         return self._take_episodes(cut=steps_made > 0 and 2 * finished <= steps_made)
 
     def explore(self, steps: int) -> Episodes:
-        """Act for `steps` as while exploring, in whole vector steps; learn nothing.
+        """Explore for `steps`, in whole vector steps, and learn nothing.
 
         With `before="entropy"` and no learned reward yet, the algorithm learns on the bonus
         instead. All episodes of the call are returned; the last are cut.
@@ -200,7 +200,7 @@ class SB3Learner:
         return self._take_episodes(cut=True)
 
     def threads(self) -> AbstractContextManager[None]:
-        """Let the policy take one processor thread inside a block if it is small."""
+        """Return a block in which a small policy takes one processor thread."""
         return threads_for(small=is_small(self.algorithm.policy))
 
     def report_to(self, sink: MetricSink) -> None:
@@ -214,9 +214,9 @@ class SB3Learner:
     def set_reward(self, reward: WindowReward | AnyReward) -> None:
         """Learn on `reward` from now on, and relabel a replay buffer.
 
-        A plain function of observations and actions will do. Call it between calls of `learn`, so
-        that no rollout mixes two rewards. The first one resets a critic that has learned on the
-        bonus for new states, and that then learns from the relabelled buffer.
+        The reward may be a plain function of observations and actions. Call this between calls of
+        `learn`, so that no rollout mixes two rewards. A critic that has learned on the bonus for
+        new states is reset by the first reward, and then learns from the relabelled buffer.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -245,7 +245,8 @@ class SB3Learner:
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
         """Go on from the snapshot of a learner that was built in the same way and had this reward.
 
-        Its replay buffer was relabelled already. One built otherwise is a `CheckpointError`.
+        The snapshot's replay buffer was relabelled already. A learner that was built otherwise
+        raises `CheckpointError`.
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
@@ -266,7 +267,7 @@ class SB3Learner:
             raise
 
     def _forget_the_rest(self) -> None:
-        """Let later calls not make what an interrupt or a callback kept this one from."""
+        """Drop steps that an interrupt or a callback prevented, so that no call makes them."""
         self._steps_asked = min(self._steps_asked, self.steps)
 
     def _explore(self, steps: float) -> None:
@@ -312,7 +313,7 @@ class SB3Learner:
 
 @final
 class RecordedExperience:
-    """Stands in the place of an agent where a run makes no steps and asks about recorded episodes.
+    """Takes the place of the agent in a run without steps, which asks about recorded episodes.
 
     Args:
         comparisons: that exist already.
@@ -357,7 +358,7 @@ class RecordedExperience:
         """Change nothing: nobody learns from the reward."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return nothing, on which later iterations depend."""
+        """Return an empty snapshot: there is no state."""
         return {}
 
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
@@ -438,7 +439,7 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
 
 
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
-    """Build the agent that a config describes, in its environments."""
+    """Build the agent and the environments that a config describes."""
     make = env_factory(config)
     require_usable(make, f"environment {config.env_name}")
     wrap = RecordsStates if config.states else None

@@ -84,7 +84,7 @@ POLICY_EPISODES: Final = 10
 """Number of latest whole episodes whose mean return sets a teacher's thresholds, as in B-Pref."""
 
 ATTEMPTS: Final = 5
-"""Times that a round replaces the queries that a script declined."""
+"""Number of times that a round replaces the queries that a script declined."""
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
@@ -119,7 +119,7 @@ def learn_from_preferences(
     With `steps=0` and `initial_steps=0` no agent acts, and no environment is made: queries are
     about the recorded `episodes` alone, and the report has the reward.
 
-    Ctrl-C ends the run after what is under way is put in order; the report notes it.
+    Ctrl-C ends the run, and the report of what was learned until then says so.
 
     Args:
         config: the whole run.
@@ -179,16 +179,16 @@ class Resumable(Protocol):
     """A learner that can go on in another program."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything that it depends on between two calls: what `write_state` takes."""
+        """Return its state between two calls, of values that `write_state` takes."""
 
     def restore(self, snapshot: Mapping[str, Any], reward: RewardFunction | None) -> None:
-        """Go on from there with `reward`."""
+        """Go on from a snapshot with `reward`."""
 
 
 @final
 @dataclass(eq=False)
 class LoopState:
-    """The loop's checkpoint: later iterations depend on it, beside agent, trainer and teacher.
+    """State of the loop, which its checkpoint holds beside those of agent, trainer and teacher.
 
     Attributes:
         rng: draws segments and queries.
@@ -291,9 +291,9 @@ def build_parts(
     episodes: Episodes | None = None,
     eval_env: EnvSource | None = None,
 ) -> LoopParts:
-    """Build what is not given, as `learn_from_preferences` describes it.
+    """Build the parts of a run that are not given, as `learn_from_preferences` describes them.
 
-    Settings that do not go together are refused here, before a folder is touched.
+    Settings that do not go together are refused, before a folder is touched.
     """
     if not (config.comparisons or config.warm_start.given or comparisons is not None):
         raise ConfigError(
@@ -410,7 +410,7 @@ class PreferenceLoop:
             self.state.longest = int(recorded.lengths.max())
 
     def learn(self) -> OnlineReport:
-        """Go through all iterations that are left, or until Ctrl-C."""
+        """Make all iterations that are left, or those until Ctrl-C."""
         state = self.state
         learner = self.parts.learner
         began = time.perf_counter() - state.seconds
@@ -491,7 +491,7 @@ class PreferenceLoop:
         )
 
     def _take_in(self, episodes: Episodes) -> BoolArray:
-        """Take in what the policy did; return `[K]` which of the episodes are whole."""
+        """Add new episodes to the experience; return which of them are whole, `[K]`."""
         config = self.parts.config
         state = self.state
         learner = self.parts.learner
@@ -519,7 +519,7 @@ class PreferenceLoop:
         return whole
 
     def _note_returns(self, episodes: Episodes, whole: BoolArray) -> None:
-        """Note what a teacher's thresholds follow: returns of the latest whole episodes."""
+        """Keep the returns of the latest whole episodes, which a teacher's thresholds follow."""
         config = self.parts.config
         state = self.state
         if not whole.any() and not state.returns:  # a piece tells more than nothing
@@ -554,7 +554,7 @@ class PreferenceLoop:
             self.on_evaluation(evaluation)
 
     def _ask_round(self, number: int) -> QueryMetrics:
-        """Put the queries of an iteration; return what the reward expects of their answers."""
+        """Put the queries of an iteration; return how uncertain the reward is about them."""
         experience = self.state.experience
         if experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
@@ -572,9 +572,10 @@ class PreferenceLoop:
             self._count_and_pass_on_answers()
 
     def _choose_and_ask(self, experience: Episodes, count: int) -> QueryMetrics:
-        """Put queries, and others for those that a script declines (B-Pref, section 3).
+        """Put queries, and new ones in place of those that a script declines (B-Pref, section 3).
 
-        Pairs that a person declines are not replaced: the person has seen as many as planned.
+        Queries that a person declines are not replaced, since the person has seen as many as
+        planned.
         """
         config = self.parts.config
         sampler = self.parts.sampler
@@ -610,7 +611,7 @@ class PreferenceLoop:
             feedback.teacher = feedback.teacher.adapted(typical, state.worst)
 
     def _hand_over(self, segments: Segments, pairs: IntArray) -> None:
-        """Put queries, except those that the program before a restart put in this iteration."""
+        """Put queries, except those that an earlier program put in this iteration."""
         feedback = self.parts.feedback
         since = self.state.newest_query
         self.state.newest_query = None
@@ -620,7 +621,7 @@ class PreferenceLoop:
             feedback.ask(segments, pairs[self._take_kept_answers(len(pairs)) :])
 
     def _take_kept_answers(self, most: float = float("inf")) -> int:
-        """Take over at most so many answers from before a restart; return how many."""
+        """Give the feedback at most so many answers of an earlier program; return how many."""
         feedback = self.parts.feedback
         count = 0
         while self.kept_answers and count < most and isinstance(feedback, InstantFeedback):

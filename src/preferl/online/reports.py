@@ -23,7 +23,7 @@ from preferl.training.reward_function import RewardFunction
 from preferl.training.trust import trust_by_name
 
 PARTS: Final = ("acting", "fitting", "relabelling", "asking")
-"""Of an iteration, as its seconds name them."""
+"""Parts of an iteration whose seconds are counted."""
 
 for _struct in (Evaluation, PolicyReport):
     saved_in_states(_struct)
@@ -92,7 +92,7 @@ class IterationReport:
     def unseen_accuracy(self) -> tuple[float, int]:
         """Return the reward's accuracy on decided answers it was not fitted to, and their number.
 
-        Of held-out and out-of-bag answers, those that are more; NaN and 0 without any.
+        These are the held-out or the out-of-bag answers, whichever are more; NaN and 0 without any.
         """
         unseen = [(0, math.nan)]
         if self.fit is not None and self.fit.held_out_accuracy is not None:
@@ -151,7 +151,7 @@ class OnlineReport:
     def last_fitted(self) -> IterationReport | None:
         """Return the last iteration that fitted the reward; None without one.
 
-        It is seldom the last of all, which by default asks nothing.
+        By default, the last iteration of all fits nothing, since it asks nothing.
         """
         fitted = [iteration for iteration in self.iterations if iteration.fit is not None]
         return fitted[-1] if fitted else None
@@ -182,10 +182,10 @@ class OnlineReport:
 
 
 def trust_of(report: OnlineReport, names: Sequence[str] = ()) -> dict[str, dict[str, float]]:
-    """Return the trust in each annotator after the last fit, by name; empty where nobody is known.
+    """Return the trust in each annotator after the last fit, by name.
 
-    Names are those of the table of people. Annotators that it lacks, such as those of a warm start,
-    are named by their row.
+    It is empty if no annotator is known. `names` are those of the table of people. Annotators that
+    the table lacks, such as those of a warm start, are named by their row.
     """
     last = report.last_fitted
     trust = () if last is None or last.fit is None else last.fit.trust
@@ -195,7 +195,7 @@ def trust_of(report: OnlineReport, names: Sequence[str] = ()) -> dict[str, dict[
 
 @final
 class Stopwatch:
-    """Adds up the seconds of each of `PARTS`; a part within another one counts once, as its own.
+    """Adds up the seconds of each of `PARTS`; a part inside another one counts for itself alone.
 
     Args:
         clock: gives the time in seconds.
@@ -224,10 +224,10 @@ class Stopwatch:
 
 
 def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Course:
-    """Return the numbers of iterations in which `findings` looks for what is wrong.
+    """Return the numbers of all iterations, in which `findings` looks for what is wrong.
 
-    Unknown are the number of answers once the oldest are dropped (`max_comparisons`), and a noise
-    that was not fitted, since there were no decided unseen answers or since it was not to be.
+    The number of answers is unknown once the oldest are dropped (`max_comparisons`). The noise is
+    unknown if it was not fitted, by the settings or for want of decided unseen answers.
     """
     rows = []
     evaluated_at = None

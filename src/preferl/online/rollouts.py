@@ -34,17 +34,18 @@ def learn_within(
 ) -> bool:
     """Let an algorithm learn for at most `steps` more environment steps.
 
-    PPO and A2C make whole rollouts while these fit, then a shorter one. What is left then is less
-    than `least_steps`. In a call that is not the `last`, the shorter one is made only where no
+    PPO and A2C make whole rollouts while these fit, then a shorter one, after which fewer than
+    `least_steps` are left. In a call that is not the `last`, the shorter one is made only if no
     whole one fits: agents learn worse from rollouts of changing lengths, and the next call has the
-    rest. Other algorithms make whole rollouts alone, for an off-policy one of `train_freq` steps.
-    One that learns after whole episodes is stopped within the last of them.
+    rest. Other algorithms make whole rollouts alone; those of an off-policy algorithm have
+    `train_freq` steps. An algorithm that learns after whole episodes is stopped within the last of
+    them.
 
     `callback` and `progress_bar` are those of `algorithm.learn`, which is called for the whole
     rollouts, and again for the shorter one. A small policy learns on one processor thread.
 
     Returns:
-        False where the callback stopped it, within a rollout; else True.
+        False if the callback stopped the algorithm within a rollout; else True.
 
     Raises:
         DivergenceError: the networks' weights, or the actions, became NaN or infinite.
@@ -74,7 +75,7 @@ def learn_within(
 
 @contextmanager
 def _watching_for_divergence(algorithm: BaseAlgorithm) -> Iterator[None]:
-    """Raise `DivergenceError` where weights are NaN after the block, or it fails for such."""
+    """Raise `DivergenceError` if weights are NaN after the block, or NaN makes the block fail."""
     try:
         yield
     except ValueError as error:
@@ -87,8 +88,9 @@ def _watching_for_divergence(algorithm: BaseAlgorithm) -> Iterator[None]:
 def least_steps(algorithm: BaseAlgorithm) -> int:
     """Return the fewest environment steps that an algorithm learns from, over all environments.
 
-    Where rollouts can be shorter, that is a minibatch, or two steps: the advantage of one alone
-    cannot be normalised, in the last minibatch either. Elsewhere it is a whole rollout.
+    If rollouts can be shorter, that is a minibatch of at least two steps, since the advantage of
+    one step alone cannot be normalised; the last minibatch needs two as well. Otherwise it is a
+    whole rollout.
     """
     count = algorithm.n_envs
     length = _rollout(algorithm) or 1
@@ -100,7 +102,7 @@ def least_steps(algorithm: BaseAlgorithm) -> int:
 
 
 def _rollout(algorithm: BaseAlgorithm) -> int | None:
-    """Return steps of each environment in a rollout; None where that is whole episodes."""
+    """Return the steps of each environment in a rollout; None if rollouts are whole episodes."""
     if isinstance(algorithm, OnPolicyAlgorithm):
         return algorithm.n_steps
     every: Any = getattr(algorithm, "train_freq", None)  # of off-policy ones
@@ -109,13 +111,13 @@ def _rollout(algorithm: BaseAlgorithm) -> int | None:
 
 
 def _shrinks(algorithm: BaseAlgorithm) -> bool:
-    """Return whether rollouts can be shorter: other buffers may have more to shrink."""
+    """Return whether rollouts can be shorter: whether the buffer is stable-baselines3's own."""
     buffers = (RolloutBuffer, DictRolloutBuffer)
     return isinstance(algorithm, OnPolicyAlgorithm) and type(algorithm.rollout_buffer) in buffers
 
 
 def _shorter(algorithm: BaseAlgorithm, rest: int) -> int:
-    """Return steps per environment in a rollout of at most `rest`; 0 if it cannot be so short."""
+    """Return the steps per environment of a rollout of at most `rest`; 0 if that is too short."""
     taken = rest * algorithm.n_envs
     if not _shrinks(algorithm) or taken < least_steps(algorithm):
         return 0
@@ -142,8 +144,8 @@ def _rollouts_of(algorithm: BaseAlgorithm, length: int) -> Iterator[None]:
 class SinkWriter(KVWriter):
     """An output of stable-baselines3's logger that hands its numbers to a metric sink.
 
-    Names are those of stable-baselines3. What it keeps from TensorBoard, such as
-    `time/total_timesteps`, is kept from the sink as well.
+    Names are those of stable-baselines3. Numbers that it does not write to TensorBoard, such as
+    `time/total_timesteps`, do not reach the sink either.
 
     Args:
         sink: takes the numbers.
@@ -228,7 +230,7 @@ class _Watch(CallbackList):
 
 @final
 class _Until(BaseCallback):
-    """Stops where there is no room for another step of all environments."""
+    """Stops learning when another step of all environments would be too many."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()

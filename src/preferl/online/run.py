@@ -79,7 +79,7 @@ CURVES: Final = (
 """Metrics that the summary of a run draws."""
 
 OnStage = Callable[[str], None]
-"""Called with what is about to be done, in a few words."""
+"""Called with the next stage, in a few words."""
 
 
 def run_online(
@@ -100,7 +100,7 @@ def run_online(
     resume: bool = False,
     keep_experience: bool = False,
 ) -> dict[str, Any]:
-    """Learn from preferences and leave a folder that holds all that came of it.
+    """Learn from preferences, and write all results into a folder.
 
     The folder holds config and versions, metrics, the comparisons after every iteration, the
     reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what there is, and the same
@@ -250,7 +250,7 @@ def _conclude(
 
 
 def _resolved(parts: LoopParts, sampler: PairSampler | None) -> dict[str, Any]:
-    """Return what the run uses where its settings leave that to it."""
+    """Return the values of settings that are left to the run."""
     config = parts.config
     resolved = {
         "algorithm": algorithm_of(config, parts.learner.env),
@@ -284,7 +284,7 @@ def _result(parts: LoopParts, report: OnlineReport) -> dict[str, Any]:
 
 
 def _recorded(teacher: Teacher) -> Teacher:
-    """Return what settings hold of a teacher: all of a registered one, the name of another."""
+    """Return a teacher as settings hold it: itself if it can be written, else its class by name."""
     named = hasattr(teacher, "__qualname__") or TEACHERS.has_config(type(teacher))
     return teacher if named else cast("Teacher", type(teacher))
 
@@ -325,7 +325,7 @@ def _declined(feedback: Feedback) -> int | None:
 def _filmable(
     config: OnlineConfig, evaluation: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
-    """Leave out clips where nothing is drawn; raise now what filming would raise at the end."""
+    """Leave out clips if nothing is drawn; raise now the errors that filming would raise later."""
     if evaluation.clip_steps and not draws(env_factory(config)):
         LOGGER.warning("%s draws no pictures: the report has no clips.", config.env_name)
         return replace(evaluation, clip_steps=0)
@@ -335,7 +335,7 @@ def _filmable(
 
 @dataclass(frozen=True, eq=False)
 class _Evaluated:
-    """What the evaluation at a run's end came to.
+    """Results of the evaluation at a run's end.
 
     Attributes:
         policies: reports of the random policy, the taught agent and the oracle.
@@ -352,7 +352,7 @@ class _Evaluated:
     has_true_reward: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `result.json` holds of it."""
+        """Return the part of `result.json` about the evaluation."""
         rewards = {name: report.to_json() for name, report in self.rewards.items()}
         return {name: round(report.mean, 3) for name, report in self.policies.items()} | {
             "policies": {name: report.to_json() for name, report in self.policies.items()},
@@ -418,7 +418,7 @@ def _evaluate(
 def train_on_true_reward(config: OnlineConfig) -> Any:
     """Train the config's algorithm for as many steps on the environment's own reward.
 
-    Its environments are closed; set others to let it learn on.
+    The environments are closed afterwards; set others to let the algorithm learn on.
     """
     make = env_factory(config)
     copies = config.environments
@@ -459,7 +459,7 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
 
 
 def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]":
-    """Film policies named "before" and "after", in one episode, which begins alike."""
+    """Film policies named "before" and "after" in episodes that begin alike."""
     if not steps:
         return []
     from preferl.evaluation.report import Video

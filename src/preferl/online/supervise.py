@@ -26,10 +26,10 @@ HERE: Final = ("localhost", "127.0.0.1", "::1")
 """Hosts of this machine, on which the page is probed."""
 
 LEEWAY_SECONDS: Final = 10.0
-"""For which many answers may wait: the service looks, starts to learn, and publishes meanwhile."""
+"""Seconds that many answers may wait while the service finds them, starts a fit and publishes."""
 
 FIT_SLACK: Final = 3.0
-"""Times as long as the last fit that the one under way may take, from more answers."""
+"""Factor by which the present fit, of more answers, may take longer than the last one."""
 
 
 @contextmanager
@@ -50,11 +50,11 @@ def launch(
 ) -> Iterator[Supervisor]:
     """Run the annotation page and the reward service while a block trains an agent.
 
-    Each is a process with a log in `rewards/logs`. One that dies, or gives no heartbeat, is
+    Each is a process with a log in `rewards/logs`. A process that dies, or gives no heartbeat, is
     reported within seconds and started again, each time after a longer pause. A reward that falls
-    behind the answers is reported, too; the agent keeps the latest one. On leaving, both are asked
-    to end, then ended by force. If this program is killed they stay, and people may go on
-    answering; the next launch ends them and starts its own.
+    behind the answers is reported, too; the agent keeps the latest one. At the end of the block,
+    both are asked to end, then ended by force. If this program is killed, both go on running and
+    people may go on answering; the next launch ends them and starts its own.
 
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
@@ -106,9 +106,9 @@ def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMe
 @final
 @dataclass
 class PageProbe:
-    """Asks the page whether it is there; passes on the link that it reports, and the overview's.
+    """Probes whether the page answers, and reports its link and the overview's.
 
-    A page that people reach through a proxy is not asked, since the proxy may be what fails.
+    A page behind a proxy is not probed, since the proxy may be what fails.
     """
 
     on_message: OnMessage
@@ -152,10 +152,10 @@ class PageProbe:
 @final
 @dataclass
 class RewardServiceProbe:
-    """The reward service as the store knows it; while that cannot be read it never counts as lost.
+    """Probes the reward service through the store; while the store is away it counts as running.
 
-    Where answers come fast, many wait for each fit; that is fine while the fit takes no longer than
-    the last one lets expect.
+    Many answers may wait for a fit if they come fast. That is no problem as long as the fit takes
+    about as long as the last one.
     """
 
     store: Store
@@ -173,12 +173,12 @@ class RewardServiceProbe:
         return None
 
     def is_up(self, _status: Status | None, age: float) -> bool:
-        """Return whether it has given a heartbeat that is younger than its process."""
+        """Return whether the service has given a heartbeat since its process was started."""
         beat = self._beat()
         return beat is not None and beat.works and beat.age < age
 
     def lost(self, age: float) -> str | None:
-        """Say why it is lost though its process runs, or return None."""
+        """Say why the service counts as lost though its process runs, or return None."""
         beat = self._beat()
         if beat is None or beat.age > age:  # older than the process
             return None
@@ -199,7 +199,7 @@ class RewardServiceProbe:
         return f"has given no heartbeat {since}"
 
     def failing(self) -> str | None:
-        """Say what it cannot do now and tries again, or return None."""
+        """Say what the service fails to do and tries again, or return None."""
         beat = self._beat()
         if beat is None or not beat.alive or beat.status.state != "failed":
             return None

@@ -21,7 +21,8 @@ from preferl.training.checkpoint_folder import RESTORE, read_state, require_same
 class AnswerJournal:
     """Keeps answers that no checkpoint holds, each on the disk before the next query is put.
 
-    They lie in a folder per iteration, in their order. Those of another `run` are refused.
+    Each iteration has a folder, with its answers in their order. Answers of another `run` are
+    refused.
     """
 
     folder: Path
@@ -34,14 +35,14 @@ class AnswerJournal:
         return version_folder(self.folder, self.iteration)
 
     def add(self, answers: Comparisons, rng: np.random.Generator) -> None:
-        """Write answers, declined ones as NaN, and the teacher's draws after them, to the disk."""
+        """Write answers, declined ones as NaN, and the teacher's generator after them."""
         number = max(versions(self.place), default=0) + 1
         with writing(version_folder(self.place, number), durable=True) as draft:
             draft.mkdir()
             write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self.run})
 
     def read(self) -> Iterator[tuple[Comparisons, np.random.Generator]]:
-        """Read what was added in this iteration, in its order."""
+        """Read the answers of this iteration, in the order in which they were added."""
         for number in versions(self.place):
             path = version_folder(self.place, number)
             state = read_state(path)
@@ -49,14 +50,17 @@ class AnswerJournal:
             yield state["answers"], state["rng"]
 
     def next_iteration(self, iteration: int) -> None:
-        """Forget earlier ones, which a checkpoint holds."""
+        """Begin an iteration; remove the answers of earlier ones, which a checkpoint holds."""
         for earlier in versions(self.folder):
             if earlier < iteration:
                 shutil.rmtree(version_folder(self.folder, earlier), ignore_errors=True)
         self.iteration = iteration
 
     def begun(self, newest: int) -> int | None:
-        """Return the newest query when the run began; note it and return None if it begins now."""
+        """Return the newest query at the run's beginning.
+
+        If the run begins now, write `newest` and return None.
+        """
         path = self.folder / "begun.json"
         if not path.is_file():
             write_json(path, {"newest": newest, "run": self.run}, durable=True)
@@ -67,7 +71,7 @@ class AnswerJournal:
             return int(noted["newest"])
 
     def fixed(self, load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return the data that the run began with; load and keep them if it begins now."""
+        """Return the data that the run began with; load and write them if it begins now."""
         path = self.folder / "fixed"
         if path.is_dir():
             state: dict[str, Any] = read_state(path)

@@ -1,7 +1,7 @@
 """The state of environments and all wrappers around them, saved and restored.
 
-Saved are attributes of plain numbers, text, arrays and generators, which is all there is to classic
-control and to most wrappers, and MuJoCo's own state; nothing else, and no other process.
+Saved are attributes that hold numbers, text, arrays or generators, and MuJoCo's own state. Classic
+control and most wrappers have no others. Environments in other processes are not saved.
 """
 
 import enum
@@ -35,28 +35,28 @@ OF_THE_AGENT: Final = (
     gymnasium.wrappers.vector.NormalizeObservation,
     gymnasium.wrappers.vector.NormalizeReward,
 )
-"""Layers whose statistics the agent has learned with: without these it acts as if at random."""
+"""Layers with statistics that the agent has learned with, and cannot act without."""
 
 NESTED: Final = (RunningMeanStd, SB3RunningMeanStd, StackedObservations)
-"""What wrappers keep that has plain attributes in turn."""
+"""Classes of attributes of wrappers that have plain attributes in turn."""
 
 FIXED: Final = (
     *(spaces.Space, EnvSpec, gymnasium.Env, gymnasium.vector.VectorEnv, VecEnv, type),
     *(types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType),
     *(functools.partial, enum.Enum, ResultsWriter, StateReader),
 )
-"""What stays as the script that built the environment made it."""
+"""Classes of attributes that are not saved: the script makes them with the environment."""
 
 DRAWING: Final = ("pygame", "glfw", "OpenGL", "gymnasium.envs.mujoco.mujoco_rendering")
-"""Modules whose objects show what happens and have no part in it."""
+"""Modules whose objects only draw, and are not saved."""
 
 PASSING: Final = frozenset(
     {"metadata", "render_mode", "envs", "env_fns", "class_attributes", "_previous_data"}
     | {"_saved_kwargs", "_ezpickle_args", "_ezpickle_kwargs"}
     | {"buf_obs", "buf_dones", "buf_rews", "buf_infos", "reset_infos"}
 )
-"""Attributes that the next step or reset writes again, that a constructor was given, or that are
-layers of their own."""
+"""Attributes that are not saved: the next step or reset writes them again, a constructor was given
+them, or they are layers themselves."""
 
 
 def layers(env: Any) -> Iterator[Any]:
@@ -69,7 +69,7 @@ def layers(env: Any) -> Iterator[Any]:
 
 
 def env_state(env: Any) -> dict[str, Any]:
-    """Return the state of all layers; if there are `problems` to restore it, episodes restart."""
+    """Return the state of all layers, and the `problems` for which episodes would restart."""
     problems: list[str] = []
     states = [_layer_state(layer, problems) for layer in layers(env)]
     return {"drawing": sampling(env.action_space), "layers": states, "problems": problems}
@@ -78,9 +78,9 @@ def env_state(env: Any) -> dict[str, Any]:
 def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     """Restore the state of an environment that was built in the same way.
 
-    With problems, only generators, the layers of this library and statistics that the agent has
-    learned with are restored: half of a state is worse than none. One that was built otherwise
-    raises `CheckpointError`.
+    If there are problems, only generators, layers of this library, and statistics that the agent
+    has learned with are restored, since half of a state is worse than none. An environment that was
+    built otherwise raises `CheckpointError`.
     """
     here = list(layers(env))
     there = state["layers"]
@@ -112,7 +112,7 @@ def sampling(space: Any) -> list[np.random.Generator | None]:
 
 
 def restore_sampling(space: Any, generators: list[np.random.Generator | None]) -> None:
-    """Let a space sample what another one would have sampled next."""
+    """Give a space the generators that `sampling` returned, so that it samples what comes next."""
     for part, generator in zip(_spaces(space), generators, strict=True):
         part._np_random = generator
 
@@ -141,7 +141,7 @@ def _layer_state(layer: Any, problems: list[str]) -> dict[str, Any]:
 def _attributes(
     thing: Any, where: str, passing: frozenset[str], problems: list[str]
 ) -> dict[str, Any]:
-    """Return plain attributes by name, those of what is nested under `nested`."""
+    """Return plain attributes by name as `plain`, and those of nested objects as `nested`."""
     plain: dict[str, Any] = {}
     nested: dict[str, Any] = {}
     for name, value in _items(thing).items():
@@ -184,7 +184,7 @@ def _is_fixed(value: Any) -> bool:
 def _mujoco_state(env: Any) -> dict[str, Any]:
     """Return all that MuJoCo knows of a moment, so that the next step is the same to the last bit.
 
-    `derived` is what the last step left for environments to read, such as where bodies were.
+    `derived` are numbers that the last step computed and environments read, such as positions.
     """
     mujoco = require("mujoco", extra="mujoco")
     whole = mujoco.mjtState.mjSTATE_INTEGRATION

@@ -27,13 +27,13 @@ from preferl.shapes import Array
 STATISTICS = "normalisation.safetensors"
 
 PARTS: Final = ("mean", "var", "count")
-"""Of running statistics, as SB3 names them."""
+"""Parts of running statistics, as SB3 names them."""
 
 BUFFERS: Final = ("buffer_size", "n_steps")
 """Settings by which algorithms make room for steps."""
 
 FEW_STEPS: Final = 2_048
-"""Steps for which a policy that only acts has room at most."""
+"""Most steps for which a policy that only acts makes room."""
 
 UNUSED: Final = (
     *("Box", "Dict", "Discrete", "MultiBinary", "MultiDiscrete", "OrderedDict"),
@@ -189,7 +189,7 @@ def load_policy(
 
 
 def _with_small_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
-    """Give an algorithm room for few steps, since what only acts stores none."""
+    """Let an algorithm make room for few steps, since one that only acts stores none."""
     if isinstance(config, SB3Config):
         return replace(config, settings={**config.settings, **_few_steps(config.settings)})
     return replace(config, **_few_steps({f.name: getattr(config, f.name) for f in fields(config)}))

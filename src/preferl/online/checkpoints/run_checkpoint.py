@@ -73,9 +73,10 @@ def save_run(
     steps: int | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Save a whole run between two rollouts; the checkpoint before goes when this is whole.
+    """Save a whole run between two rollouts, in place of the checkpoint before.
 
-    It waits for the disk: a replay buffer is written each time, as large as it is filled.
+    The earlier checkpoint is removed once the new one is on disk, for which this waits. All filled
+    steps of a replay buffer are written each time.
 
     Args:
         folder: of this run's checkpoints alone.
@@ -115,9 +116,9 @@ def save_run(
 def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
     """Bring an agent and its environment to where the run in a folder was saved last.
 
-    Both are built by the script as when the run began. The reward that was in use then is in use
-    until the agent switches to a newer one. Generators of the whole program are restored as well,
-    so call this last before `learn`, with `reset_num_timesteps=False` and the steps that are left.
+    The script builds both as it did when the run began. The agent has the reward of the checkpoint
+    until it switches to a newer one. Generators of the whole program are restored as well. So call
+    this last before `learn`, which gets `reset_num_timesteps=False` and the steps that are left.
 
     Args:
         folder: into which `save_run` or `SaveRunCallback` wrote.
@@ -148,8 +149,8 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
 def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
     """Return networks, optimisers, counters, noise and replay buffer between two rollouts.
 
-    A rollout buffer is empty then and left out; so is what only the logger knows. Networks that are
-    not torch's are a `ConfigError`.
+    A rollout buffer is left out, since it is empty then, and so are numbers of the logger. Networks
+    that are not torch's raise `ConfigError`.
     """
     require_torch(algorithm)
     _, variables = algorithm._get_torch_save_params()
@@ -169,8 +170,8 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
 def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, Any]) -> None:
     """Restore the state of an algorithm and its environment that were built in the same way.
 
-    New episodes begin where the environment's cannot be restored. One built otherwise raises
-    `CheckpointError`, and is then neither the one nor the other.
+    New episodes begin if those of the environment cannot be restored. An algorithm that was built
+    otherwise raises `CheckpointError`, and may be changed in part then.
     """
     state = snapshot["agent"]
     problems = snapshot["environment"]["problems"]

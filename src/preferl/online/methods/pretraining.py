@@ -31,8 +31,8 @@ def fill_replay(
     """Let a policy act in the place of an agent, and store its steps in the agent's replay buffer.
 
     The agent learns nothing meanwhile. The steps count as its own (`num_timesteps`), so that it
-    does not make as many random ones again before it learns (`learning_starts`). They have the
-    rewards that the environments give; `relabel_replay` changes these with all others.
+    does not make random steps once more before it learns (`learning_starts`). Their rewards are
+    those of the environments; `relabel_replay` changes them with all others.
 
     Args:
         algorithm: goes on from where it was, or from a reset, and begins with a reset next.
@@ -62,9 +62,9 @@ def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
     """Let an agent forget the values of a former reward, and learn those of its replay buffer.
 
     Weights of the critic are drawn anew, its target is a copy, and its optimiser begins again. Then
-    `updates` train it, while the actor stays as it is: it would follow values that are noise.
-    A temperature that is learned is trained, too. PEBBLE trains the actor as well. Relabel the
-    buffer first; an empty one trains nothing.
+    `updates` train the critic, and the temperature if that is learned. The actor stays as it is,
+    since it would follow values that are noise; PEBBLE trains it as well. Relabel the buffer first;
+    an empty one trains nothing.
 
     Raises:
         ConfigError: an algorithm that is not off-policy, or has no critic beside an actor.

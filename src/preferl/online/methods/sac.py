@@ -13,11 +13,11 @@ from preferl.training.recorded import RecordedUpdate
 
 @final
 class SAC(stable_baselines3.SAC):
-    """SAC, which makes its updates as a recorded CUDA graph where it learns on a GPU.
+    """SAC whose updates on a GPU are a recorded CUDA graph.
 
-    Minibatches, noise and formulas are those of stable-baselines3; on a processor, so are updates.
-    A GPU makes them as it does there if exploration depends on states, observations are
-    dictionaries, or target networks wait for several updates.
+    Minibatches, noise and formulas are those of stable-baselines3. Updates are its own on a
+    processor, and on a GPU if exploration depends on states, observations are dictionaries, or
+    target networks wait for several updates.
     """
 
     _recorded: RecordedUpdate | None = None

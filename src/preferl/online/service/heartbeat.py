@@ -20,8 +20,8 @@ LAST_SECONDS = 10.0  # for the last heartbeat, after which the program ends anyw
 class Heartbeat:
     """Writes into the store every few seconds that a program is alive, and its status.
 
-    The thread knows nothing of the work beside it, which calls `pulse` as it goes on; after
-    `stuck_after` seconds without a pulse the state becomes `"stuck"`.
+    It has a thread of its own. The program calls `pulse` as its work goes on; after `stuck_after`
+    seconds without a pulse the state becomes `"stuck"`.
     """
 
     store: Store

@@ -50,7 +50,7 @@ class OngoingFit:
         self._places = AnswerPlaces()  # of training queries
 
     def save(self, folder: Path) -> None:
-        """Write what it takes to go on beside the published reward of the last fit."""
+        """Write the trainer's state beside the published reward of the last fit."""
         if self._trainer is not None:
             save_trainer(folder, self._trainer, {"queries": self._places.queries.tolist()})
 
@@ -58,8 +58,7 @@ class OngoingFit:
         """Fit to all answers, validate and scale.
 
         The split is `[P]`, see `validation_split`; the agent's spaces are inferred if None. A fit
-        that comes to no numbers raises `DataError` or `DivergenceError`; the next one starts from a
-        new model.
+        that diverges raises `DataError` or `DivergenceError`; the next one starts from a new model.
         """
         config = self._config
         comparisons = answered.comparisons
@@ -134,7 +133,7 @@ def spaces_of(learned: RewardFunction | RewardModel) -> Spaces:
 
 
 def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | None) -> bool:
-    """Whether a model takes these clips; whole numbers may have outgrown what was inferred."""
+    """Whether a model takes these clips, whose whole numbers may exceed the inferred ones."""
     model = trainer.model
     segments = comparisons.segments
     own = spaces_of(model)

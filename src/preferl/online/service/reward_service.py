@@ -30,7 +30,7 @@ from preferl.training.reward_function import RewardFunction
 LOGGER = get_logger(__name__)
 
 RETRIES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds to wait after the first, second, ... failure in a row; the last one stays."""
+"""Seconds to wait after the first, second, ... failure in a row; later ones wait as the last."""
 
 OnVersion = Callable[[int, dict[str, Any]], None]
 """Called with each version that is published, and its metrics."""
@@ -47,11 +47,11 @@ def serve_reward(
 ) -> int:
     """Fit a reward to people's answers as they arrive and publish each version, until stopped.
 
-    It may be killed at any time: answers are in the store, and each version is whole and holds what
-    it takes to go on. What cannot be done now, because a disk is full or a database locked, is
-    reported with the heartbeats and tried again. The project, by number or name, may be left out
-    where there is only one. Once `stop` is set the service ends within an epoch, and returns the
-    number of the latest version, 0 without any.
+    The service may be killed at any time: answers are in the store, and each version is whole and
+    holds the trainer's state. If a disk is full or a database locked, the service reports it with
+    the heartbeats and tries again. The project, by number or name, may be left out if there is only
+    one. Once `stop` is set the service ends within an epoch. It returns the number of the latest
+    version, 0 without any.
 
     Metrics of each version go to `report_to`, some of `jsonl`, `tensorboard` and `wandb`, in the
     folder of the rewards; their step counts answers.
@@ -138,7 +138,7 @@ class _Service:
             self.stop.wait(wait)
 
     def _check_and_fit(self) -> None:
-        """Publish or announce what is not out yet, and fit where there are enough new answers."""
+        """Publish or announce what is left to, and fit if there are enough new answers."""
         if self._unpublished is not None:
             self._publish(*self._unpublished)
         elif self.version and not self._announced:
@@ -166,7 +166,7 @@ class _Service:
             self._publish(*self._unpublished)
 
     def _report_waiting(self, revision: int, **fit: Any) -> None:
-        """Report when it learns next: after how many answers, at which revision."""
+        """Report after how many answers, and at which revision, the next fit comes."""
         due = self._metrics.revision + self.config.min_new_answers
         self.beats.report(
             "waiting",
@@ -241,7 +241,7 @@ class _Service:
             LOGGER.warning("The metrics of version %d were not written: %s.", number, error)
 
     def _announce(self) -> None:
-        """Show people the version, unless that was done; and cancel queries of old rewards."""
+        """Announce the version to people, once, and cancel queries of old rewards."""
         metrics = self._metrics
         if self.version not in {row.version for row in self._reports.rewards(self._project)}:
             low = metrics.low

@@ -28,7 +28,7 @@ class ScriptedAnswers:
     _person: int | None = None
 
     def answer(self) -> int:
-        """Answer whatever is open; returns how many answers that were, kept one by one."""
+        """Answer all open queries, storing each answer at once; return how many these were."""
         store = self.feedback.store
         project = self.feedback.project.id
         before = self.given

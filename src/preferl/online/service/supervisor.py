@@ -25,7 +25,7 @@ from preferl.store.status import STATUS_FILE, Status, read_status
 LOGGER = get_logger(__name__)
 
 KILLED_SECONDS: Final = 10.0
-"""Until a process that was ended by force is gone, or is left to the system."""
+"""Seconds to wait for a process that was ended by force."""
 
 OnMessage = Callable[[str], None]
 """Called with one line for people."""
@@ -34,7 +34,7 @@ OnMessage = Callable[[str], None]
 @final
 @dataclass(frozen=True)
 class SuperviseConfig:
-    """Settings of how programs are looked after.
+    """Settings of supervision: when a program is started again, ended or given up.
 
     Attributes:
         start_seconds: until a program has to be up, on a crowded machine too.
@@ -79,7 +79,7 @@ class Program:
 
 @final
 class RunningProgram:
-    """One process of a program at a time, with its log, its status and a mark of its launcher."""
+    """The current process of a program, with its log, its status and a mark of its launcher."""
 
     def __init__(self, program: Program, folder: Path) -> None:
         self.program = program
@@ -123,7 +123,7 @@ class RunningProgram:
         return lines[-1].rstrip(".") if lines else "nothing"
 
     def start(self) -> None:
-        """Begin a new process; `StorageError` where its log or command is of no use."""
+        """Start a new process; raise `StorageError` if its log or command cannot be used."""
         self.restart_at = None
         self._was_up = False
         status = {"PYTHONUNBUFFERED": "1", STATUS_FILE: str(self._status.resolve())}
@@ -147,7 +147,7 @@ class RunningProgram:
         write_json(self._mark, mark)
 
     def end(self, seconds: float) -> None:
-        """End it, by force after so many seconds."""
+        """End the process, by force after so many seconds."""
         if self.process is None:
             return
         self.process.terminate()
@@ -161,7 +161,7 @@ class RunningProgram:
             self._status.unlink(missing_ok=True)
 
     def end_leftover(self, seconds: float) -> bool:
-        """End a process whose launcher was killed, if there is one; refuse one that is at work."""
+        """End a process whose launcher was killed, if any; refuse one whose launcher works."""
         mark: dict[str, str | None] = {}
         with suppress(OSError, ValueError):
             mark = read_object(self._mark)
@@ -186,7 +186,7 @@ class RunningProgram:
 
 
 def identity(pid: int) -> str | None:
-    """Return words of a process that no other one ever has; None if it ended or without `/proc`."""
+    """Return text that names a process and no other; None if it ended, or without `/proc`."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -198,7 +198,7 @@ def identity(pid: int) -> str | None:
 
 
 def is_running(known: str) -> bool:
-    """Whether the process of an identity still runs."""
+    """Return whether the process with an `identity` still runs."""
     return identity(int(known.split()[1])) == known
 
 
@@ -208,7 +208,7 @@ def _kill(pid: int) -> None:
 
 
 def write_to_terminal(line: str) -> None:
-    """Write one line where people see it, whatever becomes of logs."""
+    """Write one line to the terminal, whichever logs are shown."""
     sys.stderr.write(harmless(f"preferl: {line}\n"))
 
 
@@ -216,9 +216,9 @@ def write_to_terminal(line: str) -> None:
 class Supervisor:
     """Runs programs while its block runs, and starts each again that dies or hangs.
 
-    What is wrong is reported once, within seconds, and stays in `problems` until it is over, so
-    that a training script may stop where it would otherwise learn from nothing. The folder is that
-    of logs and marks; each complaint gives what else is wrong now, in words, or None.
+    A problem is reported once, within seconds, and stays in `problems` until it is over, so that a
+    training script can stop. The folder holds logs and marks. Each complaint returns another
+    problem in words, or None.
 
     >>> import tempfile
     >>> sleeper = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(60)"))
@@ -245,7 +245,7 @@ class Supervisor:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong now: programs that do not run, and other complaints."""
+        """Present problems: of programs that do not run, and of complaints."""
         found = [*(running.problem for running in self.programs), *self._complaints.values()]
         return [problem for problem in found if problem]
 
@@ -297,7 +297,7 @@ class Supervisor:
                     LOGGER.exception("Looking after programs failed, and goes on.")
 
     def _look_after(self, running: RunningProgram) -> None:
-        """Start what has to be started again; report what was found."""
+        """Start a program again if that is due, and report problems and their end."""
         if running.restart_at is not None:
             if time.monotonic() >= running.restart_at:
                 running.start()

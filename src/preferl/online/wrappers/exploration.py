@@ -17,10 +17,10 @@ from preferl.shapes import Array, BoolArray, Observations, leaves
 
 
 def random_actions(space: spaces.Space[Any], count: int, rng: np.random.Generator) -> Array:
-    """Random values of an action space, `[count, *act]`, drawn at once.
+    """Draw random values of an action space, `[count, *act]`, at once.
 
-    As `space.sample()` does: uniform between bounds, exponential from the only bound there is,
-    standard normal where there is none.
+    Distributions are those of `space.sample()`: uniform between bounds, exponential from a single
+    bound, standard normal without bounds.
 
     Raises:
         SpaceError: not a Box, Discrete, MultiDiscrete or MultiBinary.
@@ -104,8 +104,8 @@ class ExplorationPolicy:
     ) -> tuple[Array, tuple[Array, ...] | None]:
         """Return actions `[V, *act]` and the policy's next hidden state, by the convention of SB3.
 
-        `V` is read from the leading axis of the observations `[V, *obs]`. `episode_start [V]` is
-        true where an episode begins, which draws again there.
+        `V` is the leading axis of the observations `[V, *obs]`. Where `episode_start [V]` is true,
+        an episode begins, and it is drawn again who acts.
         """
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         environments = len(leaves(observation)[0])
@@ -114,7 +114,7 @@ class ExplorationPolicy:
         return np.where(at_random.reshape(-1, *[1] * (random.ndim - 1)), random, actions), state
 
     def snapshot(self) -> dict[str, Any]:
-        """Who acts and what is drawn next, for `restore`."""
+        """Return the generator, and where the random policy acts, for `restore`."""
         return {"rng": self.rng, "random": self._random}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -144,9 +144,10 @@ def explore(
     *,
     on_step: Callable[[], None],
 ) -> None:
-    """Let a policy act in the place of an agent, which learns nothing and begins with a reset next.
+    """Let a policy act in the place of an agent, which learns nothing meanwhile.
 
-    It goes on from the agent's last observations; without any, environments are reset.
+    The policy goes on from the agent's last observations; without any, environments are reset. The
+    agent begins with a reset afterwards.
     """
     observations: Any = env.reset() if agent._last_obs is None else agent._last_obs
     try:
@@ -157,6 +158,6 @@ def explore(
 
 
 def require_reset(agent: BaseAlgorithm) -> None:
-    """Let an algorithm begin with a reset, across which no window of its replay buffer reaches."""
+    """Let an algorithm begin with a reset, and let no window of its replay buffer reach across."""
     agent._last_obs = None
     end_replay(agent)

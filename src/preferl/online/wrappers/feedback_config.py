@@ -16,8 +16,8 @@ from preferl.registry import ACQUISITIONS, SAMPLERS
 LOGGER = get_logger(__name__)
 
 MOST_SHOWN: Final = 2.0
-"""Times that each recorded step may be shown on average before a warning: beyond, clips repeat what
-others have shown, so that more answers teach less."""
+"""Most times that each recorded step is shown on average without a warning. Above, clips repeat
+what others have shown, so that more answers teach less."""
 
 VariableLength = Literal["allow", "refuse"]
 """What becomes of episodes of different length: a warning, once, or an error."""
@@ -27,7 +27,7 @@ class BeforeFirstReward(StrEnum):
     """The reward of steps until the first learned reward is there.
 
     It is zero, a bonus for new states (see `StateEntropyBonus`), or the environment's own reward,
-    which gives the agent the answer.
+    which tells the agent what it is to learn from people.
     """
 
     ZERO = "zero"
@@ -151,12 +151,12 @@ class VariableLengthWarning(UserWarning):
 
 @final
 class LengthGuard:
-    """Checks that all episodes have the same length; warns once, or refuses, where they have not.
+    """Checks that all episodes have the same length; warns once, or raises, if they have not.
 
-    The end of an episode then tells the agent what no answer did: where learned rewards are
-    positive, staying alive gains, and where they are negative, ending early does. Kreutzer et al.
-    and imitation's documentation call it a variable horizon. `variable` None looks at nothing.
-    `differ` is whether two lengths have been seen.
+    If lengths differ, the end of an episode tells the agent what no answer did: staying alive gains
+    if learned rewards are positive, and ending early gains if they are negative. Kreutzer et al.
+    and imitation's documentation call this a variable horizon. With `variable` None nothing is
+    checked. `differ` is whether two lengths have been seen.
     """
 
     def __init__(self, variable: VariableLength | None) -> None:
@@ -164,7 +164,7 @@ class LengthGuard:
         self.warned = self.differ = False
 
     def check(self, shortest: int | None, longest: int, more: str = "") -> None:
-        """Compare the shortest episode that ended, None where none did, with the longest of all.
+        """Compare the lengths of the shortest episode that ended, if any, and of the longest.
 
         Raises:
             DataError: their lengths differ, and that is refused; `more` ends the message.
@@ -188,14 +188,14 @@ class LengthGuard:
 
 @final
 class RepetitionGuard:
-    """Checks that experience is long enough for so many different clips; warns once where not."""
+    """Checks that experience has enough steps for so many clips; warns once if it has not."""
 
     def __init__(self, config: QueryConfig) -> None:
         self._config = config
         self.warned = False
 
     def check(self, episodes: Episodes, queries: int, *, asked: int, steps: int) -> None:
-        """Check the next queries, and all that are asked with them.
+        """Check that the next queries, and all queries so far, show different steps.
 
         Args:
             episodes: that the next queries are about.

@@ -59,7 +59,7 @@ class FeedbackControls:
 
     @property
     def counts(self) -> QueryCounts | None:
-        """What became of experience so far; None where nothing is collected."""
+        """Counts of experience and queries so far; None where nothing is collected."""
         return None if self.queries is None else self.queries.counts
 
     @property
@@ -72,10 +72,10 @@ class FeedbackControls:
         return self.core.recording.take(unfinished=unfinished)
 
     def refresh(self, *, wait: bool = False) -> bool:
-        """Switch to the newest learned reward, between rollouts; returns whether it changed.
+        """Switch to the newest learned reward, between rollouts; return whether it changed.
 
-        `wait` reads the disk now, instead of taking what was read in the background. A reward that
-        was made for other observations or actions raises `SpaceError`.
+        `wait` reads the disk now, instead of using the version that was read in the background. A
+        reward that was made for other observations or actions raises `SpaceError`.
         """
         return self.core.computer.refresh(wait=wait)
 
@@ -84,11 +84,11 @@ class FeedbackControls:
         self.core.computer.true_reward_forced = True
 
     def switch_to_learned_reward(self) -> None:
-        """Give the learned reward again, or what comes before the first."""
+        """Give the learned reward again, or until there is one the reward before the first."""
         self.core.computer.true_reward_forced = False
 
     def pause_collecting(self) -> None:
-        """Stop recording and asking; what was recorded so far is still there to ask about."""
+        """Stop recording and asking; queries about earlier steps are still possible."""
         if self.core.recording.collecting:
             self.core.hand_over()
             self.core.recording.pause()
@@ -103,7 +103,7 @@ class FeedbackControls:
             self.core.recording.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
-        """Ask about everything recorded so far; returns whether it was on disk in time.
+        """Ask about everything recorded so far; return whether the queries were on disk in time.
 
         Answers need no saving: they are on disk before they are acknowledged.
         """
@@ -119,7 +119,7 @@ class FeedbackControls:
         self.core.restore(snapshot)
 
     def _warn_if_unrewarded(self) -> None:
-        """Warn where nothing asks people, and no reward is there."""
+        """Warn if nothing asks people, and there is no reward."""
         reader = self.core.computer.reader
         if self.queries is not None or self.core.computer.reward is not None:
             return

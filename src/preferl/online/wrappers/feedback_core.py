@@ -33,7 +33,7 @@ from preferl.training.publish import PublishedReward
 from preferl.training.reward_function import RewardFunction, relabel
 
 HAND_OVER_STEPS: Final = 200
-"""Finished steps that are handed over together; fewer wait for more."""
+"""Least finished steps that are handed over together."""
 
 
 @final
@@ -64,7 +64,7 @@ class FeedbackCore:
     """Records steps of `V` environments for people to compare, and gives them learned rewards.
 
     It waits for no person, disk or database. Only `refresh` and `set_reward` switch to a newer
-    reward; one that looks back sees the steps of running episodes as far as they are still kept.
+    reward. A reward that looks back sees the steps of running episodes that are still kept.
 
     Spaces are those of one of the `V` environments. Other arguments, and errors, are those of
     `FeedbackVecEnv`.
@@ -134,7 +134,7 @@ class FeedbackCore:
         sampler: PairSampler | None,
         synthetic_preferences: bool | Teacher,
     ) -> QueryWorker | None:
-        """Build what asks people, or a script in their place; None where nothing is asked."""
+        """Build the worker that asks people, or a script; None where nothing is asked."""
         teacher = None if isinstance(synthetic_preferences, bool) else synthetic_preferences
         if synthetic_preferences is True:
             teacher = ScriptedTeacher.oracle()
@@ -201,7 +201,7 @@ class FeedbackCore:
         states: Array | None = None,
         success: BoolArray | None = None,
     ) -> FloatArray:
-        """Record what came of the actions; give their rewards, a new array `[V]`.
+        """Record the outcome of the actions; return their rewards, a new array `[V]`.
 
         Learned rewards are float32; the environments' own are as exact as they were. Next
         `observations [V, *obs]` are the last ones of episodes that are over; `rewards [V]` are the
@@ -233,7 +233,7 @@ class FeedbackCore:
             self._hand_over(1)
 
     def _hand_over(self, at_least: int) -> None:
-        """Hand over the episodes that have ended, if they have so many steps; cut long ones."""
+        """Hand over the ended episodes if they have so many steps; cut long running ones first."""
         longest = self.config.longest_piece
         if self.recording.lengths.longest >= longest:
             self.recording.cut(self.recording.pending >= longest)
@@ -250,7 +250,7 @@ class FeedbackCore:
         return 0 if self._deferred is None else self.recording.time - self._deferred.start
 
     def defer(self) -> None:
-        """Compute learned rewards later from now on: zeros at each step, the rest at `settle`.
+        """Give zeros at each step from now on; `settle` computes the learned rewards.
 
         Only a `RewardFunction` can be deferred; others are computed at once.
         """
@@ -259,7 +259,7 @@ class FeedbackCore:
         self._deferred = DeferredRewards(time, np.zeros(len(self.returns), int), time)
 
     def settle(self) -> FloatArray:
-        """Return the learned rewards of the steps since `defer`, `[T, V]`, and defer no more."""
+        """Return the learned rewards since `defer`, `[T, V]`; later ones come at once."""
         rewards = self._deferred_rewards()
         self.returns[:] = self._returns(rewards)
         self._deferred = None
@@ -316,9 +316,9 @@ class FeedbackCore:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from the snapshot of another one of the same environments.
+        """Go on from the snapshot of another core of the same environments.
 
-        The published reward that was in use is in use again, whatever came since.
+        The published reward that was in use is in use again, whatever was published since.
         """
         self.recording.restore(snapshot["recording"])
         self.recording.collecting = bool(snapshot["collecting"]) and self.collects
@@ -331,7 +331,7 @@ class FeedbackCore:
             self.queries.restore(snapshot["queries"])
 
     def close(self, seconds: float = 10.0, *closing: Callable[[], object]) -> None:
-        """Hand over, stop threads in about so many seconds, and close more, whatever fails."""
+        """Hand over, stop threads in about so many seconds, and call `closing`, whatever fails."""
         until = time.monotonic() + seconds
         queries = self.queries
 
@@ -358,7 +358,7 @@ def _lookback(reward: WindowReward | None) -> int:
 
 
 def _require_feedback(feedback: object) -> None:
-    """Raise `ConfigError` for something else than where queries go, and say where it belongs."""
+    """Raise `ConfigError` unless `feedback` takes queries; say which argument takes others."""
     if feedback is None or isinstance(feedback, StoredFeedback):
         return
     fix = "Pass `StoredFeedback(store, project)`, or a teacher as `synthetic_preferences=`."

@@ -33,10 +33,11 @@ from preferl.store.stages import StateReader
 
 @final
 class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
-    """Asks people about what its agent does, and gives the agent what was learned from answers.
+    """Asks people about clips of its agent, and gives the agent the reward learned from answers.
 
-    Each step's info has `true_reward` (unless hidden) and the `reward_version` of its reward, 0 if
-    that was no learned one; an episode's last info has the sum of its rewards as `learned_return`.
+    Each step's info has `true_reward` (unless hidden), and as `reward_version` the version of its
+    reward, 0 for one that was not learned. An episode's last info has the sum of its rewards as
+    `learned_return`.
     The agent switches to a newer reward in `FeedbackCallback`, `refresh`, `set_reward`, or every
     `refresh_every` vector steps.
 
@@ -114,13 +115,13 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         return _shallow_copy(observations)
 
     def step_async(self, actions: Array) -> None:
-        """Send the actions off, then compute their rewards; a `ConfigError` before any `reset`."""
+        """Send the actions, then compute their rewards; raise `ConfigError` before any `reset`."""
         self.venv.step_async(actions)
         self.core.begin_step(actions)
         self.just_reset = False
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Give the step's outcome with the learned rewards, `[V]`."""
+        """Return the step's outcome with the learned rewards, `[V]`."""
         observations, rewards, dones, infos = self.venv.step_wait()
         ended = dones.nonzero()[0]
         terminated = np.zeros(self.num_envs, bool)
@@ -149,8 +150,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def defer_rewards(self) -> None:
         """Compute rewards in one batch at `settle_rewards`; steps get zeros until then.
 
-        A reward computes a rollout at once in a fraction of the time that its steps take one by
-        one. Only a `RewardFunction` can; other rewards come at once.
+        That takes a fraction of the time of computing each step by itself. Only a `RewardFunction`
+        is deferred; other rewards come at once.
         """
         self.settle_rewards()
         self.core.defer()
@@ -158,7 +159,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def settle_rewards(self) -> FloatArray:
         """Return the rewards of the `T` steps since `defer_rewards`, `[T, V]` float32.
 
-        From now on they come at once. Returns in infos since then are completed.
+        Later rewards come at once. Returns in infos since `defer_rewards` are completed.
 
         Raises:
             DataError: the reward gave NaN or infinite numbers.
@@ -193,7 +194,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
 
 
 def episode_recorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:
-    """Wrap environments that keep their own rewards, and whose episodes `take` returns.
+    """Wrap environments that keep their own rewards; `take` returns their episodes.
 
     With `states`, `info["state"]` of steps and resets is recorded, see `RecordsStates`.
     """
@@ -203,7 +204,7 @@ def episode_recorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:
 
 @final
 class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Puts what it takes to draw a moment again into `info["state"]` of steps and resets.
+    """Puts a state from which a step can be drawn into `info["state"]` of steps and resets.
 
     With `states=True`, other wrappers record it with the steps, and `preferl.store` draws clips
     from it: positions and speeds of MuJoCo with what each episode places elsewhere, or the `state`
@@ -239,7 +240,7 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
 def present_infos(
     venv: VecEnv, dones: BoolArray, infos: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the infos of the observations after a step, `[V]`: of resets where episodes ended."""
+    """Return the infos of present observations, `[V]`, after a step: of a reset if one came."""
     return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
 
 

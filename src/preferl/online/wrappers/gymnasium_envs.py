@@ -200,7 +200,7 @@ class HumanPreferencesEnvWrapper(
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Give the step's outcome with the learned reward.
+        """Return the step's outcome with the learned reward.
 
         Raises:
             ConfigError: the environment was never reset, or its `step` gives something else than
@@ -225,7 +225,7 @@ class HumanPreferencesEnvWrapper(
         return observation, float(given), terminated, truncated, info
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Name what takes the place of a member of the old wrapper; others are not there either."""
+        """Raise `AttributeError`, which names what replaces a member of the old wrapper."""
         what = f"{type(self).__name__!r} object has no attribute {name!r}"
         place = f". In its place: {GONE[name]}." if name in GONE else ""
         raise AttributeError(what + place, name=name, obj=self)
@@ -267,10 +267,10 @@ class FeedbackVectorEnv(
 ):
     """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments.
 
-    Episodes may begin in the same step, in the next one, whose action and reward mean nothing and
-    are not recorded, or by `reset` with a mask. Infos have arrays `true_reward` (unless hidden) and
-    `reward_version`, false in `_true_reward` and `_reward_version` where a step only began an
-    episode, and `learned_return` where one ended.
+    Episodes may begin in the step that ends another one, in the step after it, or by `reset` with a
+    mask. A step that only begins an episode is not recorded. Infos have arrays `true_reward`
+    (unless hidden) and `reward_version`, with false in `_true_reward` and `_reward_version` for
+    steps that only began an episode, and `learned_return` where an episode ended.
 
     Attributes:
         autoreset_mode: how episodes begin, as gymnasium's own vector environments say it.

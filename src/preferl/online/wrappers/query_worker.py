@@ -38,24 +38,24 @@ from preferl.training.reward_function import RewardFunction
 LOGGER = get_logger(__name__)
 
 LOOK_SECONDS: Final = 0.5
-"""Between two looks at how many queries are pending."""
+"""Seconds between two looks at how many queries are pending."""
 
 LONGEST_PAUSE: Final = 30.0
-"""Seconds between two tries while the store cannot be reached; each failure doubles the pause."""
+"""Most seconds between two tries while the store is away; each failure doubles the pause."""
 
 TOO_SHORT_AFTER: Final = 20
-"""Clips' length in steps after which a warning tells that no episode is long enough for one."""
+"""Steps, in lengths of a clip, after which a warning says that no episode is long enough."""
 
 EPISODE_MEGABYTES: Final = 8.0
-"""Of an episode that is shown as a whole; of a larger one, its end."""
+"""Megabytes of an episode that is shown; of a larger one, the end is shown."""
 
 
 @final
 class ExperienceBuffer:
     """The latest experience, put in by one thread and drawn from by another.
 
-    Of more than so many steps or megabytes the oldest go first; the latest arrival stays however
-    large. It holds `steps` of the `steps_in` that ever came in.
+    Beyond so many steps or megabytes the oldest arrivals are dropped, but never the latest one. It
+    holds `steps` of the `steps_in` that ever came in.
     """
 
     def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
@@ -69,7 +69,7 @@ class ExperienceBuffer:
         self.steps = self.steps_in = self.dropped_episodes = self.dropped_segments = 0
 
     def put(self, episodes: Episodes) -> None:
-        """Take in episodes; the oldest make room."""
+        """Add episodes, and drop the oldest ones that do not fit."""
         megabytes = _megabytes(episodes)
         with self._lock:
             self._arrivals.append(episodes)
@@ -89,7 +89,7 @@ class ExperienceBuffer:
                     self.dropped_segments += int((oldest.lengths // self._length).sum())
 
     def look(self) -> Episodes | None:
-        """Return all experience that is held, and count it as drawn from; None if there is none."""
+        """Return all experience of the buffer, and mark it as used; None if there is none."""
         with self._lock:
             arrivals = list(self._arrivals)
             self._fresh = 0
@@ -123,7 +123,7 @@ def _megabytes(episodes: Episodes) -> float:
 @final
 @dataclass(frozen=True)
 class QueryCounts:
-    """What became of experience so far.
+    """Counts of experience and queries so far.
 
     Attributes:
         asked: queries by this program, over all copies of the environment; each counts once.
@@ -187,7 +187,7 @@ class ProjectQueries:
             self._asked_by_others = feedback.count_asked()
 
     def ask(self) -> str | None:
-        """Ask what there is to ask; return why nothing can be asked though all went well."""
+        """Ask as many queries as are due; return a reason if experience does not allow any."""
         wanted = self._wanted()
         if wanted <= 0:
             return None
@@ -240,7 +240,7 @@ class ProjectQueries:
             self.script.given = int(snapshot["given"])
 
     def count(self) -> None:
-        """Count, once, the project's queries; those since a snapshot are this run's."""
+        """Count the project's queries, once; those since a snapshot count as this run's."""
         if self._counted:
             return
         in_all = self.feedback.count_asked()
@@ -261,7 +261,7 @@ class ProjectQueries:
 
 @final
 class EpisodeDisplay:
-    """Keeps the latest episode whole now and then, for the annotation page.
+    """Writes a whole episode into the store now and then, for the annotation page.
 
     Attributes:
         showing: whether episodes are to be shown; not while a random policy acts.
@@ -275,7 +275,7 @@ class EpisodeDisplay:
         self._shown_at = -np.inf
 
     def see(self, episodes: Episodes) -> None:
-        """Take the last of these for the one to show next."""
+        """Keep the last of these episodes as the one to show next."""
         if self.showing:
             self._latest = episodes[-1:]
 
@@ -337,7 +337,7 @@ class QueryWorker:
 
     @property
     def counts(self) -> QueryCounts:
-        """What became of experience so far."""
+        """Counts of experience and queries so far."""
         buffer = self._queries.buffer
         script = self._queries.script
         return QueryCounts(
@@ -350,7 +350,7 @@ class QueryWorker:
         )
 
     def put(self, episodes: Episodes) -> None:
-        """Take in experience; returns at once."""
+        """Add experience; return at once."""
         if not self.paused:
             self._queries.buffer.put(episodes)
             self._display.see(episodes)
@@ -358,7 +358,7 @@ class QueryWorker:
 
     @contextmanager
     def not_shown(self) -> Iterator[None]:
-        """Ask about what is put in inside the block, and show no episode of it to people."""
+        """Return a block whose experience is asked about, and whose episodes are not shown."""
         self._display.showing = False
         try:
             yield

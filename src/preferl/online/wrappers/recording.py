@@ -53,15 +53,15 @@ def require_recordable(
 
 
 STEPS: Final = ("observations", "actions", "rewards", "states", "success")
-"""The arrays that `Episodes` are made of; the last two only where there are such."""
+"""Arrays that `Episodes` are made of; the last two are optional."""
 
 
 @final
 @dataclass
 class EpisodeLengths:
-    """Steps of the shortest episode that ended, None before the first, and of the longest of all.
+    """Lengths of the shortest episode that ended, None before the first, and of the longest.
 
-    The longest may still be running.
+    The longest episode may still be running.
     """
 
     shortest: int | None = None
@@ -73,7 +73,7 @@ class EpisodeLengths:
 
 
 class _Closed(NamedTuple):
-    """Episodes that ended at one moment, `[K]` each; they start and end at vector steps."""
+    """Episodes that ended at the same vector step, `[K]` each."""
 
     environment: IntArray
     start: IntArray
@@ -146,7 +146,7 @@ def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @final
 class Recording:
-    """The steps of `V` environments, to be taken as `Episodes` and to look back on.
+    """Records the steps of `V` environments, for `Episodes` and for rewards that look back.
 
     Arrays `[rows, V, ...]` are allocated once and doubled when full; a vector step writes one row.
     `take` returns each step once and keeps unfinished episodes. An environment whose episode is
@@ -320,8 +320,9 @@ class Recording:
     def since(self, time: int, lookback: int = 0) -> tuple[Episodes | None, BoolArray]:
         """Return all steps from a vector step on, and up to `lookback` before them.
 
-        These are pieces of episodes, one environment after another, None without any; and where
-        their steps belong, `[V, t]`. The last columns are the steps from `time` on.
+        The steps are pieces of episodes, one environment after another; None without any. With them
+        comes a mask `[V, t]`, true where an environment made a step. Its last columns are the steps
+        from `time` on.
         """
         rows = slice(max(time - lookback - self._first, 0), self._row)
 
@@ -444,7 +445,7 @@ class Recording:
             write(self._column("states", states), states)
 
     def _column(self, name: str, values: Array) -> Array:
-        """Return the array of a name; make it, with room for such values `[V, ...]`, if need be."""
+        """Return the array of a name; if there is none, make one for such values `[V, ...]`."""
         if name not in self._arrays:
             shape = *self._arrays["rewards"].shape, *values.shape[1:]
             self._arrays[name] = np.zeros(shape, values.dtype)
@@ -472,7 +473,7 @@ class Recording:
         self._open[ended] = self.time
 
     def _drop(self, at_least: float = 0.5) -> None:
-        """Forget the first rows that nobody needs any more, if they are such a share of all."""
+        """Drop the first rows that are not needed any more, if they are such a share of all."""
         needed = [self.time, *(int(closed.start.min()) for closed in self._closed)]
         if self.kept_from is not None:
             needed.append(self.kept_from)

@@ -25,7 +25,7 @@ def replay_of(algorithm: BaseAlgorithm) -> ReplayBuffer | None:
 
 
 def end_replay(algorithm: BaseAlgorithm) -> None:
-    """Let no window of an algorithm's replay buffer reach beyond the step stored last."""
+    """Mark the newest step of a replay buffer as a cut, across which no window reaches."""
     buffer = replay_of(algorithm)
     if buffer is not None and buffer.size():
         last = (buffer.pos - 1) % buffer.buffer_size
@@ -82,7 +82,7 @@ def require_relabelling(buffer: ReplayBuffer) -> None:
 def require_spaces_held(
     buffer: ReplayBuffer, observations: spaces.Space[Any], actions: spaces.Space[Any]
 ) -> None:
-    """Raise `SpaceError` if rewards of these spaces cannot be computed from what it holds."""
+    """Raise `SpaceError` unless the buffer holds observations and actions of these spaces."""
     held = buffer.observation_space
     pairs = [("actions", actions, buffer.action_space)]
     parts = observations.spaces if isinstance(observations, spaces.Dict) else {"": observations}

@@ -48,17 +48,17 @@ class WindowReward(Protocol):
 
 
 Transform = Callable[[Any], Any]
-"""Observations `[..., *obs]` of the environment to those that are recorded and rewarded."""
+"""Maps observations `[..., *obs]` of the environment to those that are recorded and rewarded."""
 
 Rewards = Path | str | PublishedReward | WindowReward | AnyReward | None
-"""A folder of published rewards or its reader, one reward that stays (learned, a control, or a
-plain function of observations and actions), or none at all."""
+"""A folder of published rewards or its reader; a reward that stays, which is learned, a control, or
+a plain function of observations and actions; or None."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class RewardInSpaces:
-    """A reward for an environment's spaces, of what `transform` makes of observations."""
+    """A reward of an environment's observations, which go through `transform` first."""
 
     reward: Any
     observation_space: spaces.Space[Any]
@@ -185,7 +185,7 @@ class RewardComputer:
 
     @property
     def source(self) -> RewardSource:
-        """The reward of steps: learned, what comes before that, or the environment's own."""
+        """Which reward steps get: a learned one, that before the first, or the environment's."""
         if not self.true_reward_forced and self.reward is not None:
             return "learned"
         if self.true_reward_forced or self._before == BeforeFirstReward.ENVIRONMENT:
@@ -213,8 +213,8 @@ class RewardComputer:
     def compute(self, windows: Windows) -> FloatArray | None:
         """Compute the rewards `[V]` of the step that begins; None stands for the environments' own.
 
-        The learned reward is of the observation before acting and of the action, with the history
-        of the episode. Before the first one there is zero, or a bonus for new states.
+        A learned reward sees the observation before the action, the action, and the history of the
+        episode. Before the first learned reward, steps get zero or a bonus for new states.
         """
         if self.source == "environment":
             return None
@@ -273,7 +273,7 @@ class RewardComputer:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Use the published reward that was in use, whatever came since."""
+        """Use the published reward that was in use, whatever was published since."""
         self._bonus.restore(snapshot["bonus"])
         self.true_reward_forced = bool(snapshot["true_reward_forced"])
         if self.reader is not None:

@@ -21,7 +21,7 @@ from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.shapes import FloatArray
 
 PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorder)
-"""Wrappers that hand on rewards as they are and look no further at them."""
+"""Wrappers that pass rewards on unchanged, and do not use them."""
 
 
 @final
@@ -37,7 +37,7 @@ class RolloutRewards:
         self._env: FeedbackVecEnv | None = None  # of a rollout whose rewards are deferred
 
     def begin(self) -> None:
-        """Compute no reward of the rollout that begins."""
+        """Defer the rewards of the rollout that begins."""
         venv = self._algorithm.get_env()
         self._env = None
         if isinstance(self._algorithm, OnPolicyAlgorithm) and rewards_reach(venv):
@@ -46,7 +46,7 @@ class RolloutRewards:
             self._env.defer_rewards()
 
     def add(self) -> None:
-        """Add the rewards to a rollout that is over."""
+        """Compute the rewards of a rollout that is over, and add them to it."""
         if self._env is not None:
             add_rewards(self._algorithm, self._env.settle_rewards())
             self._env = None
@@ -63,11 +63,11 @@ def rewards_reach(venv: VecEnv) -> bool:
 
 
 def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
-    """Add `more [T, V]` to the rewards of a full rollout, with what follows for its advantages.
+    """Add `more [T, V]` to the rewards of a full rollout, and what they add to its advantages.
 
     Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
-    so that what is added needs neither values nor the last observations. Another shape than the
-    rollout's is a `ConfigError`.
+    so that neither values nor the last observations are needed. Another shape than the rollout's
+    raises `ConfigError`.
     """
     buffer = algorithm.rollout_buffer
     if not buffer.full or buffer.rewards.shape != more.shape:

@@ -40,7 +40,7 @@ class TensorRewards:
         self._actions = self._mask = torch.zeros(0, 0)
 
     def set_reward(self, reward: RewardFunction) -> None:
-        """Use `reward` from the next step on. One that looks further back starts from there."""
+        """Use `reward` from the next step on; with another context, its history begins there."""
         _require_reward_function(reward)
         if reward.context != self.reward.context:
             self._observations = None
@@ -86,7 +86,7 @@ class TensorRewards:
 
     @torch.inference_mode()
     def _begin(self, observations: Any, actions: Tensor) -> None:
-        """Make room for the steps that the reward sees; none is real yet."""
+        """Allocate the history that the reward sees, without a real step."""
         count = len(actions)
         context = self.reward.context
         spaces = self.reward.observation_space, self.reward.action_space
