@@ -1,9 +1,7 @@
 """Every recipe runs, in a short form that learns nothing."""
 
-import csv
 import json
 import os
-import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from helpers.waiting import wait_until
 from preferl.data import Segments
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.training import RewardFunction
@@ -103,32 +100,6 @@ def table(folder):
     return [*command, "--runs", str(folder / "runs"), "--out", str(folder / "table.csv")]
 
 
-@pytest.mark.nightly  # sweeps that are killed share its executor, and online runs its checkpoints
-def test_a_table_that_was_killed_comes_to_the_same_rows(tmp_path):
-    whole = tmp_path / "whole"
-    killed = tmp_path / "killed"
-    subprocess.run(table(whole), check=True, capture_output=True)
-    with subprocess.Popen(table(killed), stdout=subprocess.DEVNULL) as program:
-        learned, true = (
-            killed / f"runs/pendulum/{name}/1/rows.csv" for name in ("20/learned", "0/true")
-        )
-        wait_until(lambda: len(lines(learned)) > 3 and len(lines(true)) > 1)
-        program.send_signal(signal.SIGKILL)
-    assert len(lines(killed / "table.csv")) < len(lines(whole / "table.csv"))
-    for _ in range(2):  # the second time all is done
-        subprocess.run(table(killed), check=True, capture_output=True)
-        assert lines(killed / "table.csv") == lines(whole / "table.csv")
-    rows = [*csv.DictReader(lines(killed / "table.csv"))]
-    assert {row["budget"] for row in rows if row["condition"] == "learned"} == {"20"}
-    assert {row["budget"] for row in rows if row["condition"] == "true"} == {"0"}
-    assert all(row["machine"] and float(row["seconds"]) > 0 for row in rows)
-    keys = [(row["condition"], row["seed"], row["steps"]) for row in rows]
-    assert len(keys) == len(set(keys)) > 10
-    learned = [int(row["answers"]) for row in rows if row["condition"] == "learned"]
-    assert (learned[0], learned[-1]) == (0, 20)
-    assert learned == sorted(learned)
-
-
 @pytest.mark.slow
 def test_stored_rows_are_shared_out_and_drawn(tmp_path):
     rows = ["task,condition,budget,seed,answers,steps,return", "dot,random,0,0,0,0,-10"]
@@ -174,22 +145,6 @@ def offline(folder, *options):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.slow
-@pytest.mark.nightly  # a minute, for two conditions of one recipe
-def test_agents_of_rewards_that_stay_learn_from_those_of_the_learned_agent(tmp_path):
-    stay = ["--conditions", "last_reward", "regressed", "--steps", "1000", "--comparisons", "10"]
-    early = subprocess.run([*table(tmp_path), *stay], capture_output=True, text=True, check=False)
-    assert early.returncode == 1
-    assert "Run the condition `learned` with the same --runs first" in early.stderr
-    first = ["--conditions", "learned", *stay[3:]]
-    for options in (first, stay):
-        subprocess.run([*table(tmp_path), *options], capture_output=True, check=True)
-    rows = [*csv.DictReader(lines(tmp_path / "table.csv"))]
-    assert {row["condition"] for row in rows} == {"learned", "last_reward", "regressed"}
-    assert all(int(row["answers"]) == 0 for row in rows if row["condition"] != "learned")
-    assert (tmp_path / "runs/pendulum/10/regressed/1/reward").is_dir()
-
-
 def test_a_regressed_reward_is_the_true_one_up_to_its_scale(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "recipes")
     from online_table import regressed
@@ -228,7 +183,3 @@ def test_offline_rewards_from_fewer_answers_are_compared_with_controls_that_need
     printed = offline(tmp_path, "--summary")
     assert "learned − zero, 500 answers: 2.000" in printed
     assert "learned − negated" not in printed
-
-
-def lines(file):
-    return file.read_text().splitlines() if file.exists() else []

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -130,60 +129,6 @@ def test_wandb_missing_names_its_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(MissingExtraError, match="wandb"):
         WandbSink("project")
-
-
-class Wandb(ModuleType):
-    """As far as a sink calls it; `init` is given what wandb does not take from its variables."""
-
-    class Error(Exception):
-        """Base of wandb's errors."""
-
-    def __init__(self, error=""):
-        super().__init__("wandb")
-        self.error = error
-        self.given = {}
-
-    def init(self, **given):
-        self.given = given
-        if self.error:
-            raise self.Error(self.error)
-        return SimpleNamespace(log=lambda values: None, finish=lambda: None)
-
-
-@pytest.mark.parametrize(
-    ("variables", "settings", "expected"),
-    [
-        ({}, {}, {"project": "preferl"}),
-        ({"WANDB_PROJECT": "mine"}, {}, {"project": "mine"}),
-        ({"WANDB_MODE": "offline", "WANDB_ENTITY": "team"}, {}, {"project": "preferl"}),
-        (
-            {"WANDB_PROJECT": "mine", "WANDB_MODE": "offline"},
-            {"project": "ours", "mode": "disabled", "entity": "us"},
-            {"project": "ours", "mode": "disabled", "entity": "us"},
-        ),
-    ],
-)
-def test_wandb_goes_by_its_variables(
-    monkeypatch,
-    variables,
-    settings,
-    expected,
-):
-    """Mode and entity are not passed where nobody gave them, since that would overrule wandb."""
-    for name in ("WANDB_PROJECT", "WANDB_MODE", "WANDB_ENTITY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    module = Wandb()
-    monkeypatch.setitem(sys.modules, "wandb", module)
-    WandbSink(**settings)
-    assert module.given == expected
-
-
-def test_wandb_errors_name_what_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "wandb", Wandb("No API key configured."))
-    with pytest.raises(ConfigError, match=r"No API key.*`wandb login`.*WANDB_MODE=offline"):
-        open_sinks(("wandb",), tmp_path)
 
 
 @pytest.mark.slow

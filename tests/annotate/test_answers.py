@@ -98,13 +98,16 @@ def test_what_has_changed_meanwhile_is_refused(study, answered, owner):
     assert owner.get("/admin/answers?at=999").status_code == 404
 
 
-@pytest.mark.parametrize(
-    "fields", [{"act": "skip"}, {"key": "short"}, {"key": "no key at all...!"}, {"back": "//evil"}]
-)
-def test_malformed_changes_are_refused(answered, owner, fields):
+def test_malformed_changes_are_refused(answered, owner):
     first = rows(owner.get("/admin/answers"))[0]
-    sent = form(owner, **({"act": "left", "key": KEY} | fields))
-    assert owner.post(f"/admin/answers/{first}", data=sent).status_code == 422
+    for wrong in (
+        {"act": "skip"},
+        {"key": "short"},
+        {"key": "no key at all...!"},
+        {"back": "//evil"},
+    ):
+        sent = form(owner, **({"act": "left", "key": KEY} | wrong))
+        assert owner.post(f"/admin/answers/{first}", data=sent).status_code == 422, wrong
 
 
 def test_who_may_look_and_change(study, answered, ann, owner, visitor):

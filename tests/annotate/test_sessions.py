@@ -16,12 +16,12 @@ def clock(monkeypatch):
     return offset
 
 
-@pytest.mark.parametrize("seconds", [-1, -3600, -40 * DAY, 29 * DAY])
-def test_a_session_goes_on_when_the_clock_is_set(study, visitor, clock, seconds):
+def test_a_session_goes_on_when_the_clock_is_set(study, visitor, clock):
     client = visitor(study.ann)
-    clock[0] = seconds
-    assert client.get("/").status_code == 200
-    assert client.post("/api/claim", json={}).status_code == 200
+    for seconds in (-1, -3600, -40 * DAY, 29 * DAY):
+        clock[0] = seconds
+        assert client.get("/").status_code == 200
+        assert client.post("/api/claim", json={}).status_code == 200
 
 
 def test_a_session_ends_in_time(study, visitor, clock):

@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-import sys
+from contextlib import redirect_stdout
 
 import pytest
 
@@ -13,9 +13,8 @@ from helpers.command_line import run
 def script(tmp_path_factory):
     """The script for bash."""
     file = tmp_path_factory.mktemp("completion") / "preferl.bash"
-    command = [sys.executable, "-m", "preferl", "completion", "bash"]
-    with file.open("w") as out:
-        subprocess.run(command, stdout=out, check=True)
+    with file.open("w") as out, redirect_stdout(out):
+        assert run("completion", "bash") == 0
     return file
 
 

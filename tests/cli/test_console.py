@@ -10,7 +10,6 @@ from preferl.cli.console import (
     ProgressLine,
     complain,
     echo,
-    interrupt,
     note,
     print_table,
     progress_in_words,
@@ -18,35 +17,11 @@ from preferl.cli.console import (
 )
 
 
-def cells(printed):
-    return [line.rstrip() for line in printed.splitlines()]
-
-
 def test_lines_are_printed_as_they_are(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
     text = "[bold]no markup[/bold] " + "x" * 100 + " [1, 2]"
     echo(text)
     assert capsys.readouterr().out == f"{text}\n"
-
-
-def test_numbers_stand_on_the_right_and_words_on_the_left(capsys):
-    rows = [("a", "5", "yes"), ("long name", "1,000", "no"), ("[b]", "–", "7 of 9")]
-    print_table("Title [b]", rows, ("who", "count", "what"))
-    printed = cells(capsys.readouterr().out)
-    assert printed[0] == "Title [b]"
-    assert printed[2] == " who        count  what"
-    assert printed[4:7] == [
-        " a              5  yes",
-        " long name  1,000  no",
-        " [b]            –  7 of 9",
-    ]
-
-
-def test_ctrl_c_ends_a_command_as_shells_expect(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        interrupt("Stopped.")
-    assert stopped.value.code == 130
-    assert capsys.readouterr().out == "Stopped.\n"
 
 
 def test_only_an_interrupted_run_ends_the_command(tmp_path, capsys):
@@ -79,37 +54,6 @@ def test_a_long_stage_elsewhere_than_on_a_terminal_prints_a_line_now_and_then(mo
     assert first == "training 10 agents ..."
     assert 1 <= len(others) <= 3
     assert others[0] == "training 10 agents  25 % 0:00:00, left 0:00:00 · return 3.0"
-
-
-def test_nothing_is_repeated_where_a_person_types_or_nothing_is_to_be_printed(monkeypatch, capsys):
-    monkeypatch.setattr(console, "REPEAT_SECONDS", 0.01)
-    typing = ProgressLine("learning", live=False)
-    monkeypatch.setattr(console, "_says_what_it_does", lambda: False)
-    for line in (typing, ProgressLine("learning")):
-        with line.running():
-            time.sleep(0.1)
-    assert capsys.readouterr().out == ""
-
-
-def test_what_is_waited_for_is_shown_and_does_not_count_as_work(monkeypatch, capsys):
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    line = ProgressLine("learning")
-    line("learning", 5, 20)
-    link = "http://127.0.0.1:40000/join/" + "a" * 64
-    for second in range(60):
-        now = 110.0 + second
-        line.wait(f"waiting for your answers: 12 of 30, {link}")
-    assert f"{line._text()}" == f"waiting for your answers: 12 of 30, {link}"
-    now += 10.0
-    assert "0:00:20, left 0:01:00" in f"{line._text()}"
-    elsewhere = ProgressLine("learning", live=False)
-    elsewhere.wait("waiting")
-    elsewhere.wait("waiting")
-    assert capsys.readouterr().out == "waiting\n"
 
 
 def test_a_wait_is_over_as_soon_as_its_end_is_known(monkeypatch, capsys):

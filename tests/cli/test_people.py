@@ -15,7 +15,6 @@ from helpers.command_line import run
 from helpers.somebody import Somebody
 from preferl.cli.online import starting_point
 from preferl.cli.people import (
-    awaited_answers,
     frames_per_second,
     labels_folder,
     older_run_in_words,
@@ -27,7 +26,7 @@ from preferl.cli.people import (
 from preferl.errors import ConfigError, StorageError
 from preferl.online import OnlineConfig
 from preferl.runs import open_run
-from preferl.store import Store, StoredFeedback
+from preferl.store import Store
 
 SHOWN = {
     "Pendulum-v1": ({"kind": "env", "env_id": "Pendulum-v1"}, False),
@@ -128,17 +127,6 @@ def test_an_older_run_moves_to_where_it_is_said_to_and_can_be_resumed_there(tmp_
     assert starting_point(["--resume", "--out", "runs/my run.1"]).run == OnlineConfig()
     assert labels_folder(Path("runs/my run.1")) == labels_folder(out)
     assert "--warm-start.comparisons 'runs/my run.2'" in older_run_in_words(out)
-
-
-def test_what_a_run_waits_for_names_counts_and_link(tmp_path):
-    with Store.open(tmp_path) as store:
-        project = store.projects.create("crane")
-        feedback = StoredFeedback(store)
-        assert awaited_answers(feedback, 30) == "waiting for your answers: 0 of 30"
-        store.reports.add_event(None, "served", detail={"url": "http://127.0.0.1:40000"})
-        secret = store.people.owner(project.id).secret
-        link = f"http://127.0.0.1:40000/join/{secret}"
-        assert awaited_answers(feedback, 30) == f"waiting for your answers: 0 of 30, {link}"
 
 
 def test_people_are_asked_little_unless_something_else_is_chosen(tmp_path):

@@ -233,17 +233,3 @@ def test_what_is_no_run_is_named(tmp_path, content):
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(StorageError, match="expected"):
         read_run(tmp_path)
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(StorageError, match="a folder with runs"):
-        find_runs(tmp_path / "none")
-
-
-def test_json_holds_no_number_that_is_none(tmp_path):
-    run = read_run(written_runs.online(tmp_path / "run"))
-    text = json.dumps(run.to_json(), allow_nan=False)
-    assert json.loads(text)["score"]["mean"] == -150
-    assert set(json.loads(text)["contents"]) == {
-        "summary.json", "result.json", "metrics.jsonl",
-    }  # fmt: skip

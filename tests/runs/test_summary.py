@@ -8,7 +8,6 @@ from scipy import stats
 
 from preferl.runs import open_run, read_run
 from preferl.runs.summary import Estimate, Finding, MetricCurve, RunSummary
-from preferl.statistics import wilson_interval
 
 SUMMARY = RunSummary(
     kind="online",
@@ -31,18 +30,6 @@ def test_seeds_have_the_interval_of_students_t():
     expected = stats.t.interval(0.95, 3, 2.5, stats.sem([1.0, 2.0, 3.0, 4.0]))
     assert estimate.interval == pytest.approx(expected)
     assert Estimate.of_seeds(np.array([1.0])).interval is None
-
-
-def test_episodes_have_an_interval_of_their_own():
-    estimate = Estimate.of_episodes(np.array([0.0, 2.0, 4.0]), success=0.75)
-    assert (estimate.mean, estimate.count, estimate.success) == (2.0, 3, 0.75)
-    assert estimate.interval[0] < 2 < estimate.interval[1]
-
-
-def test_an_undecided_reward_is_half_right():
-    estimate = Estimate.of_answers(0.75, 2, "held-out")
-    assert estimate.of == "held-out answers"
-    assert estimate.interval == wilson_interval(1.5, 2)
 
 
 def test_a_summary_is_read_as_it_was_written(tmp_path):

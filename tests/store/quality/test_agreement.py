@@ -101,12 +101,6 @@ def test_alpha_is_its_definition_and_ignores_names_and_order(table, random):
     assert alpha_of(votes_of(mirrored)) == pytest.approx(alpha, nan_ok=True, abs=1e-9)
 
 
-def test_ties_are_answers(rng):
-    votes = votes_of(np.array([[1, 0, 0.5, 0.5], [1, 0, 0.5, 1]]))
-    assert alpha_of(votes) < 1
-    assert agreement_report(votes, rng).raw == 0.75
-
-
 def test_repeats_are_not_other_people(rng):
     votes = votes_of(np.array([[1, 0, 1], [1, 0, 0]]))
     more = Votes.of(
