@@ -22,10 +22,13 @@ TIMED ?= fit fit_ensemble job iql
 # The files that hold such tests: collecting all takes as long as many of them.
 marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 
+# What `test` runs. `check` adds the slow ones: all at once, the longest first.
+TESTS = not slow
+
 PROPERTIES = $(sort $(shell grep -rl --include='*.py' 'import given' tests))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow browser tests newest lock check lint format types imports docs site nightly \
+.PHONY: help install demo test slow browser newest lock check lint format types imports docs site nightly \
   wheel interop rllib bench clean
 
 help: ## show this list
@@ -63,16 +66,13 @@ demo: $(CORE) ## teach an agent from 200 comparisons and write a report
 	@$(BIN)/preferl demo
 
 test: $(DEV) ## the default tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
+	$(BIN)/python -m pytest -m "$(TESTS)" -n 2 --dist worksteal --durations=25
 
 slow: $(DEV) ## the tests that learn, and whole runs
 	$(BIN)/python -m pytest $(call marked,slow) -m "slow and not browser" -n 2 --dist worksteal --durations=10
 
 browser: $(DEV) ## whole rounds in a browser
 	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser" -n 2 --dist worksteal
-
-tests: $(DEV) ## all of these three at once, the longest first
-	$(BIN)/python -m pytest -m "slow or not slow" -n 2 --dist worksteal --durations=25
 
 lint: $(DEV) ## format, lint and spelling
 	$(BIN)/ruff format --check .
@@ -147,7 +147,7 @@ lock: $(DEV) ## write requirements.lock anew; make lock UPGRADE=--upgrade takes 
 
 check: $(DEV) ## what CI runs
 	$(MAKE) --jobs=2 --output-sync lint imports
-	$(MAKE) --jobs=2 types tests
+	$(MAKE) --jobs=2 types test TESTS="slow or not slow"
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache docs/_build docs/notebooks

@@ -38,11 +38,6 @@ LEARNING = {
 }
 """Pages whose code trains agents."""
 
-SHORTENED = {
-    "docs/quickstart.md": {"comparisons=250,": "comparisons=40, steps=3_000,", "6_000": "3_000"},
-}
-"""What pages run with in place of what they show, other than at night: README teaches the same."""
-
 TEACHING = ("README.md", "docs/quickstart.md")
 """Pages whose code evaluates an agent of Pendulum-v1 that it has taught, as `returns`."""
 
@@ -180,13 +175,9 @@ def test_code_runs(page, tmp_path, monkeypatch):
         if isinstance(one, registry.Registry):  # what a page registers is its own
             monkeypatch.setattr(one, "_entries", dict(one._entries))
     namespace = {"__name__": "__main__"}
-    shorter = {} if "PREFERL_NIGHTLY" in os.environ else SHORTENED.get(name(page), {})
-    code = "\n".join(blocks(page.read_text("utf-8"), "python"))
-    for shown, run in shorter.items():
-        assert shown in code
-        code = code.replace(shown, run)
-    exec(compile(code, name(page), "exec"), namespace)
-    if name(page) in TEACHING and not shorter:  # policies that act at random return -1,200
+    for code in blocks(page.read_text("utf-8"), "python"):
+        exec(compile(code, name(page), "exec"), namespace)
+    if name(page) in TEACHING:  # policies that act at random return -1,200
         assert namespace["returns"].mean > -300
 
 
