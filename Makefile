@@ -29,7 +29,7 @@ PROPERTIES = $(sort $(shell grep -rl --include='*.py' 'import given' tests))
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test slow browser newest lock check lint format types imports docs site nightly \
-  wheel interop rllib bench clean
+  wheel interop rllib lerobot bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -119,6 +119,24 @@ RLLIB := 'ray[rllib]$(shell sed -n 's/^ray\(==[0-9.]*\).*/\1/p' $(LOCK))'
 rllib: ## agents of RLlib with learned rewards in its EnvRunners, in .venv-rllib
 	$(MAKE) VENV=.venv-rllib .venv-rllib/.rllib
 	RAY_worker_niceness=0 .venv-rllib/bin/python -m pytest tests/rllib -m "slow or not slow"
+
+# LeRobot caps torch and numpy below the lock's, and needs Python 3.12.
+LEROBOT_PY ?= python3.12
+LEROBOT := .venv-lerobot
+LEROBOT_NEEDS := 'numpy<2.3' opencv-python-headless Pillow einops draccus==0.11.6 'huggingface-hub<2' \
+  requests 'gymnasium<2' safetensors 'packaging<26' termcolor tqdm 'datasets<5' pandas pyarrow 'av<16' \
+  jsonlines deepdiff imageio scipy pytest hypothesis
+
+lerobot: $(LEROBOT)/.lerobot ## our reader, tables and rewards beside LeRobot, in .venv-lerobot
+	PYTHONPATH=src $(LEROBOT)/bin/python -m pytest tests/lerobot -W ignore
+
+$(LEROBOT)/.lerobot: Makefile
+	@$(LEROBOT_PY) -c pass 2>/dev/null || { echo "LeRobot needs Python 3.12, and $(LEROBOT_PY) does not run. Name another one: make LEROBOT_PY=/path/to/python3.12 lerobot"; exit 1; }
+	@$(LEROBOT_PY) -m venv $(LEROBOT)
+	@$(LEROBOT)/bin/python -m pip install -q $(TORCH)
+	@$(LEROBOT)/bin/python -m pip install -q --no-deps lerobot==0.6.1 torchvision==0.28.0
+	@$(LEROBOT)/bin/python -m pip install -q $(LEROBOT_NEEDS)
+	@touch $@
 
 $(VENV)/.interop: ADDED := $(INTEROP)
 $(VENV)/.rllib: ADDED := $(RLLIB)

@@ -19,6 +19,7 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import torch
+from benchmarks.lerobot_maker import CAMERA, make
 from gymnasium import spaces
 
 from preferl.cli.online import starting_point
@@ -30,6 +31,7 @@ from preferl.data import (
     save_episodes,
 )
 from preferl.data.arrays import load_arrays, load_segments, save_segments
+from preferl.data.frame_tables import FrameRewards, read_frame_rewards
 from preferl.data.sources import (
     load_d4rl,
     load_demonstrations,
@@ -39,6 +41,7 @@ from preferl.data.sources import (
     load_robomimic,
     load_source,
     load_stacked,
+    open_lerobot,
     read_labels,
 )
 from preferl.models import (
@@ -357,6 +360,28 @@ def _open_store(path: Path) -> None:
             store.people.all(project.id)
 
 
+def _lerobot(path: Path) -> None:
+    make(path, [3, 2, 4], per_file=2, side=64)
+
+
+def _lerobot_read(path: Path) -> None:
+    """Read all that a data set holds: numbers, and pictures of its camera."""
+    folder = open_lerobot(path)
+    folder.episodes()
+    assert len(folder.content_id) == 64
+    folder.pictures(CAMERA)[:]
+
+
+def _progress(path: Path) -> None:
+    _lerobot(path / "set")
+    frames = FrameRewards(open_lerobot(path / "set"), np.arange(9.0), version="1")
+    frames.write(path / "progress.parquet", "progress")
+
+
+def _progress_read(path: Path) -> None:
+    read_frame_rewards(path / "progress.parquet", open_lerobot(path / "set"))
+
+
 VALID: Final[dict[str, Case]] = {
     "demonstrations": (_pickled(_demonstrations(), 2), load_demonstrations),
     "demonstrations of protocol 0": (_pickled(_demonstrations(), 0), load_source),
@@ -370,6 +395,8 @@ VALID: Final[dict[str, Case]] = {
     "parquet": (lambda path: pyarrow.parquet.write_table(_table(), path), load_hub_dataset),
     "arrow": (_arrow, load_hub_dataset),
     "arrow, compressed": (lambda path: _arrow(path, compression="zstd"), load_hub_dataset),
+    "lerobot": (_lerobot, _lerobot_read),
+    "progress": (_progress, _progress_read),
     "comparisons": (lambda path: save_comparisons(path, _comparisons()), load_comparisons),
     "segments": (lambda path: save_segments(path, example_segments()), load_segments),
     "episodes": (lambda path: save_episodes(path, make_episodes(RNG, [3, 2])), load_episodes),

@@ -13,16 +13,13 @@ import numpy as np
 from preferl._optional import require
 from preferl.data.columns import reading_foreign
 from preferl.data.segments import Segments
-from preferl.data.sources.lerobot import LeRobotFolder, numbers_of, read_table
+from preferl.data.sources.lerobot import COUNTED, LeRobotFolder, numbers_of, read_table
 from preferl.errors import DataError, require_in
 from preferl.files import writing
 from preferl.shapes import Array, FloatArray, IntArray
 
 FrameTable = Literal["progress", "returns", "advantages", "rewards"]
 """Kinds of tables."""
-
-COUNTED: Final = ("index", "episode_index", "frame_index")
-"""Columns that tell which frame a row is about."""
 
 PROGRESS: Final = "progress_sparse"
 VALUES: Final = (PROGRESS, "progress_dense", "progress", "reward")

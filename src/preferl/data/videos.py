@@ -17,6 +17,9 @@ from preferl.shapes import Array, IntArray
 BACK: Final = 16
 """Frames further back from which a video is decoded if a seek came out behind the frame."""
 
+LEAD: Final = 8
+"""Frames that are decoded to get to a later one before a seek is tried instead."""
+
 
 @final
 class VideoReader:
@@ -39,6 +42,8 @@ class VideoReader:
         self._fps = fps
         self._size = size
         self._lock = threading.Lock()
+        # Most frames that a seek came out before the one asked for: what a new seek may cost.
+        self._lead = LEAD
         height, width = size
         # Decoders need room for whole blocks of pixels.
         limits = {"max_pixels": str((height + 128) * (width + 128)), "err_detect": "explode"}
@@ -68,7 +73,7 @@ class VideoReader:
         frames: Iterator[Any] = iter(())
         with self._lock, self._reading("a whole video"):
             for row, number in enumerate(wanted.tolist()):
-                if decoded < 0 or self._key_before(number) > decoded:
+                if decoded < 0 or number - decoded > self._lead:
                     frames = self._decoded_from(number)
                 for frame in frames:
                     decoded = self._number(frame)
@@ -93,27 +98,17 @@ class VideoReader:
             frames = self._container.decode(self._stream)
             first = next(frames, None)
             if first is not None and self._number(first) <= number:
+                self._lead = max(self._lead, number - self._number(first))
                 return chain([first], frames)
             if start == 0:
                 raise DataError(f"{self.path}: expected a frame {number}, got none")
             back = 2 * back + BACK
 
-    def _key_before(self, number: int) -> int:
-        """Number of the last frame up to a number that needs no other frame, or about that."""
-        entries = self._stream.index_entries
-        entry = entries.search_timestamp(self._timestamp(number))
-        if entry < 0:
-            return 0
-        return self._number_at(entries[entry].timestamp)
-
     def _timestamp(self, number: int) -> int:
         return round(number / self._fps / float(self._stream.time_base))
 
     def _number(self, frame: Any) -> int:
-        return self._number_at(frame.pts)
-
-    def _number_at(self, timestamp: int) -> int:
-        return round(timestamp * float(self._stream.time_base) * self._fps)
+        return round(int(frame.pts) * float(self._stream.time_base) * self._fps)
 
     @contextmanager
     def _reading(self, expected: str) -> Iterator[None]:

@@ -72,7 +72,7 @@ def save_reward_model(
         StorageError: the folder cannot be written to, or holds files other than a model's, which
             writing would delete.
     """
-    about = {"model": _config_to_json(config_of(model))}
+    about = {"model": config_to_json(config_of(model))}
     of = model.observation_space, model.action_space
     with REWARD_MODEL.saving(path, about, _own_state(model), *of) as draft:
         for name, content in (beside or {}).items():
@@ -98,7 +98,7 @@ def load_reward_model(
     saved = REWARD_MODEL.load(path)
     file = path / REWARD_MODEL.config
     with reading(file, expected="the shape of a known model"):
-        config = _config_from_json(saved.about["model"], str(file), trust)
+        config = config_from_json(saved.about["model"], str(file), trust)
         require_numbers(least_numbers(config, *saved.spaces), saved.numbers)
         model = build_reward_model(config, *saved.spaces, seed=0)
     require_state(path / REWARD_MODEL.weights, saved.tensors, _own_state(model))
@@ -121,17 +121,19 @@ def _is_known(config: object) -> bool:
     return REWARD_MODELS.has_config(type(config)) and all(map(_is_known, parts))
 
 
-def _config_to_json(config: RewardModelConfig) -> dict[str, Any]:
+def config_to_json(config: RewardModelConfig) -> dict[str, Any]:
+    """Return a model's config as JSON, with the name of its class; `config_from_json` reads it."""
     if isinstance(config, EnsembleConfig):
-        return {"kind": "ensemble", "models": [_config_to_json(part) for part in config.models]}
+        return {"kind": "ensemble", "models": [config_to_json(part) for part in config.models]}
     return REWARD_MODELS.tag(config) | to_json(config)
 
 
-def _config_from_json(
+def config_from_json(
     data: Mapping[str, Any], source: str, trust: Collection[str]
 ) -> RewardModelConfig:
+    """Read the config of a model; errors name the `source`, and `trust` is as for a folder."""
     if data["kind"] == "ensemble":
-        parts = (_config_from_json(part, source, trust) for part in data["models"])
+        parts = (config_from_json(part, source, trust) for part in data["models"])
         return EnsembleConfig(tuple(parts))
     kind = REWARD_MODELS.named(data, source=source, trust=trust)
     fields = {key: value for key, value in data.items() if key not in ("kind", "module")}

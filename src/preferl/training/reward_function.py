@@ -353,23 +353,7 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
             f"reward: expected a RewardFunction, got {type(reward).__name__}. Save a reward model "
             "with save_reward_model, or as `RewardFunction(model)`."
         )
-    combine = reward.how
-    combined = {"kind": "mean"}
-    bounded = isinstance(combine, partial) and combine.func is lower_bound().func
-    if not bounded and combine is not mean:
-        raise ConfigError(
-            f"combine: expected mean or lower_bound(k), got {combine}. Save the model with "
-            "save_reward_model and combine its members in code."
-        )
-    if isinstance(combine, partial):
-        combined = {"kind": "lower_bound", **combine.keywords}
-    scale = None if reward.scaler is None else to_json(reward.scaler)
-    about = {
-        "combine": combined,
-        "scaler": scale,
-        "likelihood": reward.likelihood.to_json(),
-        "fitted_pairs": len(reward.fitted_pairs),
-    }
+    about = reward_to_json(reward)
     beside = {REWARD: json.dumps(about, indent=2).encode()}
     if len(reward.fitted_pairs):
         beside[FITTED] = safetensors.numpy.save({PAIRS: reward.fitted_pairs})
@@ -392,19 +376,48 @@ def load_reward(
     fix = "Restore the folder as a whole; a model alone loads with load_reward_model."
     with reading(path / REWARD, expected=expected, fix=fix):
         about = read_object(path / REWARD)
-        scale = about["scaler"]
-        scaler = None
-        if scale is not None:
-            average, deviation = (np.array(scale[name]) for name in ("mean", "deviation"))
-            scaler = RewardScaler(average, deviation, scale["target"])
-        likelihood = Likelihood(**about["likelihood"])
-        combine = _combine_from_json(about["combine"])
         count = int(about["fitted_pairs"])
     if count:
         with reading(path / FITTED, expected=f"{count} pairs that the reward was fitted to"):
             model.fitted_pairs = _read_fitted_pairs(path / FITTED, count)
     with reading(path / REWARD, expected=expected, fix=fix):
-        return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
+        return reward_from_json(model, about)
+
+
+def reward_to_json(reward: RewardFunction) -> dict[str, Any]:
+    """Return how a reward scales and combines its members, as `reward_from_json` reads it.
+
+    Raises:
+        ConfigError: members are not combined by `mean` or `lower_bound`.
+    """
+    combine = reward.how
+    combined = {"kind": "mean"}
+    bounded = isinstance(combine, partial) and combine.func is lower_bound().func
+    if not bounded and combine is not mean:
+        raise ConfigError(
+            f"combine: expected mean or lower_bound(k), got {combine}. Save the model with "
+            "save_reward_model and combine its members in code."
+        )
+    if isinstance(combine, partial):
+        combined = {"kind": "lower_bound", **combine.keywords}
+    return {
+        "combine": combined,
+        "scaler": None if reward.scaler is None else to_json(reward.scaler),
+        "likelihood": reward.likelihood.to_json(),
+        "fitted_pairs": len(reward.fitted_pairs),
+    }
+
+
+def reward_from_json(model: RewardModel, about: dict[str, Any]) -> RewardFunction:
+    """Return the reward of a model that `reward_to_json` described; raise as `reading` expects."""
+    scale = about["scaler"]
+    scaler = None
+    if scale is not None:
+        average, deviation = (np.array(scale[name]) for name in ("mean", "deviation"))
+        scaler = RewardScaler(average, deviation, scale["target"])
+    likelihood = Likelihood(**about["likelihood"])
+    combine = _combine_from_json(about["combine"])
+    return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
 
 def reward_version(path: Path | str) -> str:

@@ -217,11 +217,11 @@ REFUSED = {
     ),
     "rows of other episodes": (
         lambda f: change_table(f / DATA, "frame_index", lambda c: c.__setitem__(3, 0)),
-        "frame_index: expected 25 frames",
+        "frame_index: expected the frames that",
     ),
     "rows too few": (
         lambda f: pq.write_table(pq.read_table(f / DATA).slice(0, 24), f / DATA),
-        "expected 25 frames as the table of episodes has them, got 24",
+        "expected 25 rows, as the table of episodes says, got 24",
     ),
     "states of another shape": (
         lambda f: change_features(f, "observation.state", shape=[4]),

@@ -37,6 +37,9 @@ OBSERVATION: Final = "observation."
 REWARD: Final = "next.reward"
 SUCCESS: Final = "next.success"
 
+COUNTED: Final = ("index", "episode_index", "frame_index")
+"""Columns that tell which frame a row is about."""
+
 MOST_NUMBERS: Final = 2**25
 """Numbers in a picture or another value of a frame: a picture of 4,096 x 2,730 in three colours."""
 
@@ -136,7 +139,7 @@ class LeRobotFolder:
         self.lengths: IntArray = self._table["length"]
         self.tasks: tuple[str, ...] = tuple(self._table["tasks"])
         self._require_counts(episodes, frames)
-        self._require_files(self._data_files()[0])
+        self._require_rows()
 
     @property
     def cameras(self) -> dict[str, tuple[int, ...]]:
@@ -376,6 +379,25 @@ class LeRobotFolder:
                     f"frame, got {self._table[name][k]} and {self.lengths[k]} frames"
                 )
 
+    def _require_rows(self) -> None:
+        """Raise `DataError` unless each file of data has as many rows as its episodes have frames.
+
+        Until then, nothing of the size of the declared numbers is made.
+        """
+        files, part, _ = self._data_files()
+        self._require_files(files)
+        for number, name in enumerate(files):
+            file = self._inside(name)
+            with reading_foreign(file, "a whole Parquet file"):
+                Expansion.of(file).add(unpacked_bytes(file, columns=COUNTED))
+                rows = require("pyarrow.parquet", extra="parquet").read_metadata(file).num_rows
+            frames = int(self.lengths[part == number].sum())
+            if rows != frames:
+                raise DataError(
+                    f"{file}: expected {frames} rows, as the table of episodes says, got {rows}. "
+                    "Copy the whole folder."
+                )
+
     def _data_files(self) -> tuple[list[str], IntArray, IntArray]:
         """The files of data, `[K]` which one holds each episode, and `[K]` its first row there."""
         files, part = self._files_of("data/", self._data_path, "")
@@ -402,12 +424,11 @@ class LeRobotFolder:
     def _columns(self, names: Sequence[str], episodes: IntArray) -> dict[str, Array]:
         """Read features of numbers `[T, *shape]`, the frames of these episodes in their order."""
         files, part, _ = self._data_files()
-        counted = ("index", "episode_index", "frame_index")
         shapes = {name: self._feature(name).shape for name in names}
         texts = [name for name in names if self.features[name].dtype == "string"]
         if texts:
             raise DataError(f"{self.path}: expected features of numbers, got {', '.join(texts)}")
-        parts: dict[str, list[Array]] = {name: [] for name in (*counted, *names)}
+        parts: dict[str, list[Array]] = {name: [] for name in (*COUNTED, *names)}
         for file in np.unique(part[episodes]):
             chosen = episodes[part[episodes] == file]
             span = None if len(episodes) == len(self.lengths) else (chosen.min(), chosen.max())
@@ -426,12 +447,11 @@ class LeRobotFolder:
         order = np.argsort(read["index"], kind="stable")
         place = np.searchsorted(read["index"][order], expected["index"])
         rows = order[np.minimum(place, len(order) - 1)]
-        whole = len(episodes) < len(self.lengths) or len(order) == len(frame)
         for name, numbers in expected.items():
-            if not whole or (read[name][rows] != numbers).any():
+            if (read[name][rows] != numbers).any():
                 raise DataError(
-                    f"{self.path}, {name}: expected {len(numbers)} frames as the table of episodes "
-                    f"has them, got {len(order)} rows or other numbers. Copy the whole folder."
+                    f"{self.path}, {name}: expected the frames that the table of episodes has, got "
+                    "others. Copy the whole folder."
                 )
         return {name: read[name][rows] for name in names}
 

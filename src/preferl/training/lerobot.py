@@ -1,0 +1,166 @@
+"""A learned reward as a reward model of LeRobot: its class, its config and its two files.
+
+Imported only when it is needed, since LeRobot does not install beside this package's lock. A config
+of type `preferl` is known to LeRobot once this module was imported.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from gymnasium import spaces
+from lerobot.configs.rewards import RewardModelConfig
+from lerobot.configs.types import FeatureType, PolicyFeature
+from lerobot.processor import PolicyProcessorPipeline
+from lerobot.rewards.pretrained import PreTrainedRewardModel
+from torch import Tensor
+
+from preferl.errors import ModelError
+from preferl.models.base import RewardModel
+from preferl.models.build import build_reward_model, config_from_json, config_of, config_to_json
+from preferl.models.spaces import Space, is_image, space_from_json, space_to_json
+from preferl.reading import parse_json, reading
+from preferl.training.reward_function import RewardFunction, reward_from_json, reward_to_json
+
+ACTION = "action"
+
+
+@RewardModelConfig.register_subclass("preferl")
+@final
+@dataclass
+class PreferlConfig(RewardModelConfig):
+    """Config of a `PreferlRewardModel`.
+
+    Attributes:
+        reward: the shape of the model, its spaces, and how its members are combined, as JSON.
+        observations: names of the features that the reward observes.
+    """
+
+    reward: str = ""
+    observations: tuple[str, ...] = ()
+
+
+@final
+class PreferlRewardModel(PreTrainedRewardModel):
+    """A learned reward with LeRobot's interface; it is not trained there."""
+
+    config_class = PreferlConfig
+    name = "preferl"
+
+    def __init__(self, config: PreferlConfig, **_: Any) -> None:
+        super().__init__(config)
+        self._function: RewardFunction | None = None
+        with reading("reward of a LeRobot config", expected="a model that preferl wrote"):
+            self._about = parse_json(config.reward)
+            self.model = _untrained(self._about)
+
+    @classmethod
+    def of(cls, reward: RewardFunction, observations: Sequence[str]) -> "PreferlRewardModel":
+        """Return a learned reward as LeRobot's; `save_pretrained` writes its folder.
+
+        Args:
+            reward: the learned reward.
+            observations: names of the features that it observes. A reward of a dictionary observes
+                those of its keys.
+
+        Raises:
+            ModelError: not one name for each observation.
+        """
+        space = reward.observation_space
+        parts = dict(space) if isinstance(space, spaces.Dict) else {}
+        known = list(parts) if parts else list(observations)
+        if known != list(observations) or not observations or (not parts and len(known) != 1):
+            raise ModelError(
+                f"observations: expected {known if parts else 'the name of one feature'}, got "
+                f"{list(observations)}"
+            )
+        about = reward_to_json(reward) | {
+            "model": config_to_json(config_of(reward.model)),
+            "observation_space": space_to_json(space),
+            "action_space": space_to_json(reward.action_space),
+        }
+        features = parts or {known[0]: space}
+        config = PreferlConfig(
+            reward=json.dumps(about),
+            observations=tuple(known),
+            input_features={name: _feature(part) for name, part in features.items()},
+            device=str(reward.device),
+        )
+        wrapped = cls(config)
+        wrapped.model.load_state_dict(reward.model.state_dict())
+        wrapped.eval()
+        return wrapped
+
+    @torch.no_grad()
+    def compute_reward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Compute the reward `[B]` of a batch of frames, on the device of the model.
+
+        Observations are `[B, *obs]`, and pictures `[B, channels, height, width]` in [0, 1], as
+        LeRobot's loader gives them, or bytes. Of a chunk of actions `[B, chunk, *act]`, the first
+        one is taken.
+
+        Raises:
+            ModelError: the reward needs a history, or the batch lacks a feature.
+        """
+        if self._function is None:
+            self._function = reward_from_json(self.model, self._about)
+        if self._function.context != 1:
+            raise ModelError(
+                f"context: expected a reward of single frames, got one of {self._function.context}"
+            )
+        names = (*self.config.observations, ACTION)
+        missing = [name for name in names if name not in batch]
+        if missing:
+            raise ModelError(f"batch: expected {', '.join(names)}, got no {', '.join(missing)}")
+        space = self._function.observation_space
+        device = self._function.device
+        several = dict(space) if isinstance(space, spaces.Dict) else {}
+        parts = {
+            name: _values(batch[name].to(device), several.get(name, space))[:, None]
+            for name in self.config.observations
+        }
+        observations: Any = parts if several else parts[self.config.observations[0]]
+        actions = batch[ACTION].to(device)
+        if actions.ndim > 1 + len(self._function.action_space.shape or ()):
+            actions = actions[:, 0]
+        mask = torch.ones(len(actions), 1, dtype=torch.bool, device=device)
+        return self._function.of_tensors(observations, actions[:, None], mask)
+
+
+def make_preferl_pre_post_processors(
+    config: PreferlConfig, dataset_stats: Mapping[str, Any] | None = None
+) -> tuple[Any, Any]:
+    """Return LeRobot's pipelines, which change nothing: the model scales its inputs itself."""
+    del config, dataset_stats
+    before = PolicyProcessorPipeline(steps=[], name="preferl_preprocessor")
+    return before, PolicyProcessorPipeline(steps=[], name="preferl_postprocessor")
+
+
+def save_lerobot_reward(path: Path, reward: RewardFunction, observations: Sequence[str]) -> None:
+    """Write a reward as `PreferlRewardModel.from_pretrained` reads it; arguments as of `of`."""
+    PreferlRewardModel.of(reward, observations).save_pretrained(path)
+
+
+def _untrained(about: Mapping[str, Any]) -> RewardModel:
+    """Return the model of a config with weights of its own, which those of a file replace."""
+    config = config_from_json(about["model"], "a LeRobot config", ())
+    of = space_from_json(about["observation_space"]), space_from_json(about["action_space"])
+    return build_reward_model(config, *of, seed=0)
+
+
+def _feature(space: Space) -> PolicyFeature:
+    if not is_image(space):
+        return PolicyFeature(FeatureType.STATE, tuple(space.shape or ()))
+    height, width, channels = space.shape or ()
+    return PolicyFeature(FeatureType.VISUAL, (channels, height, width))
+
+
+def _values(values: Tensor, space: Space) -> Tensor:
+    """Return a batch of a feature as the model takes it: pictures as bytes with channels last."""
+    if not is_image(space):
+        return values
+    pictures = values if values.dtype == torch.uint8 else (values * 255).round().clamp(0, 255)
+    return pictures.to(torch.uint8).movedim(1, -1)
