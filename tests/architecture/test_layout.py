@@ -8,7 +8,16 @@ import preferl
 SOURCE = Path(preferl.__file__).parent
 TESTS = Path(__file__).parents[1]
 
-OF_NO_PACKAGE = {"architecture", "docs", "golden", "helpers", "hostile", "interop", "rllib"}
+OF_NO_PACKAGE = {
+    "architecture",
+    "docs",
+    "golden",
+    "helpers",
+    "hostile",
+    "interop",
+    "lerobot",
+    "rllib",
+}
 """Folders of tests of the whole library, and of what tests share."""
 
 OF_NO_MODULE = {

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import av
 import h5py
 import numpy as np
 import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import safetensors.numpy
+from benchmarks.lerobot_maker import CAMERA, make
 from PIL import Image
 
 from helpers.valid_files import OBSERVATIONS, PICTURES, act, decision_transformer, read_minari
@@ -33,6 +35,7 @@ from preferl.data.sources import (
     load_robomimic,
     load_source,
     load_stacked,
+    open_lerobot,
     read_labels,
 )
 from preferl.models import load_reward_model
@@ -415,6 +418,63 @@ def _parsed_settings(path: Path) -> object:
     return from_json(OnlineConfig, read_settings(path))
 
 
+def _lerobot(damage: Callable[[Path], None]) -> Callable[[Path], None]:
+    """A data set of LeRobot of which something else becomes of what it declares."""
+
+    def write(path: Path) -> None:
+        make(path, [3, 2], per_file=2, side=64)
+        damage(path)
+
+    return write
+
+
+def _endless_episodes(path: Path) -> None:
+    file = path / "meta/episodes/chunk-000/file-000.parquet"
+    table = pyarrow.parquet.read_table(file)
+    ends = {"length": [2**40, 2**40], "dataset_from_index": [0, 2**40]}
+    for name, numbers in (ends | {"dataset_to_index": [2**40, 2**41]}).items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pyarrow.array(numbers))
+    pyarrow.parquet.write_table(table, file)
+    info = json.loads((path / "meta/info.json").read_text())
+    (path / "meta/info.json").write_text(json.dumps(info | {"total_frames": 2**41}))
+
+
+def _large_frames(path: Path) -> None:
+    """Frames of 4,096 x 4,096 in a video whose container says 64 x 64."""
+    file = next(path.glob("videos/*/*/*.mp4"))
+    with av.open(str(file), "w") as container:
+        stream = container.add_stream("libx264", rate=10)
+        stream.width = stream.height = 4096
+        stream.pix_fmt = "yuv420p"
+        stream.options = {"preset": "ultrafast"}
+        for _ in range(5):
+            picture = np.zeros((4096, 4096, 3), np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+    content = bytearray(file.read_bytes())
+    place = content.index(b"avc1", content.index(b"stsd")) + 28
+    content[place : place + 4] = struct.pack(">HH", 64, 64)
+    file.write_bytes(content)
+
+
+def _large_pictures(path: Path) -> None:
+    """A PNG of 10,000 x 10,000 in a column of pictures of 64 x 64."""
+    info = json.loads((path / "meta/info.json").read_text())
+    info["features"][CAMERA]["dtype"] = "image"
+    (path / "meta/info.json").write_text(json.dumps(info))
+    packed = io.BytesIO()
+    Image.new("L", (10_000, 10_000)).save(packed, "PNG")
+    file = path / "data/chunk-000/file-000.parquet"
+    pictures = pyarrow.array([{"bytes": packed.getvalue(), "path": "a.png"}] * 5)
+    table = pyarrow.parquet.read_table(file).append_column(CAMERA, pictures)
+    pyarrow.parquet.write_table(table, file)
+
+
+def _read_lerobot(path: Path) -> None:
+    open_lerobot(path).pictures(CAMERA)[:]
+
+
 BOMBS: Final[dict[str, Case]] = {
     "pickle, length": (_file(b"\x80\x05\x96" + struct.pack("<Q", 2**34) + b"."), load_pickle),
     "pickle, frame": (_file(b"\x80\x04\x95" + struct.pack("<Q", 2**34) + b"."), load_pickle),
@@ -532,6 +592,9 @@ BOMBS: Final[dict[str, Case]] = {
         _transformer({"pixel_encoder": {"kernels": [9_000]}}, pictures=True),
         act,
     ),
+    "lerobot, endless episodes": (_lerobot(_endless_episodes), _read_lerobot),
+    "lerobot, large frames": (_lerobot(_large_frames), _read_lerobot),
+    "lerobot, large pictures": (_lerobot(_large_pictures), _read_lerobot),
     "parquet": (_parquet, load_hub_dataset),
     "parquet, words": (
         lambda path: _words(dict.fromkeys(COLUMNS, _repeated(3000, 10**6)))(path),

@@ -1,6 +1,7 @@
 """`preferl data`: inspect experience and labels, have a teacher answer, record a data set."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from preferl.cli.options import (
 from preferl.cli.parsing import FLAT, POSITIONAL, Mark, options_of, require_name
 from preferl.configs import from_json
 from preferl.data import sources
+from preferl.data.sources.lerobot import holds_lerobot, split_features
 from preferl.errors import ConfigError, require_in, require_seed
 from preferl.online.configs import DatasetConfig
 from preferl.presets import load_preset, preset_names
@@ -45,8 +47,9 @@ class InspectConfig:
 
     Attributes:
         path: a demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files,
-            columns of `datasets` (Parquet, Arrow, hub:OWNER/NAME), an array folder of preferl, or
-            the id of a Minari data set.
+            columns of `datasets` (Parquet, Arrow, hub:OWNER/NAME), an array folder of preferl, the
+            id of a Minari data set, or a LeRobot data set (a folder or hub:OWNER/NAME, and perhaps
+            the features to observe, as in robot:observation.state,observation.images.top).
         labels: a folder of Uni-RLHF or Preference Transformer labels for these episodes.
         length: steps per labelled segment, where the label files do not state it.
         crossing: what to do with labelled pairs that run across an episode's end. By default those
@@ -145,6 +148,9 @@ def data_inspect(config: InspectConfig) -> None:
         return
     episodes = sources.load_source(config.path, task=config.task)
     print_table(f"Episodes in {config.path}", _episode_rows(episodes))
+    if holds_lerobot(split_features(config.path)[0]):
+        folder = sources.open_lerobot(split_features(config.path)[0])
+        print_table("As a data set of LeRobot", _lerobot_rows(folder))
     if config.labels is not None:
         crossing = config.crossing
         labels = sources.load_labels(
@@ -167,6 +173,16 @@ def _episode_rows(episodes: "data.Episodes") -> list[Row]:
         ("truncated", f"{len(episodes) - terminated:,}"),
         *([] if succeeded is None else [("success", _share(int(succeeded.sum()), len(succeeded)))]),
         ("states", "none" if episodes.states is None else _shape(episodes.states)),
+    ]
+
+
+def _lerobot_rows(folder: "sources.LeRobotFolder") -> list[Row]:
+    tasks = Counter(folder.tasks)
+    return [
+        ("frames per second", f"{folder.fps:g}"),
+        *((f"task {task}", f"{count:,} episodes") for task, count in tasks.most_common(10)),
+        *((f"camera {name}", f"{list(shape)}") for name, shape in folder.cameras.items()),
+        ("content id", folder.content_id),
     ]
 
 

@@ -143,7 +143,8 @@ class AnswersConfig(StoreConfig):
     Attributes:
         store: the folder or database URL of labels that `preferl annotate` collected.
         demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
-            `.npz` files, or a folder of episodes written by preferl. Labels count in them, and a
+            `.npz` files, a LeRobot data set, or a folder of episodes written by preferl. Labels
+            count in them, and a
             teacher without labels is asked about them. A reward is scaled over them, or else over
             the clips that were compared.
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from string import Formatter
-from typing import Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from preferl.data.episodes import Episodes
 from preferl.data.on_disk import OnDisk
 from preferl.data.sources.hub import PREFIX, nested_numbers
 from preferl.data.sources.parquet import unpacked_bytes
-from preferl.data.videos import VideoReader
 from preferl.errors import DataError, nearest
 from preferl.reading import Expansion, inside, read_object
 from preferl.shapes import Array, IntArray, Observations
+
+if TYPE_CHECKING:
+    from preferl.data.videos import VideoReader
 
 VERSION: Final = "v3.0"
 INFO: Final = "meta/info.json"
@@ -611,7 +613,9 @@ class _Video:
 
 
 @lru_cache(maxsize=OPEN_FILES)
-def _opened(video: _Video, process: int) -> VideoReader:
+def _opened(video: _Video, process: int) -> "VideoReader":
+    from preferl.data.videos import VideoReader  # av takes longer to import than a set to open
+
     del process  # a child would share the place in the file with its parent
     return VideoReader(video.path, fps=video.fps, size=video.size)
 
