@@ -117,8 +117,8 @@ def is_importable(dotted):
         if hasattr(import_module(package), last):
             return True
         import_module(dotted)
-    except ImportError:
-        return False
+    except ImportError as error:  # another library may have an environment of its own
+        return not (error.name or "preferl").startswith("preferl")
     return True
 
 
