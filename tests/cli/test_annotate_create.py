@@ -3,11 +3,16 @@
 import json
 import os
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from benchmarks import lerobot_maker
 
 from helpers.command_line import run
 from preferl.cli.annotate import CreateConfig, annotate_create, episodes_of_run
 from preferl.data import save_episodes
+from preferl.data.arrays import load_arrays
 from preferl.data.episodes import join
 from preferl.errors import ConfigError, DataError, MissingExtraError
 from preferl.registry import SAMPLERS
@@ -123,3 +128,69 @@ def test_the_seed_decides_the_pairs(recorded, tmp_path):
         with Store.open(tmp_path / str(number)) as store:
             asked.append(store.queries.asked(store.projects.only().id))
     assert asked[0] == asked[1] != asked[2]
+
+
+@pytest.fixture
+def robot(tmp_path):
+    """A LeRobot data set of two tasks."""
+    lerobot_maker.make(tmp_path / "robot", [12, 30, 7, 20, 9], side=64)
+    table = tmp_path / "robot/meta/episodes/chunk-000/file-000.parquet"
+    episodes = pq.read_table(table)
+    tasks = pa.array([["push"], ["push"], ["pull"], ["push"], ["pull"]])
+    place = episodes.column_names.index("tasks")
+    pq.write_table(episodes.set_column(place, "tasks", tasks), table)
+    return tmp_path / "robot"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_only_clips_of_one_task_are_compared(robot, tmp_path, whole, capsys):
+    labels = tmp_path / "labels"
+    kind = ["--whole-episodes"] if whole else ["--length", 5]
+    options = (*kind, "--queries", 30, "--ratings", "--speed", 1.5, "--store", labels)
+    assert run("annotate", "create", "--lerobot", robot, *options) == 0
+    output = capsys.readouterr().out
+    assert ("Episodes differ in length (7 to 30 steps)" in output) == whole
+    with Store.open(labels) as store:
+        project = store.projects.only()
+        assert project.ratings
+        assert project.fps == 15
+        asked = store.queries.asked(project.id)
+        names = sorted({clip for _, *pair in asked for clip in pair})
+        clips = store.clips.segments(project.id, names)
+        episode = clips.states[clips.start, 0]
+        ann = store.people.invite(project.id, "Ann").annotator.id
+        task = dict(enumerate(["push", "push", "pull", "push", "pull"]))
+        seen = set()
+        for count in range(30):
+            query = store.queue.claim(project.id, ann, 1, undrawn=True).queries[0]
+            sides = [episode[names.index(clip)] for clip in (query.left, query.right)]
+            assert {task[int(side)] for side in sides} == {query.task}
+            seen.add(query.task)
+            store.queue.answer(ann, query.token, f"key-{count:05}", "left")
+    assert len(asked) == 30
+    assert seen == {"push", "pull"}
+    if whole:
+        assert sorted(clips.real.tolist()) == [7, 9, 12, 20, 30]
+    exported = tmp_path / "clips"
+    words = ("annotate", "export", tmp_path / "a.jsonl", "--clips", exported, "--store", labels)
+    assert run(*words) == 0
+    cut = load_arrays(exported)[0]["cut"]
+    np.testing.assert_array_equal(cut[:, 0], episode)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--known", 2), "known: expected clips of one task"),
+        (("--lists", 2), "lists: expected clips of one task"),
+        (("--length", 31), "expected two of one task"),
+        (("--cameras", "nose"), "expected some of observation.images.front, got nose"),
+        (("--env", "Pendulum-v1"), "expected cameras as pictures"),
+        (("--speed", 100), "fps times speed"),
+    ],
+)
+def test_what_does_not_go_with_a_robot_is_refused(robot, tmp_path, options, message, capsys):
+    where = ("--store", tmp_path / "labels")
+    assert run("annotate", "create", "--lerobot", robot, "--length", 5, *options, *where) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "labels").exists()

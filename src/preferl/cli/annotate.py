@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Collection
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ from preferl.cli.options import (
 from preferl.cli.parsing import POSITIONAL
 from preferl.configs import plain, without_password
 from preferl.data import sources
+from preferl.data.segments import windows_of
 from preferl.errors import (
     ConfigError,
     DataError,
@@ -42,7 +43,7 @@ from preferl.feedback.sampling import probability_variance, segments_wanted
 from preferl.files import write_json
 from preferl.reading import read_object, reading
 from preferl.registry import SAMPLERS
-from preferl.shapes import IntArray
+from preferl.shapes import FloatArray, IntArray
 from preferl.trust import trust_options, typed
 
 if TYPE_CHECKING:
@@ -406,6 +407,7 @@ class CreateConfig:
     For example
       preferl annotate create --demonstrations door-v0_demos.pickle --env AdroitHandDoor-v1
       preferl annotate create --dataset D4RL/door/human-v2 --env AdroitHandDoor-v1 --known 10
+      preferl annotate create --lerobot my_robot --whole-episodes --speed 2 --ratings
 
     Attributes:
         demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
@@ -413,6 +415,9 @@ class CreateConfig:
         dataset: or the id of a Minari data set on this machine.
         run: or the folder of an offline run or reward fit, whose episodes are taken; or of an
             online run with --keep-experience; or a folder that holds some.
+        lerobot: or a robot's data set of LeRobot, version 3: its folder, or hub:OWNER/NAME. Clips
+            are of its cameras, and only clips of one task are compared.
+        cameras: those that are shown side by side, such as `front wrist`; by default all.
         task: row of the table of tasks, for a D4RL file that needs one.
         store: folder for the labels, or the URL of a database.
         files: folder of clips and videos beside a PostgreSQL database, or its URL
@@ -423,6 +428,7 @@ class CreateConfig:
         instructions: a text file with what counts as better, and what breaks ties.
         queries: how many pairs to ask about.
         length: steps per clip; 50 at 30 frames per second are short enough to compare at a glance.
+        whole_episodes: compare whole episodes in place of clips.
         sampler: "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on which
             the members of `reward` disagree.
         lists: sort clips into so many ranked lists, say one for each 100 queries, in place of
@@ -433,9 +439,11 @@ class CreateConfig:
             who understood the question.
         qualification: known pairs that everybody new has to answer first, four in five correctly.
         strength: let people say "clearly" or "slightly" better.
+        ratings: let people also rate each clip from 1 to 5, and say whether it is a success.
         quorum: people who answer each query; two or more show how far people agree.
         budget: answers after which nothing more is asked.
-        fps: frames per second at which clips play.
+        fps: frames per second of the recording; by default 30, or what a LeRobot data set says.
+        speed: at which clips play, as a multiple of that; people can change it by up to two.
         env: id of the environment that draws the clips.
         pixels: or the name of the observation that holds pictures.
         colours: channels of a frame in these pictures: 1 for grey, 3 for RGB, 4 for RGB with
@@ -448,6 +456,8 @@ class CreateConfig:
     demonstrations: Path | None = None
     dataset: str | None = None
     run: Path | None = None
+    lerobot: str | None = None
+    cameras: tuple[str, ...] = ()
     task: str | None = None
     store: str = FOLDER
     files: str | None = None
@@ -457,15 +467,18 @@ class CreateConfig:
     instructions: Path | None = None
     queries: int = 200
     length: int = 50
+    whole_episodes: bool = False
     sampler: Annotated[str, SAMPLERS] = "uniform"
     lists: int | None = None
     reward: Path | None = None
     known: int = 0
     qualification: int = 0
     strength: bool = False
+    ratings: bool = False
     quorum: int = 1
     budget: int | None = None
-    fps: int = 30
+    fps: int | None = None
+    speed: float = 1.0
     env: str | None = None
     pixels: str | None = None
     colours: Literal[1, 3, 4] | None = None
@@ -477,32 +490,65 @@ class CreateConfig:
         require_seed(self.seed)
 
 
+@dataclass(frozen=True)
+class Recording:
+    """The episodes that clips are cut from.
+
+    Attributes:
+        episodes: `K` of them.
+        fps: frames per second at which they were recorded.
+        tasks: `K` texts of what was to be done; "" where nobody said.
+        frames: how clips become pictures; None where other settings decide.
+    """
+
+    episodes: "data.Episodes"
+    fps: float
+    tasks: tuple[str, ...]
+    frames: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class DrawnPairs:
+    """Candidate clips, `[P, 2]` rows of these to ask about, and `P` texts of their tasks."""
+
+    segments: "data.Segments"
+    pairs: IntArray
+    tasks: tuple[str, ...]
+
+
 def annotate_create(config: CreateConfig) -> None:
     """Draw the queries, store them, and print the next command."""
     from preferl.store.queries import known_pairs
+    from preferl.store.schema import TASK
 
     _require_reward_for_sampler(config)
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
-    episodes = _episodes(config)
-    settings = _project_settings(config, episodes)
+    recording = _recording(config)
+    _require_alike(config, recording)
+    episodes = recording.episodes
+    settings = _project_settings(config, recording)
     if config.lists is None:
-        segments, pairs = _draw_pairs(config, episodes)
+        drawn = _draw_pairs(config, recording)
     else:
-        segments, pairs = _draw_lists(config, episodes)
+        drawn = _draw_lists(config, episodes)
     rng = np.random.default_rng([config.seed, 1])
     known_checks = known_pairs(episodes, config.known, config.length, rng) if config.known else None
     trust = typed(config.env)
-    _require_drawable(config, settings.frames or {}, segments, trust)
+    _require_drawable(config, settings.frames or {}, drawn.segments, trust)
+    details = [{TASK: task} if task else {} for task in drawn.tasks]
     with store.Store.open(config.store, config.files) as labels:
         project = labels.projects.create(config.project, settings)
         if known_checks is not None:
             checks, both, right = known_checks
-            labels.queries.ask(project.id, checks, both, purpose="known", known=right)
+            shared = [{TASK: task} for task in set(recording.tasks) - {""}] * len(both)
+            labels.queries.ask(
+                project.id, checks, both, purpose="known", known=right, details=shared or None
+            )
         if config.lists is None:
-            labels.queries.ask(project.id, segments, pairs)
+            labels.queries.ask(project.id, drawn.segments, drawn.pairs, details=details)
         else:
-            labels.ranked.create(project.id, segments, pairs, config.queries)
+            labels.ranked.create(project.id, drawn.segments, drawn.pairs, config.queries)
         several = len(labels.projects.all()) > 1
     words = StoreConfig(config.store, config.files).options()
     words = words if config.store != FOLDER else words[2:]
@@ -510,11 +556,30 @@ def annotate_create(config: CreateConfig) -> None:
     shown = [without_password(word) for word in (*words, *trust_options(trust))]
     place = without_password(f"{config.store}")
     and_known = f", and {config.known} with a known answer" if config.known else ""
+    kind = "whole episodes" if config.whole_episodes else f"{config.length} steps"
     echo(
-        f"{config.queries:,} pairs of {config.length} steps from {len(episodes):,} episodes wait "
+        f"{config.queries:,} pairs of {kind} from {len(episodes):,} episodes wait "
         f"in {place}{and_known}.\n"
         f"Answer them: {shlex.join(('preferl', 'annotate', 'serve', *shown))}"
     )
+
+
+def _require_alike(config: CreateConfig, recording: Recording) -> None:
+    """Raise `ConfigError` where clips of different tasks or lengths would meet."""
+    tasks = len(set(recording.tasks))
+    for name in ("known", "lists"):
+        if getattr(config, name) and (tasks > 1 or config.whole_episodes):
+            raise ConfigError(
+                f"{name}: expected clips of one task and length beside it, got {tasks} tasks"
+                f"{' and whole episodes' if config.whole_episodes else ''}. Leave --{name} out."
+            )
+    lengths = recording.episodes.lengths
+    if config.whole_episodes and lengths.min() < lengths.max():
+        note(
+            f"Episodes differ in length ({lengths.min()} to {lengths.max()} steps), and the return "
+            "of a whole one is the sum over its steps: positive learned rewards favour long "
+            "episodes, negative ones short ones. Compare clips, or tell people what length means."
+        )
 
 
 def _require_reward_for_sampler(config: CreateConfig) -> None:
@@ -533,7 +598,7 @@ def _require_reward_for_sampler(config: CreateConfig) -> None:
         )
 
 
-def _project_settings(config: CreateConfig, episodes: "data.Episodes") -> "store.ProjectSettings":
+def _project_settings(config: CreateConfig, recording: Recording) -> "store.ProjectSettings":
     instructions = ""
     if config.instructions is not None:
         with reading(config.instructions, expected="a text file", error=DataError):
@@ -541,32 +606,65 @@ def _project_settings(config: CreateConfig, episodes: "data.Episodes") -> "store
     budget = config.budget
     if config.lists is not None and budget is None:  # queries come up as answers do
         budget = config.queries * config.quorum
+    fps = round((config.fps or recording.fps) * config.speed)
+    require_in("fps times speed", fps, 1, 240, fix="Choose another --speed.")
     return store.ProjectSettings(
         title=config.title,
         question=config.question,
         instructions=instructions,
-        fps=config.fps,
+        fps=fps,
         quorum=config.quorum,
         qualification=config.qualification,
         strength=config.strength,
+        ratings=config.ratings,
         budget=budget,
-        frames=_frames(config, episodes),
+        frames=recording.frames or _frames(config, recording.episodes),
     )
 
 
-def _episodes(config: CreateConfig) -> "data.Episodes":
-    """The episodes that a config names in one of three ways."""
-    names = ("demonstrations", "dataset", "run")
+def _recording(config: CreateConfig) -> Recording:
+    """The episodes that a config names in one of four ways."""
+    names = ("demonstrations", "dataset", "run", "lerobot")
     given = [f"--{name}" for name in names if getattr(config, name) is not None]
     if len(given) != 1:
         raise ConfigError(
-            f"episodes: expected one of --demonstrations, --dataset, --run, got {given or 'none'}."
+            "episodes: expected one of --demonstrations, --dataset, --run, --lerobot, got "
+            f"{given or 'none'}."
         )
+    if config.cameras and config.lerobot is None:
+        raise ConfigError(f"cameras: expected --lerobot beside them, got {given[0]}.")
+    if config.lerobot is not None:
+        return _robot_recording(config, config.lerobot)
     if config.run is not None:
-        return episodes_of_run(config.run)
-    if config.dataset is not None:
-        return sources.load_source(_minari(config.dataset))
-    return sources.load_source(config.demonstrations or "", task=config.task)
+        episodes = episodes_of_run(config.run)
+    elif config.dataset is not None:
+        episodes = sources.load_source(_minari(config.dataset))
+    else:
+        episodes = sources.load_source(config.demonstrations or "", task=config.task)
+    return Recording(episodes, fps=30, tasks=("",) * len(episodes))
+
+
+def _robot_recording(config: CreateConfig, source: str) -> Recording:
+    from preferl.data.sources.hub import PREFIX
+    from preferl.data.sources.lerobot import open_lerobot
+    from preferl.store.rendering.cameras import camera_episodes, camera_names
+
+    if config.env is not None or config.pixels is not None:
+        raise ConfigError("lerobot: expected cameras as pictures, got --env or --pixels beside it.")
+    folder = source if source.startswith(PREFIX) else f"{Path(source).absolute()}"
+    recording = open_lerobot(folder)
+    cameras = camera_names(recording, config.cameras)
+    return Recording(
+        camera_episodes(recording),
+        fps=recording.fps,
+        tasks=recording.tasks,
+        frames={
+            "kind": "cameras",
+            "folder": folder,
+            "content": recording.content_id,
+            "cameras": cameras,
+        },
+    )
 
 
 def episodes_of_run(folder: Path) -> "data.Episodes":
@@ -590,10 +688,11 @@ def _minari(dataset: str) -> str:
     return f"minari:{dataset.removeprefix('minari:')}"
 
 
-def _draw_pairs(
-    config: CreateConfig, episodes: "data.Episodes"
-) -> "tuple[data.Segments, IntArray]":
-    """Candidate windows and the pairs of them to ask about."""
+def _draw_pairs(config: CreateConfig, recording: Recording) -> DrawnPairs:
+    """Draw candidate clips and the pairs of them to ask about, which are of one task each.
+
+    Tasks have queries in proportion to their windows, or episodes where whole ones are compared.
+    """
     parts: dict[str, Any] = {"acquisition": probability_variance, "oversampling": 10}
     if config.reward is not None:
         from preferl.training import load_reward
@@ -602,16 +701,69 @@ def _draw_pairs(
         parts |= {"scorer": reward.scores, "likelihood": reward.likelihood}
     rng = np.random.default_rng(config.seed)
     sampler = SAMPLERS.build(config.sampler, **parts)
-    wanted = segments_wanted(sampler, config.queries)
-    drawn = data.sample_segments(episodes, wanted, config.length, rng)
-    segments = store.distinct_clips(drawn)
-    return segments, sampler(segments, config.queries, rng)
+    episodes = recording.episodes
+    whole = data.whole_episodes(episodes)
+    length = whole.length if config.whole_episodes else config.length
+    windows = np.ones(len(episodes)) if config.whole_episodes else windows_of(episodes, length)
+    names, task = np.unique(recording.tasks, return_inverse=True)
+    weight = np.bincount(task, windows).astype(np.float64)
+    weight[weight < 2] = 0  # nothing to compare with
+    if not weight.any():
+        raise DataError(
+            f"clips to compare: expected two of one task, got {windows.sum():.0f} clips of "
+            f"{length} steps from {len(episodes)} episodes of {len(names)} tasks. Shorten the "
+            "clips, or record more episodes of a task."
+        )
+    clips: list[IntArray] = []  # [n, 3] where each was cut, as `Segments.origin`
+    pairs: list[IntArray] = []
+    tasks: list[str] = []
+    for number, count in enumerate(_shares(config.queries, weight).tolist()):
+        chosen = np.flatnonzero(task == number)
+        if not count:
+            continue
+        part = episodes if len(names) == 1 else episodes[chosen]
+        if config.whole_episodes:
+            drawn = data.whole_episodes(part)
+        else:
+            wanted = segments_wanted(sampler, count)
+            drawn = data.sample_segments(part, wanted, length, rng)
+        segments = store.distinct_clips(drawn)
+        pairs.append(sampler(segments, count, rng) + sum(map(len, clips)))
+        clips.append(np.asarray(segments.origin) if len(names) == 1 else _origin(segments, chosen))
+        tasks += [str(names[number])] * count
+    origin = np.concatenate(clips)
+    start = episodes.starts[origin[:, 0]] + origin[:, 1]
+    segments = replace(
+        whole,
+        start=start,
+        real=np.minimum(episodes.ends[origin[:, 0]] - start, length),
+        length=length,
+        origin=origin,
+    )
+    return DrawnPairs(segments, np.concatenate(pairs), tuple(tasks))
 
 
-def _draw_lists(
-    config: CreateConfig, episodes: "data.Episodes"
-) -> "tuple[data.Segments, IntArray]":
-    """Candidate windows, and the rows of each list."""
+def _origin(segments: "data.Segments", episodes: IntArray) -> IntArray:
+    """Return `[N, 3]` where segments were cut, with the numbers that their episodes have in all."""
+    origin = np.array(segments.origin)
+    origin[:, [0, 2]] = episodes[origin[:, [0, 2]]]
+    return origin
+
+
+def _shares(total: int, weight: FloatArray) -> IntArray:
+    """Share a number out in proportion to weights `[K]`, by largest remainders.
+
+    >>> _shares(10, np.array([1.0, 0.0, 2.0])).tolist()
+    [3, 0, 7]
+    """
+    exact = total * weight / weight.sum()
+    shares = np.floor(exact).astype(np.int64)
+    shares[np.argsort(shares - exact, kind="stable")[: total - shares.sum()]] += 1
+    return np.asarray(shares)
+
+
+def _draw_lists(config: CreateConfig, episodes: "data.Episodes") -> DrawnPairs:
+    """Draw candidate windows, and the rows of each list."""
     if config.sampler != CreateConfig.sampler:
         raise ConfigError(
             f"lists: expected {CreateConfig.sampler} pairs, got {config.sampler}. Lists decide "
@@ -627,7 +779,7 @@ def _draw_lists(
             f"clips of lists: expected at least two different ones for each of {lists}, got "
             f"{len(segments)} in all. Make fewer lists, or record more steps."
         )
-    return segments, np.arange(lists * per_list).reshape(lists, per_list)
+    return DrawnPairs(segments, np.arange(lists * per_list).reshape(lists, per_list), ())
 
 
 def _frames(config: CreateConfig, episodes: "data.Episodes") -> dict[str, Any]:

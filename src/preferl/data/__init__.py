@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         crosses_end as crosses_end,
         cut as cut,
         sample_segments as sample_segments,
+        whole_episodes as whole_episodes,
     )
     from preferl.data.tasks import (
         TASKS as TASKS,

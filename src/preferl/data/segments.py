@@ -197,6 +197,15 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
     return _windows(episodes, start, np.full(len(start), length), length)
 
 
+def whole_episodes(episodes: Episodes) -> Segments:
+    """Return each episode as one segment; shorter ones are padded to the longest.
+
+    The return of such a segment is the sum over all steps of its episode.
+    """
+    longest = int(episodes.lengths.max(initial=1))
+    return _windows(episodes, episodes.starts, episodes.lengths, longest)
+
+
 def crosses_end(episodes: Episodes, start: IntArray, length: int) -> BoolArray:
     """Return `[N]` whether each window of `length` steps runs across its episode's end."""
     first = np.asarray(start)

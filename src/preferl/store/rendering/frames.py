@@ -19,6 +19,7 @@ from preferl.data.segments import Segments
 from preferl.envs.simulators import Environment, draw_off_screen, is_mujoco, make_registered
 from preferl.errors import ConfigError, DataError, in_words, require_in, require_one_of
 from preferl.shapes import Array, FloatArray, Observations, leaves
+from preferl.store.rendering.cameras import CameraFrames
 from preferl.store.stages import (
     Camera,
     MujocoStage,
@@ -383,13 +384,14 @@ def _make(env_id: str) -> Environment:
         raise
 
 
-ProjectFrames = PixelFrames | EnvFrames | RecordedFrames
+ProjectFrames = PixelFrames | EnvFrames | RecordedFrames | CameraFrames
 """What `frames` of a project can describe."""
 
 KINDS: Mapping[str, Callable[..., ProjectFrames]] = {
     "pixels": PixelFrames,
     "env": EnvFrames,
     "recorded": RecordedFrames,
+    "cameras": CameraFrames,
 }
 
 
@@ -399,9 +401,10 @@ def frame_source(
     """Make the source that a project's `frames` describe; simulators start with the first clip.
 
     Only these kinds, so that no text in a database makes a program run: `{"kind": "pixels"}` with
-    the arguments of `PixelFrames`, `{"kind": "env", "env_id": ...}` with those of `EnvFrames`, and
-    `{"kind": "recorded"}`. An id such as `module:Id` is refused unless its module is of `trust` or
-    belongs to `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
+    the arguments of `PixelFrames`, `{"kind": "env", "env_id": ...}` with those of `EnvFrames`,
+    `{"kind": "cameras", "folder": ...}` with those of `CameraFrames`, and `{"kind": "recorded"}`.
+    An id such as `module:Id` is refused unless its module is of `trust` or belongs to
+    `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
 
     Raises:
         ConfigError: another kind, an argument that it does not have, or a module that nobody

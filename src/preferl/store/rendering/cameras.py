@@ -1,0 +1,131 @@
+"""Clips of cameras: pictures of a LeRobot data set, one camera or several side by side."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, final
+
+import av
+import numpy as np
+
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Segments
+from preferl.data.sources.lerobot import LeRobotFolder, open_lerobot
+from preferl.errors import DataError
+from preferl.shapes import Array
+
+FRAMES_AT_ONCE: Final = 32  # of each camera, which are in memory together
+
+MOST_HEIGHT: Final = 720  # pixels; a picture next to another one is hardly larger on any screen
+
+PREFIX: Final = "observation.images."
+"""What names of cameras mostly begin with, and what may be left out."""
+
+
+@final
+class CameraFrames:
+    """What cameras of a LeRobot data set saw, decoded from its files as a clip is drawn.
+
+    The `states` of a clip are the episode and frame of each step, as `camera_episodes` has them.
+
+    Args:
+        folder: the data set, as `open_lerobot` takes it.
+        content: its content id when the clips were cut; another one is refused.
+        cameras: their names, from left to right.
+    """
+
+    def __init__(self, folder: str, content: str, cameras: Sequence[str]) -> None:
+        self._folder = str(folder)
+        self._content = content
+        self._cameras = tuple(cameras)
+        self._recording: LeRobotFolder | None = None
+
+    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
+        """Yield one picture `[height, width, 3]` per real step.
+
+        Raises:
+            DataError: the data set is missing, damaged or another one, or the clip is not of it.
+        """
+        recording = self._open()
+        start = int(segments.start[row])
+        steps = int(segments.real[row])
+        states = None if segments.states is None else segments.states[start : start + steps]
+        if states is None or states.shape != (steps, 2) or not _is_one_run(states):
+            raise DataError(
+                f"states of a clip of cameras: expected {steps} frames of one episode, one after "
+                f"another, got {'none' if states is None else states.tolist()[:3]}. Cut clips by "
+                "preferl.store.rendering.cameras.camera_episodes."
+            )
+        episode = int(states[0, 0])
+        begin = int(states[0, 1])
+        for first in range(begin, begin + steps, FRAMES_AT_ONCE):
+            last = min(first + FRAMES_AT_ONCE, begin + steps)
+            pictures = (recording.frames(name, episode, first, last) for name in self._cameras)
+            for together in zip(*pictures, strict=True):
+                yield side_by_side(together)
+
+    def close(self) -> None:
+        """Forget the data set."""
+        self._recording = None
+
+    def _open(self) -> LeRobotFolder:
+        if self._recording is None:
+            recording = open_lerobot(self._folder)
+            if recording.content_id != self._content:
+                raise DataError(
+                    f"{self._folder}: expected the data set with the content id {self._content}, "
+                    f"of which the clips are, got {recording.content_id}. Put it back, or make a "
+                    "project about the new one."
+                )
+            self._recording = recording
+        return self._recording
+
+
+def _is_one_run(states: Array) -> bool:
+    """Whether `[L, 2]` episodes and frames are of one episode, and the frames follow each other."""
+    return bool(
+        (states - states[0] == np.stack([0 * states[:, 0], np.arange(len(states))], 1)).all()
+    )
+
+
+def side_by_side(pictures: Sequence[Array]) -> Array:
+    """Join pictures `[height, width, 3]` in a row, scaled to the height of the tallest.
+
+    >>> small, large = np.zeros((10, 20, 3), np.uint8), np.zeros((20, 30, 3), np.uint8)
+    >>> side_by_side([small, large]).shape
+    (20, 70, 3)
+    """
+    height = min(MOST_HEIGHT, max(len(picture) for picture in pictures))
+    return np.concatenate([_of_height(picture, height) for picture in pictures], axis=1)
+
+
+def _of_height(picture: Array, height: int) -> Array:
+    if len(picture) == height:
+        return picture
+    width = max(1, round(picture.shape[1] * height / len(picture)))
+    frame: Any = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+    return np.asarray(frame.reformat(width, height).to_ndarray())
+
+
+def camera_names(recording: LeRobotFolder, names: Sequence[str] = ()) -> list[str]:
+    """Return the cameras of these names, which may leave out `PREFIX`; all cameras by default.
+
+    Raises:
+        DataError: a name of no camera, or no camera at all.
+    """
+    cameras = recording.cameras
+    chosen = [name if name in cameras else f"{PREFIX}{name}" for name in names] or list(cameras)
+    unknown = [name for name in chosen if name not in cameras]
+    if unknown or not chosen:
+        raise DataError(
+            f"{recording.path}, cameras: expected some of {', '.join(cameras) or 'none'}, got "
+            f"{', '.join(names) or 'none'}"
+        )
+    return chosen
+
+
+def camera_episodes(recording: LeRobotFolder) -> Episodes:
+    """Read the numbers of all episodes, with the episode and frame of each step as its state."""
+    lengths = recording.lengths
+    episode = np.repeat(np.arange(len(lengths)), lengths)
+    frame = np.arange(len(episode)) - recording.starts[episode]
+    return replace(recording.episodes(), states=np.stack([episode, frame], axis=1))
