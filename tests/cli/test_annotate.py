@@ -148,7 +148,7 @@ def test_an_import_that_fails_leaves_no_new_project(labels, recorded, tmp_path, 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("create",), "expected one of --demonstrations, --dataset, --run, got none"),
+        (("create",), "expected one of --demonstrations, --dataset, --run, --lerobot, got none"),
         (("create", "--run", "EPISODES"), "--env ID"),
         (("create", "--run", "EPISODES", "--env", "Pendulum-v1", "--length", "99"), "at most 50"),
         (("create", "--run", "EPISODES", "--pixels", "x", "--reward", "y"), "informative"),

@@ -183,7 +183,7 @@ def test_only_clips_of_one_task_are_compared(robot, tmp_path, whole, capsys):
     [
         (("--known", 2), "known: expected clips of one task"),
         (("--lists", 2), "lists: expected clips of one task"),
-        (("--length", 31), "expected two of one task"),
+        (("--length", 31), "expected at most 30, the longest of 5 episodes, and two clips"),
         (("--cameras", "nose"), "expected some of observation.images.front, got nose"),
         (("--env", "Pendulum-v1"), "expected cameras as pictures"),
         (("--speed", 100), "fps times speed"),

@@ -491,7 +491,7 @@ class CreateConfig:
 
 
 @dataclass(frozen=True)
-class Recording:
+class ClipSource:
     """The episodes that clips are cut from.
 
     Attributes:
@@ -564,7 +564,7 @@ def annotate_create(config: CreateConfig) -> None:
     )
 
 
-def _require_alike(config: CreateConfig, recording: Recording) -> None:
+def _require_alike(config: CreateConfig, recording: ClipSource) -> None:
     """Raise `ConfigError` where clips of different tasks or lengths would meet."""
     tasks = len(set(recording.tasks))
     for name in ("known", "lists"):
@@ -598,7 +598,7 @@ def _require_reward_for_sampler(config: CreateConfig) -> None:
         )
 
 
-def _project_settings(config: CreateConfig, recording: Recording) -> "store.ProjectSettings":
+def _project_settings(config: CreateConfig, recording: ClipSource) -> "store.ProjectSettings":
     instructions = ""
     if config.instructions is not None:
         with reading(config.instructions, expected="a text file", error=DataError):
@@ -622,7 +622,7 @@ def _project_settings(config: CreateConfig, recording: Recording) -> "store.Proj
     )
 
 
-def _recording(config: CreateConfig) -> Recording:
+def _recording(config: CreateConfig) -> ClipSource:
     """The episodes that a config names in one of four ways."""
     names = ("demonstrations", "dataset", "run", "lerobot")
     given = [f"--{name}" for name in names if getattr(config, name) is not None]
@@ -641,10 +641,10 @@ def _recording(config: CreateConfig) -> Recording:
         episodes = sources.load_source(_minari(config.dataset))
     else:
         episodes = sources.load_source(config.demonstrations or "", task=config.task)
-    return Recording(episodes, fps=30, tasks=("",) * len(episodes))
+    return ClipSource(episodes, fps=30, tasks=("",) * len(episodes))
 
 
-def _robot_recording(config: CreateConfig, source: str) -> Recording:
+def _robot_recording(config: CreateConfig, source: str) -> ClipSource:
     from preferl.data.sources.hub import PREFIX
     from preferl.data.sources.lerobot import open_lerobot
     from preferl.store.rendering.cameras import camera_episodes, camera_names
@@ -654,7 +654,7 @@ def _robot_recording(config: CreateConfig, source: str) -> Recording:
     folder = source if source.startswith(PREFIX) else f"{Path(source).absolute()}"
     recording = open_lerobot(folder)
     cameras = camera_names(recording, config.cameras)
-    return Recording(
+    return ClipSource(
         camera_episodes(recording),
         fps=recording.fps,
         tasks=recording.tasks,
@@ -688,7 +688,7 @@ def _minari(dataset: str) -> str:
     return f"minari:{dataset.removeprefix('minari:')}"
 
 
-def _draw_pairs(config: CreateConfig, recording: Recording) -> DrawnPairs:
+def _draw_pairs(config: CreateConfig, recording: ClipSource) -> DrawnPairs:
     """Draw candidate clips and the pairs of them to ask about, which are of one task each.
 
     Tasks have queries in proportion to their windows, or episodes where whole ones are compared.
@@ -707,12 +707,13 @@ def _draw_pairs(config: CreateConfig, recording: Recording) -> DrawnPairs:
     windows = np.ones(len(episodes)) if config.whole_episodes else windows_of(episodes, length)
     names, task = np.unique(recording.tasks, return_inverse=True)
     weight = np.bincount(task, windows).astype(np.float64)
-    weight[weight < 2] = 0  # nothing to compare with
+    if len(names) > 1:
+        weight[weight < 2] = 0  # nothing to compare with
     if not weight.any():
         raise DataError(
-            f"clips to compare: expected two of one task, got {windows.sum():.0f} clips of "
-            f"{length} steps from {len(episodes)} episodes of {len(names)} tasks. Shorten the "
-            "clips, or record more episodes of a task."
+            f"segment length: expected at most {whole.length}, the longest of {len(episodes)} "
+            f"episodes, and two clips of one task, got {length}. Shorten the clips, or record more "
+            "episodes of a task."
         )
     clips: list[IntArray] = []  # [n, 3] where each was cut, as `Segments.origin`
     pairs: list[IntArray] = []
