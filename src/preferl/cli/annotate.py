@@ -415,8 +415,9 @@ class CreateConfig:
         dataset: or the id of a Minari data set on this machine.
         run: or the folder of an offline run or reward fit, whose episodes are taken; or of an
             online run with --keep-experience; or a folder that holds some.
-        lerobot: or a robot's data set of LeRobot, version 3: its folder, or hub:OWNER/NAME. Clips
-            are of its cameras, and only clips of one task are compared.
+        lerobot: or a robot's data set of LeRobot, version 3: its folder, or hub:OWNER/NAME, and
+            perhaps the features that a reward observes, FOLDER:NAME,NAME. Clips are of its cameras,
+            and only clips of one task are compared.
         cameras: those that are shown side by side, such as `front wrist`; by default all.
         task: row of the table of tasks, for a D4RL file that needs one.
         store: folder for the labels, or the URL of a database.
@@ -646,16 +647,17 @@ def _recording(config: CreateConfig) -> ClipSource:
 
 def _robot_recording(config: CreateConfig, source: str) -> ClipSource:
     from preferl.data.sources.hub import PREFIX
-    from preferl.data.sources.lerobot import open_lerobot
+    from preferl.data.sources.lerobot import open_lerobot, split_features
     from preferl.store.rendering.cameras import camera_episodes, camera_names
 
     if config.env is not None or config.pixels is not None:
         raise ConfigError("lerobot: expected cameras as pictures, got --env or --pixels beside it.")
-    folder = source if source.startswith(PREFIX) else f"{Path(source).absolute()}"
+    place, features = split_features(source)
+    folder = place if place.startswith(PREFIX) else f"{Path(place).absolute()}"
     recording = open_lerobot(folder)
     cameras = camera_names(recording, config.cameras)
     return ClipSource(
-        camera_episodes(recording),
+        camera_episodes(recording, features),
         fps=recording.fps,
         tasks=recording.tasks,
         frames={

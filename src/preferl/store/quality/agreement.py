@@ -40,7 +40,7 @@ class AgreementReport:
 def krippendorff_alpha(counts: IntArray, scale: Scale = "nominal") -> float:
     """Krippendorff's alpha of nominal or ordinal data, `counts` `[Q, C]` of each value per unit.
 
-    Ordinal values disagree by how many of the given values lie between them (section 11.3.3).
+    Ordinal values disagree by how many of the given values lie between them.
 
     It is 1 for perfect agreement, 0 for chance, below 0 for less than that, and NaN where no unit
     has two answers or all answers are the same. It is unstable where nearly all answers are alike,

@@ -123,9 +123,12 @@ def camera_names(recording: LeRobotFolder, names: Sequence[str] = ()) -> list[st
     return chosen
 
 
-def camera_episodes(recording: LeRobotFolder) -> Episodes:
-    """Read the numbers of all episodes, with the episode and frame of each step as its state."""
+def camera_episodes(recording: LeRobotFolder, features: Sequence[str] = ()) -> Episodes:
+    """Read all episodes, with the episode and frame of each step as its state.
+
+    The `features` are observed, by default all numbers: see `LeRobotFolder.episodes`.
+    """
     lengths = recording.lengths
     episode = np.repeat(np.arange(len(lengths)), lengths)
     frame = np.arange(len(episode)) - recording.starts[episode]
-    return replace(recording.episodes(), states=np.stack([episode, frame], axis=1))
+    return replace(recording.episodes(features), states=np.stack([episode, frame], axis=1))
