@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from result_tables import keep, read
 
-from preferl.data import Episodes
+from preferl.data import Comparisons, Episodes, concatenate
 from preferl.data.sources import open_lerobot
 from preferl.evaluation import evaluate_reward
 from preferl.feedback import ScriptedTeacher
@@ -43,7 +43,7 @@ SIDE = 32
 """Pixels of a picture's side: means of 3 x 3 pixels of the recorded ones."""
 
 MODEL = CNNRewardConfig(kernels=(5, 3, 3), strides=(2, 2, 1), filters=16, members=1)
-TRAINER = RewardTrainerConfig(epochs=12, noise=0.1, patience=None)
+TRAINER = RewardTrainerConfig(epochs=3, noise=0.1, patience=None)
 PRESETS = {CAMERA: RewardPreset(MODEL, TRAINER), STATE: reward_preset("mlp")}
 
 
@@ -67,6 +67,20 @@ def _smaller(pictures: np.ndarray) -> np.ndarray:
     return blocks.mean(axis=(2, 4)).round().astype(np.uint8)
 
 
+def turned(comparisons: Comparisons) -> Comparisons:
+    """Return the answers once for each way to turn and mirror the pictures.
+
+    Seen from above, a distance does not depend on the direction; 28 targets are few.
+    """
+    parts = []
+    for quarter in range(4):
+        pictures = np.rot90(comparisons.segments.observations, quarter, axes=(1, 2))
+        for view in (pictures, pictures[:, :, ::-1]):
+            segments = replace(comparisons.segments, observations=np.ascontiguousarray(view))
+            parts.append(replace(comparisons, segments=segments))
+    return concatenate(parts)
+
+
 def rows_of(feature: str, seed: int, preset: RewardPreset, answers: int) -> list[dict[str, object]]:
     """Fit a reward of one feature; return its row and those of the controls."""
     episodes = episodes_of(feature)
@@ -78,7 +92,8 @@ def rows_of(feature: str, seed: int, preset: RewardPreset, answers: int) -> list
     held_out = sample_comparisons(unseen, 500, FRAMES, teacher, rng)
     began = time.process_time()
     spaces = infer_spaces(episodes.observations, episodes.actions)
-    model, report = preset.fit(comparisons, *spaces, seed=seed)
+    seen = comparisons if feature == STATE else turned(comparisons)
+    model, report = preset.fit(seen, *spaces, seed=seed)
     seconds = time.process_time() - began
     learned = RewardFunction(model, likelihood=report.likelihood)
     rewards = {"pictures" if feature == CAMERA else "states": learned}

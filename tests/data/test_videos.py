@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from benchmarks.lerobot_maker import picture
 
-from preferl.data.videos import VideoReader
+from preferl.data.videos import VideoFrames
 from preferl.errors import DataError
 
 FRAMES = 60
@@ -36,13 +36,13 @@ def numbers_in(pictures):
     "numbers", [range(FRAMES), [59, 0, 17, 17, 3], [11, 12, 13, 50, 51], [9], [1, 58]]
 )
 def test_the_frame_that_is_asked_for(video, numbers):
-    reader = VideoReader(video, fps=30, size=(64, 64))
+    reader = VideoFrames(video, fps=30, size=(64, 64))
     assert numbers_in(reader[np.array(numbers)]) == list(numbers)
     assert numbers_in(reader[np.array(numbers)[::-1]]) == list(numbers)[::-1]
 
 
 def test_frames_that_are_not_there(video):
-    reader = VideoReader(video, fps=30, size=(64, 64))
+    reader = VideoFrames(video, fps=30, size=(64, 64))
     with pytest.raises(DataError, match="expected a frame 60, got none"):
         reader[np.array([5, 60])]
     assert numbers_in(reader[np.array([5])]) == [5]
@@ -50,7 +50,7 @@ def test_frames_that_are_not_there(video):
 
 def test_pictures_of_another_size(video):
     with pytest.raises(DataError, match=r"expected pictures of 32 x 64 pixels.* got 64 x 64"):
-        VideoReader(video, fps=30, size=(32, 64))
+        VideoFrames(video, fps=30, size=(32, 64)).require(1)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_pictures_of_another_size(video):
 def test_files_that_are_no_mp4(tmp_path, content):
     (tmp_path / "clip.mp4").write_bytes(content)
     with pytest.raises(DataError, match=r"expected a whole MP4 file .*Copy the file again"):
-        VideoReader(tmp_path / "clip.mp4", fps=30, size=(64, 64))
+        VideoFrames(tmp_path / "clip.mp4", fps=30, size=(64, 64)).require(1)
 
 
 def test_a_damaged_video(video, tmp_path):
@@ -68,4 +68,4 @@ def test_a_damaged_video(video, tmp_path):
     content[begin : begin + 4000] = b"\xff" * 4000
     (tmp_path / "clip.mp4").write_bytes(content)
     with pytest.raises(DataError, match=r"expected a|whole"):
-        VideoReader(tmp_path / "clip.mp4", fps=30, size=(64, 64))[np.arange(FRAMES)]
+        VideoFrames(tmp_path / "clip.mp4", fps=30, size=(64, 64))[np.arange(FRAMES)]

@@ -16,7 +16,7 @@ from preferl.data.segments import Segments
 from preferl.data.sources.lerobot import COUNTED, LeRobotFolder, numbers_of, read_table
 from preferl.errors import DataError, require_in
 from preferl.files import writing
-from preferl.shapes import Array, FloatArray, IntArray
+from preferl.shapes import Array, FloatArray
 
 FrameTable = Literal["progress", "returns", "advantages", "rewards"]
 """Kinds of tables."""
@@ -112,7 +112,7 @@ class FrameRewards:
         about: dict[str, Any] = {"content_id": self.folder.content_id, "reward": self.version}
         if kind == "progress":
             about |= {"chunk": self.chunk, "kappa": self.kappa}
-        table = arrow.table(_counted(self.folder) | self.columns(kind))
+        table = arrow.table(self.folder.counted | self.columns(kind))
         table = table.replace_schema_metadata({ABOUT: json.dumps(about)})
         with writing(path) as draft:
             parquet.write_table(table, draft)
@@ -151,7 +151,7 @@ def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
     tables = dict.fromkeys(COUNTED, counted) | {name: read_table(path, [name])}
     columns = {key: numbers_of(table[key], (), f"{path}, {key}") for key, table in tables.items()}
     order = np.argsort(columns["index"], kind="stable")
-    for key, numbers in _counted(folder).items():
+    for key, numbers in folder.counted.items():
         if len(order) != len(numbers) or (columns[key][order] != numbers).any():
             raise DataError(
                 f"{path}, {key}: expected the {len(numbers)} frames of {folder.path}, got "
@@ -199,14 +199,3 @@ def with_frame_rewards(
     changed = np.zeros(segments.steps)
     changed[used] = rewards[frames]
     return replace(segments, rewards=changed)
-
-
-def _counted(folder: LeRobotFolder) -> dict[str, IntArray]:
-    frames = int(folder.lengths.sum())
-    index = np.arange(frames)
-    episode = np.repeat(np.arange(len(folder.lengths)), folder.lengths)
-    return {
-        "index": index,
-        "episode_index": episode,
-        "frame_index": index - np.repeat(folder.starts, folder.lengths),
-    }

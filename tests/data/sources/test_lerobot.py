@@ -199,7 +199,7 @@ REFUSED = {
             f / f"videos/{CAMERA}/chunk-000/file-001.mp4",
             f / f"videos/{CAMERA}/chunk-000/file-000.mp4",
         ),
-        "expected 14 frames, as the table of episodes says, got 11",
+        "expected 14 frames, as the data set says, got 11",
     ),
     "times before the video": (
         lambda f: change_table(

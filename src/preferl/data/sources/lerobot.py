@@ -6,14 +6,13 @@ Cadene et al. 2024, "LeRobot: State-of-the-art Machine Learning for Real-World R
 import hashlib
 import io
 import math
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 
@@ -23,12 +22,10 @@ from preferl.data.episodes import Episodes
 from preferl.data.on_disk import OnDisk
 from preferl.data.sources.hub import PREFIX, nested_numbers
 from preferl.data.sources.parquet import unpacked_bytes
+from preferl.data.videos import VideoFrames
 from preferl.errors import DataError, nearest
 from preferl.reading import Expansion, inside, read_object
 from preferl.shapes import Array, IntArray, Observations
-
-if TYPE_CHECKING:
-    from preferl.data.videos import VideoReader
 
 VERSION: Final = "v3.0"
 INFO: Final = "meta/info.json"
@@ -48,9 +45,6 @@ MOST_NUMBERS: Final = 2**25
 MOST_FPS: Final = 1000
 PICTURES_AT_ONCE: Final = 16
 """Packed pictures of a Parquet file that are read together."""
-
-OPEN_FILES: Final = 8
-"""Videos that stay open between two reads."""
 
 _WIDTH: Final = re.compile(r"(0?\d?d)?")
 _WIDTHS: Final = {
@@ -153,6 +147,16 @@ class LeRobotFolder:
         """`[K]` number of each episode's first frame among all frames, LeRobot's `index`."""
         return np.asarray(np.cumsum(self.lengths) - self.lengths)
 
+    @property
+    def counted(self) -> dict[str, IntArray]:
+        """`[T]` columns by which tables tell frames apart, by their names."""
+        index = np.arange(int(self.lengths.sum()))
+        return {
+            "index": index,
+            "episode_index": np.repeat(np.arange(len(self.lengths)), self.lengths),
+            "frame_index": index - np.repeat(self.starts, self.lengths),
+        }
+
     @cached_property
     def content_id(self) -> str:
         """The SHA-256 of the episode and data Parquet files and the sizes of the videos.
@@ -200,14 +204,13 @@ class LeRobotFolder:
             frames = np.zeros(len(files), np.int64)
             np.maximum.at(frames, part, first + self.lengths)
             for file, count in zip(files, frames.tolist(), strict=True):
-                video = _Video(self._inside(file), self.fps, (height, width))
+                video = VideoFrames(self._inside(file), self.fps, (height, width))
                 video.require(count)
                 sources.append(video)
-        frame = np.arange(int(self.lengths.sum())) - np.repeat(self.starts, self.lengths)
         return OnDisk(
             sources=tuple(sources),
             part=np.repeat(part, self.lengths),
-            row=np.repeat(first, self.lengths) + frame,
+            row=np.repeat(first, self.lengths) + self.counted["frame_index"],
             row_shape=(height, width, 3),
             dtype=np.dtype(np.uint8),
         )
@@ -253,7 +256,7 @@ class LeRobotFolder:
         recorded = [name for name in (REWARD, SUCCESS) if name in self.features]
         self._feature(ACTION)
         columns = self._columns([*names, ACTION, *recorded], numbers)
-        rows = np.repeat(self.starts[numbers] - (ends - lengths), lengths) + np.arange(ends[-1])
+        rows = self._rows(numbers)
         steps: dict[str, Any] = {
             name: columns[name] if name in columns else self.pictures(name).select(rows)
             for name in chosen
@@ -355,6 +358,11 @@ class LeRobotFolder:
             name: np.concatenate([numbers_of(t[name], (), f"{self.path}, {name}") for t in tables])
             for name in names
         }
+        for name, column in columns.items():
+            if not name.endswith("timestamp"):
+                if column.dtype.kind not in "iu":
+                    raise DataError(f"{self.path}, {name}: expected whole numbers, got {column}")
+                columns[name] = column.astype(np.int64)
         with reading_foreign(f"{self.path}, tasks", "texts in each row"):
             tasks = [row for table in tables for row in table["tasks"].to_pylist()]
             return columns | {"tasks": [" / ".join(task) for task in tasks]}
@@ -431,31 +439,28 @@ class LeRobotFolder:
         if texts:
             raise DataError(f"{self.path}: expected features of numbers, got {', '.join(texts)}")
         parts: dict[str, list[Array]] = {name: [] for name in (*COUNTED, *names)}
-        for file in np.unique(part[episodes]):
-            chosen = episodes[part[episodes] == file]
-            span = None if len(episodes) == len(self.lengths) else (chosen.min(), chosen.max())
-            path = self._inside(files[file])
-            table = read_table(path, list(parts), episodes=span)
+        touched = np.unique(part[episodes])
+        for number in touched:
+            path = self._inside(files[number])
+            table = read_table(path, list(parts))
             for name, columns in parts.items():
                 columns.append(numbers_of(table[name], shapes.get(name, ()), f"{path}, {name}"))
-        read = {name: np.concatenate(columns) for name, columns in parts.items()}
-        lengths = self.lengths[episodes]
-        frame = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        expected = {
-            "index": np.repeat(self.starts[episodes], lengths) + frame,
-            "episode_index": np.repeat(episodes, lengths),
-            "frame_index": frame,
-        }
-        order = np.argsort(read["index"], kind="stable")
-        place = np.searchsorted(read["index"][order], expected["index"])
-        rows = order[np.minimum(place, len(order) - 1)]
-        for name, numbers in expected.items():
-            if (read[name][rows] != numbers).any():
+        held = np.repeat(np.isin(part, touched), self.lengths)  # the frames of these files
+        for name, numbers in self.counted.items():
+            if (np.concatenate(parts.pop(name)) != numbers[held]).any():
                 raise DataError(
                     f"{self.path}, {name}: expected the frames that the table of episodes has, got "
                     "others. Copy the whole folder."
                 )
-        return {name: read[name][rows] for name in names}
+        rows = (np.cumsum(held) - 1)[self._rows(episodes)]
+        return {name: np.concatenate(columns)[rows] for name, columns in parts.items()}
+
+    def _rows(self, episodes: IntArray) -> IntArray:
+        """`[T]` numbers among all frames of the frames of these episodes, in their order."""
+        lengths = self.lengths[episodes]
+        ends = np.cumsum(lengths)
+        offset = np.repeat(self.starts[episodes] - (ends - lengths), lengths)
+        return np.asarray(offset + np.arange(ends[-1]))
 
 
 def open_lerobot(source: str | Path) -> LeRobotFolder:
@@ -541,20 +546,13 @@ def _template(path: str) -> str:
     return path
 
 
-def read_table(
-    file: Path,
-    columns: Sequence[str] | None = None,
-    *,
-    texts: Collection[str] = (),
-    episodes: tuple[int, int] | None = None,
-) -> Any:
+def read_table(file: Path, columns: Sequence[str], *, texts: Collection[str] = ()) -> Any:
     """Read columns of a Parquet file as an Arrow table, once their size is counted.
 
     Args:
         file: the file.
-        columns: their names; all by default.
+        columns: their names.
         texts: those of them that are lists of texts.
-        episodes: the first and last episode whose rows are read; all by default.
 
     Raises:
         DataError: no such file or columns, damaged, or far larger in memory.
@@ -562,18 +560,10 @@ def read_table(
     parquet = require("pyarrow.parquet", extra="parquet")
     with reading_foreign(file, "a whole Parquet file"):
         Expansion.of(file).add(unpacked_bytes(file, columns=columns, texts_once=texts))
-        require_names(file, columns or (), parquet.read_schema(file).names, "columns")
-        filters = None
-        if episodes is not None:
-            first, last = map(int, episodes)
-            filters = [("episode_index", ">=", first), ("episode_index", "<=", last)]
-        return parquet.read_table(
-            file,
-            columns=None if columns is None else list(columns),
-            filters=filters,
-            partitioning=None,
-            read_dictionary=[f"{name}.list.element" for name in texts],
-        )
+        require_names(file, columns, parquet.read_schema(file).names, "columns")
+        once = [f"{name}.list.element" for name in texts]
+        with parquet.ParquetFile(file, read_dictionary=once) as opened:
+            return opened.read(columns=list(columns))
 
 
 def numbers_of(column: Any, shape: tuple[int, ...], name: str) -> Array:
@@ -589,35 +579,6 @@ def numbers_of(column: Any, shape: tuple[int, ...], name: str) -> Array:
     ):
         raise DataError(f"{name}: expected values of shape {shape}, got others")
     return numbers.reshape(len(values), *shape)
-
-
-@final
-@dataclass(frozen=True)
-class _Video:
-    """Frames of a file that is opened when they are read."""
-
-    path: Path
-    fps: float
-    size: tuple[int, int]
-
-    def __getitem__(self, numbers: IntArray) -> Array:
-        return _opened(self, os.getpid())[numbers]
-
-    def require(self, frames: int) -> None:
-        """Raise `DataError` unless the file has so many frames."""
-        held = _opened(self, os.getpid()).frames
-        if held < frames:
-            raise DataError(
-                f"{self.path}: expected {frames} frames, as the table of episodes says, got {held}"
-            )
-
-
-@lru_cache(maxsize=OPEN_FILES)
-def _opened(video: _Video, process: int) -> "VideoReader":
-    from preferl.data.videos import VideoReader  # av takes longer to import than a set to open
-
-    del process  # a child would share the place in the file with its parent
-    return VideoReader(video.path, fps=video.fps, size=video.size)
 
 
 @final
