@@ -62,7 +62,7 @@ def make(
         "index": np.arange(len(frame)),
         "task_index": np.zeros(len(frame), np.int64),
     }
-    _write(folder / "data/chunk-000/file-000.parquet", columns)
+    _write(folder / "data/chunk-000/file-000.parquet", columns, group=100)
     _write(folder / "meta/tasks.parquet", {"task_index": np.array([0]), "task": [task]})
     file = np.arange(count) // per_file
     place = {"chunk_index": np.zeros(count, np.int64), "file_index": np.zeros(count, np.int64)}
@@ -123,9 +123,9 @@ def make(
     (folder / "meta/stats.json").write_text(json.dumps(stats))
 
 
-def _write(path: Path, columns: dict) -> None:
+def _write(path: Path, columns: dict, *, group: int = 10) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), path)
+    pq.write_table(pa.table(columns), path, row_group_size=group)
 
 
 if __name__ == "__main__":

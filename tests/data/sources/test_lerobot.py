@@ -134,6 +134,12 @@ def test_the_content_id_tells_sets_apart(whole, folder):
     assert open_lerobot(folder).content_id != content_id
 
 
+def test_tables_in_several_groups_of_rows(tmp_path):
+    lengths = [3] * 12  # ten episodes in a group
+    make(tmp_path, lengths, side=64)
+    assert load_source(tmp_path).lengths.tolist() == lengths
+
+
 def test_names_of_features_after_a_folder(whole):
     assert split_features(whole) == (str(whole), ())
     assert split_features("hub:me/robot") == ("hub:me/robot", ())

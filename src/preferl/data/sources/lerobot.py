@@ -561,9 +561,12 @@ def read_table(file: Path, columns: Sequence[str], *, texts: Collection[str] = (
     with reading_foreign(file, "a whole Parquet file"):
         Expansion.of(file).add(unpacked_bytes(file, columns=columns, texts_once=texts))
         require_names(file, columns, parquet.read_schema(file).names, "columns")
-        once = [f"{name}.list.element" for name in texts]
-        with parquet.ParquetFile(file, read_dictionary=once) as opened:
-            return opened.read(columns=list(columns))
+        return parquet.read_table(  # which joins nested columns of several groups of rows
+            file,
+            columns=list(columns),
+            partitioning=None,
+            read_dictionary=[f"{name}.list.element" for name in texts],
+        )
 
 
 def numbers_of(column: Any, shape: tuple[int, ...], name: str) -> Array:
