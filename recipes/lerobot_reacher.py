@@ -7,6 +7,10 @@ returns of the other 12. Beside the reward from pictures: one from states, which
 target, a random one, and the negated one. Rows that the table has are not made again.
 
     PREFERL_SHARED=../shared python recipes/lerobot_reacher.py [--seeds 0 1 2 3 4] [--smoke]
+        [--tables FOLDER]
+
+`--tables` keeps the progress of all frames by each reward. `benchmarks/lerobot_weights.py` shows
+how LeRobot weighs frames by it.
 """
 
 import argparse
@@ -19,7 +23,8 @@ import numpy as np
 import torch
 from result_tables import keep, read
 
-from preferl.data import Comparisons, Episodes, concatenate
+from preferl.data import Episodes
+from preferl.data.frame_tables import FrameRewards
 from preferl.data.sources import open_lerobot
 from preferl.evaluation import evaluate_reward
 from preferl.feedback import ScriptedTeacher
@@ -27,7 +32,7 @@ from preferl.feedback.instant import sample_comparisons
 from preferl.feedback.step_rewards import control_rewards
 from preferl.models import CNNRewardConfig, infer_spaces
 from preferl.statistics import spearman
-from preferl.training import RewardFunction, RewardPreset, RewardTrainerConfig, relabel
+from preferl.training import RewardPreset, RewardTrainerConfig, agent_reward, relabel
 from preferl.training.reward_presets import reward_preset
 
 SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))
@@ -38,12 +43,16 @@ FIT = 28
 """Episodes whose clips are compared."""
 
 ANSWERS = 300
+CHUNK = 10  # frames of a policy's action chunk
 FRAMES = 25
-SIDE = 32
-"""Pixels of a picture's side: means of 3 x 3 pixels of the recorded ones."""
+TABLE = np.s_[:, 24:76, 10:86]
+"""Where the table is in the pictures. The target is a dot of one or two pixels there."""
+
+CONTRAST = 4
+"""Factor of the difference from the mean picture: the dot is hardly darker than the table."""
 
 MODEL = CNNRewardConfig(kernels=(5, 3, 3), strides=(2, 2, 1), filters=16, members=1)
-TRAINER = RewardTrainerConfig(epochs=3, noise=0.1, patience=None)
+TRAINER = RewardTrainerConfig(epochs=12, noise=0.1, patience=None)
 PRESETS = {CAMERA: RewardPreset(MODEL, TRAINER), STATE: reward_preset("mlp")}
 
 
@@ -53,35 +62,24 @@ def episodes_of(feature: str) -> Episodes:
     episodes = open_lerobot(folder / "reacher_arm").episodes([feature])
     with np.load(folder / "reacher_arm_truth.npz") as truth:
         episodes = replace(episodes, rewards=truth["reward"].astype(np.float32))
-    return episodes if feature == STATE else replace(
+    if feature == STATE:
+        return episodes
+    background = np.asarray(episodes.observations)[TABLE].mean(axis=0)
+    return replace(
         episodes,
-        observations=_smaller(episodes.observations),
-        final_observations=_smaller(episodes.final_observations),
-    )  # fmt: skip
+        observations=_contrasted(episodes.observations, background),
+        final_observations=_contrasted(episodes.final_observations, background),
+    )
 
 
-def _smaller(pictures: np.ndarray) -> np.ndarray:
-    rows, side = len(pictures), pictures.shape[1]
-    factor = side // SIDE
-    blocks = np.asarray(pictures).reshape(rows, SIDE, factor, SIDE, factor, 3)
-    return blocks.mean(axis=(2, 4)).round().astype(np.uint8)
+def _contrasted(pictures: np.ndarray, background: np.ndarray) -> np.ndarray:
+    difference = CONTRAST * (np.asarray(pictures)[TABLE] - background)
+    return np.clip(128 + difference, 0, 255).round().astype(np.uint8)
 
 
-def turned(comparisons: Comparisons) -> Comparisons:
-    """Return the answers once for each way to turn and mirror the pictures.
-
-    Seen from above, a distance does not depend on the direction; 28 targets are few.
-    """
-    parts = []
-    for quarter in range(4):
-        pictures = np.rot90(comparisons.segments.observations, quarter, axes=(1, 2))
-        for view in (pictures, pictures[:, :, ::-1]):
-            segments = replace(comparisons.segments, observations=np.ascontiguousarray(view))
-            parts.append(replace(comparisons, segments=segments))
-    return concatenate(parts)
-
-
-def rows_of(feature: str, seed: int, preset: RewardPreset, answers: int) -> list[dict[str, object]]:
+def rows_of(
+    feature: str, seed: int, preset: RewardPreset, answers: int, tables: Path | None = None
+) -> list[dict[str, object]]:
     """Fit a reward of one feature; return its row and those of the controls."""
     episodes = episodes_of(feature)
     order = np.random.default_rng(seed).permutation(len(episodes))
@@ -92,14 +90,19 @@ def rows_of(feature: str, seed: int, preset: RewardPreset, answers: int) -> list
     held_out = sample_comparisons(unseen, 500, FRAMES, teacher, rng)
     began = time.process_time()
     spaces = infer_spaces(episodes.observations, episodes.actions)
-    seen = comparisons if feature == STATE else turned(comparisons)
-    model, report = preset.fit(seen, *spaces, seed=seed)
+    model, report = preset.fit(comparisons, *spaces, seed=seed)
     seconds = time.process_time() - began
-    learned = RewardFunction(model, likelihood=report.likelihood)
+    learned = agent_reward(model, report.likelihood, fitted)
     rewards = {"pictures" if feature == CAMERA else "states": learned}
     if feature == CAMERA:
         controls = control_rewards(learned, seed)
         rewards |= {name: controls[name] for name in ("random", "negated")}
+    if tables is not None:
+        folder = open_lerobot(SHARED / "data" / "lerobot" / "reacher_arm")
+        for name, reward in rewards.items():
+            given = relabel(episodes, reward).rewards
+            frames = FrameRewards(folder, given - given.mean(), version=name, chunk=CHUNK)
+            frames.write(tables / f"{name}-{seed}.parquet", "progress")
     return [
         {
             "condition": name,
@@ -117,6 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--tables", type=Path, help="folder for progress of all frames")
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -133,7 +137,7 @@ def main() -> None:
             there = {(row["condition"], row["seed"]) for row in read(options.out)}
             if (name, str(seed)) in there and not options.smoke:
                 continue
-            rows = rows_of(feature, seed, preset, answers)
+            rows = rows_of(feature, seed, preset, answers, options.tables)
             print(*rows, sep="\n", flush=True)
             if not options.smoke:
                 keep(options.out, rows, ("condition", "seed"))

@@ -39,6 +39,7 @@ RECIPES = [
 NEEDS_DATA = {
     "door_again.py",
     "dt_door_human.py",
+    "lerobot_reacher.py",
     "door_answers.py",
     "door_calibration.py",
     "door_human_reward.py",

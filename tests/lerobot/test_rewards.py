@@ -1,14 +1,12 @@
 """A learned reward in LeRobot: as a reward model, and as weights of its training."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
+from benchmarks.lerobot_weights import weights_by_skill
 from lerobot.configs.rewards import RewardModelConfig
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from lerobot.rewards.factory import make_reward_model, make_reward_pre_post_processors
-from lerobot.utils.sample_weighting import SampleWeightingConfig, make_sample_weighter
 
 from preferl.data.frame_tables import FrameRewards
 from preferl.data.sources import open_lerobot
@@ -73,32 +71,18 @@ def test_what_a_reward_model_needs(shared, tmp_path):
         wrapped.compute_reward({"observation.state": torch.zeros(2, 3)})
 
 
-def weights_by_skill(folder, progress, kappa, skills):
-    """Mean weight of the frames of each skill, by LeRobot's weighting and its loader."""
-    settings = SampleWeightingConfig(progress_path=str(progress), kappa=kappa)
-    policy = SimpleNamespace(config=SimpleNamespace(chunk_size=CHUNK))
-    weighter = make_sample_weighter(settings, policy, torch.device("cpu"))
-    rows = LeRobotDataset("me/arm", root=folder)
-    loader = torch.utils.data.DataLoader(rows, batch_size=500, shuffle=True)
-    weights = np.zeros(len(rows))
-    for batch in loader:
-        weights[batch["index"].numpy()] = weighter.compute_batch_weights(batch)[0].numpy()
-    return {name: weights[skills == name].mean() for name in ("random", "early", "middle", "late")}
-
-
 def test_better_skills_weigh_more_in_lerobots_training(shared, tmp_path):
-    folder = shared / "data" / "lerobot" / "reacher_arm"
-    opened = open_lerobot(folder)
-    with np.load(shared / "data" / "lerobot" / "reacher_arm_truth.npz") as truth:
+    data = shared / "data" / "lerobot"
+    opened = open_lerobot(data / "reacher_arm")
+    with np.load(data / "reacher_arm_truth.npz") as truth:
         rewards = truth["reward"]
-        skills = np.repeat(truth["skill"], truth["lengths"])
     centred = FrameRewards(opened, rewards - rewards.mean(), version="true", chunk=CHUNK)
     centred.write(tmp_path / "true.parquet", "progress")
-    weights = weights_by_skill(folder, tmp_path / "true.parquet", centred.kappa, skills)
+    weights = weights_by_skill(data, tmp_path / "true.parquet")
     assert weights["random"] < weights["early"] < weights["middle"] < weights["late"]
     drawn = np.random.default_rng(0).normal(size=len(rewards))
     control = FrameRewards(opened, drawn, version="random", chunk=CHUNK)
     control.write(tmp_path / "random.parquet", "progress")
-    others = weights_by_skill(folder, tmp_path / "random.parquet", control.kappa, skills)
+    others = weights_by_skill(data, tmp_path / "random.parquet")
     rise = weights["late"] - weights["random"]
     assert abs(others["late"] - others["random"]) < rise / 2
