@@ -287,7 +287,7 @@ FAULTS: Final = (
     Fault(
         "answers of one person not in turn",
         "the row that lets a person's requests wait for each other is not locked",
-        ("tests/store/test_queue_at_once.py", "tests/store"),
+        ("tests/store/test_queue.py", "tests/store"),
         (
             Edit(
                 "src/preferl/store/queue.py",

@@ -4,7 +4,10 @@ import pytest
 
 from preferl.errors import CheckpointError, ConfigError, DataError
 from preferl.reading import (
+    FLOOR,
     MOST_JSON,
+    Expansion,
+    allow_large,
     inside,
     parse_json,
     parse_yaml,
@@ -115,3 +118,34 @@ def test_yaml_is_read_with_the_numbers_of_json(text, value):
 def test_what_is_no_plain_yaml_is_a_value_error(text):
     with pytest.raises(ValueError):  # noqa: PT011
         parse_yaml(text)
+
+
+def test_a_small_file_may_become_the_floor_and_a_large_one_a_hundred_times_itself(tmp_path):
+    assert Expansion("it", stored=0).left == FLOOR == 33_554_432
+    assert Expansion("it", stored=1_000_000).left == 100_000_000
+    (tmp_path / "it").write_bytes(b"x" * 500_000)
+    assert Expansion.of(tmp_path / "it").left == 50_000_000
+
+
+def test_bytes_add_up_to_what_is_refused():
+    counted = Expansion("it", stored=1_000_000)
+    counted.add(60_000_000)
+    counted.add(40_000_000)
+    assert counted.left == 0
+    expected = "it: expected at most 100,000,000 bytes in memory of a file of 1,000,000, got "
+    with pytest.raises(DataError, match=f"{expected}100,000,001 or more.*--allow-large"):
+        counted.add(1)
+    assert counted.left == 0, "what was refused does not count"
+
+
+def test_large_files_are_allowed_in_a_block_alone():
+    def fill():
+        Expansion("it", stored=1).add(10**12)
+
+    with pytest.raises(KeyError), allow_large():  # noqa: PT012
+        with allow_large():
+            fill()
+        fill()
+        raise KeyError
+    with pytest.raises(DataError, match="allow_large"):
+        fill()

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
+from sqlalchemy.orm import Session
 
 from helpers.queue_steps import answer_next, invite, show
-from preferl.store.schema import Answer
+from preferl.errors import ConfigError
+from preferl.store.schema import Answer, Service
+from preferl.store.status import Status
 from preferl.testing.feedback_contracts import example_segments
 
 SEGMENTS = example_segments(0)
@@ -56,3 +59,94 @@ def test_a_pace_is_that_of_the_last_ten_minutes(store):
     own = store.reports.own(ann)
     # Three answers are recent; after the first of them, two took 400 seconds.
     assert own == {"mine": 4, "mine_per_hour": pytest.approx(18.0, rel=0.2)}
+
+
+def test_episodes_for_people_to_see(store, project):
+    assert store.reports.last_episode(project) is None
+    (clip,) = store.clips.put(
+        project,
+        example_segments(0).select(np.array([0])),
+        kind="episode",
+        detail={"return": 3.0},
+    )
+    store.clips.put(project, example_segments(1))  # nobody is asked about these
+    assert store.clips.without_video(project, 5) == [clip]
+    store.clips.video_failed(project, clip, "no screen")
+    assert store.progress(project).clips_failed == 1
+    assert store.clips.retry_failed(project) == 1
+    store.clips.video_ready(project, [clip])
+    assert store.reports.last_episode(project).detail == {"return": 3.0}
+
+
+def test_programs_that_give_no_sign_of_life_are_lost(store, project):
+
+    def let_time_pass():
+        with store.database.write() as session:
+            session.execute(update(Service).values(beat_at=Service.beat_at - 2400))
+
+    store.reports.beat(project, "reward", Status("waiting", version=3), every=600.0)
+    (state,) = store.reports.services(project)
+    assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
+    let_time_pass()
+    assert not store.reports.services(project)[0].alive
+    store.reports.beat(project, "reward", Status("stopped"), every=600.0)
+    let_time_pass()
+    assert store.reports.services(project)[0].alive, "who said goodbye is not lost"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("open_store", ["postgres"], indirect=True)  # SQLite: one at a time anyway
+def test_two_programs_of_one_name_may_give_their_first_sign_of_life_at_once(open_store):
+    one = open_store()
+    other = open_store()
+    project = one.projects.create("dots").id
+    states = iter(["waiting"])
+
+    def the_other_first(*_):
+        for state in states:
+            other.reports.beat(project, "reward", Status(state))
+
+    event.listen(Session, "before_flush", the_other_first)
+    try:
+        one.reports.beat(project, "reward", Status("fitting"))
+    finally:
+        event.remove(Session, "before_flush", the_other_first)
+    (service,) = one.reports.services(project)
+    assert service.status.state == "fitting"
+
+
+def test_versions_count_from_one(store, project):
+    with pytest.raises(ConfigError, match="version: expected at least 1"):
+        store.reports.publish_reward(project, 0, answers=20)
+    assert store.reports.rewards(project) == []
+    store.reports.publish_reward(project, 3, answers=20, accuracy=0.7, interval=(0.6, 0.8))
+    store.reports.publish_reward(project, 2, answers=9)
+    store.reports.publish_reward(project, 2, answers=41)
+    rewards = store.reports.rewards(project)
+    assert [(row.version, row.accuracy, row.high, row.answers) for row in rewards] == [
+        (2, None, None, 41), (3, 0.7, 0.8, 20),
+    ]  # fmt: skip
+
+
+def test_events_of_a_project_and_of_the_whole_store(store):
+    one, other = (store.projects.create(name).id for name in ("dots", "spots"))
+    assert store.reports.last_event("moved") is None
+    for number in range(3):
+        store.reports.add_event(one, "seen", detail={"number": number})
+    store.reports.add_event(None, "moved", detail={"to": "a"})
+    store.reports.add_event(None, "moved")
+    assert [e.detail["number"] for e in store.reports.latest_events(one, 2)] == [2, 1]
+    assert store.reports.latest_events(other) == []
+    assert store.reports.last_event("moved") == {}
+    assert store.reports.last_event("seen") is None, "it concerns a project"
+
+
+def test_a_program_takes_the_place_of_another_of_its_name(store):
+    one, other = (store.projects.create(name).id for name in ("dots", "spots"))
+    store.reports.beat(one, "reward", Status("waiting", version=3))
+    store.reports.beat(one, "agent", Status("healthy"))
+    store.reports.beat(one, "reward", Status("fitting"), every=2.0)
+    agent, reward = store.reports.services(one)
+    assert (agent.name, reward.name) == ("agent", "reward")
+    assert (reward.status, reward.every) == (Status("fitting"), 2.0)
+    assert store.reports.services(other) == []
