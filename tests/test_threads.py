@@ -85,13 +85,6 @@ def test_threads_are_put_back():
     assert torch.get_num_threads() == before
 
 
-def test_threads_are_put_back_after_an_error():
-    before = torch.get_num_threads()
-    with pytest.raises(KeyError), torch_threads(before + 1):
-        raise KeyError
-    assert torch.get_num_threads() == before
-
-
 def test_torch_is_not_loaded_for_its_threads():
     code = (
         "import sys\nfrom preferl.threads import half_of_the_cores, torch_threads\n"

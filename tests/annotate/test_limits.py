@@ -18,7 +18,7 @@ from preferl.annotate.limits import (
     rates,
 )
 from preferl.annotate.news import STREAMS, News
-from preferl.annotate.serve import BoundedLog, bounded
+from preferl.annotate.serve import BoundedLog
 from preferl.errors import StorageError
 from preferl.store.schema import Allowance
 
@@ -208,13 +208,3 @@ def test_a_log_stays_small_and_reports_what_it_leaves_out(handled):
         "accept failed 2 (further messages of this minute are left out)",
         "accept failed again (997 messages before this one were left out)",
     ]
-
-
-def test_the_log_is_bounded_while_the_page_is_served(handled):
-    logger, records = handled
-    with bounded(("bounded-log-test",)):
-        for number in range(100):
-            logger.warning("%d", number)
-    assert len(records) == 30
-    logger.warning("afterwards")
-    assert len(records) == 31

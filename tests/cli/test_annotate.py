@@ -281,13 +281,6 @@ def test_a_sampler_that_cannot_do_without_scores_needs_a_reward(recorded, tmp_pa
         SAMPLERS.remove("scored")
 
 
-def test_instructions_that_are_no_text(recorded, tmp_path):
-    (tmp_path / "it").write_bytes(b"\xff\xfe\xff")
-    for path in (tmp_path / "it", tmp_path / "none"):
-        with pytest.raises(DataError, match="expected a text file"):
-            annotate_create(CreateConfig(run=recorded, instructions=path))
-
-
 def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
     (tmp_path / "it").write_text("Watch the tür.", encoding="utf-8")
     where = ("--store", tmp_path / "new", "--instructions", tmp_path / "it", "--title", "Doors")

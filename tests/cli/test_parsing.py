@@ -16,7 +16,7 @@ from preferl.cli.data import DataRecordConfig
 from preferl.cli.main import COMMANDS, Command
 from preferl.cli.offline import OfflineRunConfig
 from preferl.cli.online import OnlineRunConfig
-from preferl.cli.parsing import POSITIONAL, Mark, known_options, options_of, parse, part_of
+from preferl.cli.parsing import POSITIONAL, Mark, known_options, parse, part_of
 from preferl.errors import ConfigError, UsageError
 from preferl.feedback import AnswerFilter, Preparation, PseudoLabels
 from preferl.models.configs import (
@@ -136,10 +136,6 @@ def test_a_setting_out_of_range_is_one_line(words, line):
     assert "\n" not in str(raised.value)
 
 
-def test_an_environment_may_be_named_like_an_earlier_choice():
-    assert online("--env", "algorithm:Own-v0").run.env == "algorithm:Own-v0"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_known_options_are_those_that_help_shows(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
@@ -217,11 +213,6 @@ def test_what_a_module_registers_is_chosen_by_name():
         assert online("--algorithm", "own", "--algorithm.rate", "2").run.algorithm == OwnConfig(2)
     finally:
         ALGORITHMS.remove("own")
-
-
-def test_all_values_of_an_option_are_found():
-    words = ["--env=", "--env", "B", "--environments", "3", "--env-id=A", "--env=c=d", "--env"]
-    assert options_of(words, "--env") == ["", "B", "c=d"]
 
 
 @dataclass(frozen=True)

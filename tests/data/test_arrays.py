@@ -20,7 +20,6 @@ from preferl.data import (
 )
 from preferl.data.arrays import load_arrays, save_arrays
 from preferl.errors import DataError, StorageError
-from preferl.testing import make_comparisons
 
 
 def _episodes(*, dictionary=False):
@@ -122,15 +121,6 @@ def test_episodes_round_trip(tmp_path, dictionary):
             assert list(after) == list(before) == ["wrist", "arm/angle"]
         for key in before if dictionary else [slice(None)]:
             np.testing.assert_array_equal(after[key], before[key])
-
-
-def test_comparisons_of_a_run_are_in_its_folder(tmp_path, rng):
-    known = make_comparisons(rng, pairs=3)
-    save_comparisons(tmp_path / "run/comparisons", known)
-    for path in (tmp_path / "run", tmp_path / "run/comparisons"):
-        np.testing.assert_array_equal(load_comparisons(path).preference, known.preference)
-    with pytest.raises(DataError, match="a folder written by preferl"):
-        load_comparisons(tmp_path)
 
 
 def test_comparisons_round_trip_with_only_their_steps(tmp_path, rng):

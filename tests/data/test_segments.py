@@ -76,12 +76,6 @@ def test_sampling_is_distinct_while_it_can_be(rng):
     assert len(sample_segments(episodes, 7, 3, rng)) == 7
 
 
-def test_sampling_repeats_with_its_generator():
-    episodes = _episodes([50, 50])
-    first, second = (sample_segments(episodes, 9, 7, np.random.default_rng(3)) for _ in range(2))
-    np.testing.assert_array_equal(first.start, second.start)
-
-
 def test_windows_end_early_where_an_episode_terminated(rng):
     whole = _episodes([9, 9, 3, 3])
     ended = whole.terminated.copy()
@@ -197,11 +191,3 @@ def test_segments_refuse_windows_that_are_none(change, error):
     segments = Segments(block, block, np.zeros(10), np.array([0, 4]), np.array([3, 3]), 3)
     with pytest.raises(error, match="expected"):
         replace(segments, **change)
-
-
-def test_segments_read_memory_maps(tmp_path):
-    np.save(tmp_path / "steps.npy", np.arange(100.0).reshape(50, 2))
-    block = np.load(tmp_path / "steps.npy", mmap_mode="r")
-    segments = Segments(block, block, np.zeros(50), np.array([7]), np.array([3]), 3)
-    assert segments[0].observations.tolist() == [[14, 15], [16, 17], [18, 19]]
-    assert isinstance(segments.observations, np.memmap)

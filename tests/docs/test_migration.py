@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import preferl
 from preferl import registry
 from preferl.cli.main import COMMANDS, main
 from preferl.online.wrappers.feedback_config import FeedbackConfig
@@ -238,20 +237,3 @@ def test_wrong_names_are_noticed():
     assert wrong_names("## `preferl reward fit`", "`--lables`") == ["--lables"]
     assert wrong_names("", "`--labels`") == ["--labels"]  # of no command
     assert wrong_names("## `preferl reward fit`", "`--labels` and `DTConfig.width`") == []
-
-
-def test_settings_of_imitation_are_accepted_and_differ_from_the_defaults():
-    page = (PAGES / "imitation.md").read_text(encoding="utf-8")
-    table = page.split("## Defaults that differ")[1].split("\n## ")[0]
-    settings = re.findall(r"`((?:Online|RewardTrainer|MLPReward)Config\([^`]+\))`", table)
-    assert len(settings) > 12
-    classes = ("OnlineConfig", "RewardTrainerConfig", "MLPRewardConfig", "ScriptedTeacher")
-    public = {name: getattr(preferl, name) for name in classes}
-    for setting in settings:
-        call = ast.parse(setting, mode="eval").body
-        assert isinstance(call, ast.Call)
-        given = eval(setting, public)
-        default = public[ast.unparse(call.func)]()
-        for keyword in call.keywords:
-            name = str(keyword.arg)
-            assert getattr(given, name) != getattr(default, name) or name == "short", setting

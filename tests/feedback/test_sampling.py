@@ -102,13 +102,6 @@ def disagreeing_about(row, calls=None):
     return score
 
 
-@pytest.mark.parametrize("acquisition", [logit_variance, probability_variance])
-def test_pairs_on_which_members_disagree_are_chosen(acquisition, rng):
-    sampler = InformativePairs(disagreeing_about(4), acquisition)
-    pairs = sampler(windows(10), 9, rng)  # 45 candidates are all there are; 9 of them hold row 4
-    assert (pairs == 4).any(axis=1).all()
-
-
 def test_each_segment_is_scored_once(rng):
     calls = []
     InformativePairs(disagreeing_about(0, calls))(windows(30), 20, rng)

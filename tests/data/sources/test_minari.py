@@ -59,12 +59,8 @@ def test_boxes_by_id_and_by_object():
         assert episodes.rewards.tolist() == [0, 1, 2, 0, 1]
         assert episodes.actions.shape == (5, 2)
         assert episodes.states is None
-
-
-def test_endings_are_kept_apart():
-    episodes = load_minari(_create(_boxes(), BOX, BOX))
-    assert episodes.terminated.tolist() == [False, False, True, False, False]
-    assert episodes.truncated.tolist() == [False, False, False, False, True]
+        assert episodes.terminated.tolist() == [False, False, True, False, False]
+        assert episodes.truncated.tolist() == [False, False, False, False, True]
 
 
 def test_nested_observations_and_discrete_actions():
