@@ -12,7 +12,7 @@ from preferl.annotate.sessions import Answering, Anyone, require_csrf, store_of
 from preferl.store.clips import CLIP_ID
 from preferl.store.queue import LeasedQuery
 from preferl.store.ratings import RecordedRating
-from preferl.store.schema import HIGHEST_RATING, Annotator, Outcome
+from preferl.store.schema import HIGHEST_RATING, Annotator, Outcome, Rating
 
 
 def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:
@@ -96,20 +96,22 @@ def _claim(request: Request, person: Annotator, count: int) -> dict[str, Any]:
     tally: Tally = request.app.state.news.tally
     return {
         "state": held.state,
-        "queries": _views(request, person, held.queries),
+        "queries": _views(request, person, held.queries, rated=held.ratings),
         "progress": tally.of(person.project_id, person.id, within=COUNTED_WITHIN),
     }
 
 
 def _views(
-    request: Request, person: Annotator, queries: Sequence[LeasedQuery]
+    request: Request, person: Annotator, queries: Sequence[LeasedQuery], *, rated: bool
 ) -> list[dict[str, Any]]:
-    """Return what a browser needs to show pairs, without their purpose or the order of clips."""
-    store = store_of(request)
-    shown = [clip for query in queries for clip in (query.left, query.right)]
-    rated = {}
-    if shown and store.projects.get(person.project_id).ratings:
-        rated = store.ratings.of_person(person.id, shown)
+    """Return what a browser needs to show pairs, without their purpose or the order of clips.
+
+    Where clips are `rated`, this is with what the person says of them.
+    """
+    rows: dict[str, Rating] = {}
+    if rated:
+        clips = [clip for query in queries for clip in (query.left, query.right)]
+        rows = store_of(request).ratings.of_person(person.id, clips)
     return [
         {
             "token": query.token,
@@ -117,9 +119,9 @@ def _views(
             "right": media_url(query.right),
             "task": query.task,
             "said": {
-                clip: {"rating": row.rating, "outcome": row.outcome}
+                clip: {"rating": rows[clip].rating, "outcome": rows[clip].outcome}
                 for clip in (query.left, query.right)
-                if (row := rated.get(clip)) is not None
+                if clip in rows
             },
         }
         for query in queries
@@ -160,8 +162,9 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
 def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
     """Undo this person's last answer, and lease its query to them again."""
     query = store_of(request).queue.undo(person.id, body.key)
-    back = None if query is None else _views(request, person, [query])[0]
-    return {"query": back} | _claim(request, person, body.count)
+    undone = [] if query is None else [query]
+    back = _views(request, person, undone, rated=True)
+    return {"query": back[0] if back else None} | _claim(request, person, body.count)
 
 
 @router.post("/rate", dependencies=CHANGES)

@@ -4,7 +4,7 @@ import inspect
 import logging
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +47,7 @@ from preferl.shapes import FloatArray, IntArray
 from preferl.trust import trust_options, typed
 
 if TYPE_CHECKING:
+    from preferl.feedback.protocols import PairSampler
     from preferl.store import Store
     from preferl.store.exchange.answer_table import ImportReport
     from preferl.store.schema import Project
@@ -519,38 +520,19 @@ class DrawnPairs:
 
 def annotate_create(config: CreateConfig) -> None:
     """Draw the queries, store them, and print the next command."""
-    from preferl.store.queries import known_pairs
-    from preferl.store.schema import TASK
-
     _require_reward_for_sampler(config)
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
-    recording = _recording(config)
-    _require_alike(config, recording)
-    episodes = recording.episodes
-    settings = _project_settings(config, recording)
+    source = _clip_source(config)
+    _require_alike(config, source)
+    settings = _project_settings(config, source)
     if config.lists is None:
-        drawn = _draw_pairs(config, recording)
+        drawn = _draw_pairs(config, source)
     else:
-        drawn = _draw_lists(config, episodes)
-    rng = np.random.default_rng([config.seed, 1])
-    known_checks = known_pairs(episodes, config.known, config.length, rng) if config.known else None
+        drawn = _draw_lists(config, source.episodes)
     trust = typed(config.env)
     _require_drawable(config, settings.frames or {}, drawn.segments, trust)
-    details = [{TASK: task} if task else {} for task in drawn.tasks]
-    with store.Store.open(config.store, config.files) as labels:
-        project = labels.projects.create(config.project, settings)
-        if known_checks is not None:
-            checks, both, right = known_checks
-            shared = [{TASK: task} for task in set(recording.tasks) - {""}] * len(both)
-            labels.queries.ask(
-                project.id, checks, both, purpose="known", known=right, details=shared or None
-            )
-        if config.lists is None:
-            labels.queries.ask(project.id, drawn.segments, drawn.pairs, details=details)
-        else:
-            labels.ranked.create(project.id, drawn.segments, drawn.pairs, config.queries)
-        several = len(labels.projects.all()) > 1
+    several = _store_queries(config, source, settings, drawn)
     words = StoreConfig(config.store, config.files).options()
     words = words if config.store != FOLDER else words[2:]
     words += ("--project", config.project) if several else ()
@@ -559,22 +541,62 @@ def annotate_create(config: CreateConfig) -> None:
     and_known = f", and {config.known} with a known answer" if config.known else ""
     kind = "whole episodes" if config.whole_episodes else f"{config.length} steps"
     echo(
-        f"{config.queries:,} pairs of {kind} from {len(episodes):,} episodes wait "
+        f"{config.queries:,} pairs of {kind} from {len(source.episodes):,} episodes wait "
         f"in {place}{and_known}.\n"
         f"Answer them: {shlex.join(('preferl', 'annotate', 'serve', *shown))}"
     )
 
 
-def _require_alike(config: CreateConfig, recording: ClipSource) -> None:
+def _store_queries(
+    config: CreateConfig,
+    source: ClipSource,
+    settings: "store.ProjectSettings",
+    drawn: DrawnPairs,
+) -> bool:
+    """Make the project and ask its queries; return whether the store has several projects."""
+    from preferl.store.queries import known_pairs
+
+    known_checks = None
+    if config.known:
+        rng = np.random.default_rng([config.seed, 1])
+        known_checks = known_pairs(source.episodes, config.known, config.length, rng)
+    with store.Store.open(config.store, config.files) as labels:
+        project = labels.projects.create(config.project, settings)
+        if known_checks is not None:
+            checks, both, right = known_checks
+            labels.queries.ask(
+                project.id,
+                checks,
+                both,
+                purpose="known",
+                known=right,
+                details=_task_details(source.tasks[:1] * len(both)),
+            )
+        if config.lists is None:
+            details = _task_details(drawn.tasks)
+            labels.queries.ask(project.id, drawn.segments, drawn.pairs, details=details)
+        else:
+            labels.ranked.create(project.id, drawn.segments, drawn.pairs, config.queries)
+        return len(labels.projects.all()) > 1
+
+
+def _task_details(tasks: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Return what queries about these tasks remember; None where no task has a text."""
+    from preferl.store.schema import TASK
+
+    return [{TASK: task} for task in tasks] if any(tasks) else None
+
+
+def _require_alike(config: CreateConfig, source: ClipSource) -> None:
     """Raise `ConfigError` where clips of different tasks or lengths would meet."""
-    tasks = len(set(recording.tasks))
+    tasks = len(set(source.tasks))
     for name in ("known", "lists"):
         if getattr(config, name) and (tasks > 1 or config.whole_episodes):
             raise ConfigError(
                 f"{name}: expected clips of one task and length beside it, got {tasks} tasks"
                 f"{' and whole episodes' if config.whole_episodes else ''}. Leave --{name} out."
             )
-    lengths = recording.episodes.lengths
+    lengths = source.episodes.lengths
     if config.whole_episodes and lengths.min() < lengths.max():
         note(
             f"Episodes differ in length ({lengths.min()} to {lengths.max()} steps), and the return "
@@ -599,7 +621,7 @@ def _require_reward_for_sampler(config: CreateConfig) -> None:
         )
 
 
-def _project_settings(config: CreateConfig, recording: ClipSource) -> "store.ProjectSettings":
+def _project_settings(config: CreateConfig, source: ClipSource) -> "store.ProjectSettings":
     instructions = ""
     if config.instructions is not None:
         with reading(config.instructions, expected="a text file", error=DataError):
@@ -607,7 +629,7 @@ def _project_settings(config: CreateConfig, recording: ClipSource) -> "store.Pro
     budget = config.budget
     if config.lists is not None and budget is None:  # queries come up as answers do
         budget = config.queries * config.quorum
-    fps = round((config.fps or recording.fps) * config.speed)
+    fps = round((config.fps or source.fps) * config.speed)
     require_in("fps times speed", fps, 1, 240, fix="Choose another --speed.")
     return store.ProjectSettings(
         title=config.title,
@@ -619,11 +641,11 @@ def _project_settings(config: CreateConfig, recording: ClipSource) -> "store.Pro
         strength=config.strength,
         ratings=config.ratings,
         budget=budget,
-        frames=recording.frames or _frames(config, recording.episodes),
+        frames=source.frames or _frames(config, source.episodes),
     )
 
 
-def _recording(config: CreateConfig) -> ClipSource:
+def _clip_source(config: CreateConfig) -> ClipSource:
     """The episodes that a config names in one of four ways."""
     names = ("demonstrations", "dataset", "run", "lerobot")
     given = [f"--{name}" for name in names if getattr(config, name) is not None]
@@ -635,7 +657,7 @@ def _recording(config: CreateConfig) -> ClipSource:
     if config.cameras and config.lerobot is None:
         raise ConfigError(f"cameras: expected --lerobot beside them, got {given[0]}.")
     if config.lerobot is not None:
-        return _robot_recording(config, config.lerobot)
+        return _robot_source(config, config.lerobot)
     if config.run is not None:
         episodes = episodes_of_run(config.run)
     elif config.dataset is not None:
@@ -645,7 +667,7 @@ def _recording(config: CreateConfig) -> ClipSource:
     return ClipSource(episodes, fps=30, tasks=("",) * len(episodes))
 
 
-def _robot_recording(config: CreateConfig, source: str) -> ClipSource:
+def _robot_source(config: CreateConfig, source: str) -> ClipSource:
     from preferl.data.sources.hub import PREFIX
     from preferl.data.sources.lerobot import open_lerobot, split_features
     from preferl.store.rendering.cameras import camera_episodes, camera_names
@@ -690,50 +712,33 @@ def _minari(dataset: str) -> str:
     return f"minari:{dataset.removeprefix('minari:')}"
 
 
-def _draw_pairs(config: CreateConfig, recording: ClipSource) -> DrawnPairs:
+def _draw_pairs(config: CreateConfig, source: ClipSource) -> DrawnPairs:
     """Draw candidate clips and the pairs of them to ask about, which are of one task each.
 
     Tasks have queries in proportion to their windows, or episodes where whole ones are compared.
     """
-    parts: dict[str, Any] = {"acquisition": probability_variance, "oversampling": 10}
-    if config.reward is not None:
-        from preferl.training import load_reward
-
-        reward = load_reward(config.reward / "reward")
-        parts |= {"scorer": reward.scores, "likelihood": reward.likelihood}
     rng = np.random.default_rng(config.seed)
-    sampler = SAMPLERS.build(config.sampler, **parts)
-    episodes = recording.episodes
+    sampler = _pair_sampler(config)
+    episodes = source.episodes
     whole = data.whole_episodes(episodes)
     length = whole.length if config.whole_episodes else config.length
-    windows = np.ones(len(episodes)) if config.whole_episodes else windows_of(episodes, length)
-    names, task = np.unique(recording.tasks, return_inverse=True)
-    weight = np.bincount(task, windows).astype(np.float64)
-    if len(names) > 1:
-        weight[weight < 2] = 0  # nothing to compare with
-    if not weight.any():
-        raise DataError(
-            f"segment length: expected at most {whole.length}, the longest of {len(episodes)} "
-            f"episodes, and two clips of one task, got {length}. Shorten the clips, or record more "
-            "episodes of a task."
-        )
+    names, task = np.unique(source.tasks, return_inverse=True)
     clips: list[IntArray] = []  # [n, 3] where each was cut, as `Segments.origin`
     pairs: list[IntArray] = []
-    tasks: list[str] = []
-    for number, count in enumerate(_shares(config.queries, weight).tolist()):
-        chosen = np.flatnonzero(task == number)
+    for number, count in enumerate(_queries_by_task(config, episodes, task).tolist()):
         if not count:
             continue
-        part = episodes if len(names) == 1 else episodes[chosen]
+        chosen = np.flatnonzero(task == number)
+        part = episodes if len(chosen) == len(episodes) else episodes[chosen]
         if config.whole_episodes:
             drawn = data.whole_episodes(part)
         else:
-            wanted = segments_wanted(sampler, count)
-            drawn = data.sample_segments(part, wanted, length, rng)
+            drawn = data.sample_segments(part, segments_wanted(sampler, count), length, rng)
         segments = store.distinct_clips(drawn)
         pairs.append(sampler(segments, count, rng) + sum(map(len, clips)))
-        clips.append(np.asarray(segments.origin) if len(names) == 1 else _origin(segments, chosen))
-        tasks += [str(names[number])] * count
+        origin = np.array(segments.origin)
+        origin[:, [0, 2]] = chosen[origin[:, [0, 2]]]
+        clips.append(origin)
     origin = np.concatenate(clips)
     start = episodes.starts[origin[:, 0]] + origin[:, 1]
     segments = replace(
@@ -743,14 +748,35 @@ def _draw_pairs(config: CreateConfig, recording: ClipSource) -> DrawnPairs:
         length=length,
         origin=origin,
     )
-    return DrawnPairs(segments, np.concatenate(pairs), tuple(tasks))
+    asked = np.concatenate(pairs)
+    tasks = tuple(str(names[number]) for number in task[origin[asked[:, 0], 0]])
+    return DrawnPairs(segments, asked, tasks)
 
 
-def _origin(segments: "data.Segments", episodes: IntArray) -> IntArray:
-    """Return `[N, 3]` where segments were cut, with the numbers that their episodes have in all."""
-    origin = np.array(segments.origin)
-    origin[:, [0, 2]] = episodes[origin[:, [0, 2]]]
-    return origin
+def _pair_sampler(config: CreateConfig) -> "PairSampler":
+    parts: dict[str, Any] = {"acquisition": probability_variance, "oversampling": 10}
+    if config.reward is not None:
+        from preferl.training import load_reward
+
+        reward = load_reward(config.reward / "reward")
+        parts |= {"scorer": reward.scores, "likelihood": reward.likelihood}
+    sampler: PairSampler = SAMPLERS.build(config.sampler, **parts)
+    return sampler
+
+
+def _queries_by_task(config: CreateConfig, episodes: "data.Episodes", task: IntArray) -> IntArray:
+    """Return how many queries each task gets, from the number of each episode's task `[K]`."""
+    counted = len(episodes) * [1] if config.whole_episodes else windows_of(episodes, config.length)
+    weight = np.bincount(task, counted).astype(np.float64)
+    if len(weight) > 1:
+        weight[weight < 2] = 0  # nothing to compare with
+    if not weight.any():
+        raise DataError(
+            f"segment length: expected at most {episodes.lengths.max(initial=0)}, the longest of "
+            f"{len(episodes)} episodes, and two clips of one task, got {config.length}. Shorten "
+            "the clips, or record more episodes of a task."
+        )
+    return _shares(config.queries, weight)
 
 
 def _shares(total: int, weight: FloatArray) -> IntArray:

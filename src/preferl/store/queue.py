@@ -62,11 +62,13 @@ class Claim(NamedTuple):
     """The queries that a person holds, oldest first, or why there are none.
 
     The state is `"ready"` with queries; without any it is `"waiting"` for more, `"done"`,
-    `"paused"` by an admin, or `"unqualified"` by the answers to known pairs.
+    `"paused"` by an admin, or `"unqualified"` by the answers to known pairs. `ratings` is whether
+    the project lets people rate the clips of these queries.
     """
 
     state: State
     queries: tuple[LeasedQuery, ...] = ()
+    ratings: bool = False
 
 
 class RecordedAnswer(NamedTuple):
@@ -105,7 +107,9 @@ class Queue:
             while len(held) < count and (lease := choice.next(undrawn=undrawn)) is not None:
                 held.append(lease)
             queries = tuple(_leased_query(lease, query) for lease, query in held)
-            return Claim("ready", queries) if queries else Claim(choice.idle())
+            if not queries:
+                return Claim(choice.idle())
+            return Claim("ready", queries, choice.project.ratings)
 
     def answer(
         self,
