@@ -5,10 +5,12 @@ Choi et al. 2024, "Listwise Reward Estimation for Offline Preference-based Reinf
 answers link.
 """
 
+from typing import Any
+
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
-from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.shapes import FloatArray, IntArray
 
 
 def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
@@ -38,7 +40,7 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     given = comparisons[comparisons.answered]
     counts = given.weight > 0
     group = linked(given.pairs[counts], len(given.segments))
-    pairs, preference = _implied(given[counts], group)
+    pairs, preference = _implied(given[counts])
     given_group = group[given.pairs[:, 0]]
     implied_group = group[pairs[:, 0]]
     count = len(given.segments)
@@ -68,62 +70,52 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
 
 def linked(pairs: IntArray, count: int) -> IntArray:
     """Number the sets of clips that chains of pairs link: `[N]` the number of each clip's set."""
-    least = np.arange(count)
-    while True:
-        before = least.copy()
-        np.minimum.at(least, pairs, least[pairs].min(1, keepdims=True))
-        least = least[least]
-        if (least == before).all():
-            return np.unique(least, return_inverse=True)[1]
+    from scipy.sparse.csgraph import connected_components
+
+    return np.asarray(connected_components(_relation(pairs, count), directed=False)[1], np.int64)
 
 
-def _implied(given: Comparisons, group: IntArray) -> tuple[IntArray, FloatArray]:
+def _implied(given: Comparisons) -> tuple[IntArray, FloatArray]:
     """Return the pairs `[Q, 2]` that were not asked, and the answers `[Q]` that follow for them."""
-    sizes = np.bincount(group)
-    order = np.argsort(group, kind="stable")
-    within = np.empty(len(group), np.int64)  # each clip's number among those of its group
-    within[order] = np.arange(len(group)) - (np.cumsum(sizes) - sizes)[group[order]]
-    implied_pairs = [np.empty((0, 2), np.int64)]
-    answers = [np.empty(0)]
-    widths = np.where(sizes > 2, 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(int), 0)
-    for width in np.unique(widths[widths > 0]):  # one computation for all groups of a size
-        groups = np.flatnonzero(widths == width)
-        number = np.full(len(sizes), -1)
-        number[groups] = np.arange(len(groups))
-        clips = np.full((len(groups), width), -1)
-        here = number[group] >= 0
-        clips[number[group[here]], within[here]] = np.flatnonzero(here)
-        rows = number[group[given.pairs[:, 0]]] >= 0
-        pairs = given.pairs[rows]
-        preference = given.preference[rows]
-        at = number[group[pairs[:, 0]]], *within[pairs].T
-        above, equal, asked = _closure((len(groups), width, width), at, preference)
-        upper = np.triu(np.ones((width, width), bool), 1)
-        implied = (above | above.mT | equal) & ~asked & upper
-        row, first, second = np.nonzero(implied)
-        implied_pairs.append(np.stack([clips[row, first], clips[row, second]], 1))
-        answers.append(np.where(equal[implied], 0.5, above[implied].astype(np.float64)))
-    return np.concatenate(implied_pairs), np.concatenate(answers)
+    from scipy.sparse.csgraph import connected_components
+
+    count = len(given.segments)
+    pairs = np.concatenate([given.pairs, given.pairs[:, ::-1]])
+    chance = np.concatenate([given.preference, 1 - given.preference])
+    least = _relation(pairs[chance >= 0.5], count)  # a clip, and one that is at most as good
+    # Clips that chains of answers call at most as good as each other are equal, or in a circle.
+    alike = connected_components(least, connection="strong")[1]
+    strict = alike[pairs[chance > 0.5]]
+    wrong = np.isin(alike, strict[strict[:, 0] == strict[:, 1]])
+    kind = _relation(np.stack([np.arange(count), alike], 1), count)
+    reaches = kind @ _closure(kind.T @ least @ kind) @ kind.T
+    better, worse = reaches.nonzero()
+    above = (better * count + worse)[better < worse]
+    below = (worse * count + better)[better > worse]
+    number = np.union1d(above, below)
+    number = np.setdiff1d(number, pairs @ (count, 1))  # of pairs that were asked, in either order
+    first, second = divmod(number, count)
+    is_above = np.isin(number, above)
+    is_equal = is_above & np.isin(number, below)
+    kept = ~(is_equal & wrong[first])
+    answers = np.where(is_equal, 0.5, is_above)
+    return np.stack([first, second], 1)[kept], answers[kept]
 
 
-def _closure(
-    shape: tuple[int, int, int], at: tuple[IntArray, ...], preference: FloatArray
-) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return `[G, n, n]` whether a clip is above another, equals it, and was compared with it."""
-    group, first, second = at
-    least, strict, asked = (np.zeros(shape, bool) for _ in range(3))
-    least[:, np.arange(shape[1]), np.arange(shape[1])] = True
-    for one, other, chance in ((first, second, preference), (second, first, 1 - preference)):
-        for found, rows in ((least, chance >= 0.5), (strict, chance > 0.5), (asked, chance >= 0)):
-            found[group[rows], one[rows], other[rows]] = True
-    steps = least.astype(np.float32)
-    while True:  # paths of one, two, four ... answers
-        longer = (steps @ steps > 0).astype(np.float32)
-        if (longer == steps).all():
-            break
-        steps = longer
-    reaches = steps > 0
-    both = reaches & reaches.mT
-    circle = np.asarray((both & strict).any(2))  # clips in a contradiction
-    wrong = np.asarray((both & circle[:, None, :]).any(2))  # all in their circle
-    return reaches & ~reaches.mT, both & ~wrong[:, :, None] & ~wrong[:, None, :], asked
+def _relation(pairs: IntArray, count: int) -> Any:
+    """Return a sparse matrix `[N, N]` that is true at pairs of numbers below `N`."""
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(len(pairs), bool), pairs.T), (count, count))
+
+
+def _closure(relation: Any) -> Any:
+    """Return the reflexive and transitive closure of a relation, by paths of one, two, four ..."""
+    from scipy.sparse import eye_array
+
+    reaches = relation + eye_array(relation.shape[0], dtype=bool)
+    while True:
+        longer = reaches @ reaches
+        if longer.nnz == reaches.nnz:
+            return reaches
+        reaches = longer
