@@ -26,7 +26,7 @@ class CompletionConfig:
 
 
 def completion(config: CompletionConfig) -> None:
-    """Print the script."""
+    """Print the script by which a shell completes commands."""
     import shtab
 
     parser = ArgumentParser("preferl")

@@ -88,7 +88,7 @@ def cell(value: float | str | None, form: str) -> str:
 def columns_that_fit(
     rows: Sequence[Mapping[str, str]], columns: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Heads of the columns that a terminal is wide enough for, in their order.
+    """Return the heads of the columns that a terminal is wide enough for, in their order.
 
     `columns` maps heads to numbers. Columns with the highest number are left out first, and columns
     with 0 never.
@@ -171,7 +171,7 @@ class ProgressLine:
         self._waited = now
 
     def end_wait(self, news: str) -> None:
-        """Show the progress again; where no line is live, print what has come."""
+        """Show the progress again after a wait; where no line is live, print what has come."""
         self._waited = -WAIT_SECONDS
         if not self.live:
             self.note(one_line(news))
@@ -188,7 +188,7 @@ class ProgressLine:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Keep the line alive for a block."""
+        """Keep the line of progress alive for a block."""
         if self.live:
             from rich.live import Live
 
@@ -245,7 +245,7 @@ def progress_in_words(
     news: str = "",
     width: int | None = None,
 ) -> str:
-    """One line about a stage: with a bar if `width` columns have room for it, and whole if None.
+    """Return a line about a stage: with a bar if `width` has room for it, and whole if None.
 
     If the line is too long, the end of the news is cut off, and then the end of the stage's name.
 

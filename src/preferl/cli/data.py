@@ -268,7 +268,7 @@ class DataRecordConfig:
 
 
 def data_record_start(arguments: Sequence[str]) -> DataRecordConfig | None:
-    """The config that `--preset` names, for the other options to change."""
+    """Return the config that `--preset` names, for the other options to change."""
     import_trusted(arguments)
     preset = next(reversed(options_of(arguments, "--preset")), None)
     if preset is None:
@@ -279,7 +279,7 @@ def data_record_start(arguments: Sequence[str]) -> DataRecordConfig | None:
 
 
 def data_record(config: DataRecordConfig) -> None:
-    """Record, and print what each tier returns and where the data set is."""
+    """Record a data set, and print what each tier returns and where the data set is."""
     from preferl.online.dataset import record_seeds  # loads torch
 
     typed(*config.run.modules, trust=config.trust)
@@ -331,7 +331,7 @@ def _print_tiers(result: dict[str, Any]) -> None:
 
 
 def _offline_policy(config: DatasetConfig) -> "evaluation.Policy | None":
-    """The policy of an offline run, if the path is one's; others are read where they act."""
+    """Read the policy of an offline run; return None for others, which are read where they act."""
     from preferl.offline.decision_transformer.policy import load_offline_policy
 
     if config.policy is None or not (about := config.policy / "policy.json").is_file():

@@ -64,7 +64,7 @@ class DemoConfig:
 
 
 def demo(config: DemoConfig) -> None:
-    """Learn, compare with random and true-reward agents, write the report."""
+    """Teach the pendulum, compare it with random and true-reward agents, write the report."""
     run = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=config.seed)
     evaluation = EvaluationConfig()
     if config.people:
@@ -94,7 +94,7 @@ def demo(config: DemoConfig) -> None:
 
 
 def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
-    """Pendulum-v1's own reward of `[B, 3]` observations and `[B, 1]` torques, for the report alone.
+    """Compute Pendulum-v1's own reward of `[B, 3]` observations and `[B, 1]` torques.
 
     >>> pendulum_reward(np.array([[1.0, 0.0, 0.0]]), np.array([[0.0]]), None).tolist()
     [-0.0]
@@ -126,7 +126,7 @@ def play_pendulums(observations: FloatArray) -> None:
 
 
 def draw_pendulum(clip: FloatArray, frame: int) -> str:
-    """One frame as text: the rod, and dots where its tip has been.
+    """Draw one frame as text: the rod, and dots where its tip has been.
 
     >>> lines = draw_pendulum(np.array([[1.0, 0.0, 0.0]]), 0).splitlines()
     >>> "●" in lines[0], len(lines) == HEIGHT

@@ -44,7 +44,7 @@ class OfflineRunConfig:
 
 
 def offline_run(config: OfflineRunConfig) -> None:
-    """Learn, evaluate, write the report, and print what the policies return and what that shows."""
+    """Make an offline run: learn and evaluate policies, and print what they return."""
     from preferl.offline import run_offline
     from preferl.offline.experiment.conditions import NO_ANSWERS
 

@@ -138,7 +138,7 @@ def _of_file(file: str, cls: type[Config], settings: Mapping[str, Any]) -> Confi
 
 
 def online_run(config: OnlineRunConfig) -> None:
-    """Learn, evaluate, write the report, and print where it is."""
+    """Make an online run: learn, evaluate, write the report, and print where it is."""
     for_people = {"--question": config.question, "--draw": config.draw}
     for option, value in for_people.items():
         if value is not None and not config.people:
@@ -201,7 +201,7 @@ def run_with_progress(
     show: Callable[[Any, int], None] | None = None,
     true_reward: Any = None,
 ) -> None:
-    """Run, with a live line, a table at the end and the path of the report; `learn` has more."""
+    """Make an online run with a live line, and a table at its end; see `learn`."""
     from preferl.cli.people import answers_there, awaited_answers
     from preferl.store import StoredFeedback
 
@@ -300,7 +300,10 @@ class LearningProgress:
 
 
 def _behaviour_in_words(report: "IterationReport") -> str:
-    """The latest evaluation of the agent, or its return while exploring; "" without a reward."""
+    """Return in words the latest evaluation of the agent, or its return while exploring.
+
+    The words are empty without a true reward and successes.
+    """
     evaluation = report.evaluation
     if not report.has_true_reward:
         rate = None if evaluation is None else evaluation.report.success_rate

@@ -298,7 +298,7 @@ def _given(feedback: StoredFeedback) -> int:
 
 
 def commands_after(out: Path, labels: Path, project: str) -> list[str]:
-    """Commands that show a finished run, its answers, and its annotation page again."""
+    """Return the commands that show a finished run, its answers, and its annotation page again."""
     shared = ("--store", str(labels), "--project", project)
     return [
         shlex.join(("preferl", "runs", "show", str(out))),

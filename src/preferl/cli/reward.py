@@ -130,7 +130,7 @@ def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
 
 
 def reward_fit(config: FitConfig) -> None:
-    """Fit, save the reward and a report, and print its accuracy on held-out answers.
+    """Fit a reward, save it with a report, and print its accuracy on held-out answers.
 
     Of several processes, all fit and relabel, and the first one does the rest.
     """
@@ -167,7 +167,7 @@ def _fitted_run(
     checkpoints: "training.FitCheckpoints",
     world: World,
 ) -> "tuple[training.FitReport, RunFolder]":
-    """Fit and write the folder of the run, in the first process."""
+    """Fit a reward, and write the folder of the run; only the first process does."""
     summary = _summary(config)
     with open_run(
         config.out,
@@ -275,7 +275,7 @@ def _fit_with_progress(
     checkpoints: "training.FitCheckpoints",
     world: World,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
-    """Fit beside a bar; Ctrl-C prints how to continue."""
+    """Fit a reward beside a bar; Ctrl-C prints how to continue."""
     doing = f"fitting {len(comparisons)} answers"
     preset = _preset(config, comparisons)
     line = ProgressLine(doing)
@@ -305,7 +305,7 @@ def _fit_with_progress(
 
 
 def _preset(config: FitConfig, comparisons: "data.Comparisons") -> RewardPreset:
-    """The model and trainer of a config for these answers."""
+    """Return the model and trainer of a config for these answers."""
     length = comparisons.segments.length
     answers = int(comparisons.answered.sum())
     usual = _parts(reward_preset(config.reward.model))
@@ -704,7 +704,7 @@ class RewardServeConfig:
 
 
 def reward_serve(config: RewardServeConfig) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+    """Fit and publish rewards until Ctrl-C or SIGTERM."""
     from preferl.online.service.reward_service import serve_reward
 
     logger = get_logger(__name__)

@@ -97,7 +97,7 @@ def runs_list(config: RunsListConfig) -> None:
 
 
 def runs_show(config: RunsShowConfig) -> None:
-    """Print what is known of a run."""
+    """Print the state, results and settings of a run, and where its files lie."""
     record = read_run(config.run)
     differs = changed_settings(record)
     if config.json:
@@ -174,7 +174,7 @@ def changed_settings(record: RunRecord) -> dict[str, Any]:
 
 
 def _row(name: str, run: RunRecord) -> dict[str, str]:
-    """The cells of a run in a table, by their heads."""
+    """Return the cells of a run in a table, by their heads."""
     summary = run.summary
     return {
         "run": name,
@@ -192,7 +192,7 @@ def _row(name: str, run: RunRecord) -> dict[str, str]:
 
 
 def _facts(run: RunRecord) -> list[tuple[str, str]]:
-    """Names and values of what is known."""
+    """Return the numbers of a run that are known, by name."""
     summary = run.summary
     score = _number(summary.score)
     if summary.score is not None:
@@ -221,7 +221,7 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
 
 
 def _in_words(finding: "Finding") -> str:
-    """The text of a finding, and a line for each thing to try."""
+    """Return the text of a finding, and a line for each thing to try."""
     return "\n".join(map(one_line, [finding.text, *(f"- {words}" for words in finding.tries)]))
 
 
@@ -231,7 +231,7 @@ def _cells(values: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
 
 
 def _plain(value: Any) -> str:
-    """A setting as an option has it."""
+    """Return a setting as an option has it."""
     if isinstance(value, list | tuple):
         return " ".join(map(_plain, value)) or "none"
     return "none" if value is None else str(value)
@@ -249,7 +249,7 @@ def _number(estimate: "Estimate | None") -> str:
 
 
 def _success(estimate: "Estimate | None") -> str:
-    """The share of episodes that succeeded."""
+    """Return the share of episodes that succeeded."""
     return cell(None if estimate is None else estimate.success, ".0%")
 
 
@@ -265,7 +265,7 @@ def _accuracy(accuracy: "Estimate | None") -> str:
 
 
 def _duration(seconds: float | None) -> str:
-    """A time in its two largest units.
+    """Return a time in its two largest units.
 
     >>> _duration(0.4), _duration(75), _duration(7_260)
     ('0 s', '1 min 15 s', '2 h 1 min')

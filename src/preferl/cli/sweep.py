@@ -63,7 +63,7 @@ class SweepConfig:
 
 
 def sweep(config: SweepConfig) -> None:
-    """Check all runs, do those that are not done, and lay them side by side."""
+    """Check all runs of a sweep, make those that are not done, and lay them side by side."""
     plan = Sweep.from_json(read_settings(config.file), f"{config.file}")
     commands = _commands(plan, config)
     if config.dry_run:
@@ -140,7 +140,7 @@ def _do(
     keep: Callable[[], None],
     config: SweepConfig,
 ) -> dict[str, str]:
-    """Run units with a live line, keep the records of runs, and return the failed units."""
+    """Run the units of a sweep with a live line, keep their records, and return the failed ones."""
     where = "here" if config.cluster == LOCAL else f"on {config.cluster}"
     note(f"{len(units)} runs of {config.file} {where}. After Ctrl-C the same command goes on.")
     line = ProgressLine("running")
@@ -176,7 +176,7 @@ def _record(unit: Unit) -> RunRecord | None:
 def _print_results(
     out: Path, plan: Sweep, records: Mapping[str, RunRecord | None], failed: Mapping[str, str]
 ) -> None:
-    """Print tables, write the page that compares the runs, and exit with 1 if one failed."""
+    """Print tables of a sweep, write the page that compares runs, and exit with 1 if one failed."""
     from preferl.evaluation.report import write_report
     from preferl.evaluation.run_comparison import comparison_report
 

@@ -124,7 +124,7 @@ def sparklines(clips: Clips, *, width: int = 30, rows: int = 12, levels: str = B
 
 
 def _columns(clips: Clips) -> list[tuple[str, Array]]:
-    """Names and `[2, L]` values of each number in observations and actions."""
+    """Return name and `[2, L]` values of each number in observations and actions."""
     seen = clips.observations
     keyed = {"": seen} if not isinstance(seen, dict) else {f" {key}": seen[key] for key in seen}
     columns = []
@@ -135,7 +135,7 @@ def _columns(clips: Clips) -> list[tuple[str, Array]]:
 
 
 def _line(values: Array, mask: BoolArray, levels: str) -> tuple[str, str, str]:
-    """Two strips of characters for `[2, W]` values, and the ends of their common scale."""
+    """Draw two strips of characters for `[2, W]` values, and the ends of their common scale."""
     values = np.asarray(values, np.float64)
     visible = mask & np.isfinite(values)
     if not visible.any():

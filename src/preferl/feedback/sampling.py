@@ -35,7 +35,7 @@ MOST_OVERSAMPLING = 1e6
 
 
 def logit_variance(logits: FloatArray) -> FloatArray:
-    """Unbiased variance of the logits over members.
+    """Compute the unbiased variance of the logits over members.
 
     Without noise in the likelihood it keeps growing with the size of the scores, so it favours
     pairs of which every member is sure, but not equally sure.
@@ -47,7 +47,7 @@ def logit_variance(logits: FloatArray) -> FloatArray:
 
 
 def probability_variance(logits: FloatArray) -> FloatArray:
-    """Population variance of the predicted preferences over members, at most 0.25.
+    """Compute the population variance of the predicted preferences over members, at most 0.25.
 
     >>> probability_variance(np.array([[-1000.0, 0.0], [1000.0, 0.0]])).tolist()
     [0.25, 0.0]
@@ -56,7 +56,9 @@ def probability_variance(logits: FloatArray) -> FloatArray:
 
 
 def label_variance(logits: FloatArray) -> FloatArray:
-    """`p (1 - p)` for the share `p` of members that prefer the first; undecided ones count half.
+    """Compute `p (1 - p)` for the share `p` of members that prefer the first.
+
+    Undecided members count half.
 
     >>> label_variance(np.array([[0.1, 5.0], [-9.0, 5.0]])).tolist()
     [0.25, 0.0]
@@ -66,7 +68,7 @@ def label_variance(logits: FloatArray) -> FloatArray:
 
 
 def entropy(logits: FloatArray) -> FloatArray:
-    """Mean over members of the entropy of each one's preference, in nats, at most log 2.
+    """Compute the mean entropy of the members' preferences, in nats, at most log 2.
 
     It asks where members are unsure rather than where they disagree, so one member is enough.
 
@@ -79,7 +81,7 @@ def entropy(logits: FloatArray) -> FloatArray:
 
 
 def sigmoid(logits: FloatArray) -> FloatArray:
-    """The probability behind a logit, without overflow."""
+    """Compute the probability behind a logit, without overflow."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(logits, np.float64))))
 
 
@@ -111,7 +113,7 @@ class UniformPairs:
     """
 
     def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
-        """`[count, 2]` rows of `segments`.
+        """Draw pairs `[count, 2]` of rows of `segments`.
 
         Raises:
             ConfigError: a negative count.
@@ -160,7 +162,7 @@ class InformativePairs:
         require_in("oversampling", self.oversampling, 1, MOST_OVERSAMPLING)
 
     def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
-        """`[count, 2]` rows of `segments`, the most informative first, ties as drawn.
+        """Choose pairs `[count, 2]` of rows of `segments`, the most informative first.
 
         Raises:
             FeedbackError: scores of a wrong shape or that are not numbers, one member where the
@@ -187,7 +189,7 @@ class InformativePairs:
 
 
 def mean_observation(segments: Segments) -> FloatArray:
-    """`[N, F]` observations of each window, flattened and averaged over its real steps."""
+    """Average the observations of each window over its real steps, `[N, F]`."""
     rows = segments.rows()
     mask = segments.mask()
     features = []
@@ -231,7 +233,7 @@ class CoveringPairs:
         require_in("oversampling", self.oversampling, 1, MOST_OVERSAMPLING)
 
     def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
-        """`[count, 2]` rows of `segments`, in the order taken.
+        """Choose pairs `[count, 2]` of rows of `segments`, in the order taken.
 
         Raises:
             FeedbackError: features of a wrong shape, too few candidates, or fewer than two
@@ -280,7 +282,7 @@ def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntAr
 
 
 def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
-    """`[C, 2, F]` and `[A, 2, F]` to `[C, A]`, each pair turned the way that is nearer.
+    """Compute distances `[C, A]` of points `[C, 2, F]` and `[A, 2, F]`, turned to be nearest.
 
     Products stand in for differences, so that no `[C, A, F]` is ever laid out.
     """
@@ -293,7 +295,7 @@ def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
 
 
 def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: float = 1.0) -> int:
-    """How many segments to draw for a sampler to choose `queries` pairs from.
+    """Return how many segments to draw for a sampler to choose `queries` pairs from.
 
     A `WantsSegments` decides; for any other sampler `oversampling` pairs are drawn for each query.
     """
@@ -310,13 +312,13 @@ def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: 
 
 
 def distinct_windows(segments: Segments) -> IntArray:
-    """Rows of `segments` that hold different windows, since windows may have been drawn twice."""
+    """Return rows of segments that hold different windows: some may have been drawn twice."""
     window = segments.start.astype(np.int64) * (segments.length + 1) + segments.real
     return np.asarray(np.unique(window, return_index=True)[1])
 
 
 def oversampled(segments: Segments, count: int, oversampling: float) -> int:
-    """How many candidate pairs to draw: at least `count`, else at most as many as there are."""
+    """Return how many candidate pairs to draw: at least `count`, else at most all there are."""
     require_in("count", count, 0, inf)
     windows = len(distinct_windows(segments))
     return max(count, min(ceil(oversampling * count), windows * (windows - 1) // 2))

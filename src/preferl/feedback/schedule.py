@@ -137,7 +137,7 @@ def plan(
 
 
 def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
-    """Whole numbers in proportion to `weights` that sum to `total`, by largest remainder.
+    """Return whole numbers in proportion to `weights` that sum to `total`, by largest remainder.
 
     Each is its share rounded up or down; where remainders are equal the earlier one is rounded up.
     Shares are exact fractions, so no rounding error can shift the sum. Neither may be negative, and

@@ -105,17 +105,17 @@ class ScriptedTeacher:
 
     @classmethod
     def oracle(cls) -> Self:
-        """B-Pref's: never errs."""
+        """Return B-Pref's teacher that never errs."""
         return cls(temperature=0)
 
     @classmethod
     def mistake(cls, rate: float = 0.1) -> Self:
-        """B-Pref's: turns a share of its answers round."""
+        """Return B-Pref's teacher that turns a share of its answers round."""
         return cls(temperature=0, error_rate=rate)
 
     @classmethod
     def noisy(cls, rationality: float = 1.0, scale: Scale = None) -> Self:
-        """B-Pref's: errs where returns are close.
+        """Return B-Pref's teacher that errs where returns are close.
 
         Args:
             rationality: inverse temperature, above 0.
@@ -127,7 +127,7 @@ class ScriptedTeacher:
 
     @classmethod
     def skip(cls, typical: float | None = None, margin: float = 0.1, worst: float = 0.0) -> Self:
-        """B-Pref's: declines pairs that both show next to nothing of the task.
+        """Return B-Pref's teacher that declines pairs which show next to nothing of the task.
 
         Args:
             typical: mean return of a segment, say `segments.returns().mean()`, for a threshold that
@@ -143,14 +143,14 @@ class ScriptedTeacher:
 
     @classmethod
     def equal(cls, typical: float | None = None, margin: float = 0.1, worst: float = 0.0) -> Self:
-        """B-Pref's: calls returns equal that differ by less than a margin; see `skip`."""
+        """Return B-Pref's teacher that calls returns equal within a margin; see `skip`."""
         if typical is None:
             return cls(temperature=0, equal_margin=margin, worst=worst)
         return cls(temperature=0, equal_within=_margin(typical, margin, worst))
 
     @classmethod
     def myopic(cls, recency: float = 0.9) -> Self:
-        """B-Pref's: remembers the end of a clip better than its beginning."""
+        """Return B-Pref's teacher that remembers the end of a clip best."""
         return cls(temperature=0, recency=recency)
 
     @classmethod
@@ -192,7 +192,7 @@ class ScriptedTeacher:
         return replace(self, scale=deviation or 1.0)
 
     def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
-        """`[P, 2, L]` clips to `[P]` preferences; NaN = declined."""
+        """Answer clips `[P, 2, L]` by preferences `[P]`; NaN = declined."""
         answers, settled = self._answers(shown)
         if self.sample:
             drawn = (rng.random(len(answers)) < answers).astype(np.float64)
@@ -202,11 +202,11 @@ class ScriptedTeacher:
         return answers
 
     def probabilities(self, shown: Clips) -> FloatArray:
-        """`[P]` chance that the first is preferred; 0.5 where called equal, NaN where declined."""
+        """Return the chance `[P]` that the first is preferred; 0.5 is equal, NaN declined."""
         return self._answers(shown)[0]
 
     def _answers(self, shown: Clips) -> tuple[FloatArray, BoolArray]:
-        """Probabilities `[P]`, and `[P]` where they are the answer itself: ties and declines."""
+        """Return probabilities `[P]`, and `[P]` where they are the answer: ties and declines."""
         rewards = _rewards(shown)
         returns = (rewards * shown.mask).sum(-1)  # [P, 2]
         weighted = (rewards * self._weights(shown.mask)).sum(-1)  # [P, 2]
@@ -230,7 +230,7 @@ class ScriptedTeacher:
         return np.where(declined, np.nan, chance), equal | declined
 
     def _thresholds(self) -> tuple[float | None, float]:
-        """`skip_below` and `equal_within`, or what the margins come to for the policy."""
+        """Return `skip_below` and `equal_within`, or what the margins come to for the policy."""
         if self.skip_margin is None and self.equal_margin is None:
             return self.skip_below, self.equal_within
         if self.typical is None:
@@ -248,7 +248,7 @@ class ScriptedTeacher:
         return skip_below, equal_within
 
     def _weights(self, mask: BoolArray) -> FloatArray:
-        """`[..., L]` how much each step counts; 0 where padded."""
+        """Return how much each step counts, `[..., L]`; 0 where padded."""
         before = np.maximum(np.cumsum(mask, axis=-1) - 1, 0)  # real steps come last
         after = np.arange(mask.shape[-1])[::-1]
         return np.asarray(mask * self.discount**before * self.recency**after)

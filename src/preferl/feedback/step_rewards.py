@@ -41,11 +41,11 @@ class Reward(Protocol):
         ...
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """`[B, H, ...]` windows, left-padded where `mask` is false, to `[B]` rewards."""
+        """Map windows `[B, H, ...]`, left-padded where `mask` is false, to rewards `[B]`."""
         ...
 
     def scores(self, segments: Segments) -> FloatArray:
-        """`[E, N]` scores; differences are preference logits, per member."""
+        """Compute scores `[E, N]`; differences are preference logits, per member."""
         ...
 
 
@@ -80,12 +80,12 @@ class PerStep:
             require_step_function(self.function)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """`[B, H, ...]` windows to `[B]` rewards of their last steps."""
+        """Map windows `[B, H, ...]` to the rewards `[B]` of their last steps."""
         del mask
         return self._of_steps(take(observations, np.s_[:, -1]), actions[:, -1])
 
     def scores(self, segments: Segments) -> FloatArray:
-        """`[1, N]` sums over real steps; the function sees each distinct step once."""
+        """Sum rewards over real steps, `[1, N]`; the function sees each distinct step once."""
         if self.function is None:
             return segments.returns()[None]
         chunks = [slice(start, start + CHUNK) for start in range(0, segments.steps, CHUNK)]
@@ -127,11 +127,11 @@ class Negated:
         return likelihood_of(self.reward)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """`[B]` minus the other's rewards."""
+        """Return minus the other's rewards, `[B]`."""
         return -self.reward(observations, actions, mask)
 
     def scores(self, segments: Segments) -> FloatArray:
-        """`[E, N]` minus the other's scores."""
+        """Return minus the other's scores, `[E, N]`."""
         return -self.reward.scores(segments)
 
 
@@ -201,7 +201,7 @@ def zero() -> PerStep:
 
 
 def random(seed: int = 0) -> PerStep:
-    """A fixed random function of observation and action: the same step has always the same reward.
+    """Return a fixed random function: the same step has always the same reward.
 
     A sum of 32 sine waves (Rahimi and Recht 2007), smooth and bounded by about one, so a policy
     can chase it as well as a learned one. The seed chooses one of all such functions.
