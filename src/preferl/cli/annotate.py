@@ -192,7 +192,6 @@ class ImportConfig:
         task: row of the table of tasks, for a D4RL file that needs one.
         name: of the person who answered; by default that of the file or folder.
         owner: name for the answers of the exporting store's owner; refused without one.
-        without_same: leave out answers about a clip and itself, which are refused otherwise.
         length: steps per clip, where the labels do not have it.
         crossing: what to do with clips across an episode's end, in label folders.
     """
@@ -205,7 +204,6 @@ class ImportConfig:
     task: str | None = None
     name: str | None = None
     owner: str | None = None
-    without_same: bool = False
     length: int | None = None
     crossing: Crossing | None = None
 
@@ -328,7 +326,6 @@ def annotate_import(config: ImportConfig) -> None:
                 config.path,
                 clips=config.clips,
                 owner=config.owner,
-                without_same=config.without_same,
             )
             echo(f"{imported.new:,} answers are new, {imported.known:,} were there already.")
             return

@@ -112,9 +112,8 @@ def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping
     with writing(path) as draft:
         draft.mkdir()
         write_state(draft, state)
-        files = {name: digest for name, (_, digest) in digests(draft).items()}
-        about = {"format": FORMAT, "steps": steps, "run": dict(run)}
-        write_json(draft / ABOUT, about | {"versions": package_versions(), "files": files})
+        about = {"format": FORMAT, "steps": steps, "run": dict(run), "files": digests(draft)}
+        write_json(draft / ABOUT, about | {"versions": package_versions()})
     remove_versions(folder, before)
     return path
 

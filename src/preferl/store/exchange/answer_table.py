@@ -166,7 +166,10 @@ def _rules(row: Mapping[str, Any]) -> dict[str, tuple[object, str]]:
         "query": (QUERY_NAME.fullmatch(row["query"]), "a number, a hyphen and 8 digits of hex"),
         "purpose": (purpose in PURPOSES, f"one of {', '.join(PURPOSES)}"),
         "first_clip": (CLIP_ID.fullmatch(clips[0]), "32 digits of hex"),
-        "second_clip": (CLIP_ID.fullmatch(clips[1]), "32 digits of hex"),
+        "second_clip": (
+            CLIP_ID.fullmatch(clips[1]) and clips[0] != clips[1],
+            "32 digits of hex, of another clip than first_clip",
+        ),
         "annotator": (is_name(row["annotator"]), f"a name of 1 to {LONGEST_NAME} letters"),
         "detail": (all(map(is_name, people_of(row)[1:])), f"the name of a person as `{BY}`"),
         "kind": (row["kind"] in KINDS, f"one of {', '.join(KINDS)}"),
@@ -192,24 +195,16 @@ def _rules(row: Mapping[str, Any]) -> dict[str, tuple[object, str]]:
     }
 
 
-def read_answers(
-    path: Path, *, owner: str | None = None, without_same: bool = False
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the checked rows of a file and where they are; each agrees with those before.
 
-    Answers in the owner's name get the name `owner`, and those about a clip and itself are left out
-    `without_same`; both are refused otherwise.
+    Answers in the owner's name get the name `owner`; without one they are refused.
     """
     keys: set[str] = set()
     queries: dict[str, dict[str, Any]] = {}
     for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
         row = checked(raw, where)
-        if row["first_clip"] == row["second_clip"]:
-            if without_same:
-                continue
-            fix = "Such answers hold nothing: leave them out, --without-same (without_same=True)."
-            raise wrong_cell(where, "second_clip", "another clip than first_clip", "the same", fix)
         for column, name in zip(("annotator", "detail"), people_of(row), strict=False):
             if not looks_like_owner(name):
                 continue

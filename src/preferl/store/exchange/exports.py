@@ -169,7 +169,6 @@ def import_answers(
     *,
     clips: Path | str | None = None,
     owner: str | None = None,
-    without_same: bool = False,
 ) -> table.ImportReport:
     """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
 
@@ -181,8 +180,7 @@ def import_answers(
     already, they come from the folder that `export_segments` wrote beside it.
 
     Answers in the owner's name, who is somebody else in every store, get the name `owner`; without
-    one they are refused. Answers about a clip and itself, which earlier versions asked for, hold no
-    information: they are refused, or left out `without_same`.
+    one they are refused. Answers about a clip and itself hold no information, and are refused.
 
     Raises:
         ConfigError: an unknown format or project.
@@ -192,7 +190,7 @@ def import_answers(
     """
     project = store.projects.get(project_id)
     owner = None if owner is None else require_name(owner)
-    rows = list(table.read_answers(Path(path), owner=owner, without_same=without_same))
+    rows = list(table.read_answers(Path(path), owner=owner))
     if clips is not None:
         import_segments(store, project_id, clips)
     with store.database.write() as session:
