@@ -181,8 +181,6 @@ def _overview(
     rewards = store.reports.rewards(project_id)
     context = {
         "person": person,
-        "project": store.projects.get(project_id),
-        "may_change": person.role == "admin",
         "link": link,
         "progress": progress,
         "statement": progress["statement"],

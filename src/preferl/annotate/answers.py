@@ -86,8 +86,6 @@ def _page(
     query = {"show": show, "who": annotator or ""}
     context = {
         "person": person,
-        "project": store.projects.get(project_id),
-        "may_change": person.role == "admin",
         "shown": SHOWN,
         "show": show,
         "who": annotator,

@@ -67,8 +67,13 @@ def page(
     person = context.get("person")
     defaults: dict[str, Any] = {"csrf": "", "person": person, "films": False}
     if person:
-        defaults["csrf"] = csrf_of(request)
-        defaults["films"] = store_of(request).reports.last_episode(person.project_id) is not None
+        store = store_of(request)
+        defaults = {
+            "csrf": csrf_of(request),
+            "project": store.projects.get(person.project_id),
+            "may_change": person.role == "admin",
+            "films": store.reports.last_episode(person.project_id) is not None,
+        }
     text = request.app.state.templates.get_template(name).render(defaults | dict(context))
     return HTMLResponse(text, status, headers)
 
@@ -107,7 +112,6 @@ def answering(request: Request) -> Response:
     has_known = store.queries.count_known(project.id) > 0
     context = {
         "person": person,
-        "project": project,
         "examples": examples,
         "version": hashlib.blake2b(read.encode(), digest_size=8).hexdigest(),
         "qualifying": project.qualification > 0 and has_known and not settled,
@@ -161,13 +165,8 @@ def leave(request: Request) -> RedirectResponse:
 @router.get("/episode")
 def episode(request: Request, person: Anyone) -> HTMLResponse:
     """Return the page with the agent's last whole episode."""
-    store = store_of(request)
-    context = {
-        "person": person,
-        "project": store.projects.get(person.project_id),
-        "episode": episode_view(store, person.project_id),
-    }
-    return page(request, "episode.html", context)
+    shown = episode_view(store_of(request), person.project_id)
+    return page(request, "episode.html", {"person": person, "episode": shown})
 
 
 @router.get("/media/{clip}.mp4")

@@ -142,16 +142,10 @@ def _kinds(unit: IntArray, answer: IntArray, known: IntArray) -> IntArray:
         answer: `[R]` who answered what, as one number.
         known: `[Q]` the category that is known to be right, below 0 if none is.
     """
-    in_order = answer[np.lexsort((answer, unit))]
-    ends = np.cumsum(np.bincount(unit, minlength=len(known))).tolist()
-    numbers: dict[tuple[int, bytes], int] = {}
-    kinds = []
-    start = 0
-    for end, right in zip(ends, known.tolist(), strict=True):
-        content = (right, in_order[start:end].tobytes())
-        kinds.append(numbers.setdefault(content, len(numbers)))
-        start = end
-    return np.array(kinds, np.int64)
+    random = np.random.default_rng(0).integers(2**63, size=int(answer.max(initial=0)) + 1)
+    content = known.copy()
+    np.add.at(content, unit, random[answer])  # sums of random numbers (Zobrist 1970) wrap round
+    return np.unique(content, return_inverse=True)[1]
 
 
 def _maximise(
