@@ -281,7 +281,7 @@ def _given(answer: Answer, query: Query, name: str, first: float | None) -> Give
 
 def _by_key(session: Session, project_id: int, key: str) -> int | None:
     """Return the number of the row that an earlier change with this key made, or None."""
-    answer = session.scalar(statements.BY_KEY, {"key": key})
+    answer = session.scalar(select(Answer).where(Answer.key == key))
     if answer is None:
         return None
     if answer.project_id != project_id:

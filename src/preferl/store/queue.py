@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Final, Literal, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, TypeVar, final
 
 from sqlalchemy import Row, Select, select
 from sqlalchemy.exc import IntegrityError
@@ -32,8 +32,11 @@ from preferl.store.schema import (
     Lease,
     Project,
     Query,
+    Rating,
     preference_of,
 )
+
+AnswerOrRating = TypeVar("AnswerOrRating", Answer, Rating)
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
@@ -139,7 +142,7 @@ class Queue:
                 unknown; nothing is written then.
         """
         _check_answer(kind, strength, response_ms)
-        with self._recording(annotator_id, key) as (session, known):
+        with recording(self._database, Answer, annotator_id, key) as (session, known):
             if (answer := known) is None:
                 lease = session.scalar(
                     statements.BY_TOKEN, {"token": token, "annotator_id": annotator_id}
@@ -172,7 +175,7 @@ class Queue:
         Earlier answers can then be undone one by one. Sending the same `key` again returns the same
         query. Returns None if there is nothing to undo, or if the person did not qualify.
         """
-        with self._recording(annotator_id, key) as (session, known):
+        with recording(self._database, Answer, annotator_id, key) as (session, known):
             if known is not None:
                 lease = session.get(Lease, (known.query_id, annotator_id))
                 query = session.get_one(Query, known.query_id)
@@ -214,20 +217,6 @@ class Queue:
         return len(held)
 
     @contextmanager
-    def _recording(self, annotator_id: int, key: str) -> Iterator[tuple[Session, Answer | None]]:
-        """Open a transaction of one person; yield it and the answer that has this key already."""
-        if not 8 <= len(key) <= 100:
-            raise FeedbackError(f"key: expected 8 to 100 letters, got {len(key)}.")
-        try:
-            with self._database.write() as session:
-                session.scalar(statements.ALONE, {"annotator_id": annotator_id})
-                yield session, _by_key(session, key, annotator_id)
-        except IntegrityError:  # another request used this key at the same moment
-            with self._database.read() as session:
-                _by_key(session, key, annotator_id)
-            raise
-
-    @contextmanager
     def _holding(
         self, annotator_id: int, tokens: Sequence[str]
     ) -> Iterator[tuple[float, list[tuple[Lease, float]]]]:
@@ -242,6 +231,27 @@ class Queue:
         with self._database.write(durable=False) as session:
             session.scalar(statements.ALONE, {"annotator_id": annotator_id})
             yield clock(session), [(row[0], row[1]) for row in session.execute(named)]
+
+
+@contextmanager
+def recording(
+    database: Database, table: type[AnswerOrRating], annotator_id: int, key: str
+) -> Iterator[tuple[Session, AnswerOrRating | None]]:
+    """Open a transaction of one person; yield it and the row that has this key already.
+
+    Raises:
+        FeedbackError: a key that is too short or too long, or somebody else's.
+    """
+    if not 8 <= len(key) <= 100:
+        raise FeedbackError(f"key: expected 8 to 100 letters, got {len(key)}.")
+    try:
+        with database.write() as session:
+            session.scalar(statements.ALONE, {"annotator_id": annotator_id})
+            yield session, _by_key(session, table, key, annotator_id)
+    except IntegrityError:  # another request used this key at the same moment
+        with database.read() as session:
+            _by_key(session, table, key, annotator_id)
+        raise
 
 
 class _Choice:
@@ -446,11 +456,13 @@ def _leased_query(lease: Lease, query: Query) -> LeasedQuery:
     )
 
 
-def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
-    answer = session.scalar(statements.BY_KEY, {"key": key})
-    if answer is not None and answer.annotator_id != annotator_id:
+def _by_key(
+    session: Session, table: type[AnswerOrRating], key: str, annotator_id: int
+) -> AnswerOrRating | None:
+    row = session.scalar(select(table).where(table.key == key))
+    if row is not None and row.annotator_id != annotator_id:
         raise FeedbackError("key: expected one of your own, got somebody else's.")
-    return answer
+    return row
 
 
 def record_answer(session: Session, query: Query, shown: Lease | Answer, **columns: Any) -> Answer:

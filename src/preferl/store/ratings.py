@@ -1,12 +1,10 @@
 """Ratings and outcomes of single clips: recorded as answers are, changed, undone and read."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple, final
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from sqlalchemy import Select, exists, or_, select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
 from preferl.data.ratings import Ratings
@@ -16,7 +14,7 @@ from preferl.shapes import FloatArray
 from preferl.store.clips import ClipStore
 from preferl.store.database import Database, clock, rows_among
 from preferl.store.quality.rating_report import RatingReport, rating_report
-from preferl.store.queue import answering_person
+from preferl.store.queue import answering_person, recording
 from preferl.store.schema import HIGHEST_RATING, Annotator, Outcome, Query, Rating
 
 _later = aliased(Rating)
@@ -82,7 +80,8 @@ class GivenRatings:
             raise FeedbackError(f"rating: expected 1 to {HIGHEST_RATING}, got {rating}.")
         if outcome is not None:
             require_one_of("outcome", outcome, Outcome)
-        with self._recording(project_id, annotator_id, key) as (session, known):
+        with recording(self._database, Rating, annotator_id, key) as (session, known):
+            answering_person(session, project_id, annotator_id)
             if known is not None:
                 return _recorded(known, new=False)
             shown = select(Query.id).where(
@@ -91,18 +90,15 @@ class GivenRatings:
             )
             if session.scalar(shown.limit(1)) is None:
                 raise FeedbackError(f"clip: expected one that a query shows, got {clip}.")
-            row = Rating(
+            return _add(
+                session,
                 project_id=project_id,
                 clip_id=clip,
                 annotator_id=annotator_id,
                 key=key,
                 rating=rating,
                 outcome=outcome,
-                rated_at=clock(session),
             )
-            session.add(row)
-            session.flush()
-            return _recorded(row, new=True)
 
     def undo(self, project_id: int, annotator_id: int, key: str) -> RecordedRating | None:
         """Undo the latest change of a person, and return what they now say of its clip.
@@ -110,7 +106,8 @@ class GivenRatings:
         Earlier changes can then be undone one by one. Sending the same `key` again changes nothing.
         Returns None if there is nothing to undo.
         """
-        with self._recording(project_id, annotator_id, key) as (session, known):
+        with recording(self._database, Rating, annotator_id, key) as (session, known):
+            answering_person(session, project_id, annotator_id)
             if known is not None:
                 return _recorded(known, new=False)
             standing = (
@@ -125,7 +122,8 @@ class GivenRatings:
                 return None
             same_clip = (Rating.clip_id == undone.clip_id, Rating.id < undone.id)
             before = session.scalar(standing.where(*same_clip))
-            row = Rating(
+            return _add(
+                session,
                 project_id=project_id,
                 clip_id=undone.clip_id,
                 annotator_id=annotator_id,
@@ -133,11 +131,7 @@ class GivenRatings:
                 rating=None if before is None else before.rating,
                 outcome=None if before is None else before.outcome,
                 undoes=undone.key,
-                rated_at=clock(session),
             )
-            session.add(row)
-            session.flush()
-            return _recorded(row, new=True)
 
     def of_person(self, annotator_id: int, clips: Sequence[str]) -> dict[str, Rating]:
         """Return what a person now says of these clips, by the clip's name."""
@@ -176,22 +170,6 @@ class GivenRatings:
             rng=rng,
         )
 
-    @contextmanager
-    def _recording(
-        self, project_id: int, annotator_id: int, key: str
-    ) -> Iterator[tuple[Session, Rating | None]]:
-        """Open a transaction of one person; yield it and the row that has this key already."""
-        if not 8 <= len(key) <= 100:
-            raise FeedbackError(f"key: expected 8 to 100 letters, got {len(key)}.")
-        try:
-            with self._database.write() as session:
-                answering_person(session, project_id, annotator_id)
-                yield session, _by_key(session, key, annotator_id)
-        except IntegrityError:  # another request used this key at the same moment
-            with self._database.read() as session:
-                _by_key(session, key, annotator_id)
-            raise
-
 
 def current_ratings(project_id: int) -> Select[Rating]:
     """SQL: the latest row of each person about each clip of a project, oldest first."""
@@ -221,11 +199,11 @@ def outcome_numbers(rows: Sequence[Rating]) -> FloatArray:
     return np.array([numbers[row.outcome] for row in rows], np.float64)
 
 
-def _by_key(session: Session, key: str, annotator_id: int) -> Rating | None:
-    row = session.scalar(select(Rating).where(Rating.key == key))
-    if row is not None and row.annotator_id != annotator_id:
-        raise FeedbackError("key: expected one of your own, got somebody else's.")
-    return row
+def _add(session: Session, **columns: Any) -> RecordedRating:
+    row = Rating(**columns, rated_at=clock(session))
+    session.add(row)
+    session.flush()
+    return _recorded(row, new=True)
 
 
 def _recorded(row: Rating, *, new: bool) -> RecordedRating:

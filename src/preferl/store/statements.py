@@ -204,7 +204,6 @@ TURN_NOW: Final = (
 OF_AGENT: Final = select(func.count(Query.id)).where(*ASKABLE, Query.agent == AGENT)
 """How many queries of an agent still need answers."""
 
-BY_KEY: Final = select(Answer).where(Answer.key == bindparam("key"))
 BY_TOKEN: Final = select(Lease).where(
     Lease.token == bindparam("token"), Lease.annotator_id == PERSON
 )

@@ -16,7 +16,14 @@ from sqlalchemy.orm import Session
 
 from preferl.store.clips import CLIP_ID, known_clips
 from preferl.store.database import MOST_PARAMETERS, clock, rows_among
-from preferl.store.exchange.tables import Cell, cell_of, read_table, wrong_cell
+from preferl.store.exchange.tables import (
+    Cell,
+    Rules,
+    cells_of,
+    read_table,
+    require_right,
+    wrong_cell,
+)
 from preferl.store.people import LONGEST_NAME, is_name, looks_like_owner
 from preferl.store.schema import (
     COUNTED,
@@ -143,20 +150,15 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises:
         DataError: naming file, row (`where`) and column.
     """
-    row = {name: cell_of(raw, name, kind, where) for name, kind in COLUMNS.items()}
-    for name in NEEDED:
-        if row[name] is None:
-            raise wrong_cell(where, name, "a value", "none")
+    row = cells_of(raw, COLUMNS, NEEDED, where)
     detail = row["detail"] if row["kind"] == "retract" else None
     if detail and not isinstance(detail.get(BY), str):  # a number in the store that it comes from
         row["detail"] = {name: value for name, value in detail.items() if name != BY}
-    for name, (is_right, expected) in _rules(row).items():
-        if not is_right:
-            raise wrong_cell(where, name, expected, repr(row[name]))
+    require_right(row, _rules(row), where)
     return row
 
 
-def _rules(row: Mapping[str, Any]) -> dict[str, tuple[object, str]]:
+def _rules(row: Mapping[str, Any]) -> Rules:
     """Return, by column, whether the cell of a row is right, and what it should be."""
     preference = preference_of(row["kind"], row["swapped"])
     clips = row["first_clip"], row["second_clip"]
@@ -205,13 +207,10 @@ def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str,
     for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
         row = checked(raw, where)
-        for column, name in zip(("annotator", "detail"), people_of(row), strict=False):
-            if not looks_like_owner(name):
-                continue
-            if owner is None:
-                fix = "Name whose answers they are: --owner NAME (owner=NAME)."
-                raise wrong_cell(where, column, "a name that is not the owner's", repr(name), fix)
-            row[column] = owner if column == "annotator" else {**row["detail"], BY: owner}
+        name, *by = people_of(row)
+        row["annotator"] = imported_name(name, owner, where)
+        if by:
+            row["detail"] = {**row["detail"], BY: imported_name(by[0], owner, where, "detail")}
         if row["key"] in keys:
             raise wrong_cell(where, "key", "one for each answer", f"{row['key']} again")
         keys.add(row["key"])
@@ -223,6 +222,20 @@ def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str,
         if row["purpose"] == "repeat" and before["annotator"] != row["annotator"]:
             raise wrong_cell(where, "annotator", "the one person whom a repeat is for", "another")
         yield where, row
+
+
+def imported_name(name: str, owner: str | None, where: str, column: str = "annotator") -> str:
+    """The name of a person as the store has it: `owner` for the owner of another store.
+
+    Raises:
+        DataError: the owner's name, and no `owner`.
+    """
+    if not looks_like_owner(name):
+        return name
+    if owner is None:
+        fix = "Say who that is: --owner NAME (owner=NAME)."
+        raise wrong_cell(where, column, "a name that is not the owner's", repr(name), fix)
+    return owner
 
 
 def queries_of(

@@ -3,7 +3,7 @@
 The table has one row for each change that a person made, also undone ones.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -14,6 +14,7 @@ from preferl.store.database import rows_among
 from preferl.store.exchange.answer_table import (
     LATEST_TIME,
     ImportReport,
+    imported_name,
     people_named,
     timestamp,
 )
@@ -21,12 +22,14 @@ from preferl.store.exchange.exports import import_segments, names_of, origins_of
 from preferl.store.exchange.tables import (
     BATCH,
     Cell,
-    cell_of,
+    Rules,
+    cells_of,
     read_table,
+    require_right,
     writing_table,
     wrong_cell,
 )
-from preferl.store.people import LONGEST_NAME, is_name, looks_like_owner, require_name
+from preferl.store.people import LONGEST_NAME, is_name, require_name
 from preferl.store.ratings import LATEST
 from preferl.store.schema import HIGHEST_RATING, Clip, Outcome, Rating
 from preferl.store.store import Store
@@ -154,45 +157,40 @@ def _read(path: Path, owner: str | None) -> Iterator[tuple[str, dict[str, Any]]]
     undone = set[str]()
     for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
-        row = {name: cell_of(raw, name, kind, where) for name, kind in COLUMNS.items()}
-        for name in NEEDED:
-            if row[name] is None:
-                raise wrong_cell(where, name, "a value", "none")
-        if looks_like_owner(row["annotator"]):
-            if owner is None:
-                fix = "Name whose ratings they are: --owner NAME (owner=NAME)."
-                expected = "a name that is not the owner's"
-                raise wrong_cell(where, "annotator", expected, repr(row["annotator"]), fix)
-            row["annotator"] = owner
-        undoes = before.get(row["undoes"] or "")
-        same = ("clip", "annotator")
-        outcomes = get_args(Outcome)
-        rules = {
-            "clip": (CLIP_ID.fullmatch(row["clip"]), "32 digits of hex"),
-            "annotator": (is_name(row["annotator"]), f"a name of 1 to {LONGEST_NAME} letters"),
-            "rating": (
-                row["rating"] is None or 1 <= row["rating"] <= HIGHEST_RATING,
-                f"1 to {HIGHEST_RATING}, or nothing",
-            ),
-            "outcome": (row["outcome"] in (None, *outcomes), f"one of {outcomes}, or nothing"),
-            "rated_at": (0 <= row["rated_at"] <= LATEST_TIME, "seconds since the epoch"),
-            "key": (
-                8 <= len(row["key"]) <= 100 and row["key"] not in before,
-                "8 to 100 letters, others in each row",
-            ),
-            "undoes": (
-                row["undoes"] is None
-                or (
-                    undoes is not None
-                    and row["undoes"] not in undone
-                    and all(undoes[name] == row[name] for name in same)
-                ),
-                "the key of an earlier row of this person about this clip, once",
-            ),
-        }
-        for name, (is_right, expected) in rules.items():
-            if not is_right:
-                raise wrong_cell(where, name, expected, repr(row[name]))
+        row = cells_of(raw, COLUMNS, NEEDED, where)
+        row["annotator"] = imported_name(row["annotator"], owner, where)
+        require_right(row, _rules(row, before, undone), where)
         before[row["key"]] = row
         undone |= {row["undoes"]} - {None}
         yield where, row
+
+
+def _rules(
+    row: Mapping[str, Any], before: Mapping[str, Mapping[str, Any]], undone: Set[str]
+) -> Rules:
+    """The rules for a row after those `before`, by their keys, of which some were `undone`."""
+    undoes = before.get(row["undoes"] or "")
+    outcomes = get_args(Outcome)
+    return {
+        "clip": (CLIP_ID.fullmatch(row["clip"]), "32 digits of hex"),
+        "annotator": (is_name(row["annotator"]), f"a name of 1 to {LONGEST_NAME} letters"),
+        "rating": (
+            row["rating"] is None or 1 <= row["rating"] <= HIGHEST_RATING,
+            f"1 to {HIGHEST_RATING}, or nothing",
+        ),
+        "outcome": (row["outcome"] in (None, *outcomes), f"one of {outcomes}, or nothing"),
+        "rated_at": (0 <= row["rated_at"] <= LATEST_TIME, "seconds since the epoch"),
+        "key": (
+            8 <= len(row["key"]) <= 100 and row["key"] not in before,
+            "8 to 100 letters, others in each row",
+        ),
+        "undoes": (
+            row["undoes"] is None
+            or (
+                undoes is not None
+                and row["undoes"] not in undone
+                and all(undoes[name] == row[name] for name in ("clip", "annotator"))
+            ),
+            "the key of an earlier row of this person about this clip, once",
+        ),
+    }

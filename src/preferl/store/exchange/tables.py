@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
@@ -21,6 +21,9 @@ from preferl.reading import Expansion, parse_json
 Format = Literal["jsonl", "csv", "parquet"]
 Cell = Literal["text", "whole", "number", "flag", "json"]
 """What a column holds; `json` is an object in JSON lines and its text in the other two."""
+
+Rules = Mapping[str, tuple[object, str]]
+"""By column: whether a cell is right, and what it should be."""
 
 Write = Callable[[Sequence[Sequence[Any]]], None]
 """Adds rows to a table."""
@@ -151,6 +154,28 @@ def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
         return cell(kind, row.get(name))
     except ValueError as error:
         raise wrong_cell(where, name, error, repr(row.get(name))[:100]) from error
+
+
+def cells_of(
+    row: Mapping[str, Any], columns: Mapping[str, Cell], needed: Iterable[str], where: str
+) -> dict[str, Any]:
+    """The values of a row's `columns`; others are dropped, and missing ones are None.
+
+    Raises:
+        DataError: a cell of another kind, or an empty one that is `needed`.
+    """
+    cells = {name: cell_of(row, name, kind, where) for name, kind in columns.items()}
+    for name in needed:
+        if cells[name] is None:
+            raise wrong_cell(where, name, "a value", "none")
+    return cells
+
+
+def require_right(row: Mapping[str, Any], rules: Rules, where: str) -> None:
+    """Raise `DataError` for the first cell of a row that is not as its rule says."""
+    for name, (is_right, expected) in rules.items():
+        if not is_right:
+            raise wrong_cell(where, name, expected, repr(row[name]))
 
 
 def wrong_cell(where: str, column: str, expected: object, got: object, fix: str = "") -> DataError:
