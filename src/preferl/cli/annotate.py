@@ -318,22 +318,13 @@ def annotate_import(config: ImportConfig) -> None:
     from preferl.store.exchange.ratings import import_ratings
 
     kind = _kind(config.path)
+    exported = {"answers": import_answers, "ratings": import_ratings}
     with opened(config.labels, new=config.new) as (store, project):
-        if kind == "export":
-            imported = import_answers(
-                store,
-                project.id,
-                config.path,
-                clips=config.clips,
-                owner=config.owner,
-            )
-            echo(f"{imported.new:,} answers are new, {imported.known:,} were there already.")
-            return
-        if kind == "ratings":
-            imported = import_ratings(
+        if kind in exported:
+            imported = exported[kind](
                 store, project.id, config.path, clips=config.clips, owner=config.owner
             )
-            echo(f"{imported.new:,} ratings are new, {imported.known:,} were there already.")
+            echo(f"{imported.new:,} {kind} are new, {imported.known:,} were there already.")
             return
         answers = _import_labels(store, project.id, kind, config)
     echo(
@@ -373,7 +364,7 @@ def _import_labels(
     )
 
 
-def _kind(path: Path) -> Literal["export", "ratings", "table", "folder", "drlhp"]:
+def _kind(path: Path) -> Literal["answers", "ratings", "table", "folder", "drlhp"]:
     """Return what a path holds, by its name or by the columns of its first row."""
     from preferl.store.exchange.tables import read_table
 
@@ -383,7 +374,7 @@ def _kind(path: Path) -> Literal["export", "ratings", "table", "folder", "drlhp"
         return "drlhp"
     columns = next(iter(read_table(path)), {"query": None}).keys()
     if "query" in columns:
-        return "export"
+        return "answers"
     if {"clip", "rating", "outcome"} <= columns:
         return "ratings"
     if {"chosen", "chosen_episode"} & columns:

@@ -43,6 +43,7 @@ from preferl.training.reward_presets import RewardPreset, RewardSettings, model_
 
 if TYPE_CHECKING:
     from preferl.evaluation import RewardReport
+    from preferl.evaluation.episode_report import Frames
 
 
 starting_point = import_trusted
@@ -555,7 +556,6 @@ class EpisodesConfig(AnswersConfig):
 
 def reward_episodes(config: EpisodesConfig) -> None:
     """Print episodes by their predicted returns, and write a report if asked."""
-    from preferl.data.sources.lerobot import holds_lerobot, split_features
     from preferl.evaluation.episode_report import (
         COLUMNS,
         episode_page,
@@ -572,17 +572,7 @@ def reward_episodes(config: EpisodesConfig) -> None:
         comparisons = None
     else:
         episodes, comparisons, _ = config.read()
-    tasks: tuple[str, ...] = ("–",) * len(episodes)
-    fps = 1.0
-    frames = None
-    if holds_lerobot(split_features(config.demonstrations)[0]):
-        folder = sources.open_lerobot(split_features(config.demonstrations)[0])
-        tasks = folder.tasks
-        fps = folder.fps
-        camera = config.camera or next(iter(folder.cameras), None)
-        if camera is not None:
-            folder.pictures(camera)
-            frames = partial(folder.frames, camera)
+    tasks, fps, frames = _recorded_with(config.demonstrations, config.camera, len(episodes))
     scores = score_episodes(reward, episodes, part=config.part, comparisons=comparisons)
     for headline, numbers in (
         ("Episodes, the worst first", scores.worst_first),
@@ -604,6 +594,23 @@ def reward_episodes(config: EpisodesConfig) -> None:
         )
         write_report(config.report, page)
         echo(f"Report: {config.report}")
+
+
+def _recorded_with(
+    demonstrations: Path, camera: str | None, count: int
+) -> "tuple[tuple[str, ...], float, Frames | None]":
+    """Tasks of `count` episodes, frames per second, and what decodes pictures, where recorded."""
+    from preferl.data.sources.lerobot import holds_lerobot, split_features
+
+    source, _ = split_features(demonstrations)
+    if not holds_lerobot(source):
+        return ("–",) * count, 1.0, None
+    folder = sources.open_lerobot(source)
+    camera = camera or next(iter(folder.cameras), None)
+    if camera is None:
+        return folder.tasks, folder.fps, None
+    folder.pictures(camera)  # fails before anything is printed if it cannot be read
+    return folder.tasks, folder.fps, partial(folder.frames, camera)
 
 
 @dataclass(frozen=True, kw_only=True)
