@@ -209,7 +209,7 @@ class ImportConfig:
 
 
 def annotate_serve(config: ServeConfig) -> None:
-    """Serve until Ctrl-C."""
+    """Serve the annotation page until Ctrl-C."""
     note("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.app import AnnotateSettings
     from preferl.annotate.serve import serve
@@ -236,7 +236,7 @@ def annotate_serve(config: ServeConfig) -> None:
 
 
 def annotate_render(config: RenderConfig) -> None:
-    """Draw until there is nothing left, or Ctrl-C."""
+    """Draw clips of pending queries until none is left, or Ctrl-C."""
     from preferl.store.rendering.videos import serve_rendering
 
     logging.basicConfig(level=logging.WARNING, format="preferl: %(message)s")
@@ -294,7 +294,7 @@ def annotate_invite(config: InviteConfig) -> None:
 
 
 def annotate_export(config: ExportConfig) -> None:
-    """Write answers, and clips where they are wanted."""
+    """Write the answers of a project, and its clips if the config names a folder for them."""
     from preferl.store.exchange.exports import export_answers, export_segments
     from preferl.store.exchange.ratings import export_ratings
 
@@ -780,7 +780,7 @@ def _shares(total: int, weight: FloatArray) -> IntArray:
 
 
 def _draw_lists(config: CreateConfig, episodes: "data.Episodes") -> DrawnPairs:
-    """Draw candidate windows, and the rows of each list."""
+    """Draw candidate segments, and divide their rows among ranked lists."""
     if config.sampler != CreateConfig.sampler:
         raise ConfigError(
             f"lists: expected {CreateConfig.sampler} pairs, got {config.sampler}. Lists decide "
@@ -823,7 +823,7 @@ def _frames(config: CreateConfig, episodes: "data.Episodes") -> dict[str, Any]:
 def _require_drawable(
     config: CreateConfig, frames: dict[str, Any], segments: "data.Segments", trust: Collection[str]
 ) -> None:
-    """Draw one picture, so that errors appear now and not when people wait."""
+    """Draw one picture of a clip, so that errors appear now and not when people wait."""
     from preferl.store.rendering.frames import frame_source
 
     if config.elsewhere:
@@ -865,7 +865,7 @@ Grid = tuple[str, tuple[tuple[str, ...], ...], tuple[str, ...]]
 
 
 def annotate_report(config: LabelReportConfig) -> None:
-    """Print tables, and write a file where one is wanted."""
+    """Print tables about labels, and write a file if the config names one."""
     ending = None if config.out is None else config.out.suffix.lower()
     if ending not in (None, ".html", ".json"):
         raise ConfigError(f"out: expected a name ending in .html or .json, got {ending}.")
