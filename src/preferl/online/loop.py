@@ -165,7 +165,7 @@ def learn_from_preferences(
     )
     loop = PreferenceLoop(
         parts,
-        sink=sink,
+        sink=sink or Sinks(),
         on_iteration=on_iteration,
         on_answers=on_answers,
         on_evaluation=on_evaluation,
@@ -362,6 +362,7 @@ def _build_evaluator(config: OnlineConfig, learner: Any, env: EnvSource) -> Eval
 
 
 @final
+@dataclass(eq=False, kw_only=True)
 class PreferenceLoop:
     """A run of learning from preferences: its parts, its state, and the functions it calls.
 
@@ -370,22 +371,16 @@ class PreferenceLoop:
         sink: where metrics go. `learn_from_preferences` describes it and all other arguments.
     """
 
-    def __init__(
-        self,
-        parts: LoopParts,
-        *,
-        sink: MetricSink | None = None,
-        on_iteration: OnIteration | None = None,
-        on_answers: OnAnswers | None = None,
-        on_evaluation: OnEvaluation | None = None,
-        checkpoints: Path | None = None,
-    ) -> None:
-        self.parts = parts
+    parts: LoopParts = field(kw_only=False)
+    sink: MetricSink = field(default_factory=Sinks)
+    on_iteration: OnIteration | None = None
+    on_answers: OnAnswers | None = None
+    on_evaluation: OnEvaluation | None = None
+    checkpoints: Path | None = None
+
+    def __post_init__(self) -> None:
+        parts = self.parts
         self.state = parts.state
-        self.sink = sink or Sinks()
-        self.on_iteration = on_iteration
-        self.on_answers = on_answers
-        self.on_evaluation = on_evaluation
         self.stopwatch = Stopwatch()
         self.length_guard = LengthGuard(parts.config.variable_length)
         self.repetition_guard = RepetitionGuard(parts.config)
@@ -397,10 +392,10 @@ class PreferenceLoop:
         if isinstance(learner, SB3Learner):
             learner.report_to(self.sink)
             learner.before_rollout(self._evaluate)
-        if checkpoints is None:
+        if self.checkpoints is None:
             self.state.warm_start = parts.read_warm_start()
         else:
-            self._resume(checkpoints)
+            self._resume(self.checkpoints)
         parts.require_suitable(self.state.warm_start)
         recorded = self.state.warm_start.episodes
         if not self.state.iterations:
@@ -444,7 +439,6 @@ class PreferenceLoop:
         planned = parts.plan[number]
         fit = validation = None
         metrics = QueryMetrics()
-        ties = contradicted = float("nan")
 
         # Before the first one, the reward is fitted to the answers of a warm start.
         warm_start_answers = given_answers(self.state.warm_start.comparisons, parts.feedback)
@@ -465,30 +459,10 @@ class PreferenceLoop:
             with self.stopwatch.part("asking"):
                 metrics = self._ask_round(number)
             # Fit: the reward model learns from all comparisons so far; the agent gets its reward.
-            answered = self._answered()
-            ties, contradicted = ties_and_contradictions(answered and answered.comparisons)
             with self.stopwatch.part("fitting"):
-                fit, validation = self._fit(answered)
+                fit, validation = self._fit(self._answered())
 
-        self._report(
-            IterationReport(
-                iteration=number,
-                iterations=len(parts.plan) - 1,
-                env_steps=parts.learner.steps,
-                comparisons=self.state.answer_count,
-                fit=fit,
-                mean_return=float(episodes.returns[whole].mean()) if whole.any() else float("nan"),
-                episodes=int(whole.sum()),
-                validation=validation,
-                query_entropy=metrics.entropy,
-                query_deviation=metrics.deviation,
-                evaluation=self.state.evaluations[-1] if self.state.evaluations else None,
-                ties=ties,
-                contradicted=contradicted,
-                has_true_reward=self._has_true_reward(),
-                seconds=self.stopwatch.take(),
-            )
-        )
+        self._report(number, episodes.returns[whole], metrics, fit, validation)
 
     def _take_in(self, episodes: Episodes) -> BoolArray:
         """Add new episodes to the experience; return which of them are whole, `[K]`."""
@@ -706,9 +680,35 @@ class PreferenceLoop:
             return True
         return self.state.experience is not None and self.state.experience.has_true_reward
 
-    def _report(self, report: IterationReport) -> None:
-        """Log what an iteration did, and findings about the run that are new."""
+    def _report(
+        self,
+        number: int,
+        returns: FloatArray,
+        metrics: QueryMetrics,
+        fit: FitReport | None,
+        validation: Validation | None,
+    ) -> None:
+        """Report an iteration, by the returns of its whole episodes, and new findings."""
         state = self.state
+        answered = self._answered() if self.parts.plan[number].queries else None
+        ties, contradicted = ties_and_contradictions(answered and answered.comparisons)
+        report = IterationReport(
+            iteration=number,
+            iterations=len(self.parts.plan) - 1,
+            env_steps=self.parts.learner.steps,
+            comparisons=state.answer_count,
+            fit=fit,
+            mean_return=float(returns.mean()) if len(returns) else float("nan"),
+            episodes=len(returns),
+            validation=validation,
+            query_entropy=metrics.entropy,
+            query_deviation=metrics.deviation,
+            evaluation=state.evaluations[-1] if state.evaluations else None,
+            ties=ties,
+            contradicted=contradicted,
+            has_true_reward=self._has_true_reward(),
+            seconds=self.stopwatch.take(),
+        )
         state.iterations.append(report)
         self.sink.log(report.metrics(), report.env_steps)
         for finding in findings(course_of(state.iterations, self.parts.config)):
