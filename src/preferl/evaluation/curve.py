@@ -6,7 +6,7 @@ seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, Self, final
 
@@ -54,7 +54,8 @@ class Evaluation:
         `eval/mean_reward` is the mean return of whole episodes. Further entries are the ends of its
         95 % interval and the number of episodes.
         """
-        report, (low, high) = self.report, self.interval
+        report = self.report
+        low, high = self.interval
         values = {
             "mean_reward": report.mean,
             "mean_reward_low": low,
@@ -119,6 +120,7 @@ class Evaluation:
 
 
 @final
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Evaluator:
     """Evaluates a policy while it learns, at the first chance after every `every` steps.
 
@@ -138,22 +140,15 @@ class Evaluator:
         ConfigError: `every` is negative, or `episodes` is less than one.
     """
 
-    def __init__(
-        self,
-        env: EnvSource,
-        *,
-        every: int,
-        episodes: int = 10,
-        seed: int,
-        max_steps: int | None = None,
-    ) -> None:
-        require_in("eval_every", every, 0, inf)
-        require_in("eval_episodes", episodes, 1, inf)
-        self.env = env
-        self.every = every
-        self.episodes = episodes
-        self.seed = seed
-        self.max_steps = max_steps
+    env: EnvSource = field(kw_only=False)
+    every: int
+    episodes: int = 10
+    seed: int
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        require_in("eval_every", self.every, 0, inf)
+        require_in("eval_episodes", self.episodes, 1, inf)
 
     def due(self, step: int, before: int | None, *, over: bool = False) -> bool:
         """Whether an evaluation is due at a step; `before` is the step of the last one, if any.

@@ -71,8 +71,8 @@ class Course(NamedTuple):
 
 def findings(course: Course) -> tuple[Finding, ...]:
     """List the findings about a run by its newest numbers; empty if nothing seems wrong."""
-    found = (look(course) for look in LOOKS)
-    return tuple(one for one in found if one is not None)
+    looks = (look(course) for look in LOOKS)
+    return tuple(finding for finding in looks if finding is not None)
 
 
 def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, float]:

@@ -80,8 +80,8 @@ class SelfAttention(nn.Module):
             attend: Any = Attend.apply
             return self.out(attend(query, both, bias, self.heads, share))  # type: ignore[no-any-return]
         q, k, v = (_of_heads(part, self.heads) for part in (query, *both.chunk(2, dim=-1)))
-        got = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=share)
-        return self.out(got.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=share)
+        return self.out(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def shares(self, tokens: Tensor, bias: Tensor) -> Tensor:
         """Compute attention weights `[B, heads, S, S]` among tokens `[B, S, W]`; rows sum to 1."""
@@ -108,7 +108,7 @@ class Attend(torch.autograd.Function):
         scale = 1 / math.sqrt(q.shape[-1])
         gain = 1 / (1 - share)
         ratio = k.shape[1] // asking
-        got = torch.empty_like(q)
+        attended = torch.empty_like(q)
         saved = []
         for first, last in _parts(asking):
             seen = ratio * last
@@ -117,22 +117,22 @@ class Attend(torch.autograd.Function):
             torch.add(bias[:, :, first:last, :seen], by_window, alpha=scale, out=by_window)
             shares = logits.softmax(-1)
             left = shares * kept(shares, share) if share else shares
-            got[:, first:last] = torch.bmm(left, v[:, :seen]).mul_(gain)
+            attended[:, first:last] = torch.bmm(left, v[:, :seen]).mul_(gain)
             saved += [shares, left]
-        ctx.save_for_backward(q, k, v, got, *saved)
+        ctx.save_for_backward(q, k, v, attended, *saved)
         ctx.heads = heads
         ctx.scale = scale
         ctx.gain = gain
-        return _of_rows(got, heads)
+        return _of_rows(attended, heads)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Compute the gradients of queries, and of keys and values."""
-        q, k, v, got, *saved = ctx.saved_tensors
+        q, k, v, attended, *saved = ctx.saved_tensors
         gradient = _of_heads(gradient, ctx.heads).flatten(0, 1)
-        wide = torch.promote_types(got.dtype, torch.float32)
-        inner = (gradient * got).sum(-1, keepdim=True, dtype=wide).to(got.dtype)
+        wide = torch.promote_types(attended.dtype, torch.float32)
+        inner = (gradient * attended).sum(-1, keepdim=True, dtype=wide).to(attended.dtype)
         gradient = gradient * ctx.gain
         dq = torch.empty_like(q)
         dk = torch.zeros_like(k)

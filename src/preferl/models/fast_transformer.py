@@ -201,12 +201,12 @@ class OneBlock:
             logits.masked_fill_((place >= lengths[:, None])[:, None, None], -torch.inf)
         shares = logits.flatten(2).softmax(-1)  # [C, heads, 2 * H]
         weighted = shares.view_as(logits) * alpha
-        got = [
+        attended = [
             torch.bmm(weighted.flatten(1, 2), windows.mT),  # [C, heads * 2, F]
             weighted.sum(2),  # [C, heads, H]
             torch.bmm(shares, beta.reshape(count, -1, 1)),  # [C, heads, 1]
         ]
-        return self.value(torch.cat([part.flatten(1) for part in got], dim=1))
+        return self.value(torch.cat([part.flatten(1) for part in attended], dim=1))
 
 
 def affine(weight: Tensor, bias: Tensor) -> Rows:

@@ -70,7 +70,7 @@ class Networks:
         """Return copies of one network's weights `[out, in]` and biases `[out]`, as torch does."""
         copies = {}
         for layer in range(self._last + 1):
-            weight, bias = (one[network].detach() for one in self._layer(layer))
+            weight, bias = (part[network].detach() for part in self._layer(layer))
             weight = weight if layer == self._last else weight.mT
             copies[f"weight_{layer}"] = weight.cpu().contiguous().clone()
             copies[f"bias_{layer}"] = bias.flatten().cpu().clone()
@@ -106,10 +106,10 @@ class Networks:
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors that training changes, by name."""
         kinds = ("values", "moments", "squares", "updates")
-        found = (self._trained, self._moments, self._squares, self._updates)
+        groups = (self._trained, self._moments, self._squares, self._updates)
         return {
             f"{kind}.{name}": tensor.detach()
-            for kind, tensors in zip(kinds, found, strict=True)
+            for kind, tensors in zip(kinds, groups, strict=True)
             for name, tensor in zip(self.parameters, tensors, strict=True)
         }
 

@@ -496,10 +496,12 @@ def _write_report(
     curves = [evaluation_curve("taught", [report.evaluations])] if report.evaluations else []
     page = run_report(
         title,
-        policies={SHOWN.get(name, name): one for name, one in evaluated.policies.items()},
+        policies={SHOWN.get(name, name): policy for name, policy in evaluated.policies.items()},
         taught="taught",
         reward=evaluated.rewards["learned"],
-        controls={name: one for name, one in evaluated.rewards.items() if name != "learned"},
+        controls={
+            name: control for name, control in evaluated.rewards.items() if name != "learned"
+        },
         findings=report.findings,
         curves=curves,
         curve_episodes=config.eval_episodes,

@@ -210,11 +210,11 @@ class SequenceCollator:
 
     def __call__(self, numbers: Sequence[int]) -> dict[str, Tensor]:
         """Samples `[B]` by number, in any order."""
-        block, place = np.divmod(np.asarray(numbers), DRAWN)
-        first = np.empty(len(block), np.int64)
-        for one in np.unique(block):
-            rows = block == one
-            first[rows] = self._draw(int(one))[place[rows]]
+        blocks, place = np.divmod(np.asarray(numbers), DRAWN)
+        first = np.empty(len(blocks), np.int64)
+        for block in np.unique(blocks):
+            rows = blocks == block
+            first[rows] = self._draw(int(block))[place[rows]]
         return self.at(first)
 
     def at(self, first: IntArray) -> dict[str, Tensor]:

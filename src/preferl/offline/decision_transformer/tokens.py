@@ -58,9 +58,11 @@ def _visible(real: Tensor, tokens: int) -> Tensor:
 
     Padding looks at itself, since a row that sees nothing would be NaN.
     """
-    one = real.new_ones(tokens, tokens, dtype=torch.bool)
+    square = real.new_ones(tokens, tokens, dtype=torch.bool)
     keys = real.bool().repeat_interleave(3, dim=1)[:, None, :tokens]  # [B, 1, M]
-    return ((keys & one.tril()) | torch.eye(tokens, dtype=torch.bool, device=real.device))[:, None]
+    return ((keys & square.tril()) | torch.eye(tokens, dtype=torch.bool, device=real.device))[
+        :, None
+    ]
 
 
 def _block(

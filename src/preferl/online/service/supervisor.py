@@ -246,8 +246,8 @@ class Supervisor:
     @property
     def problems(self) -> list[str]:
         """Present problems: of programs that do not run, and of complaints."""
-        found = [*(running.problem for running in self.programs), *self._complaints.values()]
-        return [problem for problem in found if problem]
+        problems = [*(running.problem for running in self.programs), *self._complaints.values()]
+        return [problem for problem in problems if problem]
 
     def __enter__(self) -> Self:
         try:

@@ -1,6 +1,7 @@
 """A policy that is replaced by a random one now and then, so that comparisons see more states."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, final
 
@@ -63,6 +64,7 @@ def _random_box(space: spaces.Box, count: int, rng: np.random.Generator) -> Arra
 
 
 @final
+@dataclass(eq=False)
 class ExplorationPolicy:
     """Acts as `policy` does or at random, each environment for itself, for stretches of time.
 
@@ -78,22 +80,16 @@ class ExplorationPolicy:
         ConfigError: a probability outside of [0, 1].
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        action_space: spaces.Space[Any],
-        rng: np.random.Generator,
-        random_probability: float = 0.5,
-        switch_probability: float = 0.5,
-    ) -> None:
-        require_in("random_probability", random_probability, 0.0, 1.0)
-        require_in("switch_probability", switch_probability, 0.0, 1.0)
-        self.policy = policy
-        self.action_space = action_space
-        self.rng = rng
-        self.random_probability = random_probability
-        self.switch_probability = switch_probability
-        self._random: BoolArray | None = None  # [V] where the random policy acts
+    policy: Policy
+    action_space: spaces.Space[Any]
+    rng: np.random.Generator
+    random_probability: float = 0.5
+    switch_probability: float = 0.5
+    _random: BoolArray | None = field(default=None, init=False)  # [V] where the random policy acts
+
+    def __post_init__(self) -> None:
+        require_in("random_probability", self.random_probability, 0.0, 1.0)
+        require_in("switch_probability", self.switch_probability, 0.0, 1.0)
 
     def predict(
         self,

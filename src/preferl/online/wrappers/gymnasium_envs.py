@@ -226,9 +226,9 @@ class HumanPreferencesEnvWrapper(
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise `AttributeError`, which names what replaces a member of the old wrapper."""
-        what = f"{type(self).__name__!r} object has no attribute {name!r}"
-        place = f". In its place: {GONE[name]}." if name in GONE else ""
-        raise AttributeError(what + place, name=name, obj=self)
+        problem = f"{type(self).__name__!r} object has no attribute {name!r}"
+        replacement = f". In its place: {GONE[name]}." if name in GONE else ""
+        raise AttributeError(problem + replacement, name=name, obj=self)
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environment."""
@@ -383,4 +383,4 @@ class FeedbackVectorEnv(
 
 def _with_states(infos: dict[str, Any]) -> list[dict[str, Any]]:
     """Split infos of all environments into infos of each, with their states alone."""
-    return [{"state": one} for one in infos["state"]] if "state" in infos else [infos]
+    return [{"state": state} for state in infos["state"]] if "state" in infos else [infos]

@@ -100,7 +100,7 @@ class ExperienceBuffer:
         with self._lock:
             drawn = len(self._arrivals) - self._fresh
             return {
-                "waiting": [(one, place < drawn) for place, one in enumerate(self._arrivals)],
+                "waiting": [(held, row < drawn) for row, held in enumerate(self._arrivals)],
                 "steps_in": self.steps_in,
                 "dropped": [self.dropped_episodes, self.dropped_segments],
             }

@@ -165,8 +165,8 @@ def _observations(
         return np.moveaxis(values[where], 2, -1)  # channels first, as was checked before
 
     stored: Any = buffer.observations
-    found: Observations = map_observations(restored, stored, space, buffer.observation_space)
-    return found
+    observations: Observations = map_observations(restored, stored, space, buffer.observation_space)
+    return observations
 
 
 def _actions(actions: Array, space: spaces.Space[Any]) -> Array:

@@ -96,13 +96,14 @@ def for_spaces(
     if not isinstance(reward, WindowReward):
         return RewardInSpaces(as_reward(reward), observations, actions)
     fix = "Build the reward for this environment's spaces, or wrap the environment."
-    for what, expected, got in (
-        ("observations of the environment", reward.observation_space, observations),
-        ("actions of the environment", reward.action_space, actions),
+    for name, expected, space in (
+        ("observations", reward.observation_space, observations),
+        ("actions", reward.action_space, actions),
     ):
-        if not can_read(expected, got):
+        if not can_read(expected, space):
             raise SpaceError(
-                f"{what}: expected {expected}, which the reward was made for, got {got}. {fix}"
+                f"{name} of the environment: expected {expected}, which the reward was made for, "
+                f"got {space}. {fix}"
             )
     return reward
 
@@ -114,23 +115,23 @@ def space_after(
     if transform is None and given is None:
         return space
     if transform is None or given is None:
-        got = "a space" if transform is None else "a function"
+        alone = "a space" if transform is None else "a function"
         raise ConfigError(
-            f"transform and transformed_space: expected both or neither, got {got} alone."
+            f"transform and transformed_space: expected both or neither, got {alone} alone."
         )
     for axes in ((1,), (1, 2)):
         expected = _shapes(zeros_of(given, axes))
         cause = None
         try:
-            got = _shapes(transform(zeros_of(space, axes)))
+            transformed = _shapes(transform(zeros_of(space, axes)))
         except Exception as error:  # a function of somebody else fails in whichever way it likes
-            got = f"{type(error).__name__}: {error}"
+            transformed = f"{type(error).__name__}: {error}"
             cause = error
-        if got != expected:
+        if transformed != expected:
             raise SpaceError(
                 f"what the transform gives: expected shape {expected}: that of transformed_space "
-                f"behind any number of axes, here {axes}, got {got}. Let it work on the last "
-                "axes, as in `lambda o: o[..., :3]`, `o.reshape(*o.shape[:-2], -1)` or "
+                f"behind any number of axes, here {axes}, got {transformed}. Let it work on the "
+                "last axes, as in `lambda o: o[..., :3]`, `o.reshape(*o.shape[:-2], -1)` or "
                 "`np.swapaxes(o, -1, -2)`."
             ) from cause
     return given
