@@ -85,10 +85,10 @@ def run_report(
     sections.append(trust_section(trust or {}))
     success = []
     if policies[taught].success is not None:
-        success.append(_fact("Success", policies[taught], others, _success))
+        success.append(_fact("Success", policies[taught], others, form=_success))
     headline = [_accuracy_fact(reward, left_out), *success]
     if has_true_reward:
-        headline = [_fact("Return", policies[taught], others, _mean), *success, headline[0]]
+        headline = [_fact("Return", policies[taught], others, form=_mean), *success, headline[0]]
     return Report(title, lead, (*headline, *facts), tuple(sections), details or {})
 
 
@@ -259,6 +259,7 @@ def _fact(
     label: str,
     taught: PolicyReport,
     others: Mapping[str, PolicyReport],
+    *,
     form: Callable[[PolicyReport], str],
 ) -> Fact:
     """Return a number of the taught policy, with that of the others beside it."""

@@ -285,7 +285,8 @@ class _Recording:
             "tiers": self._about(tiers),
         }
         self._report("writing", 0, 1)
-        result = _write(folder, config, join(list(tiers.values())), about, minari, began=began)
+        episodes = join(list(tiers.values()))
+        result = _write(folder, config, episodes, about=about, minari=minari, began=began)
         shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
 
@@ -492,9 +493,9 @@ def _write(
     folder: RunFolder,
     config: DatasetConfig,
     episodes: Episodes,
+    *,
     about: Mapping[str, Any],
     minari: str | None,
-    *,
     began: float,
 ) -> dict[str, Any]:
     """Write a data set with what is known `about` it, and the result, which is returned."""
@@ -602,7 +603,7 @@ def record_seeds(
             )
         results = [done[unit.name] for unit in units]
         episodes, about = _joined(folder.folder, run, results)
-        return _write(folder, config, episodes, about, minari, began=began)
+        return _write(folder, config, episodes, about=about, minari=minari, began=began)
 
 
 def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:

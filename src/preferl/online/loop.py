@@ -462,7 +462,9 @@ class PreferenceLoop:
             with self.stopwatch.part("fitting"):
                 fit, validation = self._fit(self._answered())
 
-        self._report(number, episodes.returns[whole], metrics, fit, validation)
+        self._report(
+            number, episodes.returns[whole], metrics=metrics, fit=fit, validation=validation
+        )
 
     def _take_in(self, episodes: Episodes) -> BoolArray:
         """Add new episodes to the experience; return which of them are whole, `[K]`."""
@@ -684,6 +686,7 @@ class PreferenceLoop:
         self,
         number: int,
         returns: FloatArray,
+        *,
         metrics: QueryMetrics,
         fit: FitReport | None,
         validation: Validation | None,

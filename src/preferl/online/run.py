@@ -165,9 +165,22 @@ def run_online(
             resolved=_resolved(parts, sampler),
             summary=RunSummary("online", config.env_name, CURVES),
         ) as folder:
-            report = _learn(parts, folder, places, on_iteration, on_evaluation)
+            report = _learn(
+                parts,
+                folder,
+                report_to=places,
+                on_iteration=on_iteration,
+                on_evaluation=on_evaluation,
+            )
             _save(parts, folder, report, keep_experience=keep_experience)
-            return _conclude(parts, folder, report, evaluation, true_reward, on_stage)
+            return _conclude(
+                parts,
+                folder,
+                report,
+                evaluation=evaluation,
+                true_reward=true_reward,
+                on_stage=on_stage or (lambda _: None),
+            )
 
 
 def _require_evaluable(config: OnlineConfig, true_reward: TransitionReward | None) -> None:
@@ -184,6 +197,7 @@ def _require_evaluable(config: OnlineConfig, true_reward: TransitionReward | Non
 def _learn(
     parts: LoopParts,
     folder: RunFolder,
+    *,
     report_to: Sequence[str],
     on_iteration: OnIteration | None,
     on_evaluation: OnEvaluation | None,
@@ -217,13 +231,13 @@ def _conclude(
     parts: LoopParts,
     folder: RunFolder,
     report: OnlineReport,
+    *,
     evaluation: EvaluationConfig,
     true_reward: TransitionReward | None,
-    on_stage: OnStage | None,
+    on_stage: OnStage,
 ) -> dict[str, Any]:
     """Evaluate what was learned, write report and result, and return the result."""
     config = parts.config
-    stage = on_stage or (lambda _: None)
     result = _result(parts, report)
     summary = RunSummary(
         "online",
@@ -236,8 +250,10 @@ def _conclude(
     )
     try:
         if not report.interrupted:
-            evaluated = _evaluate(config, evaluation, report, true_reward, stage)
-            stage("writing the report")
+            evaluated = _evaluate(
+                config, evaluation, report, true_reward=true_reward, on_stage=on_stage
+            )
+            on_stage("writing the report")
             _write_report(folder.path("report.html"), parts, report, evaluated)
             summary = evaluated.completed(summary)
             result |= evaluated.to_json()
@@ -382,6 +398,7 @@ def _evaluate(
     config: OnlineConfig,
     evaluation: EvaluationConfig,
     report: OnlineReport,
+    *,
     true_reward: TransitionReward | None,
     on_stage: OnStage,
 ) -> _Evaluated:
@@ -408,7 +425,13 @@ def _evaluate(
         shown = act(taught, venv, episodes=1)
     return _Evaluated(
         policies=reports,
-        rewards=_evaluate_rewards(config, report.reward, fresh, evaluation.queries, true_reward),
+        rewards=_evaluate_rewards(
+            report.reward,
+            _held_out(config, fresh, evaluation.queries),
+            fresh,
+            true_reward=true_reward,
+            seed=seed,
+        ),
         shown=shown,
         clips=clips,
         has_true_reward=report.has_true_reward or fresh.has_true_reward,
@@ -432,17 +455,17 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
 
 
 def _evaluate_rewards(
-    config: OnlineConfig,
     learned: RewardFunction | None,
+    held_out: Comparisons,
     episodes: Episodes,
-    queries: int,
+    *,
     true_reward: TransitionReward | None,
+    seed: int,
 ) -> dict[str, RewardReport]:
     """Evaluate the learned reward and its controls on the same queries; nothing without one."""
     if learned is None:
         return {}
-    held_out = _held_out(config, episodes, queries)
-    rewards: dict[str, Reward] = {"learned": learned, **control_rewards(learned, config.seed)}
+    rewards: dict[str, Reward] = {"learned": learned, **control_rewards(learned, seed)}
     return {
         name: evaluate_reward(reward, held_out, episodes=episodes, true_reward=true_reward)
         for name, reward in rewards.items()

@@ -162,14 +162,15 @@ def _transformer_shapes(
         "encoder.wpe.weight": (positions, width),
         "embed_timestep.weight": (times, width),
     }
-    for name, size in _layers(shape.layers, width, inner, states, actions).items():
+    layers = _layers(shape.layers, width=width, inner=inner, states=states, actions=actions)
+    for name, size in layers.items():
         units = size[1:] if ".c_" in name else size[:1]  # weights of GPT-2's layers are [in, out]
         shapes |= {f"{name}.weight": size, f"{name}.bias": units}
     return shapes
 
 
 def _layers(
-    count: int, width: int, inner: int, states: int, actions: int
+    count: int, *, width: int, inner: int, states: int, actions: int
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of the weights of layers that have a bias, for a transformer of `count` blocks."""
     layers: dict[str, tuple[int, ...]] = {
