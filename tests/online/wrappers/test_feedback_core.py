@@ -62,7 +62,7 @@ class Source:
         self.reward = None
         self.next: Any = None
 
-    def take(self) -> bool:
+    def switch(self) -> bool:
         if self.next is None:
             return False
         self.version = self.version + 1
@@ -70,7 +70,7 @@ class Source:
         self.next = None
         return True
 
-    refresh = take
+    refresh = switch
 
     def close(self) -> None: ...
 
