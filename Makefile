@@ -62,7 +62,7 @@ $(DEV): $(CORE)
 
 install: $(DEV) ## set up .venv with everything a developer needs
 
-demo: $(CORE) ## teach an agent from 200 comparisons and write a report
+demo: $(CORE) ## teach an agent from 40 comparisons and write a report
 	@$(BIN)/preferl demo
 
 test: $(DEV) ## the default tests

@@ -92,7 +92,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     config = from_json(OnlineConfig, load_preset("pendulum"))
-    config = replace(config, comparisons=ANSWERS[options.table])
+    config = replace(config, comparisons=ANSWERS[options.table], eval_every=0)
     if options.smoke:
         config = replace(config, steps=1_200, initial_steps=900, iterations=1, comparisons=10)
         for teacher in TEACHERS:

@@ -253,14 +253,29 @@ def sweep_table():
         yield f"| {puck} | {condition} | {percent(np.mean(rates), 0)} | {seeds} | {returns:.0f} |"
 
 
-def settings_tables():
-    """The lines that the page of settings shows for the recipes of the door."""
+def answers_table():
+    """The lines that a page shows for rewards of the door fitted to few answers and many."""
     for row in rows_of("door_answers"):
         accuracy, low, high, least, most = percentages(
             row, "accuracy", "low", "high", "least", "most"
         )
         answers = f"{int(row['answers']):,}"
         yield f"| {answers} | {accuracy} | {low} to {high} | {least} to {most} |"
+
+
+def demo_table():
+    """The lines that a page shows for the agents of the demo, by teacher and range of seeds."""
+    rows = [row | {"fresh": int(row["seed"]) >= 200} for row in rows_of("demo")]
+    for (teacher, _), agents in grouped(rows, "teacher", "fresh").items():
+        means = numbers(agents, "mean")
+        seeds = ", ".join(f"{mean:,.0f}" for mean in means)
+        label = f"{teacher}, {agents[0]['seed']} to {agents[-1]['seed']}"
+        line = f"| {label} | {np.median(means):,.0f} | {min(means):,.0f} | {seeds} |"
+        yield line.replace("-", "−")
+
+
+def models_table():
+    """The lines that the page of settings shows for reward models of the door."""
     for row in [*rows_of("door_human_reward"), *rows_of("door_reward_models")]:
         if row["split"] == "demonstration" and "," not in row["reward"]:
             accuracy, low, high = percentages(row, "accuracy", "low", "high")
@@ -272,7 +287,9 @@ def test_pages_show_what_was_measured():
     transformers = list(conditions_table("dt_door_human"))
     measured = {
         "algorithms/label-files": door,
-        "choosing-settings": list(settings_tables()),
+        "choosing-settings": list(models_table()),
+        "how-many-answers": list(answers_table()),
+        "algorithms/drlhp": list(demo_table()),
         "offline-results": [*conditions_table("pt_door_human"), *sweep_table()],
         "algorithms/decision-transformer": transformers,
     }
@@ -280,7 +297,7 @@ def test_pages_show_what_was_measured():
     for page, lines in measured.items():
         assert [line for line in lines if line not in shown[page]] == [], page
     sizes = [len(lines) for lines in measured.values()]
-    assert sizes[1:] == [7 + 5, 7 + 6, 10]
+    assert sizes[1:] == [5, 7, len(measured["algorithms/drlhp"]), 7 + 6, 10]
     models = re.findall(r"^\| (?:mlp|linear|mr|nmr|pt)", shown["algorithms/label-files"], re.M)
     assert len(models) == len(door)
     conditions = re.findall(

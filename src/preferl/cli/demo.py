@@ -18,7 +18,6 @@ from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset
 from preferl.shapes import FloatArray
 
-PEOPLE_COMPARISONS = 100  # what a person answers in about six minutes
 PEOPLE_ITERATIONS = 25  # short ones, since whoever answers faster than anybody waits for one
 
 QUESTION = "Which pendulum does better?"
@@ -40,13 +39,13 @@ FRAMES_PER_SECOND = 20
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Teach a pendulum to stand from 200 comparisons, and write a report about it.
+    """Teach a pendulum to stand from 40 comparisons, and write a report about it.
 
     Attributes:
         ask: ask you at the terminal instead of a script.
         people: ask you in your browser; the labels stay beside the run.
         browser: open the page; off prints its link only.
-        comparisons: number of queries; by default 200 to a script, 100 to people.
+        comparisons: number of queries; by default 40, three minutes of a person.
         out: folder of the run; an older run there moves aside.
         seed: of everything.
         resume: continue the interrupted demo in `out`, with its labels.
@@ -68,7 +67,7 @@ def demo(config: DemoConfig) -> None:
     run = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=config.seed)
     evaluation = EvaluationConfig()
     if config.people:
-        run = replace(run, comparisons=PEOPLE_COMPARISONS, iterations=PEOPLE_ITERATIONS)
+        run = replace(run, iterations=PEOPLE_ITERATIONS)
     if config.smoke:
         run = replace(run, steps=3_000, initial_steps=2_000, iterations=2, comparisons=20)
         evaluation = replace(evaluation, episodes=4, queries=40, clip_steps=40)

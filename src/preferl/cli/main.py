@@ -21,7 +21,7 @@ from preferl.printing import harmless
 from preferl.reading import allow_large
 
 COMMANDS: Final = {
-    "demo": "teach a pendulum from 200 comparisons and write a report",
+    "demo": "teach a pendulum from 40 comparisons and write a report",
     "online run": "learn from comparisons while acting, in any gymnasium environment",
     "offline run": "learn policies from recorded episodes, and labels or a reward",
     "reward fit": "fit a reward model to answers of people, of a run or of a script",
