@@ -2,7 +2,7 @@
 
 Both read the same files in one run, each in a process of its own. Run it where LeRobot is
 installed (`make lerobot`), or without it for ours alone. The set is made once, by
-`lerobot_maker.py`; `numbers` checks that each clip shows the frames that were asked for.
+`lerobot_maker.py`. Each clip has to show the frames that were asked for.
 
     PYTHONPATH=src .venv-lerobot/bin/python benchmarks/lerobot_reader.py FOLDER [--clips 2000]
 """
@@ -32,6 +32,10 @@ def clips_of(lengths: np.ndarray, count: int) -> np.ndarray:
 
 
 def ours(folder: Path, count: int) -> dict[str, float]:
+    import av  # noqa: F401  # as LeRobot does when it is imported
+    import pyarrow.dataset
+    import pyarrow.parquet  # noqa: F401
+
     from preferl.data.sources import open_lerobot
 
     began = time.perf_counter(), time.process_time()
