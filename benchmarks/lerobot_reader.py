@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from lerobot_maker import CAMERA, make, numbers_in
 
+RESULTS = Path(__file__).parent / "results" / "lerobot_reader.json"
 LENGTH = 25
 KNOWN = np.array([512, 128])
 """Numbers that a picture of the maker can tell apart."""
@@ -96,6 +97,7 @@ def main() -> None:
         return
     if not options.folder.exists():
         make(options.folder, [100] * options.episodes)
+    results = {}
     for name in READERS:
         if name == "preferl" or find_spec(name) is not None:
             command = [sys.executable, __file__, str(options.folder), "--reader", name]
@@ -105,7 +107,9 @@ def main() -> None:
                 text=True,
                 check=True,
             )
-            print(name, done.stdout.strip().splitlines()[-1], flush=True)
+            results[name] = json.loads(done.stdout.strip().splitlines()[-1])
+            print(name, results[name], flush=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

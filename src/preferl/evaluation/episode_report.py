@@ -203,50 +203,42 @@ def episode_page(
         details: settings, folded away at the end.
     """
     order = scores.worst_first
-    disputed = scores.disputed
-    mean = scores.mean
-    shown = {"The worst episodes": order[:SHOWN], "People and reward disagree": disputed[:SHOWN]}
+    shown = {"The worst episodes": order, "People and reward disagree": scores.disputed}
     sections = [
-        Section(name, tuple(_WORDS[name]), **_drawn(scores, numbers, tasks, fps, frames))
+        Section(name, (_WORDS[name],), **_drawn(scores, numbers[:SHOWN], tasks, fps, frames))
         for name, numbers in shown.items()
         if len(numbers)
     ]
     rows = tuple(episode_rows(scores, order, tasks, fps))
-    caption = (
-        "Predicted returns, the worst first; answers against the reward, of all about an episode"
-    )
+    caption = "Predicted returns, the worst first; answers against the reward, of all about one"
     table = ReportTable(caption, COLUMNS, rows)
-    facts = (
-        Fact("Episodes", f"{len(mean):,}", f"{int(scores.lengths.sum()):,} steps"),
-        Fact("Least predicted return", number(mean[order[0]]), f"episode {order[0]}"),
-        Fact("Largest predicted return", number(mean[order[-1]]), f"episode {order[-1]}"),
-        Fact(
-            "Disputed episodes",
-            f"{len(disputed):,}",
-            f"of {int((scores.answers > 0).sum()):,} with answers",
-        ),
-    )
-    lead = (
-        "A reward that was fitted to people's answers predicts the return of each episode. "
-        "Intervals are over the members of its ensemble."
-    )
     return Report(
         title,
-        lead=lead,
-        facts=facts,
+        lead="A reward that was fitted to people's answers predicts the return of each episode. "
+        "Intervals are over the members of its ensemble.",
+        facts=_facts(scores),
         sections=(*sections, Section("All episodes", tables=(table,))),
         details=details,
     )
 
 
+def _facts(scores: EpisodeScores) -> tuple[Fact, ...]:
+    order = scores.worst_first
+    least, largest = (number(scores.mean[k]) for k in order[[0, -1]])
+    answered = int((scores.answers > 0).sum())
+    return (
+        Fact("Episodes", f"{len(order):,}", f"{int(scores.lengths.sum()):,} steps"),
+        Fact("Least predicted return", least, f"episode {order[0]}"),
+        Fact("Largest predicted return", largest, f"episode {order[-1]}"),
+        Fact("Disputed episodes", f"{len(scores.disputed):,}", f"of {answered:,} with answers"),
+    )
+
+
 _WORDS: Final = {
-    "The worst episodes": (
-        "Those with the least predicted returns. Each clip shows the part with the least return.",
-    ),
-    "People and reward disagree": (
-        "Those with the largest share of answers that preferred what the reward does not. Either "
-        "the reward is wrong there, or the answer.",
-    ),
+    "The worst episodes": "Those with the least predicted returns. Each clip shows the part with "
+    "the least return.",
+    "People and reward disagree": "Those with the largest share of answers that preferred what "
+    "the reward does not. Either the reward is wrong there, or the answer.",
 }
 
 
