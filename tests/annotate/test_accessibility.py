@@ -5,7 +5,7 @@ import pytest
 from helpers.accessibility import faults, faults_anywhere
 from helpers.answering_page import next_pair, pair, watched
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_axe_finds_what_is_wrong(person, study):
@@ -15,7 +15,6 @@ def test_axe_finds_what_is_wrong(person, study):
     assert "html-has-lang" in {rule for rule, _ in faults(page)}
 
 
-@pytest.mark.slow
 def test_the_answering_page(study, person):
     study.ask(2)
     study.ask(1, purpose="example", known=[1.0], details=[{"note": "Up is good."}])
@@ -39,7 +38,6 @@ def test_the_answering_page(study, person):
     assert faults_anywhere(page) == []
 
 
-@pytest.mark.slow
 def test_the_answers(study, person, address):
     numbers = study.ask(3)
     for count in range(3):
@@ -74,7 +72,6 @@ def test_the_answers(study, person, address):
         assert faults_anywhere(page) == [], show
 
 
-@pytest.mark.slow
 def test_the_other_pages(study, person, address):
     study.store.reports.publish_reward(
         study.project.id, 1, answers=9, accuracy=0.7, interval=(0.4, 0.9)

@@ -5,7 +5,7 @@ import pytest
 from helpers.answering_page import wait_in
 from preferl.store.status import Status
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 OUTSIDE = """() => [...document.querySelectorAll('.clip, #answers button, .asides button, #play')]
     .filter(each => {
@@ -27,7 +27,6 @@ def resize(page, width, height):
     page.wait_for_function(FITS, arg=[width, height])
 
 
-@pytest.mark.slow
 def test_everything_that_is_needed_is_visible(study, person):
     study.update(strength=True)
     study.ask(2)
@@ -49,7 +48,6 @@ def test_everything_that_is_needed_is_visible(study, person):
             assert min(heights) >= 0.33 * height, f"{width} x {height}"
 
 
-@pytest.mark.slow
 def test_the_header_has_room_for_its_text(study, person):
     study.ask(2)
     study.update(budget=25_000)
@@ -64,3 +62,16 @@ def test_the_header_has_room_for_its_text(study, person):
         resize(page, width, 600)
         wait_in(page, lambda: page.evaluate(CLIPPED) == [], lambda: page.evaluate(CLIPPED))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_names_stay_visible_while_the_table_scrolls(study, person):
+    study.ask(1)
+    page = person(study.owner, path="/admin", viewport={"width": 390, "height": 844})
+    name = page.locator("tbody .who", has_text="ann")
+    before = name.bounding_box()
+    table = page.get_by_role("region", name="People, table")
+    assert table.evaluate("box => box.scrollWidth > box.clientWidth")
+    table.evaluate("box => box.scrollTo(300, 0)")
+    page.wait_for_function("() => document.querySelector('.scroll').scrollLeft === 300")
+    assert name.bounding_box() == before
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

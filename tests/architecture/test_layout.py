@@ -22,8 +22,8 @@ OF_NO_PACKAGE = {
 
 OF_NO_MODULE = {
     ".": {"invariants", "io_errors", "killed_runs", "learning"} | {"power_loss", "recipes"},
-    "annotate": {"accessibility", "answering_page", "fuzz", "learning_page", "lost_server"}
-    | {"other_addresses", "overview_page", "playing_page", "rating_page", "refusals"}
+    "annotate": {"accessibility", "answering_page", "fuzz", "lost_server"}
+    | {"other_addresses", "playing_page", "rating_page", "refusals"}
     | {"small_screens"},
     "cli": {"foreign_folders", "held_folders", "trusted_models", "wrong_data", "wrong_input"},
     "feedback": {"named_teachers"},
