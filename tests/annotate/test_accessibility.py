@@ -16,13 +16,18 @@ def test_axe_finds_what_is_wrong(person, study):
 
 
 def test_the_answering_page(study, person):
-    study.ask(2)
+    study.update(ratings=True)
+    study.ask(2, details=[{"task": "open the door"}] * 2)
     study.ask(1, purpose="example", known=[1.0], details=[{"note": "Up is good."}])
     page = person(read=False)
     page.wait_for_selector("#instructions[open]")
     assert faults_anywhere(page) == []
     page.keyboard.press("Enter")
     page.wait_for_selector("#pair.may")
+    for key in "a4n":
+        page.keyboard.press(key)
+    page.wait_for_selector("[name=outcome-a]:checked", state="attached")
+    page.keyboard.press("Escape")
     assert faults_anywhere(page) == []
     page.keyboard.press("?")
     page.wait_for_selector("#help[open]")

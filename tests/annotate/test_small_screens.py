@@ -7,12 +7,13 @@ from preferl.store.status import Status
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-OUTSIDE = """() => [...document.querySelectorAll('.clip, #answers button, .asides button, #play')]
+OUTSIDE = """() => [...document.querySelectorAll(
+      '.clip, .rate label, #answers button, .asides button, #play')]
     .filter(each => {
       const at = each.getBoundingClientRect();
       return at.height < 40 || at.top < 56 || at.left < 0
         || at.bottom > innerHeight || at.right > innerWidth;
-    }).map(each => each.id || each.textContent.trim())"""
+    }).map(each => each.closest('.clip')?.id || each.id || each.textContent.trim())"""
 CLIPPED = """() => [...document.querySelectorAll('.brand, .mark, .overall, .top nav')]
     .filter(each => each.scrollWidth > each.clientWidth + 1
       || each.getBoundingClientRect().width < 20
@@ -27,15 +28,18 @@ def resize(page, width, height):
     page.wait_for_function(FITS, arg=[width, height])
 
 
-def test_everything_that_is_needed_is_visible(study, person):
-    study.update(strength=True)
-    study.ask(2)
+@pytest.mark.parametrize("ratings", [False, True])
+def test_everything_that_is_needed_is_visible(study, person, ratings):
+    study.update(strength=True, ratings=ratings)
+    study.ask(2, details=[{"task": "open the door"}] * 2 if ratings else None)
     page = person()
     page.wait_for_selector("#pair.may")
     for width, height in SIZES:
         resize(page, width, height)
 
-        def hidden(large=height > 700 or width > 700):
+        low = ratings and height < 400
+
+        def hidden(large=height > 700 or (width > 700 and not low)):
             # A small phone scrolls its clips beneath the buttons, which stay.
             return [each for each in page.evaluate(OUTSIDE) if large or "clip" not in each]
 
