@@ -22,23 +22,30 @@ from preferl.data.frame_tables import ABOUT
 SKILLS = ("random", "early", "middle", "late")
 
 
-def weights_by_skill(data: Path, table: Path) -> dict[str, float]:
+def batches_of(data: Path) -> list[torch.Tensor]:
+    """Return the frame numbers of the batches that LeRobot's loader makes of all frames."""
+    rows = LeRobotDataset("me/arm", root=data / "reacher_arm")
+    loader = torch.utils.data.DataLoader(rows, batch_size=500, shuffle=True)
+    return [batch["index"] for batch in loader]
+
+
+def weights_by_skill(data: Path, table: Path, batches: list[torch.Tensor]) -> dict[str, float]:
     """Return the mean weight of each skill with the `kappa` and chunk that a table advises."""
     about = json.loads(pq.read_schema(table).metadata[ABOUT])
     settings = SampleWeightingConfig(progress_path=str(table), kappa=about["kappa"])
     policy = SimpleNamespace(config=SimpleNamespace(chunk_size=about["chunk"]))
     weighter = make_sample_weighter(settings, policy, torch.device("cpu"))
-    rows = LeRobotDataset("me/arm", root=data / "reacher_arm")
-    weights = np.zeros(len(rows))
-    for batch in torch.utils.data.DataLoader(rows, batch_size=500, shuffle=True):
-        weights[batch["index"].numpy()] = weighter.compute_batch_weights(batch)[0].numpy()
     with np.load(data / "reacher_arm_truth.npz") as truth:
         skills = np.repeat(truth["skill"], truth["lengths"])
+    weights = np.zeros(len(skills))
+    for index in batches:
+        weights[index.numpy()] = weighter.compute_batch_weights({"index": index})[0].numpy()
     return {name: float(weights[skills == name].mean()) for name in SKILLS}
 
 
 if __name__ == "__main__":
-    shared = Path(os.environ.get("PREFERL_SHARED", "../shared"))
+    folder = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data" / "lerobot"
+    numbers = batches_of(folder)
     for name in sys.argv[1:]:
-        weights = weights_by_skill(shared / "data" / "lerobot", Path(name))
-        print(Path(name).stem, {skill: round(weight, 3) for skill, weight in weights.items()})
+        mean = weights_by_skill(folder, Path(name), numbers)
+        print(Path(name).stem, {skill: round(weight, 3) for skill, weight in mean.items()})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from benchmarks.lerobot_weights import weights_by_skill
+from benchmarks.lerobot_weights import batches_of, weights_by_skill
 from lerobot.configs.rewards import RewardModelConfig
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from lerobot.rewards.factory import make_reward_model, make_reward_pre_post_processors
@@ -78,11 +78,12 @@ def test_better_skills_weigh_more_in_lerobots_training(shared, tmp_path):
         rewards = truth["reward"]
     centred = FrameRewards(opened, rewards - rewards.mean(), version="true", chunk=CHUNK)
     centred.write(tmp_path / "true.parquet", "progress")
-    weights = weights_by_skill(data, tmp_path / "true.parquet")
+    batches = batches_of(data)
+    weights = weights_by_skill(data, tmp_path / "true.parquet", batches)
     assert weights["random"] < weights["early"] < weights["middle"] < weights["late"]
     drawn = np.random.default_rng(0).normal(size=len(rewards))
     control = FrameRewards(opened, drawn, version="random", chunk=CHUNK)
     control.write(tmp_path / "random.parquet", "progress")
-    others = weights_by_skill(data, tmp_path / "random.parquet")
+    others = weights_by_skill(data, tmp_path / "random.parquet", batches)
     rise = weights["late"] - weights["random"]
     assert abs(others["late"] - others["random"]) < rise / 2
