@@ -122,3 +122,9 @@ def test_members_leave_out_windows_that_nobody_asks_them_about():
     scores = model.scores_where(features, mask, asked)
     assert torch.equal(scores[asked], expected[asked])
     assert (scores[~asked] == 0).all()
+    parameters = list(model.parameters())
+    gradients = torch.autograd.grad(scores[asked].sum(), parameters)
+    for gradient, other in zip(
+        gradients, torch.autograd.grad(expected[asked].sum(), parameters), strict=True
+    ):
+        torch.testing.assert_close(gradient, other)

@@ -78,8 +78,7 @@ class Perceptrons(nn.Module):
     def through(self, features: Tensor, layers: Sequence[Tensor]) -> Tensor:
         """Map rows `[R, in]` to `[E, R, out]` by layers that `layers()` returned."""
         if self.computes_in_turn(features):
-            members = zip(*(layer.unbind() for layer in layers), strict=True)
-            return torch.stack([self._through(features, torch.addmm, *own) for own in members])
+            return torch.stack(self.in_turn([features] * len(layers[0]), layers))
         shared = features.expand(len(layers[0]), *features.shape)  # [E, R, in]
         return self._through(shared, torch.baddbmm, *layers)
 
@@ -87,9 +86,13 @@ class Perceptrons(nn.Module):
         """Whether members are faster one after another on these rows `[R, in]`."""
         return features.is_cpu and len(features) >= MANY_ROWS and len(self.weights[0]) > 1
 
-    def of_member(self, member: int, features: Tensor) -> Tensor:
-        """Map rows `[R, in]` to `[R, out]` by one member."""
-        return self._through(features, torch.addmm, *(layer[member] for layer in self.layers()))
+    def in_turn(self, features: Sequence[Tensor], layers: Sequence[Tensor]) -> list[Tensor]:
+        """Map rows `[R, in]` of each member to `[R, out]`, one member after another."""
+        members = zip(*(layer.unbind() for layer in layers), strict=True)
+        return [
+            self._through(rows, torch.addmm, *member)
+            for rows, member in zip(features, members, strict=True)
+        ]
 
     def _through(
         self, hidden: Tensor, affine: Callable[[Tensor, Tensor, Tensor], Tensor], *layers: Tensor

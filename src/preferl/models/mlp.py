@@ -42,16 +42,18 @@ class MLPReward(ConfiguredReward):
 
     def scores_where(self, features: Tensor, mask: Tensor, asked: Tensor) -> Tensor:
         """Compute scores `[E, B]` of windows that a member is asked about; other scores are 0."""
-        if asked.all() or not self.networks.computes_in_turn(features.flatten(0, -2)):
+        if not self.networks.computes_in_turn(features.flatten(0, -2)) or bool(asked.all()):
             return self.judge(features, mask).scores
-        scores = torch.zeros(asked.shape)
-        for member, rows in enumerate(asked):
-            rewards = self.networks.of_member(member, features[rows].flatten(0, -2))
-            rewards = rewards.view(1, -1, mask.shape[1])
-            if self.config.bounded:
-                rewards = torch.tanh(rewards)
-            scores[member, rows] = self.pool(rewards, mask[rows])[0]
-        return scores
+        member, window = asked.nonzero(as_tuple=True)  # [N], by member
+        length = mask.shape[1]
+        rows = features.index_select(0, window).flatten(0, 1)  # [N, L, F] to [N * L, F]
+        parts = rows.split((asked.sum(1) * length).tolist())
+        rewards = torch.cat(self.networks.in_turn(parts, self.networks.layers()))
+        rewards = rewards.view(1, -1, length)  # [1, N, L]
+        if self.config.bounded:
+            rewards = torch.tanh(rewards)
+        scores = self.pool(rewards, mask[window])[0]
+        return scores.new_zeros(asked.shape).index_put((member, window), scores)
 
     def last_rewards(self) -> LastRewards:
         """Return a function that computes the rewards of last steps alone."""

@@ -24,7 +24,8 @@ class FitReport:
         epochs: passes made.
         best_epoch: the epoch whose state the model keeps, from 1.
         train_loss: `[epochs]` mean over members, on their own bootstraps.
-        train_accuracy: `[epochs]` accuracy on decided answers.
+        train_accuracy: `[epochs]` accuracy on decided answers, before the step that learns from
+            them; of each answer, that of the members whose bootstraps hold it.
         validation_loss: `[epochs]` mean over members on held-out comparisons, or else on each
             member's out-of-bag answers; NaN where there are neither.
         validation_accuracy: `[epochs]` accuracy on the same answers.

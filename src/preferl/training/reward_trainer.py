@@ -435,8 +435,11 @@ class RewardTrainer:
     def _train_epoch(self, data: FitData, state: FitState) -> Tensor | None:
         """Make one pass over the answers in random order and add its metrics to the history.
 
+        A member computes only the answers that its bootstrap holds, so that the accuracy of an
+        answer is that of the members that learn from it.
+
         Returns the logits `[E, P]` of unseen answers after the pass, without trust in annotators,
-        or None if they were not computed.
+        or None if no answers are unseen.
         """
         order = torch.randperm(len(data.answers), generator=self._order)
         order = order.to(self.model.device)
@@ -456,37 +459,28 @@ class RewardTrainer:
         logits = torch.empty_like(logits).index_copy_(1, order, logits)
         weight = data.answers.weight.sum(1)
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
-        consensus = preference_probability(logits).mean(0) - 0.5
-        right = preference_accuracy(consensus[data.given], data.answers.preference[data.given])
         metrics = {
             "train_loss": float((loss[seen] / weight[seen]).mean()),
-            "train_accuracy": float(right),
+            "train_accuracy": _accuracy(logits[:, data.given], data.answers[data.given]),
         }
         state.history.append(metrics)
-        return self._validate(data, metrics, logits)
+        return self._validate(data, metrics)
 
-    def _validate(self, data: FitData, metrics: dict[str, float], logits: Tensor) -> Tensor | None:
-        """Add loss and accuracy on unseen answers to an epoch's metrics; see `_train_epoch`.
-
-        `logits` `[E, P]` are those of the training answers before each step. They are used for
-        out-of-bag answers if nothing is chosen by these; otherwise logits are computed anew.
-        """
-        unseen = data.unseen
+    def _validate(self, data: FitData, metrics: dict[str, float]) -> Tensor | None:
+        """Add loss and accuracy on unseen answers to an epoch's metrics; see `_train_epoch`."""
         metrics["validation_loss"] = metrics["validation_accuracy"] = float("nan")
-        if unseen is None:
+        if data.unseen is None:
             return None
-        computed = None
-        fits_noise = self.config.noise == "fitted"
-        if data.held_out is not None or self._keeps_best(data) or fits_noise or self.config.crop:
-            computed = self._logits(*unseen, world=self.world)
-            logits = self._with_trust(computed, unseen[1])
-        require_converged("the reward model's rewards", [logits])
-        if fits_noise:
-            self.set_noise(expected_noise(logits, unseen[1], noise=self.noise))
-        loss, accuracy = self._evaluate(logits, unseen[1])
+        answers = data.unseen[1]
+        logits = self._logits(*data.unseen, world=self.world)
+        trusted = self._with_trust(logits, answers)
+        require_converged("the reward model's rewards", [trusted])
+        if self.config.noise == "fitted":
+            self.set_noise(expected_noise(trusted, answers, noise=self.noise))
+        loss, accuracy = self._evaluate(trusted, answers)
         metrics["validation_loss"] = loss
         metrics["validation_accuracy"] = accuracy
-        return computed
+        return logits
 
     def _step(self, batch: Answers, data: FitData, state: FitState) -> tuple[Tensor, Tensor]:
         """Make one optimiser step on a batch.
@@ -589,7 +583,8 @@ class RewardTrainer:
         """Each member's loss `[E]` and logits `[E, B]` of one minibatch of pairs."""
         halved = self.config.precision == "bfloat16"
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=halved):
-            scores = self.model.judge(features, mask).scores.float()
+            asked = (weight > 0).repeat_interleave(2, 1)  # [E, B * 2]
+            scores = self.model.scores_where(features, mask, asked).float()
         logits = preference_logits(scores.unflatten(1, (-1, 2)))  # [E, B * 2] to [E, B, 2]
         logits = logits if trust is None else logits * trust
         return self._mean_loss(logits, preference, weight, soft), logits
@@ -623,12 +618,8 @@ class RewardTrainer:
             logits = likelihood.scale * logits
             loss = preference_loss(logits, preference, answers.weight, noise=likelihood.noise)
         total = answers.weight.sum(1) / len(answers)
-        votes = answers.weight > 0
         used = (total > 0).expand_as(loss)
-        seen = votes.any(0)
-        consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
-        accuracy = preference_accuracy(consensus[seen], preference[seen])
-        return float((loss / total)[used].mean()), float(accuracy)
+        return float((loss / total)[used].mean()), _accuracy(logits, answers)
 
     @torch.no_grad()
     def _logits(self, windows: AnyWindows, answers: Answers, *, world: World = ALONE) -> Tensor:
@@ -846,6 +837,14 @@ def _answered(what: str, comparisons: Comparisons) -> Comparisons:
             "label files."
         )
     return comparisons[comparisons.answered].compact()
+
+
+def _accuracy(logits: Tensor, answers: Answers) -> float:
+    """Compute the accuracy on answers; each member counts where it has a weight."""
+    votes = answers.weight > 0
+    seen = votes.any(0)
+    consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
+    return float(preference_accuracy(consensus[seen], answers.preference[seen]))
 
 
 def dropout_stream(device: torch.device) -> torch.Generator:
