@@ -16,6 +16,7 @@ export MPLBACKEND ?= Agg
 export SDL_VIDEODRIVER ?= dummy
 
 # What `nightly` compares the speed with: an older commit, and those jobs of benchmarks/commits.py.
+# Processor time counts, since other programs may run.
 SINCE ?= cd01f1f
 TIMED ?= fit fit_ensemble job iql
 
@@ -101,7 +102,8 @@ nightly: $(DEV) ## the longest tests, damaged files, random examples, fuzzed req
 	PREFERL_FUZZ_REQUESTS=50000 $(BIN)/python -m pytest tests/annotate/test_fuzz.py -m "slow or not slow"
 	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest $(call marked,nightly) -m nightly -n 2
 	$(MAKE) wheel
-	$(BIN)/python benchmarks/commits.py $(SINCE) $(TIMED) --strict --results $(VENV)/commits.json
+	$(BIN)/python benchmarks/commits.py $(SINCE) $(TIMED) --clock processor --strict \
+	  --results $(VENV)/commits.json
 
 wheel: $(DEV) ## install the built wheel beside nothing but torch, and use it
 	.ci/wheel $(BIN)/python $(TORCH)
