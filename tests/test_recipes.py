@@ -44,6 +44,7 @@ NEEDS_DATA = {
     "door_calibration.py",
     "door_human_reward.py",
     "door_reward_models.py",
+    "few_answers.py",
     "pt_door_human.py",
     "metaworld_sweep.py",
 }

@@ -86,6 +86,12 @@ class Perceptrons(nn.Module):
         """Whether members are faster one after another on these rows `[R, in]`."""
         return features.is_cpu and len(features) >= MANY_ROWS and len(self.weights[0]) > 1
 
+    def encode(self, features: Tensor) -> Tensor:
+        """Map rows `[R, in]` to the units `[E, R, units]` of the last hidden layer."""
+        layers = self.layers()[:-2]
+        shared = features.expand(len(layers[0]), *features.shape)  # [E, R, in]
+        return IN_PLACE[self.activation](self._through(shared, torch.baddbmm, *layers))
+
     def in_turn(self, features: Sequence[Tensor], layers: Sequence[Tensor]) -> list[Tensor]:
         """Map rows `[R, in]` of each member to `[R, out]`, one member after another."""
         members = zip(*(layer.unbind() for layer in layers), strict=True)

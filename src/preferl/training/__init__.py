@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         RewardScaler as RewardScaler,
         scale_by_return_range as scale_by_return_range,
     )
+    from preferl.training.self_prediction import predict_next_steps as predict_next_steps
     from preferl.training.trust import Trust as Trust, fit_trust as fit_trust
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)
