@@ -73,12 +73,6 @@ def test_without_a_reward_of_the_environment_the_terminal_is_about_the_answers(t
         assert words not in output, words
 
 
-def test_a_true_reward_that_is_none_is_refused_before_a_run_begins(tmp_path, capsys):
-    assert run(*small(tmp_path / "run", "--true-reward", "preferl.cli.demo:QUESTION")) == 1
-    assert "true reward preferl.cli.demo:QUESTION" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 def test_what_a_run_keeps_is_read_by_other_commands(tmp_path, capsys):
     ppo = ["--algorithm", "ppo", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]

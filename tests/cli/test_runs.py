@@ -129,17 +129,6 @@ def test_findings_that_are_damaged_are_one_error(tmp_path, capsys, findings):
 
 
 @pytest.mark.slow
-def test_only_changed_settings_are_shown(runs, capsys):
-    assert run("runs", "show", runs / "online", "--json") == 0
-    changed = json.loads(capsys.readouterr().out)["changed"]
-    assert changed["comparisons"] == 6
-    assert set(changed) == {
-        "steps", "initial_steps", "iterations", "comparisons", "environments", "segment_length",
-        "eval_every", "eval_episodes", "algorithm.kind",
-    }  # fmt: skip
-
-
-@pytest.mark.slow
 def test_runs_are_compared(runs, tmp_path, capsys):
     other = written_runs.online(tmp_path / "other", -150.0)
     page = tmp_path / "comparison.html"

@@ -72,12 +72,6 @@ def test_of_keeps_what_the_pairs_need():
     assert not np.shares_memory(comparisons.segments.observations, segments.observations)
 
 
-@pytest.mark.parametrize("row", [-1, 6])
-def test_of_refuses_rows_that_are_no_segments(row):
-    with pytest.raises(DataError, match="rows of 6 segments"):
-        Comparisons.of(_segments(), np.array([[0, row]]), np.array([1.0]))
-
-
 @pytest.mark.parametrize("rows", [np.array([3, 0]), np.array([True, False, False, True]), slice(2)])
 def test_rows_share_the_segments(rows):
     comparisons = _comparisons(annotator=np.arange(4))
@@ -129,10 +123,3 @@ def test_concatenate_keeps_annotators_and_fills_in_nobody_in_particular():
     assert concatenate([known, known]).annotator.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
     assert concatenate([unknown, known]).annotator.tolist() == [-1] * 4 + [0, 1, 2, 3]
     assert concatenate([unknown, unknown]).annotator is None
-
-
-def test_concatenate_pads_clips_to_the_longest():
-    longer = Comparisons.of(_segments(2, 4), np.array([[0, 1]]), np.array([1.0]))
-    both = concatenate([_comparisons(), longer])
-    shown = both.segments[both.pairs].mask.sum(-1)
-    assert shown.tolist() == [[3, 3]] * 4 + [[4, 4]]

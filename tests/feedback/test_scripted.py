@@ -128,15 +128,6 @@ def test_thresholds_follow_the_policy():
     assert skip.adapted(40.0) == skip
 
 
-def test_thresholds_follow_a_policy_whose_returns_are_negative():
-    shown = of_returns([-96.0, -94.0, -60.0], [-99.0, -98.0, -64.0])
-    skip = ScriptedTeacher.skip().adapted(-50.0, worst=-100.0)  # at or below -95
-    np.testing.assert_array_equal(answers(skip, shown), [NAN, 1.0, 1.0])
-    equal = ScriptedTeacher.equal().adapted(-50.0, worst=-100.0)  # less than 5 apart
-    assert answers(equal, shown) == [0.5, 0.5, 0.5]
-    assert answers(equal, of_returns([-50.0], [-55.0])) == [1.0]
-
-
 @pytest.mark.parametrize("typical", [0.0, -1.0])
 def test_nothing_is_skipped_or_equal_while_the_policy_shows_nothing(typical):
     shown = of_returns([0.0, -2.0], [0.0, -1.0])

@@ -198,23 +198,6 @@ def test_a_corrected_answer_is_that_of_who_corrects(study):
     assert study.rows()[-1].detail == {"corrects": study.rows()[2].key}
 
 
-def test_of_several_corrections_of_an_answer_the_latest_stands(study):
-    study.answer(study.ann, True)
-    cleo = invite(study.store, study.project, "Cleo", "admin")
-    changes = ((study.owner, "equal"), (study.owner, "cannot_tell"), (cleo, "equal"))
-    for count, (by, kind) in enumerate(changes):
-        latest = next(row for row in study.page().answers if row.name == "Ann").answer.id
-        study.correct(latest, kind, f"{KEY}-{count}", by)
-    assert study.votes() == [(study.asked[0], "Cleo", 0.5)]
-    rows = study.rows()
-    kinds = [row.kind for row in rows]
-    assert kinds[1:] == ["retract", "equal", "retract", "cannot_tell", "retract", "equal"]
-    corrected = [row.detail["corrects"] for row in rows if "corrects" in (row.detail or {})]
-    assert corrected == [rows[0].key] * 3, "not that of the row which withdrew the answer"
-    assert rows[-2].detail == {"withdraws": rows[-3].key, "by": cleo}
-    assert study.needed() == 1
-
-
 def test_who_corrects_two_answers_to_a_query_has_one_answer_to_it(study):
     (ann,) = study.answer(study.ann, True)
     (ben,) = study.answer(study.ben, False)

@@ -119,22 +119,6 @@ def test_answers_of_another_program_are_joined_to_their_clips(open_store, feedba
     assert len(comparisons.segments) == 3, "each clip once"
 
 
-@on_sqlite
-def test_clips_of_two_lengths_are_learned_from_together(store, feedback, rng):
-    asked = [
-        sample_segments(make_episodes(rng, [30], SPACE, SPACE), 2, length, rng) for length in (5, 7)
-    ]
-    for segments in asked:
-        ask(feedback, [0, 1], segments=segments)
-        answer_everything(store)
-    comparisons = feedback.comparisons()
-    shown = comparisons.segments[comparisons.pairs]
-    assert shown.mask.sum(-1).tolist() == [[5, 5], [7, 7]]
-    for row, segments in enumerate(asked):
-        clips = shown.observations[row, :, -segments.length :]
-        np.testing.assert_array_equal(clips, segments[np.array([0, 1])].observations)
-
-
 def test_who_gave_each_answer_is_handed_through(store, project, feedback):
     store.projects.update(project, quorum=2)
     each = StoredFeedback(store, combine="each")

@@ -24,15 +24,6 @@ DOOR = "AdroitHandDoor-v1"
 draw_off_screen()
 
 
-def test_reading_states_leaves_the_generator_where_it_was():
-    pytest.importorskip("gymnasium_robotics")
-    plain, read = (make_registered(DOOR) for _ in range(2))
-    for env in (plain, read):
-        env.reset(seed=3)
-    StateReader(read)
-    np.testing.assert_array_equal(plain.reset()[0], read.reset()[0])
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems draw in other ways")
 def test_without_graphics_the_error_names_what_to_install():
     pytest.importorskip("mujoco")

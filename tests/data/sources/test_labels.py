@@ -142,14 +142,6 @@ def test_pairs_across_an_end_are_left_out_and_counted(tmp_path):
     assert origin.tolist() == [0, 8, 1]
 
 
-def test_clips_are_stored_once(tmp_path):
-    segments = load_labels(
-        _unirlhf(tmp_path), numbered_episodes(), crossing="keep"
-    ).comparisons.segments
-    assert len(segments) == 7  # row 3 was compared with itself
-    assert segments.steps < 40
-
-
 def test_pt_folders_that_cross_an_end_are_of_other_data(tmp_path):
     folder = _pt(tmp_path)  # the second pair's window at 8 is in no episode of 10
     crossing = _pt(tmp_path / "crossing", first=np.array([0, 8, 3]), second=np.array([20, 5, 3]))

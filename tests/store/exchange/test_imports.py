@@ -1,4 +1,3 @@
-import csv
 import gzip
 import json
 import pickle
@@ -169,18 +168,6 @@ def test_shares_are_no_answers_of_people(one, shared_comparisons):
 def shared_comparisons(episodes):
     segments = cut(episodes, np.array([0, 4]), 4)
     return Comparisons.of(segments, np.array([[0, 1]]), np.array([0.7]))
-
-
-def test_csv_cells_are_text(one, episodes, tmp_path):
-    store, project = one
-    with (tmp_path / "a.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["chosen", "rejected", "annotator", "equal"])
-        writer.writerow([json.dumps(ref(0, 1)), json.dumps(ref(1, 1)), "Ann", ""])
-        writer.writerow([json.dumps(ref(0, 2)), json.dumps(ref(1, 1)), "", "true"])
-    report = import_table(store, project, tmp_path / "a.csv", episodes, length=2)
-    assert report.annotators == ("Ann", "a")
-    assert sorted(store.queries.votes(project).preference)[0] in (0.0, 0.5)
 
 
 @pytest.mark.parametrize("lengths", [False, True])

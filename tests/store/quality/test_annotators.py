@@ -140,22 +140,6 @@ def test_misses_by_hand():
     assert [len(kind.miss) for kind in evidence_on_others(votes)] == [0, 0, 0]
 
 
-def test_random_answers_miss_half_whatever_the_keys():
-    for random_left in (0.5, 0.9):
-        crowd = simulate_crowd(
-            np.array([0, 0, 0, 1.0]),
-            np.random.default_rng(0),
-            CrowdConfig(answers=3000, known_share=0.3),
-            random_left=random_left,
-        )
-        votes = crowd.votes
-        for kind in [evidence_on_known(votes), *evidence_on_others(votes)]:
-            miss = kind.miss[kind.annotator == 3]
-            assert len(miss) == 0 or abs(miss.mean() - 0.5) < 2.5 * 0.5 / np.sqrt(len(miss))
-    tied = Votes.of([0, 1], [0, 0], [0.5, 0.5], known=np.array([1.0, 0.0]))
-    assert evidence_on_known(tied).miss.tolist() == [0.5, 0.5]
-
-
 def test_one_kind_of_evidence_by_hand():
     # only known pairs: the first misses 6 of 20, the second 2 of 20
     miss = np.r_[np.ones(6), np.zeros(14), np.ones(2), np.zeros(18)]
