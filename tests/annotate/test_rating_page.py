@@ -71,8 +71,8 @@ def test_a_clip_is_rated_by_pointer_and_the_answer_follows(study, page):
 
 def test_nothing_is_rated_before_it_was_seen(study, person):
     study.update(ratings=True)
-    study.ask(1, steps=60)
-    page = person()
+    study.ask(1)
+    page = person(reduced_motion="reduce")  # nothing plays by itself
     page.wait_for_selector("#pair:visible")
     page.keyboard.press("a")
     announced(page, "Watch both clips to the end once, then rate.")
