@@ -18,54 +18,13 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
 )
 
+from helpers.clock_world import Clock
+from helpers.curious_reward import Curious
 from helpers.resumable_runs import counted_resets
-from preferl.errors import ConfigError, SpaceError
+from preferl.errors import ConfigError
 from preferl.online import SB3Learner
-from preferl.shapes import leaves
 
 TINY = {"net_arch": [8]}
-
-
-class Curious:
-    """Not linear, and sensitive to the order of what it sees."""
-
-    def __init__(self, env: VecEnv, context: int = 1) -> None:
-        self.context = context
-        self.observation_space = env.observation_space
-        self.action_space = env.action_space
-
-    def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
-        parts = [*leaves(observations), actions]
-        seen = sum(np.sin(a.reshape(*mask.shape, -1).astype(np.float64)).sum(-1) for a in parts)
-        weighted = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
-        return np.tanh(weighted + mask.sum(1)).astype(np.float32)
-
-
-class Clock(gym.Env[Any, Any]):
-    """Shows how many resets and steps there were; nothing is shown twice."""
-
-    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    action_space = spaces.Discrete(2)
-    length = 7
-
-    def __init__(self) -> None:
-        self.resets = 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.resets += 1
-        self.time = 0
-        return self._look(), {}
-
-    def step(self, action: Any) -> Any:
-        self.time += 1
-        return self._look(), float(self.time), self.time == self.length, False, {}
-
-    def _look(self) -> Any:
-        return np.array([self.resets, self.time], np.float32)
-
-
-class BoxClock(Clock):
-    action_space = spaces.Box(-2, 2, (1,), np.float32)  # type: ignore[assignment]
 
 
 def ppo(env: VecEnv | None = None, **settings: Any) -> PPO:
@@ -115,39 +74,6 @@ def test_steps_are_at_most_those_asked_for(
     assert recorded + (under_way.steps if under_way else 0) == subject.steps
 
 
-def test_steps_that_make_no_minibatch_are_left_to_the_next_call() -> None:
-    subject = learner(ppo(), exploration_fraction=0.0)
-    subject.learn(32)
-    subject.env.take(unfinished="cut")
-    episodes = subject.learn(15)
-    assert subject.steps == 32
-    assert (len(episodes), episodes.steps) == (0, 0)
-    subject.learn(1)
-    assert subject.steps == 48
-
-
-def test_schedules_follow_the_whole_run() -> None:
-    seen: list[tuple[str, float]] = []
-
-    def schedule(name: str) -> Any:
-        return lambda remaining: (seen.append((name, remaining)), 1e-3 * remaining + 1e-6)[1]
-
-    algorithm = ppo(
-        learning_rate=schedule("rate"),
-        clip_range=schedule("clip"),
-        clip_range_vf=schedule("value"),
-    )
-    subject = learner(algorithm, total_steps=320, exploration_fraction=0.1)
-    for _ in range(8):
-        seen.clear()
-        subject.learn(40)
-        now = max(0.0, 1 - subject.steps / 320)
-        assert {value for _, value in seen} >= {now}
-        assert {name for name, value in seen if value == now} == {"rate", "clip", "value"}
-        assert algorithm.policy.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * now + 1e-6)
-    assert now < 0.05
-
-
 def test_a_saved_algorithm_holds_its_own_schedule(tmp_path: Path) -> None:
     algorithm = ppo(learning_rate=lambda remaining: 0.5 * remaining)
     subject = learner(algorithm, total_steps=64, exploration_fraction=0.0)
@@ -183,7 +109,7 @@ def test_relabelling_with_the_same_reward_changes_nothing(context: int, kind: An
     """What was computed online, through resets and a full ring, is what relabelling computes."""
     algorithm = sac(kind=kind, buffer_size=300)
     subject = learner(algorithm, exploration_fraction=0.1)
-    reward = Curious(subject.env, context)
+    reward = Curious.of(subject.env, context)
     subject.set_reward(reward)
     for _ in range(5):
         subject.learn(100)
@@ -198,27 +124,8 @@ def test_relabelling_with_the_same_reward_changes_nothing(context: int, kind: An
     assert same.all()
 
 
-def test_every_step_of_the_budget_reaches_the_buffer() -> None:
-    """Those of exploring with what the recorded episodes hold, and the reward in use."""
-    algorithm = sac(DummyVecEnv([BoxClock] * 2))
-    subject = learner(algorithm, exploration_fraction=0.2)
-    made = [subject.explore(40)]
-    buffer = algorithm.replay_buffer
-    assert (buffer.size(), algorithm._n_updates) == (20, 0)
-    reward = Curious(subject.env)
-    subject.set_reward(reward)
-    assert (buffer.rewards[:20] != 0).all()
-    made += [subject.learn(50), subject.learn(50)]
-    assert 2 * buffer.size() == subject.steps == 140
-    under_way = subject.env.take(unfinished="cut")
-    recorded = [(e.observations, e.actions) for e in [*made, under_way] if e is not None]
-    rewards = [reward(o[:, None], a[:, None], np.ones((len(a), 1), bool)) for o, a in recorded]
-    np.testing.assert_allclose(
-        np.sort(np.concatenate(rewards)), np.sort(buffer.rewards[:70].ravel()), atol=1e-5
-    )
-
-
 class DictClock(Clock):
+    action_space = spaces.Discrete(2)
     observation_space = spaces.Dict(  # type: ignore[assignment]
         {"time": spaces.Discrete(8), "resets": spaces.Box(-np.inf, np.inf, (1,), np.float32)}
     )
@@ -236,7 +143,7 @@ def test_dictionaries_and_discrete_actions(make: Any, context: int) -> None:
         assert isinstance(episodes.observations, dict)
         assert episodes.observations["time"].shape == (episodes.steps,)
         assert episodes.actions.shape == (episodes.steps,)
-        subject.set_reward(Curious(subject.env, context))
+        subject.set_reward(Curious.of(subject.env, context))
 
 
 def test_normalised_observations_stay_outside() -> None:
@@ -244,14 +151,14 @@ def test_normalised_observations_stay_outside() -> None:
     algorithm = sac(env)
     subject = learner(algorithm)
     assert algorithm.get_env() is env
-    subject.set_reward(Curious(subject.env))
+    subject.set_reward(Curious.of(subject.env))
     episodes = subject.learn(60)
     np.testing.assert_allclose(
         np.linalg.norm(np.asarray(episodes.observations)[:, :2], axis=1), 1.0, atol=1e-5
     )
     assert (np.abs(algorithm.replay_buffer.rewards) <= 1).all(), "learned, not the environment's"
     online = algorithm.replay_buffer.rewards.copy()
-    subject.set_reward(Curious(subject.env))
+    subject.set_reward(Curious.of(subject.env))
     np.testing.assert_allclose(online, algorithm.replay_buffer.rewards, atol=1e-3)
 
 
@@ -284,13 +191,13 @@ def test_a_bonus_for_new_states_comes_before_the_first_reward() -> None:
     assert algorithm._n_updates > 30
     assert (buffer.rewards[5:50] > 0).all()
     actor, critic, updates = *map(frozen, (algorithm.actor, algorithm.critic)), algorithm._n_updates
-    subject.set_reward(Curious(subject.env))
+    subject.set_reward(Curious.of(subject.env))
     assert (np.abs(buffer.rewards[:50]) <= 1).all()
     online = buffer.rewards.copy()
     assert algorithm._n_updates == updates + 100
     assert all(map(torch.equal, algorithm.actor.parameters(), actor))
     assert not any(map(torch.equal, algorithm.critic.parameters(), critic))
-    subject.set_reward(Curious(subject.env, 3))
+    subject.set_reward(Curious.of(subject.env, 3))
     assert algorithm._n_updates == updates + 100, "only the first reward resets the critic"
     assert not np.array_equal(online, buffer.rewards)
     before = algorithm._n_updates
@@ -353,22 +260,7 @@ def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
     assert len(resets) == before + 2, "it explores from new episodes, and acts in new ones after"
     assert subject.steps == used + 32
     assert episodes.steps > 0
-    subject.set_reward(Curious(subject.env, 2))
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"total_steps": 0}, "total_steps"),
-        ({"exploration_fraction": 1.1}, "exploration_fraction"),
-        ({"random_probability": -1.0}, "random_probability"),
-        ({"switch_probability": 2.0}, "switch_probability"),
-        ({"before": "environment"}, "before: expected one of zero, entropy"),
-    ],
-)
-def test_bad_settings_are_refused(settings: dict[str, Any], name: str) -> None:
-    with pytest.raises(ConfigError, match=name):
-        learner(ppo(), **settings)
+    subject.set_reward(Curious.of(subject.env, 2))
 
 
 def test_unfit_algorithms_are_refused() -> None:
@@ -390,13 +282,3 @@ def test_unfit_algorithms_are_refused() -> None:
     without.env = None
     with pytest.raises(ConfigError, match="no environment"):
         learner(without)
-
-
-def test_a_reward_for_other_spaces_is_refused_before_anything_changes() -> None:
-    algorithm = sac()
-    subject = learner(algorithm)
-    subject.learn(20)
-    before = algorithm.replay_buffer.rewards.copy()
-    with pytest.raises(SpaceError):
-        subject.set_reward(Curious(make_vec_env("CartPole-v1", 1)))
-    assert (algorithm.replay_buffer.rewards == before).all()

@@ -1,6 +1,5 @@
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -10,37 +9,10 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import nn
 
+from helpers.clock_world import LENGTH, Clock
 from preferl.errors import ConfigError
 from preferl.online.methods.pretraining import fill_replay, reset_critic
 from preferl.online.wrappers.exploration import ExplorationPolicy
-
-LENGTH = 7
-
-
-class Clock(gym.Env[Any, Any]):
-    """Shows how many resets and steps there were; every second episode ends by a time limit."""
-
-    observation_space: spaces.Space[Any] = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    action_space = spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
-
-    def __init__(self) -> None:
-        self.resets = 0
-        self.actions: list[Any] = []
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.resets += 1
-        self.time = 0
-        return self._look(), {}
-
-    def step(self, action: Any) -> Any:
-        self.time += 1
-        self.actions.append(action)
-        over = self.time == LENGTH
-        limit = self.resets % 2 == 0
-        return self._look(), float(self.time), over and not limit, over and limit, {}
-
-    def _look(self) -> Any:
-        return np.array([self.resets, self.time], np.float32)
 
 
 def agent(env: Any, kind: Any = SAC, **settings: Any) -> Any:

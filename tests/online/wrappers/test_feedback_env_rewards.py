@@ -9,13 +9,11 @@ from gymnasium import spaces
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecTransposeImage
 
+from helpers.curious_reward import Curious
 from helpers.waiting import SECONDS, wait_until
-from preferl.data.windows import window_indices
 from preferl.errors import DataError, SpaceError
 from preferl.models import MLPReward
 from preferl.online import FeedbackVecEnv
-from preferl.online.wrappers.feedback_env import episode_recorder
-from preferl.shapes import leaves, take
 from preferl.testing import PointWorld
 from preferl.training.publish import publish
 from preferl.training.reward_function import RewardFunction
@@ -24,25 +22,6 @@ from preferl.training.reward_function import RewardFunction
 pytestmark = pytest.mark.filterwarnings(
     "ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning"
 )
-
-
-class Curious:
-    """Not linear, and sensitive to the order of what it sees."""
-
-    def __init__(self, env: VecEnv, context: int) -> None:
-        self.context = context
-        self.observation_space = env.observation_space
-        self.action_space = env.action_space
-        self.calls = 0
-        self.saw: Any = None
-
-    def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
-        self.calls += 1
-        self.saw = observations
-        parts = [*leaves(observations), actions]
-        seen = sum(np.sin(a.reshape(*mask.shape, -1).astype(np.float64)).sum(-1) for a in parts)
-        weighted = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
-        return np.tanh(weighted + mask.sum(1)).astype(np.float32)
 
 
 class Constant:
@@ -55,83 +34,6 @@ class Constant:
 
     def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
         return np.full(len(mask), self.value)
-
-
-class Stroll(gym.Env[Any, Any]):
-    """Episodes of random lengths, some terminated and some truncated, with dictionaries."""
-
-    observation_space = spaces.Dict(
-        {"at": spaces.Box(-9, 9, (2,), np.float32), "room": spaces.Discrete(5)}
-    )
-    action_space = spaces.Discrete(3)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.left = int(self.np_random.integers(1, 9))
-        return self._look(), {}
-
-    def step(self, action: Any) -> Any:
-        self.left -= 1
-        over = self.left == 0
-        terminated = over and bool(self.np_random.integers(2))
-        return self._look(), float(self.np_random.normal()), terminated, over, {}
-
-    def _look(self) -> Any:
-        at = self.np_random.uniform(-1, 1, 2).astype(np.float32)
-        return {"at": at, "room": int(self.np_random.integers(5))}
-
-
-def strolls(environments: int) -> VecEnv:
-    env = DummyVecEnv([Stroll] * environments)
-    env.seed(3)
-    return env
-
-
-@pytest.mark.parametrize("context", [1, 4])
-@pytest.mark.parametrize("make", [lambda: strolls(3), lambda: make_vec_env("Pendulum-v1", 2)])
-def test_online_reward_is_offline_relabel_through_resets(make: Any, context: int) -> None:
-    inside = episode_recorder(make())
-    env = FeedbackVecEnv(inside)
-    reward = Curious(env, context)
-    env.set_reward(reward)
-    outside = episode_recorder(env)
-    env.action_space.seed(0)
-    outside.reset()
-    for step in range(60):
-        if step in (7, 20, 21):
-            outside.reset()
-        outside.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
-    assert reward.calls == 60
-    episodes = inside.take(unfinished="cut")
-    shown = outside.take(unfinished="cut")
-    assert episodes is not None
-    assert shown is not None
-    rows, mask = window_indices(episodes.start_of_step, context)
-    offline = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
-    np.testing.assert_array_equal(shown.rewards, offline)
-    assert (shown.rewards != episodes.rewards).all()
-
-
-def test_true_rewards_are_recorded_and_reported_while_others_are_given() -> None:
-    true_env = make_vec_env("Pendulum-v1", 2, seed=5)
-    recorder = episode_recorder(make_vec_env("Pendulum-v1", 2, seed=5))
-    env = FeedbackVecEnv(recorder)
-    env.set_reward(Constant(env, 7.0))
-    true_env.reset()
-    env.reset()
-    for _ in range(200):
-        actions = np.array([[0.5], [-1.0]], np.float32)
-        _, true_rewards, _, _ = true_env.step(actions)
-        _, rewards, dones, infos = env.step(actions)
-        assert rewards.tolist() == [7.0, 7.0]
-        assert [info["true_reward"] for info in infos] == true_rewards.tolist()
-    assert dones.all()
-    assert [info["learned_return"] for info in infos] == [1400.0, 1400.0]
-    episodes = recorder.take()
-    assert episodes is not None
-    np.testing.assert_allclose(
-        episodes.returns, [info["episode"]["r"] for info in infos], rtol=1e-5
-    )
 
 
 def test_rewards_may_be_changed_by_whoever_gets_them() -> None:
@@ -156,7 +58,7 @@ class Picture(gym.Env[Any, Any]):
 
 def test_the_reward_sees_images_as_the_environment_gives_them() -> None:
     inner = FeedbackVecEnv(DummyVecEnv([Picture]))
-    reward = Curious(inner, 2)
+    reward = Curious.of(inner, 2)
     inner.set_reward(reward)
     env = VecTransposeImage(inner)
     assert np.shape(env.reset()) == (1, 3, 36, 40)

@@ -6,44 +6,17 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
-from preferl.data.windows import History, window_indices
+from helpers.curious_reward import Curious
+from preferl.data.windows import History
 from preferl.errors import ConfigError, SpaceError
-from preferl.models import MLPReward, MLPRewardConfig
-from preferl.online.wrappers import replay
 from preferl.online.wrappers.replay import relabel_replay
-from preferl.shapes import leaves, take
-from preferl.training import RewardFunction
+from preferl.shapes import take
 
 FLAT = spaces.Box(-9, 9, (3,), np.float32)
 DICT = spaces.Dict({"at": spaces.Box(-9, 9, (2,), np.float32), "room": spaces.Discrete(7)})
 PICTURE = spaces.Box(0, 255, (6, 5, 3), np.uint8)
 MOVE = spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
 PRESS = spaces.Discrete(4)
-
-
-class Curious:
-    """Not linear, and sensitive to the order of what it sees."""
-
-    def __init__(self, observations: spaces.Space[Any], actions: spaces.Space[Any], context: int):
-        self.observation_space = observations
-        self.action_space = actions
-        self.context = context
-        self.rows = 0
-
-    def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
-        self.rows = max(self.rows, len(mask))
-        spaces_seen = leaves(getattr(self.observation_space, "spaces", self.observation_space))
-        for array, space in zip(leaves(observations), spaces_seen, strict=True):
-            assert array.shape == (*mask.shape, *space.shape)
-        assert actions.shape == (*mask.shape, *self.action_space.shape)
-        parts = [*leaves(observations), actions]
-        weights = np.cos(np.arange(200.0))
-        seen = sum(
-            np.sin(a.reshape(*mask.shape, -1).astype(np.float64)) @ weights[: a[0, 0].size]
-            for a in parts
-        )
-        weighted = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
-        return np.tanh(weighted + mask.sum(1)).astype(np.float32)
 
 
 def random_steps(
@@ -90,10 +63,8 @@ def by_hand(steps: Any, reward: Curious, capacity: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("context", [1, 3])
-@pytest.mark.parametrize("steps", [5, 10, 17])
-@pytest.mark.parametrize("environments", [1, 2])
-@pytest.mark.parametrize("space", [FLAT, DICT])
-@pytest.mark.parametrize("action", [MOVE, PRESS])
+@pytest.mark.parametrize(("steps", "environments"), [(5, 2), (10, 1), (17, 2)])
+@pytest.mark.parametrize(("space", "action"), [(FLAT, MOVE), (DICT, PRESS)])
 def test_equals_a_loop_over_steps(
     context: int,
     steps: int,
@@ -112,29 +83,6 @@ def test_equals_a_loop_over_steps(
     # Scaling an action to [-1, 1] and back rounds in single precision.
     np.testing.assert_allclose(got, by_hand(happened, reward, 10), rtol=0, atol=1e-4)
     assert (buffer.rewards[buffer.size() :] == 0).all()
-
-
-@pytest.mark.parametrize("steps", [5, 17])
-def test_a_reward_without_context_gets_steps_in_order_to_the_last_bit(
-    steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As it would get them in windows of one step, in the same batches."""
-    monkeypatch.setattr(replay, "window_indices", None)  # nothing is to call it
-    buffer = ReplayBuffer(20, FLAT, MOVE, "cpu", 2)
-    fill(buffer, random_steps(FLAT, MOVE, steps, 2))
-    reward = RewardFunction(MLPReward(FLAT, MOVE, MLPRewardConfig(members=3), seed=0))
-    relabel_replay(buffer, reward, chunk=7)
-    ring = (np.arange(buffer.size()) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
-    starts = np.zeros(2 * len(ring), int)  # whatever: a window of one step is that step
-    low = MOVE.low
-    high = MOVE.high
-    for first in range(0, len(starts), 7):
-        which = np.arange(first, min(first + 7, len(starts)))
-        windows, mask = window_indices(starts, 1, which)
-        where = ring[windows % len(ring)], windows // len(ring)
-        actions = low + 0.5 * (buffer.actions[where] + 1.0) * (high - low)
-        expected = reward(buffer.observations[where], actions, mask)
-        np.testing.assert_array_equal(buffer.rewards[where][:, 0], expected)
 
 
 def test_a_window_does_not_reach_across_the_seam() -> None:
@@ -188,7 +136,7 @@ def test_buffers_that_keep_too_little_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("observations", "actions", "what"),
-    [(FLAT, MOVE, "actions"), (DICT, PRESS, "observations"), (PICTURE, PRESS, "observations")],
+    [(FLAT, MOVE, "actions"), (DICT, PRESS, "observations")],
 )
 def test_a_reward_for_other_spaces_is_refused(
     observations: spaces.Space[Any], actions: spaces.Space[Any], what: str
