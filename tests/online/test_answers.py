@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.answered_store import Answering
-from preferl.data import Comparisons, Segments, concatenate, save_comparisons, save_episodes
+from preferl.data import Segments, save_comparisons, save_episodes
 from preferl.data.validation import TRAIN, VALIDATION, validation_split
 from preferl.errors import DataError
 from preferl.feedback import InstantFeedback, Likelihood, ScriptedTeacher
@@ -83,21 +83,6 @@ def test_episodes_are_those_that_the_buffer_has_room_for(tmp_path, rng):
     np.testing.assert_array_equal(found.observations[20:], given.observations)
 
 
-def test_files_may_move_once_they_are_read(tmp_path, rng):
-    pictures = rng.integers(0, 256, (12, 32, 32, 3), np.uint8)
-    block = Segments(
-        pictures, np.zeros((12, 1)), np.arange(12.0), np.arange(4) * 3, np.full(4, 3), 3
-    )
-    kept = Comparisons.of(block, np.array([[0, 1], [2, 3]]), np.array([0.0, 1.0]))
-    for name in ("one", "two"):
-        save_comparisons(tmp_path / name, kept)
-    found, _ = fixed(comparisons=(tmp_path / "one", tmp_path / "two"))
-    (tmp_path / "one").rename(tmp_path / "elsewhere")
-    np.testing.assert_array_equal(
-        found.segments[found.pairs[2:]].observations, kept.segments[kept.pairs].observations
-    )
-
-
 def test_something_else_is_refused(tmp_path, rng):
     with pytest.raises(DataError, match="a folder written by preferl"):
         fixed(comparisons=(tmp_path / "nothing",))
@@ -131,15 +116,6 @@ def test_numbers_of_answers_stay_as_others_are_declined_and_forgotten(rng):
         for query, pair in zip(queries.tolist(), names, strict=True):
             assert seen.setdefault(query, pair) == pair
     assert sorted(seen) == [*range(feedback.asked - feedback.declined)]
-
-
-def test_numbers_of_stored_answers_are_those_of_their_queries(tmp_path):
-    with Store.open(tmp_path) as store:
-        world = Answering(store)
-        asked = world.ask(3)
-        world.answer()
-        feedback = StoredFeedback(store, combine="each")
-        assert numbered(feedback).queries.tolist() == asked
 
 
 def test_given_comparisons_have_numbers_of_no_query(rng):
@@ -180,21 +156,6 @@ def test_the_split_is_that_of_the_reward_service(rng):
     )
     assert held_out
     assert not train & held_out
-
-
-def test_held_out_answers_stay_held_out_as_answers_come_and_the_oldest_go(rng):
-    parts = [make_comparisons(rng, pairs=20) for _ in range(4)]
-    clip_sets = {}
-    sides = {}
-    for until in range(1, 5):
-        comparisons = concatenate(parts[max(0, until - 2) : until])
-        found = split_answers(comparisons, 0.3, clip_sets)
-        for side in (TRAIN, VALIDATION):
-            some = comparisons[found == side]
-            names = clip_ids(some.segments)
-            for clip in {names[row] for row in some.pairs.flat}:
-                assert sides.setdefault(clip, side) == side
-    assert set(sides.values()) == {0, 1}
 
 
 def test_held_out_answers_stay_held_out_where_joining_changes_their_clips(rng):

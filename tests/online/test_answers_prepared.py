@@ -61,12 +61,6 @@ class Prepared:
         )
 
 
-def test_without_preparations_answers_stay_as_they_are(answers):
-    found, places = Prepared()(answers, np.arange(20))
-    np.testing.assert_array_equal(found.preference, answers.preference)
-    assert places.tolist() == [*range(20)]
-
-
 def test_pseudo_labels_have_no_place_and_declined_answers_go(answers):
     answers.preference[3] = np.nan
     found, places = Prepared(Notes([]))(answers, np.arange(20))
@@ -88,20 +82,6 @@ def test_members_vote_on_answers_that_they_have_not_seen(answers):
     assert 0 < some.sum() < 12
     np.testing.assert_array_equal(second[:, :12][:, some], unseen[:, some])
     assert second[:, :12][:, ~some].all()
-
-
-def test_votes_are_about_the_same_answers_once_the_oldest_are_forgotten(answers):
-    notes = Notes([])
-    run = Prepared(notes)
-    bootstrap = run.trainer.bootstrap(20)
-    run(answers[:12], np.arange(12))
-    _, places = run(answers[8:], np.arange(8, 20))
-    assert places[:-1].tolist() == [*range(8, 20)]
-    votes = notes.seen[-1]
-    unseen = bootstrap[:, 8:12] == 0
-    np.testing.assert_array_equal(votes[:, :4], unseen | ~unseen.any(0))
-    assert not votes[:, :4].all()
-    assert votes[:, 4:].all(), "though there are no more answers than before"
 
 
 def test_answers_of_somebody_else_to_a_known_query_have_its_place(answers):

@@ -22,10 +22,6 @@ from preferl.training import AdaptivePenalty, RewardTrainerConfig
     ("changes", "match"),
     [
         ({"sampler": "informative"}, r"sampler.*several members.*one network.*entropy"),
-        (
-            {"sampler": "disagreement"},
-            r'sampler.*"disagreement" with several.*entropy',
-        ),
         ({"sampler": "k_center_disagreement"}, r"sampler.*several members.*one network"),
         (
             {"trainer": RewardTrainerConfig(penalty=AdaptivePenalty(1e-4, band=(1.1, 1.5)))},
@@ -64,9 +60,6 @@ def test_labels_need_their_demonstrations(alone):
             "environments in each of 3 iterations, got 6,000. Allow more",
         ),
         ({"steps": -5}, "steps: expected at least 4,040.*got -5"),
-        ({"initial_steps": 3}, "initial_steps: expected at least 4, got 3"),
-        ({"environments": 0}, "environments: expected at least 1, got 0"),
-        ({"eval_every": -1}, "eval_every: expected at least 0, got -1"),
         ({"before": "environment"}, "before: expected one of zero, entropy, got 'environment'"),
         ({"eval_episodes": 0}, r"eval_episodes: expected in \[1, 1e\+06\], got 0"),
     ],
@@ -81,11 +74,7 @@ def test_budgets_that_cannot_be_kept_are_refused_in_words(settings, words):
     [
         ({"mix": "random"}, "TIER:AMOUNT between commas.*'random'"),
         ({"mix": "random:2,random:3"}, "each of random, medium, expert, replay once"),
-        ({"mix": "best:2"}, "'best:2'"),
-        ({"mix": ""}, "TIER:AMOUNT"),
         ({"mix": "expert:0"}, "mix, expert"),
-        ({"unit": "hours"}, "unit"),
-        ({"environments": 0}, "environments"),
         ({"policy": "p", "mix": "random:1,replay:1"}, "random and expert alone"),
     ],
 )

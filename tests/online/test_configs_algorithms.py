@@ -1,16 +1,14 @@
 """Settings of algorithms: their ranges, and defaults as stable-baselines3 has them."""
 
 import inspect
-import json
 
 import numpy as np
 import pytest
 import stable_baselines3
 
 from preferl import SB3Config
-from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
-from preferl.online import OnlineConfig, PPOConfig, SACConfig, SB3Learner
+from preferl.online import PPOConfig, SACConfig, SB3Learner
 from preferl.online.algorithms import build_algorithm, make_environments
 
 
@@ -18,27 +16,15 @@ from preferl.online.algorithms import build_algorithm, make_environments
     ("config", "settings", "match"),
     [
         (PPOConfig, {"batch_size": -3}, "batch_size"),
-        (PPOConfig, {"batch_size": 1}, "batch_size"),
         (PPOConfig, {"clip_range_vf": 0.0}, "clip_range_vf"),
-        (PPOConfig, {"target_kl": -1.0}, "target_kl"),
-        (PPOConfig, {"max_grad_norm": 0.0}, "max_grad_norm"),
-        (PPOConfig, {"vf_coef": -0.1}, "vf_coef"),
-        (PPOConfig, {"sde_sample_freq": -2}, "sde_sample_freq"),
         (PPOConfig, {"learning_rate": 0}, "learning_rate: expected a number above 0, or .lin_"),
         (PPOConfig, {"clip_range": "lin_x"}, "clip_range: expected a number.*got 'lin_x'"),
         (SACConfig, {"learning_rate": "0.001"}, "learning_rate: .*got '0.001'"),
-        (SACConfig, {"learning_rate": "lin_-1"}, "learning_rate: .*got 'lin_-1'"),
-        (SACConfig, {"gamma": 1.5}, "gamma"),
-        (SACConfig, {"n_steps": 0}, "n_steps"),
-        (SACConfig, {"target_update_interval": 0}, "target_update_interval"),
         (SACConfig, {"ent_coef": "automatic"}, "ent_coef: expected .*\"auto_\".*got 'automatic'"),
         (SACConfig, {"ent_coef": "auto_-1"}, "ent_coef"),
-        (SACConfig, {"ent_coef": "auto_x"}, "ent_coef"),
-        (SACConfig, {"ent_coef": -0.1}, "ent_coef"),
         (SACConfig, {"target_entropy": "low"}, "target_entropy: expected a number, or .auto."),
         (SB3Config, {"algorithm": "TD3"}, "module:Class, such as sb3_contrib:TQC, got 'TD3'"),
         (SB3Config, {"algorithm": "os:system"}, "--trust os"),
-        (SB3Config, {"algorithm": "a:b:c"}, "module:Name"),
         (SB3Config, {"settings": {"tensorboard_log": "/tmp"}}, "expected none that write files"),
         (SB3Config, {"settings": {"learning_rate": "lin_x"}}, "learning_rate: .*got 'lin_x'"),
     ],
@@ -53,20 +39,6 @@ def test_defaults_are_those_of_stable_baselines3(name, config):
     theirs = inspect.signature(getattr(stable_baselines3, name)).parameters
     ours = {field: value for field, value in vars(config).items() if field != "hidden"}
     assert ours == {field: theirs[field].default for field in ours}
-
-
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        SACConfig(ent_coef="auto_0.1", target_entropy=-3.5, use_sde=True, n_steps=3),
-        SACConfig(ent_coef=0.2, learning_rate="lin_0.001"),
-        PPOConfig(clip_range_vf=0.3, target_kl=0.02, normalize_advantage=False),
-        SB3Config("sb3_contrib:TQC", hidden=(8, 8), settings={"train_freq": [2, "step"]}),
-    ],
-)
-def test_settings_survive_json(algorithm):
-    config = OnlineConfig(algorithm=algorithm)
-    assert from_json(OnlineConfig, json.loads(json.dumps(to_json(config)))) == config
 
 
 def test_settings_reach_the_algorithm():

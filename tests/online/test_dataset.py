@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-from stable_baselines3 import SAC
 
 from preferl.data import Episodes, load_episodes
 from preferl.data.sources import load_source
@@ -82,28 +80,6 @@ def test_every_tier_lies_where_the_result_says(tmp_path, rising):
 _REFERENCES = (("random", 0), ("expert", 2))
 
 
-def test_states_belong_to_the_observations(tmp_path):
-    record_dataset(replace(SMALL, mix="random:2"), tmp_path)
-    episodes = load_episodes(tmp_path / "episodes")
-    np.testing.assert_allclose(
-        np.cos(episodes.states[:, 0]), episodes.observations[:, 0], atol=1e-6
-    )
-    np.testing.assert_allclose(episodes.states[:, 1], episodes.observations[:, 2], atol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore:Opening .* runs what its maker put into it")
-def test_the_seed_decides_what_a_saved_policy_draws(tmp_path):
-    SAC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}).save(tmp_path / "policy.zip")
-    config = replace(
-        SMALL, mix="expert:2", policy=tmp_path / "policy.zip", algorithm=None, trust_pickle=True
-    )
-    found = []
-    for other in (1, 2):  # what the program drew before
-        torch.manual_seed(other)
-        found.append(record_dataset(config, tmp_path / f"{other}")["id"])
-    assert found[0] == found[1]
-
-
 def test_a_training_that_was_stopped_comes_to_the_same(tmp_path):
     config = replace(SMALL, mix="replay:3")
     record_dataset(config, tmp_path / "whole")
@@ -133,26 +109,6 @@ def test_a_recording_that_was_stopped_keeps_the_tiers_it_has(tmp_path, rising):
     np.testing.assert_array_equal(
         load_episodes(tmp_path / "episodes").observations[:600], kept.observations
     )
-
-
-def test_discrete_actions_are_learned_by_ppo(tmp_path):
-    config = DatasetConfig(
-        "CartPole-v1",
-        mix="expert:200,replay:40",
-        unit="steps",
-        train_steps=128,
-        checkpoint_every=128,
-        eval_episodes=1,
-        algorithm=PPOConfig(n_steps=64, n_epochs=1, hidden=(8,)),
-        training_environments=2,
-        environments=2,
-    )
-    result = record_dataset(config, tmp_path)
-    steps = [tier["steps"] for tier in result["tiers"]]
-    assert steps[0] >= 200
-    assert 40 <= steps[1] <= 128
-    assert load_episodes(tmp_path / "episodes").actions.ndim == 1
-    assert set(result["references"]) == {"random", "expert"}
 
 
 def test_a_policy_of_ones_own_is_the_expert(tmp_path):

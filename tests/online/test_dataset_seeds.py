@@ -5,7 +5,6 @@ import shutil
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.envs.classic_control import PendulumEnv
 
 from preferl.data import load_episodes
 from preferl.data.arrays import load_arrays
@@ -13,6 +12,7 @@ from preferl.errors import ConfigError, DataError
 from preferl.online import DatasetConfig, SACConfig, dataset, record_dataset
 from preferl.online.dataset import data_id, record_seeds
 from preferl.runs import read_run
+from preferl.runs.executor import begun, ended, perform
 
 SMALL = DatasetConfig(
     "Pendulum-v1",
@@ -25,8 +25,23 @@ SMALL = DatasetConfig(
 )
 
 
+def in_this_process(units, on_done, *, processes):
+    """As `run_units`, without processes, which have tests of their own."""
+    for unit in begun(units, on_done):
+        perform(unit)
+        ended(unit, 0, on_done)
+    return {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_processes():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset, "run_units", in_this_process)
+        yield
+
+
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def recorded(tmp_path_factory, no_processes):
     out = tmp_path_factory.mktemp("data") / "both"
     progress = []
     result = record_seeds(
@@ -69,14 +84,13 @@ def test_a_data_set_of_several_seeds_is_a_run_that_can_be_read(recorded):
 
 def test_a_recording_that_was_stopped_goes_on(recorded, tmp_path, monkeypatch):
     def stopped(units, on_done, *, processes):
-        run_units(units[:1], on_done, processes=processes)
+        in_this_process(units[:1], on_done, processes=processes)
         raise KeyboardInterrupt
 
-    run_units = dataset.run_units
     out = tmp_path / "both"
-    monkeypatch.setattr(dataset, "run_units", stopped)
-    assert record_seeds(SMALL, out, [3, 5], report_to=())["interrupted"]
-    monkeypatch.setattr(dataset, "run_units", run_units)
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset, "run_units", stopped)
+        assert record_seeds(SMALL, out, [3, 5], report_to=())["interrupted"]
     result = record_seeds(SMALL, out, [3, 5], report_to=(), resume=True)
     assert result["id"] == recorded[1]["id"]
 
@@ -88,10 +102,10 @@ def test_a_recording_that_was_killed_once_it_had_its_result_counts_as_done(recor
     assert record_seeds(SMALL, out, [3, 5], report_to=(), resume=True)["id"] == recorded[1]["id"]
 
 
-def test_a_recording_that_fails_reports_why(tmp_path):
-    short = DatasetConfig(**vars(SMALL) | {"train_steps": 100})
-    with pytest.raises(DataError, match=r"(?s)recording of seed 3.*episodes that ended while"):
-        record_seeds(short, tmp_path / "data", [3], report_to=())
+def test_a_recording_that_fails_reports_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset, "run_units", lambda *_, **__: {"seed 3": "no room"})
+    with pytest.raises(DataError, match=r"recording of seed 3: expected a whole one, got no room"):
+        record_seeds(SMALL, tmp_path / "data", [3], report_to=())
     for seeds in ([], [1, 1]):
         with pytest.raises(ConfigError, match="all different"):
             record_seeds(SMALL, tmp_path / "other", seeds)
@@ -129,17 +143,3 @@ def test_success_is_kept_with_the_steps(tmp_path):
         assert tier["success"] == pytest.approx(own.succeeded.mean(), abs=1e-4)
     assert episodes[:3].succeeded.shape == (3,)
     assert load_episodes(tmp_path / "episodes")[0].success.dtype == bool
-
-
-def test_minari_gets_the_data_set_of_an_environment_of_a_function(tmp_path, monkeypatch):
-    minari = pytest.importorskip("minari", reason="the extra preferl[minari] is not installed")
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    gymnasium.register("preferl-test/Function-v0", entry_point=lambda **_: PendulumEnv())
-    settings = {"env": "preferl-test/Function-v0", "max_episode_steps": 9, "mix": "random:2"}
-    alone = DatasetConfig(**vars(SMALL) | settings)
-    record_dataset(alone, tmp_path / "data", report_to=(), minari="mine/function-v0")
-    assert minari.load_dataset("mine/function-v0").total_steps == 18
-    named = DatasetConfig(**vars(alone) | {"env": "Pendulum-v1"})
-    record_seeds(named, tmp_path / "seeds", [1, 2], report_to=(), minari="mine/seeds-v0")
-    assert minari.load_dataset("mine/seeds-v0").total_steps == 36
-    del gymnasium.registry["preferl-test/Function-v0"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError, DataError
-from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
+from preferl.feedback import ScriptedTeacher
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
 from preferl.online.loop import PreferenceLoop, build_parts
@@ -30,29 +30,6 @@ TINY = OnlineConfig(
 @pytest.fixture(scope="module")
 def report():
     return learn_from_preferences(TINY)
-
-
-def test_asks_what_was_asked_for(report):
-    assert len(report.comparisons) == 17
-    assert [turn.iteration for turn in report.iterations] == [0, 1, 2, 3]
-    assert report.iterations[-1].fit is None
-    assert not report.interrupted
-
-
-SMALL_SAC = SACConfig(learning_starts=50, batch_size=16, hidden=(8,), train_freq=3)
-
-
-@pytest.mark.parametrize("environments", [1, 3])
-@pytest.mark.parametrize("algorithm", [TINY.algorithm, SMALL_SAC])
-def test_steps_are_at_most_those_asked_for(algorithm, environments):
-    config = replace(TINY, steps=1_111, environments=environments, algorithm=algorithm)
-    report = learn_from_preferences(replace(config, exploration_fraction=0.13, eval_every=0))
-    assert 1_111 - 60 < report.env_steps <= 1_111
-    assert report.env_steps == report.learner.steps
-    used = [one.env_steps for one in report.iterations]
-    planned = np.cumsum([400, 237, 237, 237])
-    assert (np.array(used) <= planned).all()
-    assert (np.diff(used) > 0).all()
 
 
 def test_same_seed_same_run_and_another_seed_another(report):
@@ -79,13 +56,6 @@ def test_reward_is_normalised_over_experience(report):
 def test_the_reward_knows_its_likelihood(report):
     assert report.reward.likelihood == report.iterations[-2].fit.likelihood
     assert report.reward.likelihood.scale != 1
-
-
-def test_on_answers_gets_every_answer_before_it_is_used():
-    seen = []
-    learn_from_preferences(TINY, on_answers=lambda c: seen.append(len(c)))
-    assert seen == sorted(seen)
-    assert seen[-1] == 17
 
 
 def test_informative_sampler_and_sac_relabel():
@@ -129,59 +99,12 @@ def test_interrupt_keeps_answers_and_reports_it():
     assert len(report.comparisons) == calls[0]
 
 
-def test_declined_answers_are_no_error():
-    def silent(shown, rng):
-        return np.full(len(shown), np.nan)
-
-    report = learn_from_preferences(TINY, teacher=silent)
-    assert report.comparisons is None
-    assert report.reward is None
-
-
-def test_parts_can_be_exchanged():
-    asked = []
-
-    def sampler(segments, count, rng):
-        asked.append(count)
-        return UniformPairs()(segments, count, rng).tolist()
-
-    feedback = InstantFeedback(ScriptedTeacher.oracle(), 3)
-    report = learn_from_preferences(TINY, feedback=feedback, sampler=sampler)
-    assert sum(asked) == 17
-    assert report.comparisons is feedback.comparisons()
-
-
 def test_learner_of_ones_own_needs_a_trainer():
     class Mine:
         steps = 0
 
     with pytest.raises(ConfigError, match="trainer"):
         learn_from_preferences(TINY, learner=Mine())
-
-
-class Counting:
-    """A sampler of one's own that notes among how many segments it may choose."""
-
-    def __init__(self):
-        self.seen = []
-
-    def __call__(self, segments, count, rng):
-        self.seen.append((len(segments), count))
-        return UniformPairs()(segments, count, rng)
-
-
-class Wanting(Counting):
-    def segments_for(self, questions):
-        return 3 * questions
-
-
-def test_a_sampler_of_ones_own_chooses_among_many():
-    plain = Counting()
-    wanting = Wanting()
-    for sampler in (plain, wanting):
-        learn_from_preferences(replace(TINY, oversampling=4, iterations=1), sampler=sampler)
-    assert plain.seen == [(8 * 17, 17)]
-    assert wanting.seen == [(3 * 17, 17)]
 
 
 def test_too_long_clips_are_an_error_that_says_how_long():

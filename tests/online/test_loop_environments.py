@@ -47,18 +47,6 @@ def test_a_class_is_taught_evaluated_and_filmed(tmp_path):
         run_online(config, tmp_path / "run", evaluation=EVALUATION, resume=True)
 
 
-def test_a_run_resumes_with_what_has_the_same_name(tmp_path):
-    config = OnlineConfig(env=gardens.small_garden, **SMALL)
-    whole = learn_from_preferences(config)
-    stopped = learn_from_preferences(config, checkpoints=tmp_path, on_iteration=interrupt)
-    assert stopped.interrupted
-    resumed = learn_from_preferences(config, checkpoints=tmp_path)
-    np.testing.assert_array_equal(resumed.experience.rewards, whole.experience.rewards)
-    other = OnlineConfig(env=Garden, **SMALL)
-    with pytest.raises(ValueError, match="env"):
-        learn_from_preferences(other, checkpoints=tmp_path)
-
-
 def interrupt(report):
     raise KeyboardInterrupt
 

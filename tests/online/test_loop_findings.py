@@ -26,12 +26,6 @@ TINY = OnlineConfig(
 )
 
 
-def test_a_teacher_who_guesses_is_found_and_logged_once(caplog):
-    report = learn_from_preferences(replace(TINY, teacher=ScriptedTeacher(guess_rate=1.0)))
-    assert "at_chance" in [one.name for one in report.findings]
-    assert sum(message.startswith("at_chance: ") for message in caplog.messages) == 1
-
-
 class FirstEpisodes:
     """Always the clips of a run's first two episodes, the other way round in each round."""
 

@@ -3,15 +3,11 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
-from helpers.resumable_runs import KilledError, assert_same, everything
 from preferl.feedback import AnswerFilter
 from preferl.models import MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
-from preferl.online.reports import IterationReport
-from preferl.store import Store, StoredFeedback
 from preferl.store.clips import clip_ids
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
@@ -66,47 +62,4 @@ def test_counts_stay_as_the_oldest_answers_are_forgotten(fits, prepare, validati
     learn_from_preferences(config)
     assert len(fits) == 4
     assert fits[1].keys() - fits[2].keys(), "some are forgotten"
-    assert_counts_stay(fits)
-
-
-def test_a_run_that_forgets_answers_comes_to_the_same_after_a_kill(fits, tmp_path):
-    config = replace(TINY, max_comparisons=20, prepare=(AnswerFilter(beta=0.0),))
-    expected = learn_from_preferences(config)
-    whole = fits.copy()
-    numbers = everything(expected.learner.algorithm)
-
-    def end(report: IterationReport) -> None:
-        if report.iteration == 2:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        learn_from_preferences(config, on_iteration=end, checkpoints=tmp_path)
-    fits.clear()
-    report = learn_from_preferences(config, checkpoints=tmp_path)
-    assert fits == whole[2:]
-    assert_same(everything(report.learner.algorithm), numbers)
-    np.testing.assert_array_equal(
-        report.reward.member_rewards(report.experience),
-        expected.reward.member_rewards(expected.experience),
-    )
-
-
-def test_counts_stay_as_others_answer_the_same_queries_later(fits, tmp_path):
-    with Store.open(tmp_path) as store:
-        project = store.projects.create("pendulum", repeat_share=0.0, quorum=2)
-        ann, bo = (store.people.invite(project.id, name).annotator.id for name in ("Ann", "Bo"))
-        people = {0: (ann, 8), 1: (bo, 12), 2: (ann, 20)}
-
-        def answer(report: IterationReport) -> None:
-            store.clips.video_ready(project.id, store.clips.without_video(project.id, 1_000))
-            person, count = people.get(report.iteration, (ann, 0))
-            for _ in range(count):
-                (question,) = store.queue.claim(project.id, person, 1).queries
-                store.queue.answer(person, question.token, f"key-{question.token}", "left")
-
-        feedback = StoredFeedback(store, combine="each")
-        report = learn_from_preferences(TINY, feedback=feedback, on_iteration=answer)
-    _, first, second, third = [one.fit and one.fit.pairs for one in report.iterations[:4]]
-    assert (first, second, third) == (8, 20, 40)
-    assert len(fits[-1]) < third, "some queries have two answers"
     assert_counts_stay(fits)

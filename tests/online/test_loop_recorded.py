@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
@@ -49,21 +48,6 @@ def test_comparisons_alone_are_fitted(rng):
     report = learn_from_preferences(replace(RECORDED, comparisons=0), comparisons=known)
     assert report.reward is not None
     assert len(report.comparisons) == 30
-
-
-def test_a_run_without_steps_goes_on_from_its_checkpoints(episodes, tmp_path):
-    whole = learn_from_preferences(RECORDED, episodes=episodes)
-
-    def stop(report):
-        if report.iteration == 1:
-            raise KeyboardInterrupt
-
-    how = {"episodes": episodes, "checkpoints": tmp_path / "checkpoints"}
-    assert learn_from_preferences(RECORDED, on_iteration=stop, **how).interrupted
-    resumed = learn_from_preferences(RECORDED, **how)
-    assert np.array_equal(
-        resumed.reward.member_rewards(episodes), whole.reward.member_rewards(episodes)
-    )
 
 
 def test_rewards_of_episodes_of_different_length_keep_their_mean(rng):

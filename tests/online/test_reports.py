@@ -12,15 +12,12 @@ from preferl.feedback.likelihood import Likelihood
 from preferl.online import OnlineConfig
 from preferl.online.reports import (
     IterationReport,
-    OnlineReport,
     Stopwatch,
     course_of,
-    trust_of,
 )
 from preferl.statistics import wilson_interval
 from preferl.training import RewardTrainerConfig
 from preferl.training.fit_report import FitReport, Validation
-from preferl.training.trust import Trust
 
 
 def fit(**changes: Any) -> FitReport:
@@ -76,15 +73,6 @@ def test_words_have_the_interval_and_the_kind_of_answers() -> None:
     }
 
 
-def test_held_out_answers_come_with_their_interval() -> None:
-    found = report(fit=fit(), validation=Validation(5, 4, 0.5)).metrics()
-    assert found["reward/held_out_accuracy"] == 0.5
-    low, high = wilson_interval(2, 4)
-    assert found["reward/held_out_accuracy_low"] == pytest.approx(low)
-    assert found["reward/held_out_accuracy_high"] == pytest.approx(high)
-    assert found["reward/held_out_answers"] == 4
-
-
 def test_a_part_within_a_part_counts_as_its_own() -> None:
     clock = iter([0.0, 1.0, 4.0, 10.0, 11.0, 13.0])  # relabelling from 1 to 4, fitting to 10
     stopwatch = Stopwatch(lambda: next(clock))
@@ -95,19 +83,6 @@ def test_a_part_within_a_part_counts_as_its_own() -> None:
         raise KeyError
     assert stopwatch.take() == {"acting": 0, "fitting": 7, "relabelling": 3, "asking": 2}
     assert set(stopwatch.take().values()) == {0}
-
-
-def run(*iterations: IterationReport, seconds: float = 0.0) -> OnlineReport:
-    return OnlineReport(
-        iterations,
-        reward=None,
-        comparisons=None,
-        env_steps=0,
-        seconds=seconds,
-        interrupted=False,
-        learner=None,
-        experience=None,
-    )
 
 
 def test_the_accuracy_of_more_unseen_answers_counts() -> None:
@@ -155,7 +130,6 @@ def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> 
     ("noise", "calibrate", "known"),
     [
         (0.5, True, 0.1),  # which the fit came to, though it is the most that is expected
-        (0.1, True, 0.1),  # as configured
         (0.5, False, np.nan),
         ("fitted", False, np.nan),
     ],
@@ -165,15 +139,3 @@ def test_noise_is_known_where_it_was_fitted(noise: Any, calibrate: bool, known: 
     one = report(fit=fit(likelihood=Likelihood(0.1)))
     found = course_of([one], OnlineConfig(steps=900, initial_steps=100, trainer=trainer))
     np.testing.assert_array_equal(found.noise, [known])
-
-
-def test_trust_has_the_names_of_people_and_rows_of_others() -> None:
-    trust = Trust(0, 0.9, 0.5, 1.3, 40), Trust(1, -0.4, -0.8, 0.0, 12)
-    ann, other = (
-        {"value": t.value, "low": t.low, "high": t.high, "answers": t.answers} for t in trust
-    )
-    known = run(report(fit=fit(trust=trust)), report())
-    assert trust_of(known, ("Ann", "Bo")) == {"Ann": ann, "Bo": other}
-    assert trust_of(known, ("Ann",)) == {"Ann": ann, "annotator 1": other}
-    assert trust_of(known) == {"annotator 0": ann, "annotator 1": other}
-    assert trust_of(run(report(fit=fit()))) == trust_of(run(report()), ("Ann",)) == {}

@@ -48,24 +48,19 @@ class Lengths(BaseCallback):
         self.found.append(self.model.rollout_buffer.rewards.shape[0])
 
 
-@pytest.mark.parametrize("environments", [1, 3])
 @pytest.mark.parametrize(
-    ("kind", "settings"),
+    ("kind", "environments", "settings"),
     [
-        (PPO, {}),
-        (PPO, {"batch_size": 100}),
-        (PPO, {"batch_size": 2}),
-        (A2C, {}),
-        (SAC, {}),
-        (SAC, {"train_freq": 7}),
-        (TD3, {"train_freq": (1, "episode")}),
+        (PPO, 1, {"batch_size": 100}),
+        (PPO, 3, {"batch_size": 2}),
+        (A2C, 3, {}),
+        (SAC, 3, {"train_freq": 7}),
+        (TD3, 1, {"train_freq": (1, "episode")}),
     ],
 )
 def test_no_more_steps_than_asked_for_and_few_less(
-    kind: Any, settings: dict[str, Any], environments: int, rng: np.random.Generator
+    kind: Any, environments: int, settings: dict[str, Any], rng: np.random.Generator
 ) -> None:
-    if isinstance(settings.get("train_freq"), tuple):
-        environments = 1  # stable-baselines3 has no other
     algorithm = agent(kind, environments, **settings)
     asked = 0
     for steps in rng.integers(1, 120, size=8).tolist():
@@ -148,15 +143,15 @@ class Stop(BaseCallback):
         return self.num_timesteps < self.at
 
 
-@pytest.mark.parametrize("at", [10, 32, 64, 70])
+@pytest.mark.parametrize("at", [10, 64])
 def test_a_callback_ends_everything(at: int) -> None:
     algorithm = agent(PPO)
     assert not learn_within(algorithm, 80, callback=Stop(at))
     assert algorithm.num_timesteps == at
 
 
-@pytest.mark.parametrize(("kind", "rate"), [(PPO, 1e20), (SAC, 1e20), (TD3, 1e20)])
-def test_an_agent_that_diverges_is_an_error(kind: Any, rate: float) -> None:
-    algorithm = agent(kind, learning_rate=rate)
+@pytest.mark.parametrize("kind", [PPO, SAC])
+def test_an_agent_that_diverges_is_an_error(kind: Any) -> None:
+    algorithm = agent(kind, learning_rate=1e20)
     with pytest.raises(DivergenceError, match=r"the training diverged .* lower the learning rate"):
         learn_within(algorithm, 64)

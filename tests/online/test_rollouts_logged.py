@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stable_baselines3 import A2C, PPO, SAC
+from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import Logger
 
@@ -44,7 +44,6 @@ OF_KIND: dict[Any, tuple[dict[str, Any], set[str]]] = {
         {"n_steps": 16, "batch_size": 16, "n_epochs": 1},
         {"train/approx_kl", "train/entropy_loss", "train/explained_variance", "train/loss"},
     ),
-    A2C: ({"n_steps": 8}, {"train/entropy_loss", "train/explained_variance", "train/value_loss"}),
     SAC: (
         {"learning_starts": 10, "batch_size": 8, "buffer_size": 200},
         {"train/ent_coef", "train/actor_loss", "train/critic_loss"},

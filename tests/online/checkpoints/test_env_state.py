@@ -16,8 +16,8 @@ from preferl.online.checkpoints.env_state import env_state, restore_env
 from preferl.online.wrappers.feedback_env import RecordsStates
 from preferl.training.checkpoint_folder import read_state, write_state
 
-CLASSIC = ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1")
-MUJOCO = ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "Reacher-v5")
+CLASSIC = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1")
+MUJOCO = ("HalfCheetah-v5", "Reacher-v5")
 
 
 def through_files(state: Any, folder: Any) -> Any:
@@ -74,14 +74,20 @@ def test_wrappers_go_on(tmp_path):
     assert_goes_on(make, tmp_path)
 
 
-def test_vector_environments_of_sb3_go_on(tmp_path):
-    def make() -> Any:
-        venv = make_vec_env("CartPole-v1", 2, seed=3, env_kwargs={"max_episode_steps": 9})
-        return VecNormalize(VecFrameStack(venv, 2))
+def of_stable_baselines3() -> Any:
+    venv = make_vec_env("CartPole-v1", 2, seed=3, env_kwargs={"max_episode_steps": 9})
+    return VecNormalize(VecFrameStack(venv, 2))
 
+
+def of_gymnasium() -> Any:
+    return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1", max_episode_steps=9)] * 2)
+
+
+@pytest.mark.parametrize("make", [of_stable_baselines3, of_gymnasium])
+def test_vector_environments_go_on(tmp_path, make):
     env = make()
     other = make()
-    env.reset()
+    env.reset(**({} if make is of_stable_baselines3 else {"seed": 1}))
     actions = np.random.default_rng(0).integers(2, size=(40, 2))
     for action in actions[:20]:
         env.step(action)
@@ -90,24 +96,6 @@ def test_vector_environments_of_sb3_go_on(tmp_path):
     restore_env(other, through_files(state, tmp_path))
     for action in actions[20:]:
         for one, two in zip(env.step(action)[:3], other.step(action)[:3], strict=True):
-            np.testing.assert_array_equal(one, two)
-
-
-def test_vector_environments_of_gymnasium_go_on(tmp_path):
-    def make() -> Any:
-        return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1", max_episode_steps=9)] * 2)
-
-    env = make()
-    other = make()
-    env.reset(seed=1)
-    actions = np.random.default_rng(0).integers(2, size=(40, 2))
-    for action in actions[:20]:
-        env.step(action)
-    state = env_state(env)
-    assert state["problems"] == []
-    restore_env(other, through_files(state, tmp_path))
-    for action in actions[20:]:
-        for one, two in zip(env.step(action)[:4], other.step(action)[:4], strict=True):
             np.testing.assert_array_equal(one, two)
 
 

@@ -106,25 +106,11 @@ def test_a_loaded_policy_learns_on_with_its_statistics(tmp_path):
     np.testing.assert_allclose(normaliser.obs_rms.mean, MEAN, atol=1e-3)
 
 
-def test_a_policy_of_other_spaces_than_its_environment_is_refused(tmp_path):
-    save_policy(tmp_path / "policy", balancing(), CONFIG)
-    with pytest.raises(CheckpointError, match="policy"):
-        load_policy(tmp_path / "policy", env=make_environments("Pendulum-v1", 1, seed=0))
-
-
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(StorageError, match="holds something else"):
         save_policy(tmp_path, balancing(), CONFIG)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_an_older_policy_is_replaced_with_its_statistics(tmp_path):
-    save_policy(tmp_path / "policy", balancing(), CONFIG)
-    plain = build_algorithm(CONFIG, make_environments(CARTPOLE, 1, seed=0), seed=0)
-    save_policy(tmp_path / "policy", plain, CONFIG)
-    names = sorted(path.name for path in (tmp_path / "policy").iterdir())
-    assert names == ["policy.json", "policy.safetensors"]
 
 
 def test_statistics_of_a_file_of_stable_baselines3_are_read(tmp_path):

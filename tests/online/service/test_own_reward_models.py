@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from helpers.serving_rewards import quick_service, serve_once
-from preferl.errors import ConfigError
-from preferl.registry import REWARD_MODELS
 from preferl.training.publish import PublishedReward
 from preferl.training.reward_presets import RewardSettings
 
@@ -43,9 +41,3 @@ def test_the_service_fits_it_again_and_goes_on_after_a_restart(world, tmp_path, 
     assert not np.array_equal(older, published.reward.model.weights.detach().numpy())
     assert "a new model" not in caplog.text
     assert "anew" not in caplog.text
-
-
-def test_a_name_that_nobody_registered_is_refused(tmp_path):
-    assert "cubic" not in REWARD_MODELS
-    with pytest.raises(ConfigError, match="cubic"):
-        replace(quick_service(tmp_path), reward=RewardSettings("cubic"))

@@ -5,7 +5,6 @@
 
 import os
 import random
-import sqlite3
 import time
 
 import numpy as np
@@ -132,26 +131,3 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
         assert hidden == {".publisher"}, "the lock stays, and no draft does"
         assert PublishedReward(out).refresh()
         assert rewards[-1].accuracy is not None
-
-
-def test_a_store_that_is_locked_for_seconds_delays_and_ends_nothing(tmp_path, processes):
-    out = tmp_path / "rewards"
-    folder = tmp_path / "store"
-    with Store.open(folder) as store:
-        world = Answering(store)
-        world.ask(40)
-        service = processes.Process(target=serve, args=(folder, out), daemon=True)
-        service.start()
-        world.answer(20)
-        wait_until(lambda: store.reports.rewards(world.project.id), "the first version")
-        world.answer(5)
-        other = sqlite3.connect(folder / "labels.db", isolation_level=None, timeout=SECONDS)
-        other.execute("BEGIN IMMEDIATE")
-        time.sleep(13)  # the lock is what is tested: longer than a transaction waits
-        assert service.is_alive()
-        other.execute("ROLLBACK")
-        other.close()
-        wait_until(lambda: store.reports.rewards(world.project.id)[-1].answers == 25)
-        assert service.is_alive()
-        service.kill()
-        service.join()

@@ -1,12 +1,9 @@
 """Nothing that happens to the service is lost or reported wrongly."""
 
-import os
 import shutil
 import sqlite3
-import subprocess
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,22 +13,12 @@ from preferl.errors import StorageError
 from preferl.online.service import reward_service as serving
 from preferl.online.service.reward_service import serve_reward
 from preferl.store.store import Store
-from preferl.training.publish import PublishedReward, Publisher, version_folder, versions
+from preferl.training.publish import Publisher, version_folder, versions
 
 
 @pytest.fixture
 def config(tmp_path):
     return quick_service(tmp_path / "rewards")
-
-
-def test_started_again_without_news_it_publishes_nothing(world, config):
-    world.ask_and_answer(12)
-    serve_once(config, world)
-    with Serving(replace(config, max_wait=0.0), world) as service:
-        wait_until(lambda: state(world).state == "waiting")
-        service.look()
-    assert service.versions == []
-    assert versions(config.out) == [1]
 
 
 def test_a_damaged_version_is_passed_over_and_its_number_not_used_again(world, config, caplog):
@@ -119,62 +106,6 @@ def test_a_failed_publication_is_reported_and_made_again_without_another_fit(
     assert len(fitted) == 1
 
 
-def test_a_disk_that_is_away_delays_a_version(world, config, monkeypatch):
-    monkeypatch.setattr(serving, "RETRIES", (0.05,))
-    world.ask(12)
-    names = Path.iterdir
-    away = threading.Event()
-
-    def stale(path):
-        if away.is_set() and path == config.out:
-            raise OSError(116, "Stale file handle")
-        return names(path)
-
-    monkeypatch.setattr(Path, "iterdir", stale)
-    with Serving(config, world) as service:
-        wait_until(lambda: state(world).state == "waiting")
-        away.set()
-        world.answer(12)
-        wait_until(lambda: service.error or state(world).state == "failed")
-        assert "Stale file handle" in state(world).problem
-        away.clear()
-        wait_until(lambda: service.error or service.versions == [1])
-    assert service.error is None
-
-
-def test_a_full_disk_delays_a_version_and_loses_nothing(world, config, monkeypatch, tmp_path):
-    monkeypatch.setattr(serving, "RETRIES", (0.1,))
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small disk can only be mounted by root")
-    try:
-        out = disk / "rewards"
-        published = PublishedReward(out)
-        world.ask(40)
-        world.answer(10)  # before it starts, so that the first version is from all of them
-        # The fit may begin before the last answers, and fewer than five then wait for this long.
-        soon = replace(config, out=out, max_wait=0.1)
-        with Serving(soon, world) as service:
-            wait_until(lambda: service.versions == [1])
-            with (disk / "filler").open("ab", buffering=0) as filler:
-                while free := shutil.disk_usage(disk).free:
-                    filler.write(bytes(free))
-            world.answer(10)
-            wait_until(lambda: state(world).state == "failed")
-            assert "space" in state(world).problem
-            assert published.refresh()
-            assert (published.version, published.problem) == (1, None)
-            (disk / "filler").unlink()
-            wait_until(lambda: world.store.reports.rewards(world.project.id)[-1].answers == 20)
-        assert service.versions[:2] == [1, 2]
-        assert published.refresh()
-        assert published.metrics["answers"] == 20
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_a_locked_store_is_waited_for(world, config, monkeypatch):
     monkeypatch.setattr(serving, "RETRIES", (0.05,))
     world.ask_and_answer(12)
@@ -222,16 +153,3 @@ def test_a_fit_that_hangs_is_distinguished_from_one_that_works(world, config, mo
         wait_until(lambda: state(world).state == "stuck")
         go_on.set()
         wait_until(lambda: service.versions == [1])
-
-
-def test_an_error_that_nobody_expected_ends_it_with_words(world, config, monkeypatch):
-    world.ask_and_answer(12)
-
-    def broken(*_):
-        raise ZeroDivisionError("by nought")
-
-    monkeypatch.setattr(serving.OngoingFit, "fit", broken)
-    with pytest.raises(ZeroDivisionError):
-        serve_reward(config, world.store)
-    assert state(world).state == "failed"
-    assert state(world).problem == "ZeroDivisionError: by nought"

@@ -91,9 +91,7 @@ def test_one_seed_one_course() -> None:
             np.array([-np.inf, 0, -np.inf]), np.array([np.inf, np.inf, 1]), dtype=np.float64
         ),
         spaces.Box(0, 255, (4,), np.uint8),
-        spaces.Box(-128, 127, (2,), np.int8),
         spaces.Discrete(3, start=-1),
-        spaces.MultiDiscrete([2, 5]),
         spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [0, 0]]),
         spaces.MultiBinary(3),
     ],

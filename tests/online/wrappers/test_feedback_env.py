@@ -28,7 +28,7 @@ from preferl.online.wrappers.gymnasium_envs import (
 )
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
-from preferl.training import RewardFunction, relabel, save_reward
+from preferl.training import RewardFunction, relabel
 from preferl.training.publish import PublishedReward, publish, read_spaces
 
 # What is looked at here are episodes of every length; the warning has tests of its own.
@@ -90,7 +90,7 @@ def by_vector(
     return sink.episodes(env), rewards
 
 
-@pytest.mark.parametrize("kind", ["mlp", "nmr", "pt"])
+@pytest.mark.parametrize("kind", ["mlp", "nmr"])
 def test_three_libraries_give_the_same_steps_and_rewards(kind: str) -> None:
     reward = reward_of(kind)
     episodes, rewards = by_sb3(reward)
@@ -255,11 +255,10 @@ def wrapped(kind: str, **more: Any) -> Any:
             obs_transform_func=more.pop("transform", None),
             **more,
         )
-    mode = AutoresetMode.NEXT_STEP if kind == "next" else AutoresetMode.SAME_STEP
-    return FeedbackVectorEnv(SyncVectorEnv([Rooms] * 2, autoreset_mode=mode), **more)
+    return FeedbackVectorEnv(SyncVectorEnv([Rooms] * 2), **more)
 
 
-@pytest.mark.parametrize("kind", ["sb3", "single", "next", "same"])
+@pytest.mark.parametrize("kind", ["sb3", "single", "next"])
 def test_dictionaries_states_and_transforms(kind: str) -> None:
     env = wrapped(
         kind,
@@ -316,27 +315,23 @@ def test_old_methods_and_attributes_name_what_takes_their_place() -> None:
     env.close()
 
 
-@pytest.mark.parametrize("name", ["synthetic_prefs", "synthetic_preferences"])
-def test_one_line_collects_and_computes_rewards(tmp_path, monkeypatch, name: str) -> None:
+def test_one_line_collects_and_computes_rewards(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.01)
-    if name == "synthetic_prefs":
-        save_reward(tmp_path / "pretrained", reward_of())
-    else:
-        publish(tmp_path / "pretrained", reward_of(), version=7)
+    publish(tmp_path / "pretrained", reward_of(), version=7)
     env = HumanPreferencesEnvWrapper(
         pendulum(),
         log_dir=tmp_path / "logs",
         segment_length=5,
         max_pref_interface_segs=25,
         pretrained_reward_predictor_dir=tmp_path / "pretrained",
-        **{name: True},
+        synthetic_prefs=True,
     )
     env.reset(seed=0)
     for _ in range(8 * STEPS):
         _, _, _, truncated, info = env.step(env.action_space.sample())
         if truncated:
             env.reset()
-    assert info["reward_version"] == (1 if name == "synthetic_prefs" else 7)
+    assert info["reward_version"] == 7
     assert env.queries is not None
     assert env.core.config.buffer_steps == 125
     assert env.save()

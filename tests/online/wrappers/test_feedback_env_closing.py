@@ -10,13 +10,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from helpers.waiting import SECONDS, wait_until
+from helpers.waiting import wait_until
 from preferl.errors import DataError, SpaceError, StorageError
 from preferl.models import MLPRewardConfig, build_reward_model
 from preferl.online import FeedbackVecEnv, FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
-from preferl.training import RewardFunction, publish as publishing
+from preferl.training import RewardFunction
 from preferl.training.publish import PublishedReward, publish
 
 PLACE = spaces.Box(-9, 9, (2,))
@@ -102,34 +102,6 @@ def test_the_one_that_watches_a_reader_stops_it(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_disk_that_hangs_is_not_waited_for(
-    kind: str, feedback: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    env = Place()
-    hangs = threading.Event()
-    answers = threading.Event()
-
-    def hang(_: Any) -> list[int]:
-        hangs.set()
-        answers.wait()
-        return []
-
-    reader = PublishedReward(tmp_path / "rewards")
-    asking = wrapped(kind, env, feedback=feedback, rewards=reader)
-    monkeypatch.setattr(publishing, "versions", hang)
-    (thread,) = begun()
-    assert hangs.wait(SECONDS)
-    closing = threading.Thread(target=asking.close, args=(0.1,), daemon=True)
-    closing.start()
-    closing.join(SECONDS)
-    closed = env.closed and not closing.is_alive()
-    answers.set()
-    assert closed
-    thread.join(SECONDS)
-    assert not thread.is_alive(), "it ends once the disk answers"
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_experience_that_cannot_be_saved_stops_no_closing(
     kind: str, feedback: Any, tmp_path: Any
 ) -> None:
@@ -144,17 +116,6 @@ def test_experience_that_cannot_be_saved_stops_no_closing(
     assert env.closed
     assert begun() == []
     assert begun("query-worker") == []
-
-
-def test_a_core_stops_reading_by_itself_too(feedback: Any, tmp_path: Any) -> None:
-    asking = wrapped("single", Place(), feedback=feedback, rewards=tmp_path / "rewards")
-    asking.reset()
-    asking.core.recording.present[:] = np.nan
-    asking.step(0)
-    with pytest.raises(DataError):
-        asking.core.close()
-    assert begun() == []
-    asking.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -170,19 +170,6 @@ def test_states_that_are_not_reported_are_missed() -> None:
         recorder.reset()
 
 
-def test_what_was_taken_is_not_overwritten() -> None:
-    recorder = episode_recorder(ScriptedVecEnv(np.ones((6, 1), int)))
-    recorder.reset()
-    recorder.step(np.zeros((1, 1)))
-    first = recorder.take()
-    assert first is not None
-    kept = first.rewards.copy(), np.copy(first.final_observations)
-    for _ in range(5):
-        recorder.step(np.ones((1, 1)))
-    np.testing.assert_array_equal(first.rewards, kept[0])
-    np.testing.assert_array_equal(first.final_observations, kept[1])
-
-
 def test_an_end_without_its_final_observation_is_refused() -> None:
     env = ScriptedVecEnv(np.ones((1, 1), int))
     recorder = episode_recorder(env)

@@ -2,7 +2,6 @@
 
 import sqlite3
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,26 +76,6 @@ def test_a_restored_worker_goes_on_and_asks_nothing_twice(feedback: StoredFeedba
     assert second.close()
 
 
-def test_a_restored_worker_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
-    config = FeedbackConfig(segment_length=5, ask_every=6, max_pending=100, episode_every=None)
-    asked = []
-    for cut in (False, True):
-        with Store.open(tmp_path / str(cut)) as store:
-            store.projects.create("dots", fps=10)
-            feedback = StoredFeedback(store)
-            worker = handed(feedback, config)
-            if cut:
-                saved = worker.snapshot()
-                worker.close()
-                worker = QueryWorker(feedback, config)
-                worker.restore(saved)
-            worker.put(episodes(30, 30, seed=1))
-            assert worker.flush()
-            asked.append([clips for _, *clips in store.queries.asked(feedback.project.id)])
-            worker.close()
-    assert asked[0] == asked[1]
-
-
 def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
     feedback: StoredFeedback,
 ) -> None:
@@ -169,19 +148,6 @@ def test_a_budget_holds_over_restarts(feedback: StoredFeedback) -> None:
     second.close()
     assert len(feedback.store.queries.asked(feedback.project.id)) == 6
     assert first.counts.asked + second.counts.asked == 6
-
-
-def test_a_budget_holds_beside_another_program(feedback: StoredFeedback) -> None:
-    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=100, max_queries=30)
-    first = QueryWorker(feedback, config)  # both begin before anything was asked
-    second = QueryWorker(feedback, config)
-    for worker, steps in ((first, 20), (second, 24), (first, 20)):
-        worker.put(episodes(steps, seed=steps))
-        assert worker.flush()
-    assert first.close()
-    assert second.close()
-    assert len(feedback.store.queries.asked(feedback.project.id)) == 30
-    assert first.counts.asked + second.counts.asked == 30
 
 
 def test_a_budget_holds_where_another_program_asks_at_the_same_time(

@@ -131,9 +131,7 @@ def test_steps_that_are_looked_back_on_stay_where_nothing_is_collected() -> None
 @pytest.mark.parametrize(
     ("space", "values"),
     [
-        (spaces.Box(0, 255, (2,), np.uint8), [0.25, 0.75]),
         (spaces.Box(-5, 5, (2,), np.int64), [0.25, np.nan]),
-        (spaces.Box(0, 100, (2,), np.int8), [200, 300]),
         (spaces.Box(0, 255, (2,), np.uint8), [-1, 3]),
         (spaces.MultiBinary(2), [0.5, 1.0]),
     ],
@@ -150,19 +148,12 @@ def test_numbers_that_the_type_of_their_space_cannot_hold_are_refused(space, val
 
 @pytest.mark.parametrize(
     ("dtype", "values"),
-    [(np.uint8, [0.0, 255.0]), (np.int64, [True, False]), (np.float32, [1, 7])],
+    [(np.uint8, [0.0, 255.0]), (np.float32, [1, 7])],
 )
 def test_numbers_of_another_type_that_their_space_can_hold_are_recorded(dtype, values) -> None:
     recording = Recording(spaces.Box(0, 255, (2,), dtype), ACTIONS, 1)
     recording.begin(np.array([values]))
     np.testing.assert_array_equal(recording.present, np.array([values], dtype))
-
-
-def test_one_number_in_an_array_is_recorded_as_the_number() -> None:
-    recording = Recording(SPACE, ACTIONS, 2)
-    recording.begin(np.array([[[3.0]], [[4.0]]]))
-    recording.act(np.array([[1], [2]]))
-    assert recording.present.tolist() == [[3], [4]]
 
 
 @pytest.mark.parametrize("observations", [np.zeros((1, 3)), {"other": np.zeros((1, 2))}])
@@ -172,14 +163,6 @@ def test_observations_of_another_shape_or_keys_are_refused(observations) -> None
         recording.begin(observations)
     with pytest.raises(SpaceError, match=r"expected shape \(1,\), as their space, got \(3,\)"):
         recording.begin({"seen": np.zeros((1, 3))})
-
-
-@pytest.mark.parametrize(
-    "actions", [spaces.Dict({"move": SPACE}), spaces.Tuple((SPACE,)), spaces.Text(3)]
-)
-def test_actions_that_are_no_arrays_are_refused(actions) -> None:
-    with pytest.raises(SpaceError, match="expected Box, Discrete, MultiDiscrete"):
-        Recording(SPACE, actions, 1)
 
 
 def test_numbers_that_are_not_finite_are_refused_where_steps_are_collected() -> None:
