@@ -88,11 +88,10 @@ class Oracle:
 @pytest.mark.parametrize(
     "config",
     [
-        SMALL,
-        replace(SMALL, hidden=(16,), expectile=0.9, temperature=10.0, max_weight=2.0),
+        replace(SMALL, expectile=0.9, temperature=10.0, max_weight=2.0),
         replace(SMALL, hidden=(8, 8, 8), dropout=0.25, log_std_bounds=(-0.001, 2.0)),
     ],
-    ids=["two layers", "one layer", "three layers and dropout"],
+    ids=["two layers", "three layers and dropout"],
 )
 def test_updates_are_those_of_one_agent_written_for_clarity(config, steps):
     both = agents(config)
@@ -124,24 +123,12 @@ def close(got, expected, name):
     )
 
 
-def test_agents_of_one_seed_differ_by_their_rewards_alone(steps):
-    rewards = torch.stack([steps.rewards, steps.rewards, steps.rewards + 50])
-    three = agents(seeds=(4, 4, 4))
-    three.fit(replace(steps, rewards=rewards), 20)
-    first, same, other = networks_of(three, "critic")["weight_0"][:3]
-    torch.testing.assert_close(first, same, atol=1e-5, rtol=0)
-    assert not torch.allclose(first, other, atol=1e-3)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.nightly)]
-)
-def test_learned_values_beat_cloning_and_other_rewards_do_not(precision):
+def test_learned_values_beat_cloning_and_other_rewards_do_not():
     episodes = mixed_episodes(np.random.default_rng(0))
     conditions = {"true": 1.0, "none": 0.0, "negated": -1.0}
     rewards = np.stack([episodes.rewards * factor for factor in conditions.values()])
-    shape = {"hidden": (64, 64), "precision": precision, "learning_rate": 1e-3}
+    shape = {"hidden": (64, 64), "learning_rate": 1e-3}
     learner = IQL(*SPACES, IQLConfig(**shape), seeds=[0, 1, 2], steps=3000)
     learner.fit(Transitions.of(episodes, rewards=rewards), 3000)
     cloning = BehaviourCloning(*SPACES, CloningConfig(**shape), seeds=[0], steps=3000)

@@ -9,7 +9,6 @@ from preferl.models import CNNRewardConfig
 from preferl.offline import CloningConfig, DTConfig, IQLConfig, OfflineConfig
 from preferl.offline.learner_configs import (
     CPLConfig,
-    CriticDTConfig,
     DTRConfig,
     IPLConfig,
     PixelEncoderConfig,
@@ -26,14 +25,6 @@ def test_critics_need_a_step_that_follows() -> None:
     DTConfig(context=1)
     with pytest.raises(ConfigError, match=r"context.*at least 2.*what follows"):
         DTConfig(context=1, regulariser=DTRConfig())
-
-
-def test_a_setting_of_q_learning_out_of_range_is_named():
-    for wrong in ({"expectile": 1.0}, {"dropout": 1.0}, {"precision": "float16"}, {"hidden": (0,)}):
-        with pytest.raises(ConfigError, match=next(iter(wrong))):
-            IQLConfig(**wrong)
-    with pytest.raises(ConfigError, match="antmaze"):
-        IQLConfig.preset("ant")
 
 
 def run_of(policy: str, **changes) -> OfflineConfig:
@@ -57,17 +48,6 @@ def test_a_run_decides_about_critics_and_a_target_given_twice():
     assert run_of("dt").updates == 10_000
     with pytest.raises(ConfigError, match="target_return: expected a policy with one, dt or dtr"):
         run_of("iql", target_return="q1")
-
-
-def test_what_is_drawn_of_training_has_the_unit_of_its_loss():
-    assert CloningConfig().curve(discrete=False) is None
-    assert IQLConfig().curve(discrete=False).metric == "value"
-    squares = DTConfig()
-    gaussian = DTConfig(action_loss="gaussian")
-    assert squares.curve(discrete=False).unit == "square error"
-    assert gaussian.curve(discrete=False).unit == gaussian.curve(discrete=True).unit == "nats"
-    assert "critics" in CriticDTConfig().curve(discrete=True).caption
-    assert "critics" not in squares.curve(discrete=True).caption
 
 
 def test_a_pixel_encoder_is_checked_as_the_network_it_becomes():

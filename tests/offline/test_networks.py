@@ -31,7 +31,7 @@ def alone(networks, number, inputs, dropout=None):
     return (below @ layers[f"weight_{last}"].T + layers[f"bias_{last}"]).T
 
 
-SIZES = [(5, 1), (5, 8, 1), (5, 8, 3), (5, 8, 6, 1), (5, 8, 6, 7, 2)]
+SIZES = [(5, 1), (5, 8, 3), (5, 8, 6, 7, 2)]
 
 
 @pytest.mark.parametrize("dropped", [0.0, 0.25])
@@ -79,10 +79,9 @@ def test_first_weights_are_orthogonal_and_each_network_has_its_own():
     assert all((named[f"bias_{k}"] == 0).all() for k in range(3))
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_the_optimiser_is_adam(outputs):
-    networks = built((3, 5, outputs))
-    twin = built((3, 5, outputs))
+def test_the_optimiser_is_adam():
+    networks = built((3, 5, 3))
+    twin = built((3, 5, 3))
     adam = torch.optim.Adam(twin.parameters.values(), lr=1e-2)
     for _ in range(5):
         inputs = torch.randn(NETWORKS, ROWS, 3)

@@ -79,14 +79,6 @@ def test_an_agent_s_batches_depend_on_its_seed_and_the_update_alone(rng):
     assert not torch.equal(both.states, batches(comparisons)(6).states)
 
 
-def test_agents_have_preferences_of_their_own(rng):
-    comparisons = make_comparisons(rng)
-    own = np.stack([comparisons.preference, 1 - comparisons.preference])
-    given = batches(comparisons, own, seeds=(0, 1))
-    negated = batches(comparisons, seeds=(1,))
-    torch.testing.assert_close(given(0).preference[1], 1 - negated(0).preference[0])
-
-
 def test_each_agent_learns_from_what_its_own_answers_imply(rng):
     chain = make_comparisons(rng, pairs=2)
     segments = chain.segments.select(np.array([0, 1, 2]))

@@ -1,6 +1,5 @@
 """What `fit(options=...)` passes on, what it refuses, and what an epoch is."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from helpers.installed import needs
 from preferl.errors import ConfigError
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.decision_transformer.sequences import SequenceCollator
 from preferl.testing import PointWorld, make_episodes
 
 pytestmark = needs("transformers", "accelerate")
@@ -60,39 +58,3 @@ def test_strategies_of_epochs_wait_for_epochs(tmp_path) -> None:
     _, updates = fitted(options, None, folder=tmp_path)
     assert updates == [3, 6]
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-6"]
-
-
-def test_accumulated_gradients_are_of_windows_of_their_own(monkeypatch) -> None:
-    from preferl.offline.decision_transformer.hugging_face import planned_updates
-
-    epochs = {"num_train_epochs": 3}
-    assert planned_updates(epochs, None, episodes=100, batch_size=64) == (6, 2)
-    each = {"gradient_accumulation_steps": 2, "num_train_epochs": 2}
-    assert planned_updates(each, None, episodes=20, batch_size=8) == (4, 2)
-    drawn: list[int] = []
-    collate = SequenceCollator.__call__
-
-    def noted(self: SequenceCollator, numbers: Any) -> Any:
-        drawn.extend(numbers)
-        return collate(self, numbers)
-
-    monkeypatch.setattr(SequenceCollator, "__call__", noted)
-    _, updates = fitted({"gradient_accumulation_steps": 3}, 4)
-    assert updates == [1, 2, 3, 4]
-    assert sorted(drawn) == list(range(4 * 3 * 8))
-
-
-def test_where_a_model_is_pushed() -> None:
-    from preferl.offline.decision_transformer.hugging_face import hub_target
-
-    assert hub_target({}, None) == ({}, False)
-    unset = dict.fromkeys(("token", "private", "revision"))
-    target = hub_target({"push_to_hub": True}, Path("runs/walker"))
-    assert target == ({"name": "walker"} | unset, True)
-    given = {"push_to_hub": True, "hub_model_id": "me/dt", "hub_strategy": "end"}
-    target = hub_target(given | {"hub_revision": "try"}, None)
-    assert target == ({"name": "me/dt"} | unset | {"revision": "try"}, False)
-    with pytest.raises(ConfigError, match="hub_model_id"):
-        hub_target({"push_to_hub": True}, None)
-    with pytest.raises(ConfigError, match="pickles"):
-        hub_target(given | {"hub_strategy": "all_checkpoints"}, None)

@@ -5,7 +5,7 @@ import pytest
 
 from preferl.errors import ConfigError, SpaceError
 from preferl.offline.decision_transformer.policy import Context
-from preferl.offline.decision_transformer.sequences import PADDED_ACTION, InputStatistics
+from preferl.offline.decision_transformer.sequences import InputStatistics
 
 STATISTICS = InputStatistics(
     context=3,
@@ -32,17 +32,6 @@ def test_the_window_slides_and_late_steps_share_the_last_embedding():
     assert real == [1, 2, 3, 3]
     assert seen.states[0, :, 0].tolist() == [1, 2, 3]
     assert seen.timesteps.tolist() == [[1, 2, 2]]
-
-
-def test_an_episode_that_begins_forgets_the_one_before_and_no_other():
-    seen = context(2)
-    for starts in (None, None, np.array([False, True])):
-        seen.append(np.ones((2, 2)), starts, "even")
-        seen.actions[:, -1] = 0.5
-    assert seen.real.tolist() == [[True] * 3, [False, False, True]]
-    assert seen.timesteps.tolist() == [[0, 1, 2], [0, 0, 0]]
-    assert seen.states[1, :, 0].tolist() == [0, 0, 1]
-    assert seen.actions[1, :, 0].tolist() == [PADDED_ACTION, PADDED_ACTION, 0.5]
 
 
 def test_rewards_lower_the_target_of_each_candidate():

@@ -65,7 +65,7 @@ def test_what_varies_is_kept_beside_a_large_offset(rng) -> None:
     np.testing.assert_allclose(Sequences.of(later, PUSH).states[:-1], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("discount", [1.0, 0.9, 0.0])
+@pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_returns_to_go_are_those_of_a_loop(rng, discount: float) -> None:
     lengths = np.array([1, 5, 17, 64, 3])
     rewards = rng.normal(size=lengths.sum())

@@ -48,18 +48,6 @@ def test_agents_of_answers_have_controls_of_their_own(data, tmp_path, policy):
     assert "negated answers" in page
 
 
-def test_an_interrupted_run_goes_on_to_the_same_end(data, answers, tmp_path):
-    config = config_of(data, policy="cpl", labels=None, comparisons=answers, **AGENTS["cpl"])
-
-    def stop(doing, done, _):
-        if (doing, done) == ("training 8 agents", 20):
-            raise KeyboardInterrupt
-
-    whole = run(config, tmp_path / "whole")
-    assert run(config, tmp_path / "run", on_progress=stop)["interrupted"]
-    assert run(config, tmp_path / "run", resume=True)["conditions"] == whole["conditions"]
-
-
 @pytest.mark.slow
 def test_comparisons_take_the_place_of_labels(data, answers, tmp_path):
     config = config_of(data, labels=None, comparisons=answers, controls=False)

@@ -1,7 +1,6 @@
 """Offline runs of Decision Transformers: from labels to policies that are asked for returns."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -56,27 +55,6 @@ def test_all_conditions_are_there_and_what_was_asked(finished) -> None:
         assert [one["step"] for one in found] == [1, 2, 3, 4, 5, 6]
     rows = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     assert sum("eval/learned-1/mean_reward" in row for row in rows) == 6
-
-
-@pytest.mark.slow
-def test_evaluations_leave_no_trace_in_the_policies(finished, data, tmp_path) -> None:
-    config = sequences_of(data, target_return="q0.75", controls=False)
-    seen: list[tuple[str, int]] = []
-    for every in (0, 4):
-        out = tmp_path / str(every)
-        run(
-            replace(config, eval_every=every),
-            out,
-            on_evaluation=lambda agent, found: seen.append((agent, found.step)),
-        )
-        for name in ("learned-0", "learned-1"):
-            ours, theirs = (
-                {file.name: file.read_bytes() for file in (folder / "policies" / name).iterdir()}
-                for folder in (out, finished[0])
-            )
-            assert ours == theirs
-    steps = (4, 6)  # the last one, too
-    assert seen == [(name, step) for name in ("learned-0", "learned-1") for step in steps]
 
 
 def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
@@ -155,28 +133,6 @@ def test_dtr_has_critics(data, tmp_path) -> None:
     assert policy.learner == "DTR"
 
 
-@pytest.mark.slow
-def test_the_report_names_the_loss_that_is_drawn(finished, data, tmp_path) -> None:
-    page = (finished[0] / "report.html").read_text()
-    assert "Mean square error of actions" in page
-    config = sequences_of(data, dt=replace(SMALL, action_loss="gaussian"), controls=False)
-    run(config, tmp_path / "run", seeds=(0,))
-    page = (tmp_path / "run/report.html").read_text()
-    assert "Negative log likelihood of each number of an action" in page
-    assert "square error" not in page
-
-
 def test_a_sweep_knows_when_it_cannot_tell() -> None:
     flat = target_sweep(("q0", "q1"), [1.0, 1.0], np.array([[1.0, 2.0]]))
     assert flat["rank_correlation"] is None
-
-
-@pytest.mark.slow
-def test_transformers_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
-    config = replace(sequences_of(data), labels=None, reward="true")
-    result = run(config, tmp_path / "run", seeds=(0,))
-    assert list(result["conditions"]) == ["true", "zero", "random", "cloning"]
-    assert len(result["following"]["asked"]) == 5
-    seen = np.ones((3, 1, 2)), np.ones((3, 1, 2)), np.ones((3, 1), bool)
-    np.testing.assert_array_equal(reward_of_condition("zero", 0, None)(*seen), 0)
-    assert reward_of_condition("true", 0, None) is None

@@ -61,24 +61,6 @@ def test_runs_get_the_agents_that_they_would_train_alone(data, tmp_path, setting
         assert {*metrics} == {*others}
 
 
-def test_what_was_stopped_goes_on(data, tmp_path):
-    runs = runs_of(data, tmp_path)
-
-    def stop(doing, done, _):
-        if doing == "training 10 agents" and done > 20:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_together(runs, tmp_path / "states", on_progress=stop, checkpoint_every=20)
-    assert len([*(tmp_path / "states").iterdir()]) == 1
-    train_together(runs, tmp_path / "states")
-    weights = sorted(tmp_path.glob("together/*/policies/*/*.safetensors"))
-    assert len(weights) == 12
-    before = [file.stat().st_mtime_ns for file in weights]
-    train_together(runs, tmp_path / "states")  # nothing is left to train
-    assert before == [file.stat().st_mtime_ns for file in weights]
-
-
 def stop_late(doing, done, _):
     if "agents" in doing and done > 20:
         raise KeyboardInterrupt

@@ -1,12 +1,10 @@
 """The report of an offline run: its numbers by hand, and the parts that it leaves out."""
 
-import json
 import re
 
 import numpy as np
-import pytest
 
-from helpers.offline_runs import config_of, recorded, run
+from helpers.offline_runs import config_of, recorded
 from preferl.data import Episodes
 from preferl.offline import OfflineConfig
 from preferl.offline.experiment.conditions import ConditionScore, target_sweep
@@ -18,15 +16,6 @@ from preferl.testing import PointWorld
 
 SPACES = PointWorld.observation_space, PointWorld.action_space
 RESULT = {"seeds": [4, 7], "comparison": None, "steps": 1500, "simulators": {}, "following": None}
-
-
-@pytest.mark.slow
-def test_attention_is_shown_where_there_is_some(data, tmp_path):
-    config = config_of(data, model="pt", members=1, budget=1, episodes=1, steps=1, controls=False)
-    run(config, tmp_path / "run", seeds=(0,))
-    page = (tmp_path / "run/report.html").read_text()
-    assert "Attention of the reward" in page
-    assert "data:image/png" in page
 
 
 def page_of(folder, scores=None, episodes: Episodes | None = None, **changes) -> str:
@@ -95,14 +84,6 @@ def test_five_seeds_have_an_interquartile_mean(tmp_path):
     assert "interquartile" not in page, "of four, a resample often leaves out nothing but copies"
 
 
-def test_the_comparison_is_shown_first_and_again_beside_the_returns(tmp_path):
-    page = page_of(
-        tmp_path, {"cloning": score(1.0, 2.0)}, comparison={"text": "Nothing is certain."}
-    )
-    assert page.count("Nothing is certain.") >= 2
-    assert page.index("Nothing is certain.") < page.index("Returns of the policies")
-
-
 def test_a_sweep_shows_how_far_target_returns_matter(tmp_path):
     sweep = target_sweep(("q0", "q1"), [10.0, 20.0], np.array([[1.0, 4.0], [3.0, 8.0]]))
     page = page_of(tmp_path, {}, following=sweep)
@@ -110,18 +91,6 @@ def test_a_sweep_shows_how_far_target_returns_matter(tmp_path):
     assert "seeds deviate by 2.2" in page  # the root of (2 + 8) / 2
     assert "6.0 ± 2.8" in page
     assert "Rank correlation of both: 1.000" in page
-
-
-def test_metrics_of_the_agents_are_drawn_and_those_of_clones_beside_them_are_not(data, tmp_path):
-    inputs = Inputs(recorded(np.random.default_rng(0), episodes=2), *SPACES, None, None, None)
-    for name, drawn in (("iql/learned/value", True), ("cloning/cloning/policy_loss", False)):
-        folder = RunFolder(tmp_path / name)
-        lines = [json.dumps({"step": step, name: 0.5}) for step in (10, 20, 10)]  # resumed at 10
-        folder.path("metrics.jsonl").write_text("\n".join(lines))
-        opened = OpenRun(config_of(data), (0,), inputs, folder, Sinks(), lambda *_: None)
-        write_page(opened, RESULT, {})
-        page = folder.path("report.html").read_text()
-        assert ("Returns that agents of each condition expect" in page) == drawn
 
 
 def test_without_an_environment_the_best_recorded_episode_is_shown(data):
