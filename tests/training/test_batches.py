@@ -5,10 +5,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from preferl.data import Comparisons, Segments
+from preferl.data import Segments
 from preferl.models import CNNReward, MLPReward
 from preferl.training.batches import (
-    Answers,
     LateWindows,
     Windows,
     crop_pairs,
@@ -81,30 +80,6 @@ def test_pictures_are_gathered_from_where_they_are(rng, padded, tmp_path):
     assert np.array_equal(features["pictures"].numpy(), shown.observations)
     assert features["pictures"].dtype == torch.uint8
     assert np.array_equal(mask.numpy(), shown.mask)
-
-
-@pytest.fixture
-def answers(rng) -> Answers:
-    pairs = np.array([[0, 1], [2, 3], [4, 5], [1, 0], [3, 5]])
-    comparisons = Comparisons(
-        segments(rng), pairs, np.array([1.0, 0.0, 0.5, 1.0, 0.0]), np.arange(5.0)
-    )
-    return Answers.of(comparisons, np.array([[1.0] * 5, [0.0, 1, 2, 0, 1]]), "cpu")
-
-
-def test_weights_are_bootstrap_counts_times_the_answers_own(answers):
-    assert answers.weight.tolist() == [[0, 1, 2, 3, 4], [0, 1, 4, 0, 4]]
-    assert answers.weight.dtype == torch.float32
-
-
-def test_rows_and_parts_keep_what_belongs_together(answers):
-    order = torch.tensor([4, 0, 3, 1, 2])
-    mixed = answers[order]
-    parts = list(mixed.split(2))
-    assert [len(part) for part in parts] == [2, 2, 1]
-    assert torch.cat([part.pairs for part in parts]).tolist() == answers.pairs[order].tolist()
-    assert torch.cat([part.weight for part in parts], 1).tolist() == mixed.weight.tolist()
-    assert parts[1].preference.tolist() == [1.0, 0.0]
 
 
 def one_less(start, real):

@@ -119,7 +119,7 @@ def test_out_of_bag_answers_leave_held_out_ones_to_judge(noisy):
     assert one.likelihood == other.likelihood
 
 
-@pytest.mark.parametrize("wrong", [{"noise": 1.5}, {"scale": 0}, {"noise": None}, {"floor": 1}, 3])
+@pytest.mark.parametrize("wrong", [{"noise": 1.5}, {"noise": None}, 3])
 def test_a_damaged_likelihood_is_refused(tmp_path, wrong):
     save_reward(tmp_path / "it", RewardFunction(trainer_of(2).model))
     file = tmp_path / "it" / "reward.json"

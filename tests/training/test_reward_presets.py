@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, DataError
+from preferl.errors import ConfigError
 from preferl.models import CNNReward
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import FitCheckpoints, RewardSettings, reward_preset, reward_presets
-from preferl.training.fit_report import FitReport
 
 PUBLISHED = ["mr", "nmr", "pt", "pt-readme"]
 
@@ -94,21 +93,6 @@ def test_a_choice_that_was_stopped_repeats_no_finished_fit(comparisons, tmp_path
     assert not (tmp_path / "kept").exists()
 
 
-def test_a_fit_without_a_loss_is_not_chosen(comparisons, monkeypatch, caplog):
-    preset = RewardSettings(epochs=1, choose=True).preset(length=5, answers=40)
-    losses = {"plain": np.nan, "cropped": 0.7, "bounded": 0.6, "bounded, cropped": np.nan}
-    left = []
-    monkeypatch.setattr(FitReport, "unseen_loss", property(lambda _: left.pop(0)))
-    left[:] = losses.values()
-    _, report = preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)
-    assert report.chosen == "bounded"
-    assert report.alternatives == {"cropped": 0.7, "bounded": 0.6}
-    assert "not chosen: plain, bounded, cropped." in caplog.text
-    left[:] = [np.nan] * 4
-    with pytest.raises(DataError, match="loss on unseen answers: expected a number for one fit"):
-        preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)
-
-
 @pytest.mark.parametrize(
     ("updates", "answers", "epochs"),
     [(600, 1600, 100), (1, 1600, 1), (10, 256, 10), (11, 285, 6)],  # 257 to train on: two batches
@@ -157,12 +141,9 @@ def test_transformers_take_the_fast_precision_by_default(precision, monkeypatch)
     ("settings", "message"),
     [
         (RewardSettings("pt", hidden=(8,)), "hidden: expected only with a model that has"),
-        (RewardSettings("cnn", hidden=(8,)), "hidden: expected only with"),
         (RewardSettings("pt", use_actions=False), "use_actions: expected only with"),
-        (RewardSettings("cnn", normalise=True), "normalise: expected only with"),
         (RewardSettings("pt", epochs=2, budget=3), "either epochs or a budget"),
         (RewardSettings("pt", budget=0), "budget: expected at least 1"),
-        (RewardSettings("mr", noise=2.0), "noise"),
         (RewardSettings("gpt"), "model: expected one of"),  # type: ignore[arg-type]
     ],
 )

@@ -66,6 +66,11 @@ def weights(model: RewardModel) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+def scores_of(model: RewardModel, clips) -> torch.Tensor:
+    """`[E, N]` scores of clips that are laid out."""
+    return model(*map(torch.from_numpy, (clips.observations, clips.actions, clips.mask))).scores
+
+
 def answered(comparisons: Comparisons, preference) -> Comparisons:
     return replace(comparisons, preference=np.asarray(preference, np.float64))
 
@@ -77,8 +82,7 @@ def global_seed(seed: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("members", [1, 5])
-@pytest.mark.parametrize(("batch_size", "calls"), [(8, 3), (20, 1), (7, 3), (100, 1)])
+@pytest.mark.parametrize(("members", "batch_size", "calls"), [(1, 8, 3), (5, 7, 3), (5, 100, 1)])
 def test_a_fit_makes_one_call_per_batch_whatever_the_members(
     comparisons, members, batch_size, calls
 ):
@@ -179,7 +183,7 @@ def test_bootstraps_keep_their_counts_as_answers_arrive():
     assert (other != counts).any()
 
 
-@pytest.mark.parametrize("minibatch_size", [1, 2, 4])
+@pytest.mark.parametrize("minibatch_size", [1, 4])
 def test_accumulated_gradients_are_those_of_the_whole_batch(comparisons, minibatch_size):
     whole = mlp(members=2)
     parts = mlp(members=2)
@@ -209,7 +213,7 @@ def test_declined_answers_count_for_nothing(comparisons):
     assert report.pairs == 13
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.5, "fitted"])
+@pytest.mark.parametrize("noise", [0.5, "fitted"])
 def test_soft_answers_are_learned_as_probabilities(rng, noise):
     episodes = make_episodes(rng, [10])
     segments = Segments(
@@ -220,18 +224,13 @@ def test_soft_answers_are_learned_as_probabilities(rng, noise):
     model = mlp()
     report = fit(model, comparisons, epochs=200, weight_decay=0.0, noise=noise)
     assert report.likelihood.noise == 0
-    scores = model(
-        torch.from_numpy(segments[:].observations),
-        torch.from_numpy(segments[:].actions),
-        torch.ones(2, 5, dtype=torch.bool),
-    ).scores[0]
+    scores = scores_of(model, segments[:])[0]
     assert torch.sigmoid(scores[0] - scores[1]).item() == pytest.approx(0.8, abs=0.01)
 
 
 @pytest.mark.parametrize(
     ("preference", "weight", "exact"),
     [
-        ([0.7, 0.7], [1.0, 1.0], True),
         ([0.75, 0.25], [1.0, 1.0], True),  # of one answer, so no share of several
         ([0.3, 0.95], [7.0, 10.5], True),
         ([2 / 3, 5 / 6], [3.0, 3.0], False),  # votes of three, and two with a tie
@@ -279,11 +278,7 @@ def test_out_of_bag_numbers_by_hand(comparisons):
     observe(model, segments, np.unique(segments.rows()[segments.mask()]))
     clips = segments[comparisons.pairs.ravel()]
     with torch.no_grad():
-        scores = model(
-            torch.from_numpy(clips.observations),
-            torch.from_numpy(clips.actions),
-            torch.from_numpy(clips.mask),
-        ).scores.numpy()
+        scores = scores_of(model, clips).numpy()
     report = trainer.fit(comparisons)
     q = 1 / (1 + np.exp(scores[:, 1::2] - scores[:, ::2]))  # [E, P]
     chance = np.where(comparisons.preference == 1, q, 1 - q) * 0.9 + 0.05
@@ -344,11 +339,7 @@ def test_evaluation_by_hand(comparisons):
     )
     clips = comparisons.segments[comparisons.pairs.ravel()]
     with torch.no_grad():
-        scores = model(
-            torch.from_numpy(clips.observations),
-            torch.from_numpy(clips.actions),
-            torch.from_numpy(clips.mask),
-        ).scores.numpy()
+        scores = scores_of(model, clips).numpy()
     q = 1 / (1 + np.exp(scores[:, 1::2] - scores[:, ::2]))
     wanted = np.where(np.arange(20) < 5, 0.5, comparisons.preference)
     chances = wanted * np.log(0.8 * q + 0.1) + (1 - wanted) * np.log(0.8 * (1 - q) + 0.1)
@@ -529,24 +520,13 @@ def test_segments_longer_than_the_context_are_refused(comparisons):
             fit(model, *parts)
 
 
-def test_a_fit_has_an_epoch(comparisons):
-    with pytest.raises(ConfigError, match="epochs: expected at least 1, got 0"):
-        RewardTrainer(mlp(), FEW, seed=0).fit(comparisons, epochs=0)
-
-
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
         ("epochs", 0),
-        ("batch_size", 0),
-        ("minibatch_size", 0),
         ("minibatch_size", 5),
         ("learning_rate", 0.0),
-        ("weight_decay", -1.0),
         ("noise", 1.0),
-        ("noise", -0.1),
-        ("patience", 0),
-        ("stop_accuracy", 0.0),
         ("stop_accuracy", 1.1),
         ("precision", "float16"),
     ],
@@ -586,8 +566,7 @@ def test_rewards_learn_as_on_the_processor(config, precision, tmp_path):
     np.testing.assert_allclose(found[1], same, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("noise", [0.0, "fitted"])
-@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize(("noise", "members"), [(0.0, 1), ("fitted", 3)])
 def test_a_fit_that_diverges_is_an_error(comparisons, noise, members):
     with pytest.raises(DivergenceError, match=r"the training diverged .* lower the learning rate"):
         fit(mlp(members=members), comparisons, learning_rate=1e18, noise=noise)

@@ -9,13 +9,13 @@ import torch
 
 from preferl.configs import from_json, to_json
 from preferl.data import Comparisons
-from preferl.errors import CheckpointError, ConfigError
+from preferl.errors import ConfigError
 from preferl.functional.preference import cross_entropy
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.registry import LOSSES
 from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import AdaptivePenalty, FitCheckpoints, RewardTrainer, RewardTrainerConfig
+from preferl.training import AdaptivePenalty, RewardTrainer, RewardTrainerConfig
 
 CONFIG = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2, noise=0.1)
 
@@ -28,11 +28,6 @@ def hinge(logits, preference):
 def own_entropy(logits, preference, noise):
     """What the built-in loss is, by another name."""
     return cross_entropy(logits, preference, noise=noise)
-
-
-def mean_of_all(logits, preference):
-    """A number for all answers together, which a loss may not give."""
-    return (logits - preference).mean()
 
 
 @pytest.fixture(autouse=True)
@@ -109,38 +104,7 @@ def test_a_loss_is_saved_by_name(comparisons):
     assert RewardTrainerConfig(loss="hinge") == RewardTrainerConfig(loss=hinge)
 
 
-@pytest.mark.parametrize("name", ["huber", "os:system", "preferl.functional:pool"])
+@pytest.mark.parametrize("name", ["huber", "os:system"])
 def test_a_name_that_nobody_registered_is_refused(name):
     with pytest.raises(ConfigError, match=f"loss: expected one of cross_entropy.*{name}"):
         from_json(RewardTrainerConfig, {"loss": name})
-
-
-def test_a_loss_without_a_number_for_each_answer_is_refused(comparisons):
-    with pytest.raises(ConfigError, match="loss of answers: expected one number per answer"):
-        trained(comparisons, replace(CONFIG, loss=mean_of_all))
-
-
-def test_a_fit_resumes_with_its_loss_and_not_with_another(comparisons, tmp_path):
-    class StoppedError(Exception):
-        pass
-
-    def stop(epoch, _):
-        if epoch == 2:
-            raise StoppedError
-
-    config = replace(CONFIG, loss=hinge)
-    whole, _ = trained(comparisons, config)
-
-    def new(config):
-        model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((8,), members=2), seed=0)
-        return RewardTrainer(model, config, seed=0)
-
-    checkpoints = FitCheckpoints(tmp_path / "fit", seconds=0)
-    with pytest.raises(StoppedError):
-        new(config).fit(comparisons, on_epoch=stop, checkpoints=checkpoints)
-    other = replace(config, loss="squared_error")
-    with pytest.raises(CheckpointError, match=r"hinge.*squared_error"):
-        new(other).fit(comparisons, checkpoints=FitCheckpoints(tmp_path / "fit", seconds=0))
-    resumed = new(config)
-    resumed.fit(comparisons, checkpoints=FitCheckpoints(tmp_path / "fit", seconds=0))
-    assert torch.equal(weights(resumed), weights(whole))
