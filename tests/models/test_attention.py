@@ -29,15 +29,13 @@ def naive(query: Tensor, both: Tensor, bias: Tensor) -> Tensor:
     return got.transpose(1, 2).flatten(2)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+@pytest.mark.parametrize("rows", [2, 100])
 @pytest.mark.parametrize(("every", "size"), [(1, 7), (2, 14)])
-@pytest.mark.parametrize("padded", [False, True])
-def test_parts_equal_the_whole(rows, every, size, padded, monkeypatch):
+def test_parts_equal_the_whole(rows, every, size, monkeypatch):
     monkeypatch.setattr(attention, "ROWS", rows)
     real = torch.ones(3, size, dtype=torch.bool)
-    if padded:
-        real[1, :2] = False
-        real[2, : size - 2] = False
+    real[1, :2] = False
+    real[2, : size - 2] = False
     bias = causal_bias(real)[:, :, every - 1 :: every].double()
     query, both = draws((3, size // every, WIDTH), (3, size, 2 * WIDTH))
     got = Attend.apply(query, both, bias, HEADS, 0.0)

@@ -13,8 +13,7 @@ def seeded():
         yield
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(("share", "dtype"), [(0.1, torch.bfloat16), (0.9, torch.float32)])
 def test_the_share_that_is_dropped(share, dtype):
     ones = kept(torch.zeros(1000, 401, dtype=dtype), share)
     assert ones.dtype == dtype
@@ -39,11 +38,3 @@ def test_the_scale_keeps_the_mean():
     assert float(scaled.detach().mean()) == pytest.approx(1, abs=0.01)
     scaled.sum().backward()
     assert torch.equal(ones.grad, scaled)
-
-
-@pytest.mark.parametrize(("share", "training"), [(0.0, True), (0.5, False)])
-def test_nothing_is_dropped_otherwise(share, training):
-    numbers = torch.randn(10)
-    dropped, scale = drop(numbers, share, training)
-    assert dropped is numbers
-    assert scale == 1

@@ -37,17 +37,12 @@ CONFIG = MLPRewardConfig(hidden=(8,), members=2, pooling="mean", bounded=True)
 SPACES = [
     OBSERVATIONS,
     spaces.Dict([("b", spaces.Dict([("d", ACTIONS), ("c", ACTIONS)])), ("a", ACTIONS)]),
-    spaces.Box(-1, 1, (2, 3)),
     spaces.Box(0, 255, (4, 4, 3), np.uint8),
-    spaces.Box(-np.inf, np.inf, (2,), np.float64),
     spaces.Box(np.array([-np.inf, 0.1], np.float32), np.array([0.3, np.inf], np.float32)),
     spaces.Box(-(2**63), 2**63 - 1, (2,), np.int64),
     spaces.Box(-1, 1, ()),
-    spaces.Discrete(3),
     spaces.Discrete(3, start=-1, dtype=np.int32),
-    spaces.MultiDiscrete([2, 3], dtype=np.int32),
     spaces.MultiDiscrete([[2, 3]], start=[[1, -5]]),
-    spaces.MultiBinary(3),
     spaces.MultiBinary([2, 3]),
 ]
 
@@ -136,28 +131,16 @@ def rewrite_model(**changes):
     ("spoil", "words"),
     [
         (damage("model.safetensors", lambda old: old[:-5]), "whole model.safetensors"),
-        (damage("model.safetensors", lambda old: old[:5]), "whole model.safetensors"),
-        (damage("model.safetensors", lambda old: b""), "whole model.safetensors"),
-        (damage("config.json", lambda old: old[:50]), "whole model.safetensors and config.json"),
         (damage("config.json", lambda old: b"\xff\xfe"), "config.json"),
         (damage("config.json", lambda old: b"[1, 2]"), "got list, not an object of JSON"),
-        (damage("config.json", lambda old: b"{}"), "expected 1, got None"),
         (rewrite(format=2, preferl="9.9"), r"expected 1, got 2.*written by preferl 9\.9"),
-        (rewrite(model=None), "the shape of a known model"),
         (rewrite(model=[]), "the shape of a known model"),
         (rewrite(model={"kind": "oracle"}), "the shape of a known model"),
-        (rewrite_model(members=0), "the shape of a known model"),
         (rewrite_model(members="two"), "the shape of a known model"),
         (rewrite_model(colour="red"), "the shape of a known model"),
         (rewrite_model(hidden=[10**15]), "the shape of a known model"),
         (rewrite(action_space={"kind": "Text"}), "the shape of a known model"),
-        (
-            rewrite(action_space={"kind": "Discrete", "n": -1, "start": 0, "dtype": "int64"}),
-            "shape",
-        ),
         (rewrite_model(hidden=[9]), "belong to different models"),
-        (rewrite_model(hidden=[8, 8]), "belong to different models"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "restore it from a copy"),
         (lambda folder: (folder / "config.json").unlink(), "restore it from a copy"),
     ],
 )
@@ -166,15 +149,6 @@ def test_damaged_folders_are_refused(tmp_path, spoil, words):
     spoil(tmp_path / "it")
     with pytest.raises(CheckpointError, match=words):
         load_reward_model(tmp_path / "it")
-
-
-def test_another_models_weights_are_refused(tmp_path):
-    save_reward_model(tmp_path / "one", model())
-    save_reward_model(tmp_path / "other", model(mixed=True))
-    weights = (tmp_path / "other" / "model.safetensors").read_bytes()
-    (tmp_path / "one" / "model.safetensors").write_bytes(weights)
-    with pytest.raises(CheckpointError, match="different models"):
-        load_reward_model(tmp_path / "one")
 
 
 def test_missing_and_foreign_folders_are_refused(tmp_path):

@@ -63,8 +63,7 @@ def by_hand(model, member, pictures, actions=None):
     return rewards.float()
 
 
-@pytest.mark.parametrize("size", [84, 21])
-@pytest.mark.parametrize("use_actions", [False, True])
+@pytest.mark.parametrize(("size", "use_actions"), [(84, False), (21, True)])
 def test_each_member_is_the_network_of_its_weights(size, use_actions):
     config = replace(SMALL, members=2, use_actions=use_actions)
     model = CNNReward(frames(size, size, 2), ACTIONS, config, seed=0).eval()
@@ -80,7 +79,6 @@ def test_each_member_is_the_network_of_its_weights(size, use_actions):
 @pytest.mark.parametrize(
     ("shape", "settings"),
     [
-        ((21, 21, 1), {}),
         ((16, 17), {"members": 2}),
         ((3, 22, 20), {"use_actions": True, "pooling": "mean"}),
         ((45, 44, 4), {"dropout": 0.5, "batch_norm": True}),
