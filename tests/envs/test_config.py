@@ -47,7 +47,6 @@ def test_a_made_environment_is_taken_apart():
     [
         (Garden, None),
         (lambda: Garden(), None),
-        (Garden(), r"instance of Garden.*Pass the class, env=Garden"),
         (TimeLimit(Garden(), 5), r"instance of TimeLimit.*Pass the class, env=Garden"),
         (Shift(gymnasium.make("Pendulum-v1")), r"in a Shift whose arguments are not known"),
         (SyncVectorEnv([Garden]), r"SyncVectorEnv, which is several.*`environments`"),
@@ -57,7 +56,6 @@ def test_a_made_environment_is_taken_apart():
     ids=[
         "class",
         "function",
-        "instance",
         "wrapped",
         "unknown wrapper",
         "several",
@@ -80,9 +78,7 @@ def test_environments_of_which_no_copies_can_be_made_are_refused(env, message):
         ({"max_episode_steps": 0}, "max_episode_steps: expected at least 1"),
         ({"env_kwargs": [1]}, "env_kwargs: expected names and values"),
         ({"wrappers": ("Shift",)}, "wrappers: expected module:Name"),
-        ({"wrappers": "mine:Shift"}, r"wrappers: expected a tuple.*got 'mine:Shift'.*\(it,\)"),
         ({"wrappers": Shift}, r"wrappers: expected a tuple.*Shift.*One alone is .*\(it,\)"),
-        ({"wrappers": ("a:B: 7",)}, "wrappers: expected module:Name"),
         ({"wrappers": ("a:B: {c: [",)}, "wrappers: expected module:Name"),
         ({"wrappers": ({"a:B": {}, "c:D": {}},)}, "wrappers: expected module:Name"),
         ({"vec_env": "threads"}, "vec_env: expected one of dummy, subproc"),

@@ -1,5 +1,3 @@
-import time
-
 import gymnasium
 import numpy as np
 import pytest
@@ -90,13 +88,3 @@ def test_episodes_have_one_length_and_a_seed_makes_the_same():
 def test_numbers_out_of_range_are_named(settings):
     with pytest.raises(ConfigError, match=next(iter(settings))):
         MovingDot(**settings)
-
-
-@pytest.mark.slow
-def test_it_is_fast():
-    env = MovingDot()
-    env.reset(seed=0)
-    began = time.process_time()
-    for _ in range(10_000):
-        env.step(UP)
-    assert 10_000 / (time.process_time() - began) > 20_000

@@ -6,8 +6,8 @@ import pytest
 import scipy
 import torch
 
-from preferl.errors import ConfigError, DataError
-from preferl.evaluation.curve import EVALUATIONS, Evaluation, Evaluator, in_step, often
+from preferl.errors import DataError
+from preferl.evaluation.curve import Evaluation, Evaluator, in_step
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.summary import evaluation_curve
 from preferl.statistics import mean_interval
@@ -78,12 +78,6 @@ def test_the_curve_of_one_agent_has_the_interval_over_its_episodes():
     assert tuple(curve.interval[:, 0]) == one.report.interval
 
 
-def test_the_usual_number_of_evaluations():
-    assert often(None, 1_000) == 1_000 / EVALUATIONS
-    assert often(None, 3) == 1
-    assert (often(0, 1_000), often(7, 1_000)) == (0, 7)
-
-
 @pytest.mark.parametrize(
     ("every", "step", "before", "over", "due"),
     [
@@ -98,18 +92,6 @@ def test_the_usual_number_of_evaluations():
 )
 def test_when_it_is_time(every, step, before, over, due):
     assert Evaluator("Pendulum-v1", every=every, seed=0).due(step, before, over=over) == due
-
-
-@pytest.mark.parametrize(("name", "value"), [("eval_every", -1), ("eval_episodes", 0)])
-def test_numbers_out_of_range_are_refused(name, value):
-    settings = {"eval_every": 1, "eval_episodes": 1} | {name: value}
-    with pytest.raises(ConfigError, match=name):
-        Evaluator(
-            "Pendulum-v1",
-            every=settings["eval_every"],
-            episodes=settings["eval_episodes"],
-            seed=0,
-        )
 
 
 class Careless:

@@ -57,8 +57,7 @@ class Twos:
         return np.full(len(episode_start), 2), count + 1
 
 
-@pytest.mark.parametrize("parallel", [1, 3, 7, 50])
-@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(("parallel", "nested"), [(1, False), (3, True), (50, False)])
 def test_each_episode_counts_once_however_many_run_at_once(parallel: int, nested: bool) -> None:
     report = evaluate_policy(
         Twos(), lambda: Countdown(nested=nested), episodes=7, seed=3, parallel=parallel

@@ -13,7 +13,7 @@ from preferl.evaluation.run_comparison import comparison_report, short_names
 from preferl.evaluation.summary import run_report
 from preferl.runs import read_run
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def heights(opened):

@@ -1,4 +1,3 @@
-import json
 import math
 from dataclasses import dataclass
 
@@ -6,7 +5,6 @@ import numpy as np
 import pytest
 
 from preferl.data import Comparisons, Episodes, Segments
-from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_reward, negated, oracle, zero
 from preferl.feedback import Likelihood
 from preferl.shapes import Array, BoolArray, FloatArray, Observations
@@ -170,15 +168,3 @@ def test_what_cannot_be_computed_is_none_and_reported(episodes: Episodes) -> Non
     assert len(unknown.notes) == 2
     constant = evaluate_reward(zero(), comparisons([1.0]), episodes=episodes, true_reward=cube)
     assert constant.epic is None
-
-
-def test_report_is_plain_json() -> None:
-    report = evaluate_reward(zero(), comparisons([1.0, 0.5]))
-    plain = json.loads(json.dumps(report.to_json(), allow_nan=False))
-    assert {"accuracy", "decided", "interval", "log_loss", "spearman"} <= set(plain)
-    assert plain == report.to_json()
-
-
-def test_bins_are_checked() -> None:
-    with pytest.raises(ConfigError, match="bins"):
-        evaluate_reward(zero(), comparisons([1.0]), bins=0)

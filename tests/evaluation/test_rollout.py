@@ -152,7 +152,8 @@ def test_environments_rest_where_no_episode_is_left():
     assert not np.array_equal(info["terminal_observation"], expected)
 
 
-def test_episodes_without_an_end_are_cut_off_and_warned_of_once():
+def test_episodes_without_an_end_are_cut_off_and_warned_of_once(monkeypatch):
+    monkeypatch.setattr("preferl.evaluation.rollout.LONGEST", 50)
     policy = RandomPolicy(PointWorld.action_space, 0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")

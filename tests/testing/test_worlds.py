@@ -8,7 +8,6 @@ from preferl.errors import SpaceError
 from preferl.testing.worlds import (
     PointWorld,
     linear_reward,
-    make_comparisons,
     make_episodes,
     sample_steps,
 )
@@ -36,22 +35,6 @@ def test_a_push_moves_the_point_by_a_fifth_and_never_out() -> None:
     np.testing.assert_array_equal(env.reset(seed=3)[0], start)
 
 
-@pytest.mark.parametrize(
-    "space",
-    [
-        spaces.Box(-1, 1, (2, 3)), spaces.Box(0, 255, (4,), np.uint8), spaces.Discrete(3, start=5),
-        spaces.MultiDiscrete([2, 5]), spaces.MultiBinary(3), spaces.Box(-np.inf, np.inf, (2,)),
-        spaces.Dict(a=spaces.Discrete(2), b=spaces.Box(0, np.inf, (1,))),
-    ],
-)  # fmt: skip
-def test_samples_are_of_their_space(space, rng) -> None:
-    drawn = sample_steps(space, 50, rng)
-    if isinstance(space, spaces.Dict):
-        drawn = [{key: part[i] for key, part in drawn.items()} for i in range(50)]
-    assert len(drawn) == 50
-    assert all(space.contains(each) for each in drawn)
-
-
 def test_a_space_of_another_kind_is_refused(rng) -> None:
     with pytest.raises(SpaceError, match=r"space: expected Box, Discrete.*got Text"):
         sample_steps(spaces.Text(5), 3, rng)
@@ -67,13 +50,3 @@ def test_every_other_episode_terminates(rng) -> None:
     np.testing.assert_allclose(episodes.rewards, expected, rtol=1e-6)
     steps = make_episodes(rng, [4], reward=lambda seen, acted: seen[:, 0] * 0 + len(acted))
     assert steps.rewards.tolist() == [4, 4, 4, 4]
-
-
-def test_comparisons_prefer_the_higher_return(rng) -> None:
-    comparisons = make_comparisons(rng, pairs=12, length=4)
-    segments = comparisons.segments
-    assert (len(comparisons.pairs), segments.length) == (12, 4)
-    returns = segments.returns(comparisons.pairs)
-    np.testing.assert_array_equal(comparisons.preference, returns[:, 0] > returns[:, 1])
-    same = make_episodes(rng, [30], reward=lambda seen, _: np.zeros(len(seen)))
-    assert (make_comparisons(rng, 5, episodes=same).preference == 0.5).all()

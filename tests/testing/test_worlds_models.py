@@ -4,26 +4,10 @@ import pytest
 import torch
 
 from preferl.errors import ConfigError
-from preferl.models import MLPReward, MLPRewardConfig
 from preferl.testing import check_reward_model
 from preferl.testing.worlds import (
-    POINT_SPACE,
-    PUSH_SPACE,
-    CountingModel,
     FadingModel,
 )
-
-
-def test_training_calls_are_counted() -> None:
-    model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((8,), members=2), seed=0)
-    counted = CountingModel(model)
-    features = torch.ones(3, 5, 4)
-    mask = torch.ones(3, 5, dtype=torch.bool)
-    found = counted.train().judge(features, mask)
-    torch.testing.assert_close(found.rewards, model.train().judge(features, mask).rewards)
-    counted.judge(features[:2], mask[:2])
-    counted.eval().judge(features, mask)
-    assert counted.rows == [3, 2]
 
 
 def test_older_steps_count_half_as_much_each() -> None:
