@@ -1,9 +1,7 @@
 """MR and NMR equal the published implementation: forward, and twenty steps of training."""
 
-import json
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +10,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from helpers.golden_arrays import Golden, arrays, drawn, stored
 from helpers.golden_gradients import determined, rounding_spread
 from preferl.functional import preference_logits, preference_loss
 from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig, load_flax
 from preferl.models.flax import flax_places
-
-
-def arrays(shared: Path, name: str) -> dict[str, Any]:
-    file = shared / "golden" / "preference_transformer" / f"{name}.npz"
-    if not file.is_file():
-        pytest.skip(f"{file.name} is not among the shared arrays")
-    return dict(np.load(file))
 
 
 def boxes(golden: dict[str, Any]) -> tuple[spaces.Box, spaces.Box]:
@@ -41,27 +33,6 @@ def mr(golden: dict[str, Any], hidden: tuple[int, ...], **settings: Any) -> MLPR
 def nmr(golden: dict[str, Any], width: int) -> LSTMReward:
     config = LSTMRewardConfig(width, normalise=False)
     return LSTMReward(*boxes(golden), config, seed=0)
-
-
-def stored(golden: dict[str, Any]) -> dict[str, Any]:
-    return {name: array for name, array in golden.items() if name.startswith("param:")}
-
-
-def drawn(model: MLPReward | LSTMReward, golden: dict[str, Any]) -> dict[str, Any]:
-    """Parameters from the seed in the file, with the sums it holds."""
-    stream = np.random.RandomState(json.loads(str(golden["meta"]))["param_seed"])
-    places = flax_places(model)
-    names = sorted(places)
-    assert names == golden["param_names"].tolist()
-    found = {}
-    for name in names:
-        numbers = stream.standard_normal(places[name].shape)
-        kernel = name.endswith("kernel")
-        scaled = numbers / np.sqrt(len(numbers)) if kernel else 0.1 * numbers
-        found[name] = scaled.astype(np.float32)
-    sums = [found[name].sum(dtype=np.float64) for name in names]
-    np.testing.assert_allclose(sums, golden["param_sum"], atol=1e-9)
-    return found
 
 
 def judge(model: MLPReward | LSTMReward, golden: dict[str, Any], suffix: str = "") -> Any:
@@ -109,7 +80,6 @@ def test_rewards_of_history(shared, name, width):
         np.testing.assert_allclose(hidden[0][:, -1], golden["out:lstm_hidden_last"], atol=1e-6)
 
 
-Golden = dict[str, Any]
 BATCHES = [slice(0, 8), slice(8, 14)]
 HEAD = {"mr": "FullyConnectedNetwork_0/Dense_2/bias", "nmr": "Dense_6/bias"}
 """What is added to every reward, and so to the scores of both segments."""

@@ -1,6 +1,5 @@
 """The Preference Transformer equals the published implementation: forward, maps and training."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from helpers.golden_arrays import arrays, drawn, stored
 from helpers.golden_gradients import determined, doubled
 from preferl.functional import preference_logits, preference_loss
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig, load_flax
@@ -22,14 +22,6 @@ from preferl.training.configs import CosineSchedule
 SMALL = ["pt_small_ws", "pt_small_mlp"]
 DEFAULT = ["pt_default256_ws", "pt_default256_mlp"]
 TRAINED = ["train_pt_ws", "train_pt_mlp", "train_pt_ws_sum"]
-
-
-def arrays(shared: Path, name: str) -> dict[str, Any]:
-    file = shared / "golden" / "preference_transformer" / f"{name}.npz"
-    if not file.is_file():
-        pytest.skip(f"{file.name} is not among the shared arrays")
-    golden = dict(np.load(file))
-    return golden | {"meta": json.loads(str(golden["meta"]))}
 
 
 def transformer(golden: dict[str, Any], like: dict[str, Any], **settings: Any) -> Any:
@@ -48,34 +40,6 @@ def transformer(golden: dict[str, Any], like: dict[str, Any], **settings: Any) -
     )
     boxes = [spaces.Box(-np.inf, np.inf, (size,)) for size in shapes]
     return PreferenceTransformer(boxes[0], boxes[1], config, seed=0).eval()
-
-
-def stored(golden: dict[str, Any]) -> dict[str, Any]:
-    return {name: array for name, array in golden.items() if name.startswith("param:")}
-
-
-def drawn(model: PreferenceTransformer, golden: dict[str, Any]) -> dict[str, Any]:
-    """Parameters from the seed in the file, with the sums it holds."""
-    stream = np.random.RandomState(golden["meta"]["param_seed"])
-    places = flax_places(model)
-    assert sorted(places) == golden["param_names"].tolist()
-    found = {}
-    for name in sorted(places):
-        numbers = stream.standard_normal(places[name].shape)
-        match name.split("/")[-1]:
-            case "kernel":
-                numbers = numbers / np.sqrt(numbers.shape[0])
-            case "embedding":
-                numbers = numbers / np.sqrt(numbers.shape[1])
-            case "scale":
-                numbers = 1 + 0.1 * numbers
-            case _:
-                numbers = 0.1 * numbers
-        found[name] = numbers.astype(np.float32)
-    sums = [(a.sum(dtype=np.float64), np.abs(a).sum(dtype=np.float64)) for a in found.values()]
-    expected = np.stack([golden["param_sum"], golden["param_abs_sum"]], axis=1)
-    np.testing.assert_allclose(sums, expected, rtol=1e-7, atol=1e-6)
-    return found
 
 
 def steps(golden: dict[str, Any], rows: Any = slice(None)) -> tuple[Tensor, Tensor, Tensor]:
