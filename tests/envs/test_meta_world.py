@@ -15,7 +15,7 @@ from preferl.errors import ConfigError
 from preferl.online import DatasetConfig, SACConfig, record_dataset
 from preferl.presets import load_preset
 
-TASKS = ("button-press-topdown", "handle-pull-side", "sweep-into")
+TASKS = ("button-press-topdown", "handle-pull-side")
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:gymnasium")  # of Meta-World's spaces
 

@@ -50,12 +50,12 @@ def test_random_actions_open_no_door_and_cost_what_they_should():
     pytest.importorskip("gymnasium_robotics")
     env = make_task_env("AdroitHandDoor-v1")
     policy = RandomPolicy(env.action_space, seed=0)
-    report = evaluate_policy(policy, task_env("AdroitHandDoor-v1"), episodes=12, seed=0)
+    report = evaluate_policy(policy, task_env("AdroitHandDoor-v1"), episodes=4, seed=0)
     assert report.mean == pytest.approx(-56.5, abs=2)
     assert report.success is not None
     assert not report.success.any()
     shipped = evaluate_policy(
-        RandomPolicy(env.action_space, seed=0), "AdroitHandDoor-v1", episodes=12, seed=0
+        RandomPolicy(env.action_space, seed=0), "AdroitHandDoor-v1", episodes=4, seed=0
     )
     assert shipped.mean == pytest.approx(-45.7, abs=2)
     assert set(CORRECTIONS) < set(ROBOTS)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.point_walks import point_walks
 from preferl.data.episodes import Episodes
 from preferl.offline import IQLConfig, OfflineConfig, run_offline
-from preferl.testing import linear_reward
 
 ENV = "PointWorldOfTests-v0"
 SMALL = IQLConfig(hidden=(16,), batch_size=32, learning_rate=1e-3)
@@ -18,21 +18,7 @@ LENGTH = 8
 def recorded(rng: np.random.Generator, episodes: int = 40, steps: int = 20) -> Episodes:
     """Points pushed about with a direction of their own in each episode."""
     push = rng.uniform(-1, 1, (episodes, 1, 2)) + rng.normal(0, 0.3, (episodes, steps, 2))
-    push = np.clip(push, -1, 1)
-    start = rng.uniform(-1, 1, (episodes, 1, 2))
-    path = np.concatenate([start, np.zeros((episodes, steps, 2))], axis=1)
-    for t in range(steps):
-        path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
-    seen = path[:, :-1].reshape(-1, 2)
-    done = push.reshape(-1, 2)
-    return Episodes(
-        observations=seen,
-        actions=done.astype(np.float32),
-        rewards=linear_reward(seen, done),
-        terminated=np.zeros(len(seen), bool),
-        final_observations=path[:, -1],
-        lengths=np.full(episodes, steps),
-    )
+    return point_walks(rng, np.clip(push, -1, 1).astype(np.float32))
 
 
 def write_labels(folder: Path, episodes: Episodes, rng: np.random.Generator, count=300) -> Path:

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from preferl.data import Episodes
+from helpers.point_walks import point_walks
 from preferl.offline import IQL, IQLConfig
-from preferl.testing import PointWorld
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 
 SPACES = (POINT_SPACE, PUSH_SPACE)
@@ -18,27 +17,8 @@ def agents(config=SMALL, *, seeds=(0, 1), planned=100):
 def mixed_episodes(rng, count=100, length=20):
     """Pushes of a skill that differs between episodes, from harmful to good, and much noise."""
     skill = rng.uniform(-0.6, 0.6, (count, 1, 1)) * np.array([1.0, -1.0])
-    actions = np.clip(skill + rng.normal(0, 0.4, (count, length, 2)), -1, 1).astype(np.float32)
-    observations = []
-    rewards = []
-    finals = []
-    for k in range(count):
-        env = PointWorld(length)
-        seen = [env.reset(seed=k)[0]]
-        for action in actions[k]:
-            observation, reward, *_ = env.step(action)
-            seen.append(observation)
-            rewards.append(reward)
-        observations += seen[:-1]
-        finals.append(seen[-1])
-    return Episodes(
-        observations=np.array(observations),
-        actions=actions.reshape(-1, 2),
-        rewards=np.array(rewards),
-        terminated=np.zeros(count * length, bool),
-        final_observations=np.array(finals),
-        lengths=np.full(count, length),
-    )
+    push = skill + rng.normal(0, 0.4, (count, length, 2))
+    return point_walks(rng, np.clip(push, -1, 1).astype(np.float32))
 
 
 def networks_of(agent, kind):

@@ -10,6 +10,7 @@ from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
+from helpers.wrapped_pendulums import Sink
 from preferl.data.episodes import Episodes
 from preferl.models import LSTMRewardConfig, MLPRewardConfig, build_reward_model
 from preferl.online import FeedbackCallback, FeedbackVecEnv, SaveRunCallback
@@ -37,16 +38,6 @@ class Kill(BaseCallback):
         if self.model.num_timesteps >= self.at:
             raise KilledError
         return True
-
-
-class Sink:
-    """Takes what is handed over."""
-
-    def __init__(self) -> None:
-        self.parts: list[Episodes] = []
-
-    def put(self, episodes: Episodes) -> None:
-        self.parts.append(episodes)
 
 
 def make(env_id: str) -> gymnasium.Env[Any, Any]:
@@ -77,10 +68,8 @@ def agent_on(algorithm: str, venv: Any) -> PPO | SAC:
 def built(algorithm: str, env_id: str, rewards: Any) -> tuple[PPO | SAC, Sink]:
     """An agent in two environments that are recorded."""
     venv = make_vec_env(lambda: make(env_id), 2, seed=5)
-    sink = Sink()
-    settings = {"segment_length": 5, "longest_piece": 50}
-    env = FeedbackVecEnv(venv, rewards=rewards, on_episodes=sink.put, **settings)
-    return agent_on(algorithm, env), sink
+    env = FeedbackVecEnv(venv, rewards=rewards, segment_length=5, longest_piece=50)
+    return agent_on(algorithm, env), Sink(env)
 
 
 def learn(agent: Any, total: int, folder: Path | None, *, every: int = 64, kill: int = 0) -> None:

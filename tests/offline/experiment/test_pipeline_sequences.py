@@ -85,20 +85,6 @@ def test_each_condition_goes_by_the_reward_it_learned_from(finished, rng) -> Non
     assert not np.array_equal(first, second)
 
 
-def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path) -> None:
-    out = tmp_path / "run"
-    config = sequences_of(data, target_return="q0.75", only_controls=("zero", "cloning"))
-
-    def stop(doing, done, _):
-        if doing == "training 4 agents" and done == 18:
-            raise KeyboardInterrupt
-
-    assert run(config, out, checkpoint_every=3, on_progress=stop)["interrupted"]
-    result = run(config, out, resume=True)
-    assert result["conditions"] == finished[1]["conditions"]
-    assert result["following"] == finished[1]["following"]
-
-
 @pytest.mark.slow
 def test_pictures_and_choices_by_a_reward_that_was_fitted_before(tmp_path) -> None:
     """Cloning knows neither, and is left out."""

@@ -42,9 +42,8 @@ def runs_of(data, tmp_path, **settings):
     }
 
 
-@pytest.mark.parametrize("settings", [{}, CPL | {"implied": True}])
-def test_runs_get_the_agents_that_they_would_train_alone(data, tmp_path, settings):
-    runs = runs_of(data, tmp_path, **settings)
+def test_runs_get_the_agents_that_they_would_train_alone(data, tmp_path):
+    runs = runs_of(data, tmp_path, **CPL, implied=True)
     train_together(runs, tmp_path / "states")
     assert not [*(tmp_path / "states").iterdir()]
     for folder, (seed, one) in zip(runs, enumerate(runs.values()), strict=True):

@@ -17,7 +17,6 @@ from stable_baselines3.common.vec_env import VecNormalize
 from helpers.resumable_runs import (
     Kill,
     KilledError,
-    Sink,
     agent_on,
     assert_same,
     assert_same_episodes,
@@ -28,6 +27,7 @@ from helpers.resumable_runs import (
     make,
     reward_for,
 )
+from helpers.wrapped_pendulums import Sink
 from preferl.data.episodes import join
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import folder as model_folder
