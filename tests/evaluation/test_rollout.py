@@ -1,6 +1,7 @@
 """The rollout that everything takes its steps from."""
 
 import warnings
+from importlib import import_module
 from itertools import islice
 from typing import Any
 
@@ -153,7 +154,7 @@ def test_environments_rest_where_no_episode_is_left():
 
 
 def test_episodes_without_an_end_are_cut_off_and_warned_of_once(monkeypatch):
-    monkeypatch.setattr("preferl.evaluation.rollout.LONGEST", 50)
+    monkeypatch.setattr(import_module("preferl.evaluation.rollout"), "LONGEST", 50)
     policy = RandomPolicy(PointWorld.action_space, 0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
