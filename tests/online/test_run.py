@@ -48,6 +48,7 @@ TINY = OnlineConfig(
 )
 PERSON = "preferl.feedback.prompt:PromptTeacher"
 EVALUATION = EvaluationConfig(episodes=2, queries=20, clip_steps=4)
+QUICK = replace(EVALUATION, oracle=False, clip_steps=0)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +77,7 @@ def test_the_settings_that_a_run_chose_itself_are_written(tmp_path):
         raise KeyboardInterrupt
 
     config = replace(TINY, algorithm=None)
-    evaluation = EvaluationConfig(episodes=1, oracle=False, queries=2, clip_steps=0)
-    run_online(config, tmp_path / "run", evaluation=evaluation, on_iteration=stop)
+    run_online(config, tmp_path / "run", evaluation=QUICK, on_iteration=stop)
     written = json.loads((tmp_path / "run/config.json").read_text())
     assert written["config"]["algorithm"] is None
     resolved = written["resolved"]
@@ -118,9 +118,8 @@ def seldom_decides(shown, rng):
 
 
 def test_result_and_report_tell_what_is_wrong(tmp_path):
-    evaluation = replace(EVALUATION, oracle=False, clip_steps=0)
     config = replace(TINY, comparisons=30)
-    result = run_online(config, tmp_path / "run", evaluation=evaluation, teacher=seldom_decides)
+    result = run_online(config, tmp_path / "run", evaluation=QUICK, teacher=seldom_decides)
     summary = read_run(tmp_path / "run").summary
     assert [finding.name for finding in summary.findings] == ["too_alike"]
     assert summary.score.mean == result["policies"]["taught"]["mean"]
@@ -140,14 +139,13 @@ def answered_in_turns(people, *persons):
 def test_a_run_tells_what_people_were_asked_and_how_far_they_are_trusted(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "POLL_SECONDS", 0.0)
     config = replace(TINY, trainer=RewardTrainerConfig(epochs=1, trust=True))
-    evaluation = replace(EVALUATION, oracle=False, clip_steps=0)
     with Store.open(tmp_path / "store") as store:
         people = Answering(store)
         both = people.person, store.people.invite(people.project.id, "Bo").annotator.id
         answer = partial(answered_in_turns, people)
         each = {"combine": "each", "patience": 60.0, "on_wait": lambda _: answer(*both)}
         feedback = StoredFeedback(store, **each)
-        result = run_online(config, tmp_path / "run", evaluation=evaluation, feedback=feedback)
+        result = run_online(config, tmp_path / "run", evaluation=QUICK, feedback=feedback)
         assert set(result["trust"]) == set(feedback.answered().names)
     resolved = json.loads((tmp_path / "run/config.json").read_text())["resolved"]
     assert resolved["answered_by"] == "people"
@@ -179,9 +177,8 @@ def more_to_the_right(shown, rng):
 
 
 def test_without_a_reward_of_the_environment_the_report_is_about_the_answers(tmp_path):
-    evaluation = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
     config = replace(TINY, env=Lawn, comparisons=20)
-    result = run_online(config, tmp_path / "run", evaluation=evaluation, teacher=more_to_the_right)
+    result = run_online(config, tmp_path / "run", evaluation=QUICK, teacher=more_to_the_right)
     assert not result["has_true_reward"]
     assert " out-of-bag answers (95 % interval " in result["accuracy_in_words"]
     summary = read_run(tmp_path / "run").summary
@@ -211,43 +208,43 @@ def test_the_settings_name_who_answered(tmp_path):
 
     few = replace(TINY, comparisons=4, steps=600, iterations=1)
     out = tmp_path / "run"
-    evaluation = EvaluationConfig(episodes=1, oracle=False, queries=5, clip_steps=0)
-    run_online(few, out, evaluation=evaluation, on_iteration=stop, teacher=teacher)
+    run_online(few, out, evaluation=QUICK, on_iteration=stop, teacher=teacher)
     saved = json.loads((out / "config.json").read_text())["config"]["teacher"]
     assert saved == PERSON
     with pytest.raises(ConfigError, match=r"of the run in .* to go on with: expected teacher"):
-        run_online(few, out, evaluation=evaluation, resume=True)
-    assert (
-        run_online(few, out, evaluation=evaluation, teacher=teacher, resume=True)["comparisons"]
-        == 4
-    )
+        run_online(few, out, evaluation=QUICK, resume=True)
+    assert run_online(few, out, evaluation=QUICK, teacher=teacher, resume=True)["comparisons"] == 4
 
 
-def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
-    def stop(turn):
+def test_a_run_that_was_interrupted_twice_is_resumed(tmp_path, run):
+    def in_an_iteration(turn):
         if turn.iteration == 1:
             raise KeyboardInterrupt
 
+    def in_the_evaluation(_):
+        raise KeyboardInterrupt
+
     _, whole, _ = run
     out = tmp_path / "run"
-    run_online(TINY, out, evaluation=EVALUATION, on_iteration=stop)
+    run_online(TINY, out, evaluation=QUICK, on_iteration=in_an_iteration)
     assert (out / "checkpoints").is_dir()
     with pytest.raises(ConfigError, match=r"expected iterations=2, got iterations=3"):
-        run_online(replace(TINY, iterations=3), out, evaluation=EVALUATION, resume=True)
-    result = run_online(TINY, out, evaluation=EVALUATION, resume=True)
+        run_online(replace(TINY, iterations=3), out, evaluation=QUICK, resume=True)
+    result = run_online(TINY, out, evaluation=QUICK, resume=True, on_stage=in_the_evaluation)
+    assert result["interrupted"]
+    assert json.loads((out / "result.json").read_text())["env_steps"] == 1_000
+    result = run_online(TINY, out, evaluation=QUICK, resume=True)
     assert not result["interrupted"]
-    assert result["taught"] == whole["taught"]
-    assert result["reward"] == whole["reward"]
-    assert result["evaluations"] == whole["evaluations"]
+    for name in ("taught", "reward", "evaluations"):
+        assert result[name] == whole[name]
     assert json.loads((out / "result.json").read_text()) == result
     assert not (out / "checkpoints").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_places_are_chosen_and_others_are_refused_before_anything_moves(tmp_path, run):
-    evaluation = replace(EVALUATION, clip_steps=0, oracle=False)
     result = run_online(
-        replace(TINY, eval_every=0), tmp_path / "run", evaluation=evaluation, report_to=()
+        replace(TINY, eval_every=0), tmp_path / "run", evaluation=QUICK, report_to=()
     )
     assert result["evaluations"] == {"taught": []}
     assert not (tmp_path / "run/metrics.jsonl").exists()
@@ -255,7 +252,7 @@ def test_places_are_chosen_and_others_are_refused_before_anything_moves(tmp_path
     assert "Evaluations while learning" not in (tmp_path / "run/report.html").read_text()
     before = contents(tmp_path)
     with pytest.raises(ConfigError, match="jsonl, tensorboard, wandb"):
-        run_online(TINY, tmp_path / "run", evaluation=evaluation, report_to=("jsonl", "pigeon"))
+        run_online(TINY, tmp_path / "run", evaluation=QUICK, report_to=("jsonl", "pigeon"))
     assert contents(tmp_path) == before
 
 
@@ -310,12 +307,11 @@ def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch
     def killed(*_, **__):
         raise KilledError
 
-    evaluation = replace(EVALUATION, clip_steps=0, oracle=False)
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "result", killed)
         with pytest.raises(KilledError):
-            run_online(TINY, out, evaluation=evaluation)
+            run_online(TINY, out, evaluation=QUICK)
     assert (out / "checkpoints").is_dir(), "nothing is removed before the result is there"
     with monkeypatch.context() as patch:
         remove = shutil.rmtree
@@ -324,9 +320,9 @@ def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch
             lambda path, **kw: (killed if path.name == "checkpoints" else remove)(path, **kw),
         )
         with pytest.raises(KilledError):
-            run_online(TINY, out, evaluation=evaluation, resume=True)
+            run_online(TINY, out, evaluation=QUICK, resume=True)
     with pytest.raises(ResumeError, match="finished"):
-        run_online(TINY, out, evaluation=evaluation, resume=True)
+        run_online(TINY, out, evaluation=QUICK, resume=True)
     result = json.loads((out / "result.json").read_text())
     assert not result["interrupted"]
     assert "oracle" not in result
@@ -346,16 +342,3 @@ def test_a_second_run_into_the_folder_is_refused(tmp_path):
     run_online(TINY, tmp_path / "run", evaluation=EVALUATION, on_iteration=again)
     assert refused == [False, True]
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_interrupt_in_the_evaluation_keeps_what_was_learned_and_resumes(tmp_path, run):
-    def stop(doing):
-        raise KeyboardInterrupt
-
-    _, whole, _ = run
-    result = run_online(TINY, tmp_path / "run", evaluation=EVALUATION, on_stage=stop)
-    assert result["interrupted"]
-    assert json.loads((tmp_path / "run/result.json").read_text())["env_steps"] == 1_000
-    result = run_online(TINY, tmp_path / "run", evaluation=EVALUATION, resume=True)
-    assert result["taught"] == whole["taught"]
-    assert json.loads((tmp_path / "run/result.json").read_text()) == result
