@@ -226,14 +226,14 @@ def test_a_run_that_was_interrupted_twice_is_resumed(tmp_path, run):
 
     _, whole, _ = run
     out = tmp_path / "run"
-    run_online(TINY, out, evaluation=QUICK, on_iteration=in_an_iteration)
+    run_online(TINY, out, evaluation=EVALUATION, on_iteration=in_an_iteration)
     assert (out / "checkpoints").is_dir()
     with pytest.raises(ConfigError, match=r"expected iterations=2, got iterations=3"):
-        run_online(replace(TINY, iterations=3), out, evaluation=QUICK, resume=True)
-    result = run_online(TINY, out, evaluation=QUICK, resume=True, on_stage=in_the_evaluation)
+        run_online(replace(TINY, iterations=3), out, evaluation=EVALUATION, resume=True)
+    result = run_online(TINY, out, evaluation=EVALUATION, resume=True, on_stage=in_the_evaluation)
     assert result["interrupted"]
     assert json.loads((out / "result.json").read_text())["env_steps"] == 1_000
-    result = run_online(TINY, out, evaluation=QUICK, resume=True)
+    result = run_online(TINY, out, evaluation=EVALUATION, resume=True)
     assert not result["interrupted"]
     for name in ("taught", "reward", "evaluations"):
         assert result[name] == whole[name]
