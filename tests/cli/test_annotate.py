@@ -44,7 +44,7 @@ def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
         (published,) = store.reports.rewards(store.projects.only().id)
         assert published.version == 1
         assert published.low < published.accuracy < published.high
-    assert "(95 % interval " in capsys.readouterr().out
+    assert " out-of-bag answers (" in capsys.readouterr().out
     assert "answers about 24 clips" in (tmp_path / "reward/report.html").read_text()
     export = ("--clips", tmp_path / "clips", "--anonymous")
     assert run("annotate", "export", tmp_path / "a.jsonl", *labels, *export) == 0
