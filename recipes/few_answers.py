@@ -273,6 +273,8 @@ def summary(rows: list[Row]) -> None:
                             default = by_key[of, "default", answers, seed]
                             values.append(float(row[measured]))
                             differences.append(values[-1] - float(default[measured]))
+                    if not values:
+                        continue
                     shown = f"    {name} ({len(values)}): {np.mean(values):.3f}"
                     if name != "default" and len(values) > 1:
                         low, high = mean_interval(np.array(differences))
