@@ -283,13 +283,14 @@ def test_a_sampler_that_cannot_do_without_scores_needs_a_reward(recorded, tmp_pa
 
 def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
     (tmp_path / "it").write_text("Watch the tür.", encoding="utf-8")
-    where = ("--store", tmp_path / "new", "--instructions", tmp_path / "it", "--title", "Doors")
+    store = tmp_path / "my labels"
+    where = ("--store", store, "--instructions", tmp_path / "it", "--title", "Doors")
     more = ("--queries", 7, "--length", 10, "--env", "Pendulum-v1", "--elsewhere", "--fps", 20)
     assert run("annotate", "create", "--run", recorded, *where, *more) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("7 pairs of 10 steps from 3 episodes wait in ")
-    assert f"preferl annotate serve --store {tmp_path / 'new'}" in printed
-    with Store.open(tmp_path / "new") as store:
+    assert f"preferl annotate serve --store '{store}'" in printed, "it can be typed as it is"
+    with Store.open(store) as store:
         project = store.projects.only()
         assert (project.slug, project.title, project.fps) == ("labels", "Doors", 20)
         assert project.instructions == "Watch the tür."

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -142,6 +143,8 @@ def test_known_options_are_those_that_help_shows(command, capsys, monkeypatch):
     assert run(*command.split(), "--help") == 0
     out = capsys.readouterr().out.partition("Of every command")[0]
     shown = set(re.findall(r"(?:^|  |│ |, )(--[a-z][\w.-]*)", out, re.M)) - {"--help"}
+    helps = re.findall(r"^  --\S+ [A-Z]+ +(\S.*)$", out, re.M)
+    assert all(one != following for one, following in pairwise(helps))
     found = Command.of(command)
     known = known_options(part_of(found.config, (), found.start(()), every_part=True))
     assert {name for name, choice in known.items() if not choice} == shown

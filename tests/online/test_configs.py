@@ -36,6 +36,11 @@ def test_what_needs_several_members_is_refused_at_once(changes, match):
     OnlineConfig(model=EnsembleConfig((LSTMRewardConfig(), MLPRewardConfig())), **changes)
 
 
+def test_counts_beyond_what_an_array_holds_are_refused():
+    with pytest.raises(ConfigError, match="comparisons"):
+        OnlineConfig(comparisons=99_999_999_999_999_999_999)
+
+
 def test_files_name_samplers_teachers_and_schedules_of_b_pref():
     text = "{sampler: k_center_entropy, schedule: increase, teacher: {kind: equal, margin: 0.2}}"
     config = from_json(OnlineConfig, yaml.safe_load(text))

@@ -76,14 +76,22 @@ def test_the_settings_that_a_run_chose_itself_are_written(tmp_path):
     def stop(_):
         raise KeyboardInterrupt
 
+    drawn = []
+
+    def draw(segments, count, rng):
+        drawn.append(count)
+        return rng.permutation(len(segments))[: 2 * count].reshape(-1, 2)
+
     config = replace(TINY, algorithm=None)
-    run_online(config, tmp_path / "run", evaluation=QUICK, on_iteration=stop)
+    run_online(config, tmp_path / "run", evaluation=QUICK, sampler=draw, on_iteration=stop)
+    assert drawn, "a sampler of one's own chooses the queries"
     written = json.loads((tmp_path / "run/config.json").read_text())
     assert written["config"]["algorithm"] is None
     resolved = written["resolved"]
     assert resolved["algorithm"]["kind"] == "SACConfig"
     assert resolved["algorithm"]["buffer_size"] == config.steps
     assert resolved["model"]["hidden"] == [8]
+    assert "draw" in resolved["sampler"]
     assert resolved["trainer"]["epochs"] == resolved["initial_epochs"] == 1
     assert resolved["eval_every"] == 100
 
@@ -164,6 +172,9 @@ def test_report_is_one_page_without_requests(run):
     folder, _, stages = run
     page = (folder / "report.html").read_text()
     assert page.count("data:video/mp4;base64,") == 2
+    assert page.count("#t=") == 2, "both begin where they differ at first sight"
+    assert ">true reward<" in page
+    assert ">oracle<" not in page
     assert "<svg" in page
     assert "Evaluations of taught while learning, without exploring" in page
     assert "http://" not in page.replace("http://www.w3.org", "")

@@ -49,6 +49,11 @@ def test_a_fall_ends_episodes_of_terminating_presets_alone(name):
     assert [ends_early(one) for one in (name, f"{name}-terminating")] == [False, True]
 
 
+def test_short_clips_are_compared_where_their_length_is_the_signal():
+    padded = {name for name in preset_names() if config_of(name).short == "pad"}
+    assert padded == {"cartpole", "hopper-terminating", "walker2d-terminating", "ant-terminating"}
+
+
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("pebble-")])
 def test_pebble_has_the_environment_and_budget_of_the_plain_preset(name):
     pebble = config_of(name)
