@@ -1,4 +1,4 @@
-"""Checks of arrays and files that tables and readers share, so that errors are worded alike."""
+"""Checks of arrays and files, shared by all readers so that errors are worded alike."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +16,15 @@ def reading_foreign(
     expected: str,
     fix: str = "Check the path, and that the file was copied whole and in binary mode.",
 ) -> Iterator[None]:
-    """Turn any exception that reading a damaged file raises in the block into a `DataError`."""
+    """Turn any exception of the block, except a `PreferlError`, into a `DataError`.
+
+    `what` names the thing that is read, `expected` says what it should be, and `fix` what to do.
+    """
     try:
         yield
     except PreferlError:
         raise
-    except Exception as error:  # a library fails in whichever way the bytes suggest
+    except Exception as error:  # damaged bytes can make a library raise anything
         raise DataError(
             f"{what}: expected {expected}, got {type(error).__name__}: {error}. {fix}"
         ) from error
@@ -37,7 +40,7 @@ def naming(what: object) -> Iterator[None]:
 
 
 def require_names(where: object, wanted: Collection[str], held: Iterable[Any], what: str) -> None:
-    """Raise `DataError` unless a file holds all wanted names; `what` says of what ("columns")."""
+    """Raise `DataError` unless all `wanted` names are held; `what` is their noun ("columns")."""
     there = [str(name) for name in held]
     missing = ", ".join(name for name in wanted if name not in there)
     if missing:
@@ -49,7 +52,7 @@ def require_names(where: object, wanted: Collection[str], held: Iterable[Any], w
 def require_numbers(
     what: object, array: Any, expected: str = "numbers with an axis of steps", *, axes: int = 1
 ) -> None:
-    """Raise `DataError` unless an array, or one in a file, holds numbers along `axes` or more."""
+    """Raise `DataError` unless an array, or HDF5 data set, holds numbers and has `axes` axes."""
     if not (array.dtype.kind in "biuf" and len(array.shape) >= axes):
         raise DataError(f"{what}: expected {expected}, got {array.dtype} of shape {array.shape}.")
 

@@ -1,4 +1,4 @@
-"""Answers that follow from others: the first above the second above the third.
+"""Implied answers: if A is preferred to B, and B to C, then A is preferred to C.
 
 Choi et al. 2024, "Listwise Reward Estimation for Offline Preference-based Reinforcement Learning"
 (LiRE), section 4.3, learn from all pairs of a ranked list. Here a list is any set of clips that
@@ -16,16 +16,17 @@ from preferl.shapes import FloatArray, IntArray
 def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     """Return the given answers, followed by the answers that they imply.
 
-    Two clips are linked if a chain of comparisons joins them. The answers about linked clips,
-    given and implied, weigh together as much as the given ones did, since implied answers add no
-    information. Answers that contradict each other in a circle imply nothing about the clips of
-    the circle. Answers of weight 0 imply nothing at all. An answer that follows from those of one
-    annotator is theirs; an answer that follows from those of several is nobody's (-1).
+    Two clips are linked if a chain of comparisons joins them. In each set of linked clips, the
+    weights are scaled so that given and implied answers sum to what the given ones summed to, since
+    implied answers add no information. If answers form a cycle (A over B over C over A), none is
+    implied between two clips of that cycle. Answers of weight 0 imply nothing at all. An answer
+    that follows from those of one annotator is theirs; an answer that follows from those of several
+    is nobody's (-1).
 
     Returns:
         `(comparisons, group)`. For each answer, `group` `[P]` holds the row of the first answer
-        about the same linked clips. Each member of an ensemble leaves out either all answers of a
-        group or none, since any of them may imply the others.
+        about the same linked clips. A bootstrap has to draw whole groups, since any answer of a
+        group may imply the others.
 
     >>> from preferl.data import Segments
     >>> block = np.zeros((4, 1))
@@ -69,7 +70,7 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
 
 
 def linked(pairs: IntArray, count: int) -> IntArray:
-    """Number the sets of clips that chains of pairs link: `[N]` the number of each clip's set."""
+    """Return `[N]`, the connected component of each clip in the graph of pairs."""
     from scipy.sparse.csgraph import connected_components
 
     return np.asarray(connected_components(_relation(pairs, count), directed=False)[1], np.int64)
@@ -82,8 +83,8 @@ def _implied(given: Comparisons) -> tuple[IntArray, FloatArray]:
     count = len(given.segments)
     pairs = np.concatenate([given.pairs, given.pairs[:, ::-1]])
     chance = np.concatenate([given.preference, 1 - given.preference])
-    least = _relation(pairs[chance >= 0.5], count)  # a clip, and one that is at most as good
-    # Clips that chains of answers call at most as good as each other are equal, or in a circle.
+    least = _relation(pairs[chance >= 0.5], count)  # [a, b]: b is at most as good
+    # Clips of one strongly connected component are equal, or lie on a cycle of contradictions.
     alike = connected_components(least, connection="strong")[1]
     strict = alike[pairs[chance > 0.5]]
     wrong = np.isin(alike, strict[strict[:, 0] == strict[:, 1]])
@@ -93,7 +94,7 @@ def _implied(given: Comparisons) -> tuple[IntArray, FloatArray]:
     above = (better * count + worse)[better < worse]
     below = (worse * count + better)[better > worse]
     number = np.union1d(above, below)
-    number = np.setdiff1d(number, pairs @ (count, 1))  # of pairs that were asked, in either order
+    number = np.setdiff1d(number, pairs @ (count, 1))  # not asked, in either order
     first, second = divmod(number, count)
     is_above = np.isin(number, above)
     is_equal = is_above & np.isin(number, below)

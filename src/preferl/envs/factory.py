@@ -95,7 +95,7 @@ def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
 
 
 def _wrapper(source: EnvSource) -> Callable[..., Any]:
-    """Return a wrapper's class or function; its name was typed or trusted, see `preferl.trust`."""
+    """Return a wrapper's class or function, imported if it is a name that somebody trusts."""
     if not isinstance(source, str):
         return source
     module = source.partition(":")[0]

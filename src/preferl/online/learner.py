@@ -87,9 +87,9 @@ class SB3Learner:
     The algorithm learns in slices, with the same result as in one run:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
-    - Steps are environment steps, exploration included, and never more than were asked for. If the
-      last steps of a call are fewer than a rollout, the next call makes them. The last rollout of
-      the run shrinks to fit, and so does a rollout that is longer than a call (`learn_within`).
+    - Steps are environment steps, exploration included, and never more than were asked for. A call
+      makes whole rollouts and leaves the remainder to the next call. A rollout is shortened at the
+      end of the run, and where a call has fewer steps than one rollout (`learn_within`).
     - Steps of exploration are stored in the replay buffer of an off-policy algorithm, which learns
       from them later (`fill_replay`).
     - Environments are reset after exploring, and after a callback or an interrupt has stopped a
@@ -106,15 +106,15 @@ class SB3Learner:
         random_probability, switch_probability: see `ExplorationPolicy`.
         rng: for exploration; the algorithm has its own `seed`.
         states: record `info["state"]` of each step, see `RecordsStates`.
-        callback: passed to every `algorithm.learn`. Without one, PPO and A2C have the learned
-            rewards of a rollout when it is over, computed in one batch; a callback may look at
-            them at each step.
+        callback: passed to every `algorithm.learn`. Without one, PPO and A2C compute learned
+            rewards in one batch at the end of each rollout. With one, they do at every step, since
+            the callback may read them.
         progress_bar: passed likewise.
 
     Raises:
-        ConfigError: a number out of its range, no environment, one that has a learned reward
-            already or normalises further inside, a replay buffer that cannot be relabelled, or
-            `before="entropy"` where there is no critic to reset.
+        ConfigError: a number out of its range; an algorithm without an environment; an environment
+            that has a learned reward already, or a `VecNormalize` under other wrappers; a replay
+            buffer that cannot be relabelled; `before="entropy"` without a critic to reset.
     """
 
     def __init__(
@@ -170,13 +170,13 @@ class SB3Learner:
     def learn(self, steps: int) -> Episodes:
         """Explore for a share of `steps`, let the algorithm learn for the rest.
 
-        Steps that a call leaves, since they are fewer than a rollout, are made by the next one. So
-        all calls together make at most the steps that were asked for, and nearly all of them.
+        Steps that do not fill a rollout are left to the next call. So all calls together make at
+        most the steps that were asked for, and nearly all of them.
 
         Returns:
             The episodes that ended in this call, with the environments' rewards; none if the call
-            made no step. If they hold half of its steps or less, episodes under way are cut and
-            returned as well, so that there is something to compare.
+            made no step. If they hold at most half of its steps, episodes under way are cut and
+            returned too, so that there is something to compare.
         """
         before = self.steps
         with self._asking(steps), self.threads():
@@ -387,7 +387,7 @@ class _WholeRunSchedule:
         return self.schedule(self.remaining())
 
     def __reduce__(self) -> tuple[Callable[[Schedule], Schedule], tuple[Schedule]]:
-        """Save the schedule inside, so that a saved algorithm does not hold on to the run."""
+        """Pickle as the wrapped schedule, so that a saved algorithm refers to no learner."""
         return copy, (self.schedule,)
 
 

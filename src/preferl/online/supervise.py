@@ -26,10 +26,10 @@ HERE: Final = ("localhost", "127.0.0.1", "::1")
 """Hosts of this machine, on which the page is probed."""
 
 LEEWAY_SECONDS: Final = 10.0
-"""Seconds that many answers may wait while the service finds them, starts a fit and publishes."""
+"""Time, beside a fit's own, in which the service finds new answers and publishes a reward."""
 
 FIT_SLACK: Final = 3.0
-"""Factor by which the present fit, of more answers, may take longer than the last one."""
+"""How many times as long as the last fit the present one, of more answers, may take."""
 
 
 @contextmanager
@@ -53,8 +53,8 @@ def launch(
     Each is a process with a log in `rewards/logs`. A process that dies, or gives no heartbeat, is
     reported within seconds and started again, each time after a longer pause. A reward that falls
     behind the answers is reported, too; the agent keeps the latest one. At the end of the block,
-    both are asked to end, then ended by force. If this program is killed, both go on running and
-    people may go on answering; the next launch ends them and starts its own.
+    both are asked to end, and killed if they do not. If this program is killed, both go on running
+    and people may go on answering; the next launch ends them and starts its own.
 
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
@@ -66,10 +66,10 @@ def launch(
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
         trust: modules that the project's `frames` may import to draw clips (see `preferl.trust`).
-        stale_answers: report a reward that is so many answers behind while none is being fitted,
-            or while a fit takes far longer than the last one.
-        stale_seconds: report a reward that is behind by any answer for so long.
-        config: how they are looked after.
+        stale_answers: new answers from which the reward is reported as stale, unless a fit of
+            usual length is running.
+        stale_seconds: time after which a single new answer suffices for that report.
+        config: pauses and time limits of the supervisor.
         on_message: called with one line at a time; writes to the terminal by default.
 
     Yields:
@@ -185,28 +185,28 @@ class RewardServiceProbe:
         if beat.alive:
             self._writable_since = None
             return "is stuck in its work" if beat.status.state == "stuck" else None
-        try:  # while others lock the store nobody can give one, so that silence means nothing
+        try:  # while another program locks the store, no heartbeat can be written
             self.store.reports.require_writable()
         except StorageError:
             self._writable_since = None
             return None
         if self._writable_since is None:
             self._writable_since = self.clock()
-        # A service whose try has just failed comes again after its pause between heartbeats.
+        # A service that has just failed to write a heartbeat tries again after `beat.every`.
         if self.clock() - self._writable_since <= 1.5 * beat.every:
             return None
         since = f"for {beat.age:.0f} s" if beat.age > 0 else "since the clock was set back"
         return f"has given no heartbeat {since}"
 
     def failing(self) -> str | None:
-        """Say what the service fails to do and tries again, or return None."""
+        """Return the problem that the service reports while it tries again, or None."""
         beat = self._beat()
         if beat is None or not beat.alive or beat.status.state != "failed":
             return None
         return f"The reward service has a problem: {beat.status.problem}"
 
     def stale(self) -> str | None:
-        """Report a newest reward that has fallen behind the answers, once for each version."""
+        """Return a message if the newest reward is far behind the answers, or None."""
         rewards = self.store.reports.rewards(self.project)
         beat = self._beat()
         if not rewards:

@@ -93,16 +93,17 @@ class GivenAnswers:
     ) -> AnswerPage:
         """Return a page with the latest answer of each person to each query, without skips.
 
-        The database filters, sorts and cuts. A page starts next to an answer of the page before, so
-        that late pages cost no more than the first one. If that answer is not in the list, the
-        first page is returned.
+        The database filters, sorts and cuts. Pages use keyset pagination: each begins next to an
+        answer of its neighbour, so that late pages cost no more than the first one. If that answer
+        is not in the list, the first page is returned.
 
         Args:
             project_id: the project.
             show: which answers, and in which order.
             annotator_id: number of the person whose answers are listed; None lists everybody's.
-            before: number of the answer just after the page; None where `after` is given.
-            after: number of the answer just before the page; None for the first page.
+            before: return the page that ends just before the answer of this number.
+            after: return the page that begins just after the answer of this number. With neither,
+                the first page is returned.
             size: answers on a page.
 
         Raises:
@@ -165,18 +166,18 @@ class GivenAnswers:
     def correct(self, project_id: int, answer_id: int, *, by: int, key: str, kind: str) -> int:
         """Withdraw an answer and record another one in the name of the person who corrects it.
 
-        Nobody then has an answer in their name that they did not give. An earlier correction of
-        the same answer is withdrawn, whoever made it, and so is an earlier answer of `by` to the
-        query: the latest correction counts, and each person has one answer to a query. All rows
-        stay. If the answer was withdrawn before, only the new one is recorded.
+        The correction never stands in the name of the first annotator. Earlier corrections of the
+        same answer, by whomever, are withdrawn, so that only the latest counts. An earlier answer
+        of `by` to the query is withdrawn too, since each person has one. All rows stay. If the
+        answer was withdrawn before, only the new one is recorded.
 
         Args:
             project_id: the project.
             answer_id: number of the latest answer of its person to a query.
             by: number of the person who corrects it.
             key: chosen by the sender for this change; sending it again changes nothing.
-            kind: `"left"`, `"right"`, `"equal"` or `"cannot_tell"`, of the sides as the person of
-                the answer saw them.
+            kind: `"left"`, `"right"`, `"equal"` or `"cannot_tell"`, of the sides as the first
+                annotator saw them.
 
         Returns:
             The number of the new answer.
@@ -293,7 +294,7 @@ def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[
     """Lock an answer and its query for this transaction, and return both.
 
     Other requests of the person who changes it, and of everybody who has answered the query, wait
-    until the transaction is over. People are locked before the query, as in the queue.
+    until the transaction is over. Annotators are locked before the query, as in the queue.
     """
     answer = session.get(Answer, answer_id)
     if answer is None or answer.project_id != project_id or answer.kind == "skip":
@@ -319,7 +320,7 @@ def _correct(
         raise FeedbackError("answer: expected one to a query of everybody, got a repeat.")
     own = [row for row in given if row.annotator_id == answer.annotator_id]
     counted = [answer, *(row for row in own if row.kind in COUNTED)]
-    corrected = counted[-1].key  # the answer, or the one that it withdrew
+    corrected = counted[-1].key  # the last answer that counted; `answer` may withdraw it
     latest = {row.annotator_id: row for row in given}
     for count, row in enumerate(latest.values()):
         earlier = (row.detail or {}).get("corrects") == corrected

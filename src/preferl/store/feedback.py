@@ -46,15 +46,15 @@ class StoredFeedback:
     Args:
         store: the store of queries and answers.
         project: number or name of its project; may be left out where there is only one.
-        combine: how several answers to one query become one preference and weight; `mean` keeps
-            all of them. `each` gives one comparison per answer with its annotator, as
-            `RewardTrainerConfig.trust` needs.
+        combine: how several answers to one query become one preference and weight; `mean`
+            averages them, and their number is its weight. `each` gives one comparison per
+            answer with its annotator, as `RewardTrainerConfig.trust` needs.
         patience: seconds that `ask` waits for its queries to be answered. 0, the default, does not
             wait; infinity waits for all answers, for loops that have no other experience. Once the
             project's budget of answers is used up, `ask` never waits, since nobody is asked.
         ahead: queries that may still be open when a waiting `ask` returns, so that people always
-            have some while an agent learns; their answers arrive in later rounds. Once all queries
-            of the project's budget were asked, `ask` waits for every answer.
+            have some while an agent learns; their answers arrive in later rounds. Once the
+            queries need as many answers as the project's budget has, `ask` waits for all of them.
         on_wait: called with the number of missing answers about twice a second while waiting. By
             default, the first wait logs how to open the annotation page.
         on_wait_end: called with that number when such a wait is over.
@@ -133,13 +133,13 @@ class StoredFeedback:
         return self.store.queries.count(self.project.id, None if all_agents else self.agent)
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Ask about pairs of segments; their clips are on disk before the queries are.
+        """Ask about pairs of segments: write their clips to disk, then store the queries.
 
-        The `pairs` are `[P, 2]` rows of `segments`. Two windows with the same steps are not
-        compared, since an answer would mean nothing. Queries that a newer reward chose, by
-        `model_version`, come first, since they show what the agent does now. Named agents take
+        The `pairs` are `[P, 2]` rows of `segments`. A pair of two windows
+        with the same steps is skipped, since an answer would mean nothing. Queries of a higher
+        `model_version` come first, since they show what the agent does now; named agents take
         turns instead. `store.queries.ask(project.id, ...)` also takes scores, priorities and
-        details, and refuses two windows with the same steps.
+        details, and raises where two windows have the same steps.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
@@ -161,7 +161,7 @@ class StoredFeedback:
     def _put(self, most: int | None, segments: Segments, pairs: IntArray) -> int:
         """Ask about the pairs whose clips differ, without waiting; return how many were asked."""
         differ = np.array([first != second for first, second in named_pairs(segments, pairs)], bool)
-        differ |= pairs[:, 0] == pairs[:, 1]  # refused below
+        differ |= pairs[:, 0] == pairs[:, 1]  # of one row twice, for `queries.ask` to refuse
         version = self.model_version
         # Newer rewards come first, unless other agents ask: those would wait for ever behind them.
         priority = float(version or 0) if self.agent is None else 0.0
@@ -179,9 +179,9 @@ class StoredFeedback:
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
         """Ask the queries that a killed program had not asked yet, then wait as `ask` does.
 
-        A resumed program that reaches the same queries again does not ask them twice. If it reaches
-        other queries, it asks only as many as are missing. `since` is the number of the newest
-        query before the first of these. Raises the errors of `ask`.
+        A resumed program that reaches the same pairs again does not ask about them twice. If it
+        reaches other pairs, it asks only as many as the killed program still had to. `since` is the
+        number of the last query before this round. Raises the errors of `ask`.
         """
         pairs = check_pairs(pairs, len(segments))
         asked = [(first, second) for number, first, second in self.asked() if number > since]
@@ -223,7 +223,7 @@ class StoredFeedback:
         LOGGER.warning("Queries wait for people. Open their page: %s", command)
 
     def _left_open(self) -> int:
-        """How many queries may be left open: none after the last ones."""
+        """Return how many queries may be open after a wait: `ahead`, or 0 once all are asked."""
         return 0 if self._totals().wanted >= self._budget() else self.ahead
 
     def _budget(self) -> float:

@@ -23,7 +23,7 @@ INFOS: Final = ("qpos", "qvel", "state", "success")
 NUMBERS: Final = "a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)"
 
 ROWS_AT_ONCE: Final = 16
-"""Packed pictures read at a time. Each may refer to all that its file holds."""
+"""Compressed pictures read at a time: few, since each may be as large as all of its file."""
 
 
 def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
@@ -39,8 +39,8 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
             may be many gigabytes.
 
     Raises:
-        DataError: an unknown id, no episodes, no spaces or spaces that arrays of numbers cannot
-            hold, or HDF5 that points to other files or is far larger in memory.
+        DataError: an unknown id; no episodes; no spaces, or spaces of other things than numbers;
+            HDF5 that links to other files, or unpacks to far more than its size on disk.
         MissingExtraError: minari is not installed.
     """
     if isinstance(dataset, str):
@@ -57,7 +57,7 @@ def _joined(dataset: Iterable[Any], name: str) -> Episodes:
 
 
 def _stored(name: str, download: bool) -> Iterable[Any]:
-    """The episodes of a data set on this machine, by Minari's names, without running anything."""
+    """Return the episodes of a local data set, of Minari's names; no code that it names runs."""
     minari = require("minari", extra="minari")
     what = f"Minari data set {name!r}"
     fix = f"See `minari list local` and `minari list remote`; fetch it: `minari download {name}`."
@@ -86,7 +86,7 @@ def _stored(name: str, download: bool) -> Iterable[Any]:
 
 
 def _hdf5_episodes(file: Path, metadata: Mapping[str, Any], what: str) -> Iterator[Any]:
-    """Episodes of a file that Minari wrote; Minari itself would unpack whatever a file declares."""
+    """Yield the episodes of an HDF5 file, read here since Minari unpacks without a limit."""
     from gymnasium.spaces import Dict, Tuple
 
     to_space = require("minari.serialization", extra="minari").deserialize_space

@@ -45,13 +45,13 @@ from preferl.training.reward_function import (
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.scaling import RewardScaler
 
-OnProgress = Callable[[int, int], None]  # how much of a stage is done, and of how much
+OnProgress = Callable[[int, int], None]  # done, total
 FIRST_CURVE_EPISODE: Final = 30_000
-"""Beyond the seed of the run: finished policies and the report have other episodes."""
+"""Added to the seed of a run for episodes while agents learn; final evaluations have others."""
 
-OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
+OnStage = Callable[[str, int, int], None]  # stage, done, total
 OnEvaluation = Callable[[str, Evaluation], None]
-"""Called with a condition, or an agent that learns alone, and its evaluation."""
+"""Called with a name and an evaluation: of a condition whose agents learn together, or an agent."""
 
 FIT = "fit.json"
 REWARD = "reward"
@@ -61,7 +61,7 @@ RELABELLED = "relabelled"
 @final
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Episodes, labels and a reward fitted before that fit each other.
+    """Episodes, labels and perhaps a reward fitted earlier, checked to match each other.
 
     Spaces are those of the environment, or inferred from the data.
     """
@@ -143,7 +143,7 @@ def load_inputs(config: OfflineConfig) -> Inputs:
 
 
 def _load_fitted(folder: Path) -> RewardFunction:
-    """The reward of a run, or of its own folder."""
+    """Load the reward of a run, or one from the folder that `save_reward` wrote."""
     if not folder.is_dir():
         raise CheckpointError(
             f"{folder}: expected a run with a reward, or a reward's folder, got no folder."
@@ -153,7 +153,7 @@ def _load_fitted(folder: Path) -> RewardFunction:
 
 
 def load_sharing(configs: Iterable[OfflineConfig]) -> list[Inputs]:
-    """The inputs of several runs, which hold the same episodes once.
+    """Load the inputs of several runs, which share one copy of their episodes.
 
     Raises:
         DataError: runs on different episodes.
@@ -174,10 +174,10 @@ def load_sharing(configs: Iterable[OfflineConfig]) -> list[Inputs]:
 @final
 @dataclass(frozen=True, eq=False)
 class LearnedReward:
-    """A reward that is scaled over the episodes, its rewards of their steps, and how good it is.
+    """A learned reward, scaled on the episodes, with the reward of every step and its quality.
 
-    Reports are of `learned` and controls on the labels, which are those it was fitted to unless it
-    was fitted before; there are none without labels.
+    `reports` evaluate it and the controls on the labels; there are none without labels. A reward
+    that this run fitted was fitted to these labels, so that its report is not of unseen answers.
     """
 
     reward: RewardFunction
@@ -293,7 +293,7 @@ class OpenRun:
         return partial(self.on_stage, stage)
 
     def acting_reward(self, condition: str, seed: int) -> Reward | None:
-        """The reward by which policies with a target return act; None for the environment's."""
+        """Return the reward that lowers a target return as a policy acts; None: the true one."""
         learned = None if self.learned is None else self.learned.reward
         return reward_of_condition(condition, seed, learned)
 

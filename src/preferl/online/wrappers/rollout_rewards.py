@@ -63,7 +63,7 @@ def rewards_reach(venv: VecEnv) -> bool:
 
 
 def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
-    """Add `more [T, V]` to the rewards of a full rollout, and what they add to its advantages.
+    """Add `more` `[T, V]` to the rewards of a full rollout; advantages and returns follow.
 
     Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
     so that neither values nor the last observations are needed. Another shape than the rollout's
@@ -79,7 +79,7 @@ def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
     kept = buffer.gamma * buffer.gae_lambda
     advantages = np.zeros_like(more)
     following = np.zeros(more.shape[1], more.dtype)
-    goes_on = np.zeros(more.shape[1], more.dtype)  # nothing is known after the last step
+    goes_on = np.zeros(more.shape[1], more.dtype)  # `more` ends with the rollout
     for step in reversed(range(len(more))):
         following = advantages[step] = more[step] + kept * goes_on * following
         goes_on = 1.0 - buffer.episode_starts[step]
