@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -24,7 +25,8 @@ def cluster():
     """A cluster whose head does no units, with two machines of one core each."""
     from ray.cluster_utils import Cluster
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        patch.setenv("RAY_TMPDIR", folder)  # short: addresses of sockets have 107 characters
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
         patch.setenv("RAY_worker_niceness", "0")  # beside other tests, Ray's 15 takes minutes
         head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
