@@ -34,7 +34,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -68,6 +68,9 @@ RESULTS = Path(__file__).parent / "results"
 KEY = ("task", "condition", "budget", "seed")
 MEASURES = ("accuracy", "log_loss", "spearman_steps", "spearman_clips")
 TASKS = ("button-press-topdown", "sweep-into", "pendulum")
+ANSWERS = (20, 50, 100)
+LEAST = 5
+"""Draws; a summary leaves out what has fewer."""
 LENGTH = 25
 PAIRS = 1_000
 RECORDED = DatasetConfig(
@@ -256,36 +259,52 @@ def fill(options: argparse.Namespace) -> None:
             print(f"done: {task}, seed {seed}", flush=True)
 
 
-def summary(rows: list[Row]) -> None:
-    """Means over seeds, and differences from the default of the same seeds, with t intervals."""
-    by_key = {tuple(row[name] for name in KEY): row for row in rows}
-    fits = [name for name in FITS if any(row["condition"] == name for row in rows)]
-    for measured in ("accuracy", "spearman_steps", "spearman_clips"):
-        print(f"{measured}: mean, and difference from the default with its 95 % t interval")
-        for task in TASKS:
-            for budget in sorted({int(row["budget"]) for row in rows if row["task"] == task}):
-                print(f"  {task}, {budget} answers")
-                for name in fits:
-                    values = []
-                    differences = []
-                    for (of, fit, answers, seed), row in by_key.items():
-                        if (of, fit, answers) == (task, name, str(budget)):
-                            default = by_key[of, "default", answers, seed]
-                            values.append(float(row[measured]))
-                            differences.append(values[-1] - float(default[measured]))
-                    if not values:
-                        continue
-                    shown = f"    {name} ({len(values)}): {np.mean(values):.3f}"
-                    if name != "default" and len(values) > 1:
-                        low, high = mean_interval(np.array(differences))
-                        shown += f", {np.mean(differences):+.3f} ({low:+.3f} to {high:+.3f})"
-                    print(shown)
+def summary(rows: list[Row], measured: str) -> Iterator[str]:
+    """Lines of a Markdown table by task, fit and answers, of what has at least `LEAST` draws.
+
+    A cell is the mean over draws, their number, and the mean difference from the default of the
+    same draws with its 95 % t interval.
+    """
+    values: dict[tuple[str, str, int], dict[str, float]] = {}
+    for row in rows:
+        of = values.setdefault((row["task"], row["condition"], int(row["budget"])), {})
+        of[row["seed"]] = float(row[measured])
+    for task in TASKS:
+        for name in FITS:
+            cells = [
+                cell(values.get((task, name, count), {}), values.get((task, "default", count), {}))
+                for count in ANSWERS
+            ]
+            if any(cells):
+                yield f"| {task} | {name} | {' | '.join(text or '–' for text in cells)} |"
+
+
+def cell(draws: dict[str, float], default: dict[str, float]) -> str:
+    """A cell of the summary; empty where there are too few draws."""
+    both = sorted(draws.keys() & default.keys())
+    if len(both) < LEAST:
+        return ""
+    differences = np.array([draws[seed] - default[seed] for seed in both])
+    text = f"{np.mean([draws[seed] for seed in both]):.3f} ({len(both)})"
+    interval = mean_interval(differences)
+    if interval is None or not differences.any():  # the default itself
+        return text
+    low, high = interval
+    return f"{text}: {differences.mean():+.3f} ({low:+.3f} to {high:+.3f})".replace("-", "−")
+
+
+def show(rows: list[Row]) -> None:
+    """Print a summary of each measure."""
+    for measured in MEASURES:
+        print(f"{measured}: mean (draws): difference from the default (95 % t interval)")
+        for line in summary(rows, measured):
+            print(line)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--answers", type=int, nargs="+", default=[20, 50, 100])
+    parser.add_argument("--answers", type=int, nargs="+", default=list(ANSWERS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10)))
     parser.add_argument("--fits", nargs="+", default=list(FITS), choices=list(FITS))
     parser.add_argument("--pairs", type=int, default=PAIRS, help="to evaluate by")
@@ -295,7 +314,7 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     if options.summary:
-        summary(read(options.out))
+        show(read(options.out))
         return 0
     with torch_threads(1), tempfile.TemporaryDirectory(prefix="preferl-table-") as name:
         if options.smoke:
@@ -306,7 +325,7 @@ def main() -> int:
             options.pairs = 20
             options.out = Path(name) / "table.csv"
         fill(options)
-        summary(read(options.out))
+        show(read(options.out))
     return 0
 
 

@@ -306,6 +306,16 @@ def test_pages_show_what_was_measured():
     assert len(conditions) == len(transformers)
 
 
+def test_page_shows_rewards_from_few_answers(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "recipes")
+    from few_answers import RESULTS, read, summary
+
+    lines = list(summary(read(RESULTS / "few_answers.csv"), "accuracy"))
+    shown = (ROOT / "docs/how-many-answers.md").read_text("utf-8")
+    assert lines
+    assert [line for line in lines if line not in shown] == []
+
+
 class TestChecksNoticeFaults:
     def test_links(self):
         text = "# One\n[a](docs/nowhere.md) [b](#two) [c](#one) [d](https://example.org)"
