@@ -4,7 +4,9 @@ The data set `reacher_arm` of LeRobot: 40 episodes of an arm that reaches for a 
 agents of four skills. Only the pictures show the target. A scripted teacher answers by the true
 reward, about clips of 28 episodes. What counts is the rank correlation of predicted and true
 returns of the other 12. Beside the reward from pictures: one from states, which do not show the
-target, a random one, and the negated one. Rows that the table has are not made again.
+target, one from features of a frozen encoder of the size of DINOv2's smallest, whose weights are
+random as no trained ones are at hand, a random reward, and the negated one. Rows that the table has
+are not made again.
 
     PREFERL_SHARED=../shared python recipes/lerobot_reacher.py [--seeds 0 1 2 3 4] [--smoke]
         [--tables FOLDER]
@@ -14,10 +16,13 @@ how LeRobot weighs frames by it.
 """
 
 import argparse
+import json
 import os
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -30,7 +35,7 @@ from preferl.evaluation import evaluate_reward
 from preferl.feedback import ScriptedTeacher
 from preferl.feedback.instant import sample_comparisons
 from preferl.feedback.step_rewards import control_rewards
-from preferl.models import CNNRewardConfig, infer_spaces
+from preferl.models import CNNRewardConfig, FrozenEncoder, infer_spaces
 from preferl.statistics import spearman
 from preferl.training import RewardPreset, RewardTrainerConfig, agent_reward, relabel
 from preferl.training.reward_presets import reward_preset
@@ -39,6 +44,13 @@ SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))
 RESULTS = Path(__file__).parent / "results" / "lerobot_reacher.csv"
 CAMERA = "observation.images.top"
 STATE = "observation.state"
+FROZEN = "frozen, random weights"
+CONDITIONS = {CAMERA: "pictures", STATE: "states", FROZEN: FROZEN}
+"""What is observed: features of the data set, or of the encoder."""
+
+SIDE = 98
+"""Pixels of the square that the encoder sees, 7 patches a side: frames have 96."""
+
 FIT = 28
 """Episodes whose clips are compared."""
 
@@ -53,17 +65,29 @@ CONTRAST = 4
 
 MODEL = CNNRewardConfig(kernels=(5, 3, 3), strides=(2, 2, 1), filters=16, members=1)
 TRAINER = RewardTrainerConfig(epochs=12, noise=0.1, patience=None)
-PRESETS = {CAMERA: RewardPreset(MODEL, TRAINER), STATE: reward_preset("mlp")}
+PRESETS = {
+    CAMERA: RewardPreset(MODEL, TRAINER),
+    STATE: reward_preset("mlp"),
+    FROZEN: reward_preset("mlp"),
+}
 
 
-def episodes_of(feature: str) -> Episodes:
-    """Return the episodes with a feature as observations, and the true reward of each frame."""
+def episodes_of(feature: str, layers: int = 12) -> Episodes:
+    """Return the episodes with a feature as observations, and the true reward of each frame.
+
+    `layers` are those of the frozen encoder.
+    """
     folder = SHARED / "data" / "lerobot"
-    episodes = open_lerobot(folder / "reacher_arm").episodes([feature])
+    read = CAMERA if feature == FROZEN else feature
+    episodes = open_lerobot(folder / "reacher_arm").episodes([read])
     with np.load(folder / "reacher_arm_truth.npz") as truth:
         episodes = replace(episodes, rewards=truth["reward"].astype(np.float32))
     if feature == STATE:
         return episodes
+    if feature == FROZEN:
+        features = frozen_features(layers)
+        last = features[episodes.ends - 1]
+        return replace(episodes, observations=features, final_observations=last)
     background = np.asarray(episodes.observations)[TABLE].mean(axis=0)
     return replace(
         episodes,
@@ -72,16 +96,48 @@ def episodes_of(feature: str) -> Episodes:
     )
 
 
+@cache
+def frozen_features(layers: int) -> np.ndarray:
+    """Encode all frames by a vision transformer with random weights: `[T, 384]`."""
+    with TemporaryDirectory() as folder:
+        encoder = random_encoder(Path(folder), SIDE, layers=layers)
+        pictures = open_lerobot(SHARED / "data" / "lerobot" / "reacher_arm").pictures(CAMERA)
+        return encoder(pictures)
+
+
+def random_encoder(folder: Path, side: int, *, layers: int = 12) -> FrozenEncoder:
+    """Save an encoder of the shape of DINOv2's smallest (ViT-S/14) with random weights."""
+    from transformers import Dinov2Config, Dinov2Model
+
+    torch.manual_seed(0)
+    size = {"hidden_size": 384, "num_attention_heads": 6, "num_hidden_layers": layers}
+    Dinov2Model(Dinov2Config(**size, image_size=side, patch_size=14)).save_pretrained(folder)
+    preprocessing = {
+        "image_processor_type": "BitImageProcessor",
+        "size": {"height": side, "width": side},
+        "do_center_crop": False,
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(preprocessing))
+    return FrozenEncoder.of(folder)
+
+
 def _contrasted(pictures: np.ndarray, background: np.ndarray) -> np.ndarray:
     difference = CONTRAST * (np.asarray(pictures)[TABLE] - background)
     return np.clip(128 + difference, 0, 255).round().astype(np.uint8)
 
 
 def rows_of(
-    feature: str, seed: int, preset: RewardPreset, answers: int, tables: Path | None = None
+    feature: str,
+    seed: int,
+    preset: RewardPreset,
+    answers: int,
+    tables: Path | None = None,
+    layers: int = 12,
 ) -> list[dict[str, object]]:
     """Fit a reward of one feature; return its row and those of the controls."""
-    episodes = episodes_of(feature)
+    episodes = episodes_of(feature, layers)
     order = np.random.default_rng(seed).permutation(len(episodes))
     fitted, unseen = episodes[np.sort(order[:FIT])], episodes[np.sort(order[FIT:])]
     rng = np.random.default_rng([seed, 1])
@@ -93,7 +149,7 @@ def rows_of(
     model, report = preset.fit(comparisons, *spaces, seed=seed)
     seconds = time.process_time() - began
     learned = agent_reward(model, report.likelihood, fitted)
-    rewards = {"pictures" if feature == CAMERA else "states": learned}
+    rewards = {CONDITIONS[feature]: learned}
     if feature == CAMERA:
         controls = control_rewards(learned, seed)
         rewards |= {name: controls[name] for name in ("random", "negated")}
@@ -133,15 +189,16 @@ def main() -> None:
         presets = {name: replace(preset, trainer=short) for name, preset in PRESETS.items()}
     for seed in options.seeds:
         for feature, preset in presets.items():
-            name = "pictures" if feature == CAMERA else "states"
+            name = CONDITIONS[feature]
             there = {(row["condition"], row["seed"]) for row in read(options.out)}
             if (name, str(seed)) in there and not options.smoke:
                 continue
-            rows = rows_of(feature, seed, preset, answers, options.tables)
+            layers = 1 if options.smoke else 12
+            rows = rows_of(feature, seed, preset, answers, options.tables, layers)
             print(*rows, sep="\n", flush=True)
             if not options.smoke:
                 keep(options.out, rows, ("condition", "seed"))
-    for name in ("pictures", "states", "random", "negated"):
+    for name in (*CONDITIONS.values(), "random", "negated"):
         values = [float(r["spearman"]) for r in read(options.out) if r["condition"] == name]
         if values:
             deviation = np.std(values, ddof=min(1, len(values) - 1))

@@ -52,6 +52,7 @@ NEEDS_SIMULATOR = {
     "door_again.py": "gymnasium_robotics",
     "dt_door_human.py": "gymnasium_robotics",
     "dt_halfcheetah.py": "transformers",
+    "lerobot_reacher.py": "transformers",
     "pt_door_human.py": "gymnasium_robotics",
     "metaworld_sweep.py": "metaworld",
 }

@@ -87,7 +87,7 @@ class SyncedFolder:
             package, extra = PACKAGES[scheme]
             require(package, extra=extra)
             self._storage = require("fsspec", extra=extra).filesystem(scheme)
-            self.path = _cache() / blake2b(self.url.encode(), digest_size=8).hexdigest()
+            self.path = cache_folder() / blake2b(self.url.encode(), digest_size=8).hexdigest()
 
     @classmethod
     def at(cls, location: "Location | SyncedFolder") -> "SyncedFolder":
@@ -235,7 +235,7 @@ class SyncedFolder:
             raise StorageError(f"{self}: expected {expected}, got {got}. {fix}") from error
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     """Return the folder of copies: the environment's, or the user's default."""
     if named := os.environ.get(CACHE):
         return Path(named)

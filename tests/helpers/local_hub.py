@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -189,3 +190,20 @@ def serving() -> Iterator[LocalHub]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def on_this_machine(monkeypatch: Any, cache: Path) -> Iterator[LocalHub]:
+    """A hub to which `huggingface_hub` goes, with a cache of its own, in the block."""
+    from huggingface_hub import constants
+
+    with serving() as running:
+        monkeypatch.setattr(constants, "ENDPOINT", running.url)
+        template = running.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield running

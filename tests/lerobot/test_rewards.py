@@ -66,6 +66,10 @@ def test_what_a_reward_model_needs(shared, tmp_path):
     reward = model_of(episodes, MLPReward, MLPRewardConfig())
     with pytest.raises(ModelError, match="expected the name of one feature"):
         save_lerobot_reward(tmp_path, reward, ["observation.state", FRONT])
+    of_features = reward.model
+    of_features.frozen_encoder = "1f"
+    with pytest.raises(ModelError, match="one of features of the encoder 1f"):
+        save_lerobot_reward(tmp_path, RewardFunction(of_features), ["observation.state"])
     wrapped = PreferlRewardModel.of(reward, ["observation.state"])
     with pytest.raises(ModelError, match="got no action"):
         wrapped.compute_reward({"observation.state": torch.zeros(2, 3)})

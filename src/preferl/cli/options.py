@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from shutil import rmtree
@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 import numpy as np
 
 from preferl import data
+from preferl.cli.console import ProgressLine, interrupt
 from preferl.cli.parsing import FLAT, OF_YOUR_OWN, Mark, options_of, require_name, settings_in
 from preferl.configs import decoded, without_password
 from preferl.data import sources
 from preferl.errors import ConfigError, DataError, StorageError, require_in, require_seed
 from preferl.reading import reading
 from preferl.registry import TEACHERS, imported
+from preferl.shapes import take
 from preferl.trust import resolve, typed
 
 if TYPE_CHECKING:
     from preferl.feedback import Teacher
+    from preferl.models import FrozenEncoder
     from preferl.shapes import FloatArray
     from preferl.store import Store
     from preferl.store.schema import Project
+    from preferl.training import RewardFunction
 
 FOLDER = "runs/labels"
 NAME = "labels"  # of a project, by default
@@ -147,6 +151,10 @@ class AnswersConfig(StoreConfig):
             count in them, and a
             teacher without labels is asked about them. A reward is scaled over them, or else over
             the clips that were compared.
+        encoder: a frozen vision model whose features of the cameras of a LeRobot data set a reward
+            observes in place of pixels: a folder with config.json, preprocessor_config.json and
+            safetensors as `transformers` saves them, or hub:OWNER/NAME. Features are computed once
+            and kept. With a fitted reward, it may be left out once they are.
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.
         combine: how several people's answers to one query become one; each leaves them apart, with
             who gave them.
@@ -166,6 +174,7 @@ class AnswersConfig(StoreConfig):
 
     store: str | None = None
     demonstrations: Path | None = None
+    encoder: str | None = None
     labels: Path | None = None
     combine: Literal["mean", "majority", "dawid_skene", "each"] = "mean"
     comparisons: Path | None = None
@@ -189,11 +198,12 @@ class AnswersConfig(StoreConfig):
         return without_password(f"{self.comparisons or self.project or self.store}")
 
     def read(
-        self, draws: int = 0xA5C
+        self, draws: int = 0xA5C, *, encoder: "FrozenEncoder | None" = None
     ) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
         """Read the episodes that a reward is scaled over, the answers, and counts of the answers.
 
         Random draws depend on the seed and on `draws`, a number that differs between commands.
+        With an `encoder`, episodes and compared clips have its features as observations.
 
         Raises:
             ConfigError: no source of answers is given, or several, or too few answers exist.
@@ -207,8 +217,10 @@ class AnswersConfig(StoreConfig):
         rng = np.random.default_rng([self.seed, draws])
         episodes = None
         if self.demonstrations is not None:
-            episodes = sources.load_source(self.demonstrations, task=self.task)
+            episodes = read_episodes(self.demonstrations, encoder, task=self.task)
         given, report = _given(self, episodes)
+        if given is not None and encoder is not None:
+            given = _encoded(given, self.demonstrations, episodes)
         if given is None:  # so there are episodes, and a teacher
             comparisons = _drawn(
                 self, cast("data.Episodes", episodes), cast("Teacher", teacher), rng
@@ -223,6 +235,81 @@ class AnswersConfig(StoreConfig):
             comparisons,
             report,
         )
+
+
+def open_encoder(
+    source: str | None, *, reward: "RewardFunction | None" = None, device: str = "cpu"
+) -> "FrozenEncoder | None":
+    """Return the encoder that `--encoder` names, or else the one that a reward was fitted with.
+
+    Raises:
+        ConfigError: the reward was fitted with another one, or to no features.
+        DataError: no encoder.
+    """
+    from preferl.models import FrozenEncoder
+
+    encoder = None if source is None else FrozenEncoder.of(source, device=device)
+    if reward is None:
+        return encoder
+    if encoder is None:
+        return FrozenEncoder(reward.frozen_encoder) if reward.frozen_encoder else None
+    if encoder.content_id != reward.frozen_encoder:
+        raise ConfigError(
+            f"encoder: expected {reward.frozen_encoder or 'none'}, as the reward was fitted with, "
+            f"got {source} with the content id {encoder.content_id}."
+        )
+    return encoder
+
+
+def read_episodes(
+    source: Path | str, encoder: "FrozenEncoder | None" = None, *, task: str | None = None
+) -> "data.Episodes":
+    """Read episodes of any kind, those of a LeRobot data set with the features of an encoder.
+
+    Features that have to be computed are, beside a bar; Ctrl-C prints how to continue.
+    """
+    if encoder is None:
+        return sources.load_source(source, task=task)
+    from preferl.models import encoded_episodes
+
+    recording, features = open_robot(source)
+    line = ProgressLine(f"encoding frames of {recording.path.name}")
+    try:
+        with line.running():
+            return encoded_episodes(
+                recording,
+                encoder,
+                features,
+                on_frames=lambda camera, done, frames: line(f"encoding {camera}", done, frames),
+            )
+    except KeyboardInterrupt:
+        interrupt("Stopped while encoding frames. The same command continues after those on disk.")
+
+
+def open_robot(source: Path | str | None) -> "tuple[sources.LeRobotFolder, tuple[str, ...]]":
+    """Open the data set of a source that has to be one of LeRobot; return named features, too."""
+    from preferl.data.sources.lerobot import holds_lerobot, split_features
+
+    place, features = split_features(source or "")
+    if source is None or not holds_lerobot(place):
+        raise ConfigError(
+            f"episodes: expected a LeRobot data set, got {source or 'none'}. Name its folder, or "
+            "hub:OWNER/NAME, with --demonstrations."
+        )
+    return sources.open_lerobot(place), features
+
+
+def _encoded(
+    comparisons: "data.Comparisons", source: Path | None, episodes: "data.Episodes | None"
+) -> "data.Comparisons":
+    """Give compared clips the observations of the frames that they show."""
+    from preferl.data.frame_tables import frames_of
+
+    recording, _ = open_robot(source)
+    episodes = cast("data.Episodes", episodes)
+    frames = frames_of(comparisons.segments, recording, episodes.actions)
+    segments = replace(comparisons.segments, observations=take(episodes.observations, frames))
+    return replace(comparisons, segments=segments)
 
 
 def _require_one_source(config: AnswersConfig) -> None:

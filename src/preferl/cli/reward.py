@@ -22,7 +22,10 @@ from preferl.cli.options import (
     StoreConfig,
     Trust,
     import_trusted,
+    open_encoder,
+    open_robot,
     opened,
+    read_episodes,
     true_reward_of,
 )
 from preferl.cli.parsing import FLAT, OF_YOUR_OWN, POSITIONAL, Mark, options_of, require_name
@@ -146,15 +149,24 @@ def reward_fit(config: FitConfig) -> None:
     if world.is_first:
         require_openable(config.out, resume=config.resume)
     require_places(config.report_to)
-    episodes, comparisons, labels = config.read()
+    encoder = open_encoder(config.encoder, device=usable_device(config.device))
+    episodes, comparisons, labels = config.read(encoder=encoder)
     _require_fitting_model(config, episodes, comparisons)
-    usable_device(config.device)
     seconds = config.checkpoint_seconds
     checkpoints = training.FitCheckpoints(config.out / "checkpoints", seconds=seconds)
+    fit = partial(
+        fit_reward,
+        config,
+        episodes,
+        comparisons,
+        encoder="" if encoder is None else encoder.content_id,
+        checkpoints=checkpoints,
+        world=world,
+    )
     if not world.is_first:
-        fit_reward(config, episodes, comparisons, checkpoints=checkpoints, world=world)
+        fit()
         return
-    report, folder = _fitted_run(config, episodes, comparisons, labels, checkpoints, world)
+    report, folder = _fitted_run(config, episodes, comparisons, labels, fit, checkpoints)
     if config.publish:
         _publish(config, report, folder.path("reward"))
     _echo_fit(report, world, folder)
@@ -165,8 +177,8 @@ def _fitted_run(
     episodes: "data.Episodes",
     comparisons: "data.Comparisons",
     labels: "sources.LabelReport",
+    fit: "Callable[..., tuple[training.RewardFunction, training.FitReport]]",
     checkpoints: "training.FitCheckpoints",
-    world: World,
 ) -> "tuple[training.FitReport, RunFolder]":
     """Fit a reward, and write the folder of the run; only the first process does."""
     summary = _summary(config)
@@ -181,9 +193,7 @@ def _fitted_run(
     ) as folder:
         _echo_labels(labels)
         with closing(open_sinks(config.report_to, folder.folder)) as sink:
-            reward, report = _fit_with_progress(
-                config, episodes, comparisons, sink=sink, checkpoints=checkpoints, world=world
-            )
+            reward, report = _fit_with_progress(config, comparisons, fit, sink)
             sink.log(report.metrics(), report.best_epoch)
         training.save_reward(folder.path("reward"), reward)
         _write_report(folder.path("report.html"), config, episodes, reward, report, labels)
@@ -269,12 +279,9 @@ def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> N
 
 def _fit_with_progress(
     config: FitConfig,
-    episodes: "data.Episodes",
     comparisons: "data.Comparisons",
-    *,
+    fit: "Callable[..., tuple[training.RewardFunction, training.FitReport]]",
     sink: MetricSink,
-    checkpoints: "training.FitCheckpoints",
-    world: World,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit a reward beside a bar; Ctrl-C prints how to continue."""
     doing = f"fitting {len(comparisons)} answers"
@@ -290,14 +297,7 @@ def _fit_with_progress(
 
     try:
         with line.running():
-            return fit_reward(
-                config,
-                episodes,
-                comparisons,
-                on_epoch=on_epoch,
-                checkpoints=checkpoints,
-                world=world,
-            )
+            return fit(on_epoch=on_epoch)
     except KeyboardInterrupt:
         interrupt(
             f"Stopped while fitting. The same command with --resume continues in {config.out} "
@@ -332,11 +332,15 @@ def fit_reward(
     episodes: "data.Episodes",
     comparisons: "data.Comparisons",
     *,
+    encoder: str = "",
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     checkpoints: "training.FitCheckpoints | None" = None,
     world: World = ALONE,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
-    """Fit the reward of a config, scaled over all episodes; arguments as of `RewardPreset.fit`."""
+    """Fit the reward of a config, scaled over all episodes.
+
+    `encoder` is `RewardModel.frozen_encoder`; other arguments are as of `RewardPreset.fit`.
+    """
     model, report = _preset(config, comparisons).fit(
         comparisons,
         *models.infer_spaces(episodes.observations, episodes.actions),
@@ -346,6 +350,7 @@ def fit_reward(
         checkpoints=checkpoints,
         world=world,
     )
+    model.frozen_encoder = encoder
     return training.agent_reward(model, report.likelihood, episodes, world=world), report
 
 
@@ -382,7 +387,8 @@ def reward_evaluate(config: EvaluateConfig) -> None:
 
     true_reward = None if config.true_reward is None else true_reward_of(config.true_reward)
     reward = training.load_reward(config.run / "reward", trust=config.trust)
-    episodes, comparisons, labels = config.read(0xE7A)
+    encoder = open_encoder(config.encoder, reward=reward)
+    episodes, comparisons, labels = config.read(0xE7A, encoder=encoder)
     seen = seen_pairs(reward, comparisons)
     headline, words = _about_seen(config, len(reward.fitted_pairs), seen)
     if not seen.all():
@@ -425,27 +431,14 @@ def _reports_of_files(
 
     if not config.progress:
         return {}
-    folder, episodes = _lerobot(config.demonstrations)
+    folder, features = open_robot(config.demonstrations)
+    actions = folder.episodes(features).actions
     reports = {}
     for path in config.progress:
         rewards = read_frame_rewards(path, folder)
-        segments = with_frame_rewards(comparisons.segments, rewards, folder, episodes.actions)
+        segments = with_frame_rewards(comparisons.segments, rewards, folder, actions)
         reports[path.name] = evaluate_reward(oracle(), replace(comparisons, segments=segments))
     return reports
-
-
-def _lerobot(source: str | Path | None) -> "tuple[sources.LeRobotFolder, data.Episodes]":
-    """Open the data set of a source that has to be one of LeRobot, and read its episodes."""
-    from preferl.data.sources.lerobot import holds_lerobot, split_features
-
-    place, features = split_features(source or "")
-    if source is None or not holds_lerobot(place):
-        raise ConfigError(
-            f"episodes: expected a LeRobot data set, got {source or 'none'}. Name its folder, or "
-            "hub:OWNER/NAME, with --demonstrations."
-        )
-    folder = sources.open_lerobot(place)
-    return folder, folder.episodes(features)
 
 
 def _about_seen(config: EvaluateConfig, fitted: int, seen: BoolArray) -> tuple[str, str]:
@@ -566,12 +559,13 @@ def reward_episodes(config: EpisodesConfig) -> None:
     if config.demonstrations is None:
         raise ConfigError("episodes: expected some, got none. Give --demonstrations.")
     reward = training.load_reward(config.run / "reward", trust=config.trust)
+    encoder = open_encoder(config.encoder, reward=reward)
     answers = (config.labels, config.store, config.comparisons, config.teacher)
     if answers == (None, None, None, None):
-        episodes = sources.load_source(config.demonstrations, task=config.task)
+        episodes = read_episodes(config.demonstrations, encoder, task=config.task)
         comparisons = None
     else:
-        episodes, comparisons, _ = config.read()
+        episodes, comparisons, _ = config.read(encoder=encoder)
     tasks, fps, frames = _recorded_with(config.demonstrations, config.camera, len(episodes))
     scores = score_episodes(reward, episodes, part=config.part, comparisons=comparisons)
     for headline, numbers in (
@@ -628,6 +622,8 @@ class RewardExportConfig:
         run: folder of the run that fitted the reward.
         lerobot: the data set: its folder or hub:OWNER/NAME, and after a colon the features that the
             reward sees, if they are not all observed numbers.
+        encoder: the frozen vision model that the reward was fitted with; only needed where its
+            features of these frames are not on disk.
         kinds: progress for LeRobot's sample weighting, returns and advantages as RLinf joins them,
             or rewards, a plain table.
         chunk: frames of the policy's action chunk.
@@ -642,6 +638,7 @@ class RewardExportConfig:
 
     run: Annotated[Path, POSITIONAL]
     lerobot: str
+    encoder: str | None = None
     kinds: Annotated[tuple[str, ...], Mark("NAME,NAME,...", commas=True)] = ("progress",)
     chunk: int = 50
     best: float = 0.3
@@ -660,11 +657,13 @@ def reward_export(config: RewardExportConfig) -> None:
         require_one_of("kinds", kind, FrameTable)
     if not re.fullmatch(r"[\w-]+", config.tag):
         raise ConfigError(f"tag: expected letters, digits, _ and -, got {config.tag!r}.")
-    folder, episodes = _lerobot(config.lerobot)
+    folder, _ = open_robot(config.lerobot)
     if config.out is None and config.lerobot.startswith("hub:"):
         raise ConfigError("out: expected a folder, as a data set of the hub has none beside it.")
     device = usable_device(config.device)
     reward = training.load_reward(config.run / "reward", device=device, trust=config.trust)
+    encoder = open_encoder(config.encoder, reward=reward, device=device)
+    episodes = read_episodes(config.lerobot, encoder)
     frames = FrameRewards(
         folder,
         np.asarray(training.relabel(episodes, reward).rewards),

@@ -81,7 +81,7 @@ def one_per_row(what: str, array: Array) -> Array:
 def require_finite(what: str, array: Array) -> None:
     """Raise `DataError` where an array holds NaN or infinity, and name the first such row."""
     if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
-        row = int((~np.isfinite(array.reshape(len(array), -1)).all(axis=1)).argmax())
+        row = int((~np.isfinite(array).reshape(len(array), -1).all(axis=1)).argmax())
         raise DataError(
             f"{what}: expected finite numbers, got NaN or infinity, first in row {row}. Repair or "
             "drop that step before it becomes training data."

@@ -16,7 +16,7 @@ from preferl.data.segments import Segments
 from preferl.data.sources.lerobot import COUNTED, LeRobotFolder, numbers_of, read_table
 from preferl.errors import DataError, require_in
 from preferl.files import writing
-from preferl.shapes import Array, FloatArray
+from preferl.shapes import Array, FloatArray, IntArray
 
 FrameTable = Literal["progress", "returns", "advantages", "rewards"]
 """Kinds of tables."""
@@ -64,6 +64,11 @@ class FrameRewards:
             )
 
     @property
+    def ends(self) -> IntArray:
+        """`[T]` the number after the last frame of each frame's episode."""
+        return np.repeat(self.folder.starts + self.folder.lengths, self.folder.lengths)
+
+    @property
     def progress(self) -> FloatArray:
         """`[T]` sum of the rewards before each frame of its episode, scaled to at most 1 in size.
 
@@ -89,7 +94,7 @@ class FrameRewards:
             return {PROGRESS: self.progress.astype(np.float32)}
         if kind == "rewards":
             return {"reward": rewards}
-        ends = np.repeat(self.folder.starts + self.folder.lengths, self.folder.lengths)
+        ends = self.ends
         total = np.concatenate([[0.0], np.cumsum(self.rewards, dtype=np.float64)])
         if kind == "returns":
             to_go = total[ends] - total[:-1]
@@ -119,8 +124,7 @@ class FrameRewards:
 
     def _gains(self, progress: FloatArray) -> FloatArray:
         """`[T]` progress after a chunk, or at the end of the episode, minus that of the frame."""
-        last = np.repeat(self.folder.starts + self.folder.lengths - 1, self.folder.lengths)
-        later = progress[np.minimum(np.arange(len(progress)) + self.chunk, last)]
+        later = progress[np.minimum(np.arange(len(progress)) + self.chunk, self.ends - 1)]
         return np.asarray(later - progress)
 
 
@@ -176,9 +180,16 @@ def with_frame_rewards(
 ) -> Segments:
     """Return segments that were cut from a data set, with other rewards of its frames.
 
+    `rewards` are `[T]`; the other arguments and errors are as of `frames_of`.
+    """
+    return replace(segments, rewards=rewards[frames_of(segments, folder, actions)])
+
+
+def frames_of(segments: Segments, folder: LeRobotFolder, actions: Array) -> IntArray:
+    """Return the number `[S]` of each step's frame among all of a data set; 0 where no clip is.
+
     Args:
         segments: clips whose `origin` is known.
-        rewards: `[T]` of the data set's frames.
         folder: the data set.
         actions: `[T, *act]` of the data set, by which clips of another one are known.
 
@@ -186,16 +197,15 @@ def with_frame_rewards(
         DataError: clips of another data set, or of unknown origin.
     """
     origin = segments.origin
-    rows = segments.rows()
-    expected = f"clips of {folder.path}"
-    if origin is None or (origin[:, [0, 2]] >= len(folder.lengths)).any():
-        raise DataError(f"answers: expected {expected}, got others. Give the data set they are of.")
-    first = folder.starts[origin[:, 0]] + origin[:, 1] - segments.start
-    frames = (rows + first[:, None])[segments.mask()]
-    used = rows[segments.mask()]
-    inside = (frames >= 0) & (frames < len(rewards))
-    if not inside.all() or (segments.actions[used] != actions[frames]).any():
-        raise DataError(f"answers: expected {expected}, got others. Give the data set they are of.")
-    changed = np.zeros(segments.steps)
-    changed[used] = rewards[frames]
-    return replace(segments, rewards=changed)
+    if origin is not None and (origin[:, [0, 2]] < len(folder.lengths)).all():
+        first = folder.starts[origin[:, 0]] + origin[:, 1] - segments.start
+        rows = segments.rows()
+        used = rows[segments.mask()]
+        frames = np.zeros(segments.steps, np.int64)
+        frames[used] = (rows + first[:, None])[segments.mask()]
+        inside = ((frames >= 0) & (frames < len(actions))).all()
+        if inside and (segments.actions[used] == actions[frames[used]]).all():
+            return frames
+    raise DataError(
+        f"answers: expected clips of {folder.path}, got others. Give the data set they are of."
+    )

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from preferl.models.encoders import VectorEncoder as VectorEncoder
     from preferl.models.ensemble import Ensemble as Ensemble
     from preferl.models.flax import load_flax as load_flax
+    from preferl.models.frozen_encoder import (
+        FrozenEncoder as FrozenEncoder,
+        encoded_episodes as encoded_episodes,
+        frame_features as frame_features,
+    )
     from preferl.models.lstm import LSTMReward as LSTMReward
     from preferl.models.mlp import MLPReward as MLPReward
     from preferl.models.spaces import check_spaces as check_spaces, infer_spaces as infer_spaces

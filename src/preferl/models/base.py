@@ -56,6 +56,8 @@ class RewardModel(nn.Module, ABC):
             copies no number from the device and draws only from torch's global stream.
         fitted_pairs: `[P]` the pairs whose answers the model was fitted to or chosen by, in rising
             order, numbered by `preferl.data.content.pair_numbers`; the trainer fills it in.
+        frozen_encoder: content id of the `FrozenEncoder` whose features the model observes; empty
+            for other observations. Whoever fits the model sets it.
     """
 
     config: Any = None
@@ -69,6 +71,7 @@ class RewardModel(nn.Module, ABC):
         self.context = context
         self.members = members
         self.fitted_pairs: IntArray = np.zeros(0, np.int64)
+        self.frozen_encoder = ""
 
     @abstractmethod
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:

@@ -67,8 +67,13 @@ class PreferlRewardModel(PreTrainedRewardModel):
                 those of its keys.
 
         Raises:
-            ModelError: not one name for each observation.
+            ModelError: not one name for each observation, or features of a frozen encoder.
         """
+        if reward.frozen_encoder:
+            raise ModelError(
+                f"reward: expected one of states or pictures, got one of features of the encoder "
+                f"{reward.frozen_encoder}. Write a table: preferl reward export"
+            )
         space = reward.observation_space
         parts = dict(space) if isinstance(space, spaces.Dict) else {}
         known = list(parts) if parts else list(observations)

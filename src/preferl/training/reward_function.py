@@ -115,6 +115,11 @@ class RewardFunction:
         return self._model.fitted_pairs
 
     @property
+    def frozen_encoder(self) -> str:
+        """Content id of the encoder whose features the reward observes; see `RewardModel`."""
+        return self._model.frozen_encoder
+
+    @property
     def device(self) -> torch.device:
         """The device on which rewards are computed."""
         return self._device
@@ -405,6 +410,7 @@ def reward_to_json(reward: RewardFunction) -> dict[str, Any]:
         "scaler": None if reward.scaler is None else to_json(reward.scaler),
         "likelihood": reward.likelihood.to_json(),
         "fitted_pairs": len(reward.fitted_pairs),
+        "frozen_encoder": reward.frozen_encoder,
     }
 
 
@@ -417,6 +423,7 @@ def reward_from_json(model: RewardModel, about: dict[str, Any]) -> RewardFunctio
         scaler = RewardScaler(average, deviation, scale["target"])
     likelihood = Likelihood(**about["likelihood"])
     combine = _combine_from_json(about["combine"])
+    model.frozen_encoder = str(about["frozen_encoder"])
     return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
 

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from helpers.installed import needs
-from helpers.local_hub import TOKEN, LocalHub, serving
+from helpers.local_hub import TOKEN, LocalHub, on_this_machine
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import (
@@ -22,7 +22,7 @@ from preferl.offline import (
 from preferl.testing import PointWorld, make_episodes
 
 transformers = pytest.importorskip("transformers")
-constants = pytest.importorskip("huggingface_hub").constants
+pytest.importorskip("huggingface_hub")
 
 # How huggingface_hub uploads files is its own affair.
 pytestmark = [
@@ -37,15 +37,7 @@ CONFIG = DTConfig(context=4, width=16, layers=1, batch_size=8, horizon=20)
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path) -> Any:
-    with serving() as running:
-        monkeypatch.setattr(constants, "ENDPOINT", running.url)
-        template = running.url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
-        monkeypatch.setenv("HF_TOKEN", TOKEN)
+    with on_this_machine(monkeypatch, tmp_path / "cache") as running:
         yield running
 
 

@@ -6,7 +6,7 @@ Beeching and Simonini 2022, "Train your first Decision Transformer".
 import struct
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -220,6 +220,28 @@ def _flat_chunk(values: Any, name: str, expansion: Expansion) -> tuple[Array, In
     numbers, (lengths, *inner) = nested_numbers(values, name, expansion)
     shape = (int(size[0]) if len(size) else 0 for size in inner)
     return numbers.reshape(int(lengths.sum()), *shape), lengths
+
+
+def hub_folder(
+    repository: str,
+    patterns: Collection[str],
+    *,
+    kind: Literal["dataset", "model"] = "dataset",
+    revision: str | None = None,
+) -> Path:
+    """Return the folder with files of a repository of the hub; download what its cache lacks.
+
+    Raises:
+        DataError: no such repository, or no network.
+        MissingExtraError: huggingface_hub is not installed.
+    """
+    hub = require("huggingface_hub", extra="hub")
+    what = f"{kind} {PREFIX}{repository}"
+    with reading_foreign(what, "one of the hub", "Check the name and the network."):
+        folder = hub.snapshot_download(
+            repository, repo_type=kind, revision=revision, allow_patterns=list(patterns)
+        )
+    return Path(folder)
 
 
 def nested_numbers(

@@ -20,7 +20,7 @@ from preferl._optional import require
 from preferl.data.columns import as_floats, naming, reading_foreign, require_names
 from preferl.data.episodes import Episodes
 from preferl.data.on_disk import OnDisk
-from preferl.data.sources.hub import PREFIX, nested_numbers
+from preferl.data.sources.hub import PREFIX, hub_folder, nested_numbers
 from preferl.data.sources.parquet import unpacked_bytes
 from preferl.data.videos import VideoFrames
 from preferl.errors import DataError, nearest
@@ -252,11 +252,12 @@ class LeRobotFolder:
         numbers = np.arange(len(self.lengths)) if episodes is None else np.asarray(episodes)
         lengths = self.lengths[numbers]
         ends = np.cumsum(lengths)
+        rows = np.repeat(self.starts[numbers] - ends + lengths, lengths) + np.arange(ends[-1])
         names = [name for name in chosen if not self._feature(name).is_camera]
         recorded = [name for name in (REWARD, SUCCESS) if name in self.features]
         self._feature(ACTION)
-        columns = self._columns([*names, ACTION, *recorded], numbers)
-        rows = self._rows(numbers)
+        columns = self._columns([*names, ACTION, *recorded])
+        columns = {name: column[rows] for name, column in columns.items()}
         steps: dict[str, Any] = {
             name: columns[name] if name in columns else self.pictures(name).select(rows)
             for name in chosen
@@ -324,7 +325,7 @@ class LeRobotFolder:
     def _require_files(self, files: Collection[str]) -> None:
         """Raise `DataError` where a file is missing; fetch those of the hub first."""
         if self._repository:
-            _download(self._repository, files, revision=self.path.name)
+            hub_folder(self._repository, files, revision=self.path.name)
         for file in files:
             with reading_foreign(self.path, "files inside of its folder", "Get another copy."):
                 place = self._inside(file)
@@ -431,36 +432,26 @@ class LeRobotFolder:
         ]
         return files, part.ravel()
 
-    def _columns(self, names: Sequence[str], episodes: IntArray) -> dict[str, Array]:
-        """Read features of numbers `[T, *shape]`, the frames of these episodes in their order."""
-        files, part, _ = self._data_files()
+    def _columns(self, names: Sequence[str]) -> dict[str, Array]:
+        """Read features of numbers `[T, *shape]` of all frames."""
         shapes = {name: self._feature(name).shape for name in names}
         texts = [name for name in names if self.features[name].dtype == "string"]
         if texts:
             raise DataError(f"{self.path}: expected features of numbers, got {', '.join(texts)}")
         parts: dict[str, list[Array]] = {name: [] for name in (*COUNTED, *names)}
-        touched = np.unique(part[episodes])
-        for number in touched:
-            path = self._inside(files[number])
+        for file in self._data_files()[0]:
+            path = self._inside(file)
             table = read_table(path, list(parts))
-            for name, columns in parts.items():
-                columns.append(numbers_of(table[name], shapes.get(name, ()), f"{path}, {name}"))
-        held = np.repeat(np.isin(part, touched), self.lengths)  # the frames of these files
+            for name, read in parts.items():
+                read.append(numbers_of(table[name], shapes.get(name, ()), f"{path}, {name}"))
+        columns = {name: np.concatenate(read) for name, read in parts.items()}
         for name, numbers in self.counted.items():
-            if (np.concatenate(parts.pop(name)) != numbers[held]).any():
+            if (columns.pop(name) != numbers).any():
                 raise DataError(
                     f"{self.path}, {name}: expected the frames that the table of episodes has, got "
                     "others. Copy the whole folder."
                 )
-        rows = (np.cumsum(held) - 1)[self._rows(episodes)]
-        return {name: np.concatenate(columns)[rows] for name, columns in parts.items()}
-
-    def _rows(self, episodes: IntArray) -> IntArray:
-        """`[T]` numbers among all frames of the frames of these episodes, in their order."""
-        lengths = self.lengths[episodes]
-        ends = np.cumsum(lengths)
-        offset = np.repeat(self.starts[episodes] - (ends - lengths), lengths)
-        return np.asarray(offset + np.arange(ends[-1]))
+        return columns
 
 
 def open_lerobot(source: str | Path) -> LeRobotFolder:
@@ -478,7 +469,7 @@ def open_lerobot(source: str | Path) -> LeRobotFolder:
     if not name.startswith(PREFIX):
         return LeRobotFolder(Path(source))
     repository = name.removeprefix(PREFIX)
-    folder = _download(repository, ["meta/**", "data/**"])
+    folder = hub_folder(repository, ["meta/**", "data/**"])
     return LeRobotFolder(folder, repository=repository)
 
 
@@ -519,17 +510,6 @@ def split_features(source: str | Path) -> tuple[str, tuple[str, ...]]:
         return name, ()
     place, _, features = name.rpartition(":")
     return place, tuple(features.split(","))
-
-
-def _download(repository: str, patterns: Collection[str], revision: str | None = None) -> Path:
-    """Download files of a data set of the hub unless they are in its cache; return the folder."""
-    hub = require("huggingface_hub", extra="hub")
-    what = f"data set {PREFIX}{repository}"
-    with reading_foreign(what, "one of the hub", "Check the name and the network."):
-        folder = hub.snapshot_download(
-            repository, repo_type="dataset", revision=revision, allow_patterns=list(patterns)
-        )
-    return Path(folder)
 
 
 def _template(path: str) -> str:

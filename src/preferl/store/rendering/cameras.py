@@ -128,7 +128,6 @@ def camera_episodes(recording: LeRobotFolder, features: Sequence[str] = ()) -> E
 
     The `features` are observed, by default all numbers: see `LeRobotFolder.episodes`.
     """
-    lengths = recording.lengths
-    episode = np.repeat(np.arange(len(lengths)), lengths)
-    frame = np.arange(len(episode)) - recording.starts[episode]
-    return replace(recording.episodes(features), states=np.stack([episode, frame], axis=1))
+    counted = recording.counted
+    states = np.stack([counted["episode_index"], counted["frame_index"]], axis=1)
+    return replace(recording.episodes(features), states=states)
