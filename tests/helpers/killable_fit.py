@@ -2,27 +2,24 @@
 
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from helpers.moments import die_at_touch
-from preferl.data import Comparisons, split
-from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig, RewardModel
+from preferl.data import split
+from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig
 from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import (
     AdaptivePenalty,
     CosineSchedule,
     FitCheckpoints,
-    FitReport,
     RewardTrainer,
     RewardTrainerConfig,
     save_reward,
 )
 from preferl.training.reward_function import RewardFunction
-from preferl.training.reward_trainer import OnEpoch
 
 CONFIGS = {
     "ensemble": RewardTrainerConfig(
@@ -35,7 +32,7 @@ CONFIGS = {
 }
 
 
-def parts(kind: str) -> tuple[RewardModel, Comparisons, Comparisons | None]:
+def parts(kind):
     """The model and the answers of a fit; both models drop units."""
     rng = np.random.default_rng(0)
     comparisons = make_comparisons(rng, pairs=60)
@@ -48,16 +45,14 @@ def parts(kind: str) -> tuple[RewardModel, Comparisons, Comparisons | None]:
     return model, *split(comparisons, rng, validation=0.3)
 
 
-def fit(
-    kind: str, checkpoints: FitCheckpoints | None = None, on_epoch: OnEpoch | None = None
-) -> tuple[RewardModel, FitReport]:
+def fit(kind, checkpoints=None, on_epoch=None):
     """The whole fit, or what is left of it."""
     model, train, validation = parts(kind)
     trainer = RewardTrainer(model, CONFIGS[kind], seed=3)
     return model, trainer.fit(train, validation, on_epoch=on_epoch, checkpoints=checkpoints)
 
 
-def main(folder: Path, kind: str, *moment: int) -> None:
+def main(folder, kind, *moment):
     """Save the reward of a fit; with a moment `(EPOCHS, TOUCH)` end with -9 before.
 
     That is after so many epochs of this program, when it touches its checkpoints for the `TOUCH`th
@@ -67,7 +62,7 @@ def main(folder: Path, kind: str, *moment: int) -> None:
     checkpoints = FitCheckpoints(folder / "checkpoints", seconds=0)
     epochs = count(1)
 
-    def on_epoch(*_: object) -> None:
+    def on_epoch(*_):
         if moment and next(epochs) == moment[0]:
             die_at_touch(checkpoints.folder, moment[1])
 

@@ -1,8 +1,6 @@
 """Programs that tests start again and again; a server that has imported all forks them."""
 
-from collections.abc import Callable
 from multiprocessing import get_context
-from multiprocessing.context import ForkServerProcess
 
 PROGRAMS = get_context("forkserver")
 """Starts processes that know nothing of the test but what they are given."""
@@ -13,14 +11,14 @@ PROGRAMS.set_forkserver_preload(
 )
 
 
-def start(work: Callable[..., object], *arguments: object) -> ForkServerProcess:
+def start(work, *arguments):
     """A program that does this work."""
     program = PROGRAMS.Process(target=work, args=arguments)
     program.start()
     return program
 
 
-def status_of(work: Callable[..., object], *arguments: object) -> int | None:
+def status_of(work, *arguments):
     """How a program that does this work ends; a signal is a number below 0."""
     program = start(work, *arguments)
     program.join()

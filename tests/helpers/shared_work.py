@@ -2,10 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +41,7 @@ PICTURES = spaces.Box(0, 255, (12, 12, 1), np.uint8)
 Fit = tuple[RewardModel, RewardTrainerConfig, Comparisons, Comparisons | None]
 
 
-def perceptrons(rng: np.random.Generator) -> Fit:
+def perceptrons(rng):
     """Whatever a fit can have: trust, noise, crops, penalty; the last batch is of one pair."""
     answers = make_comparisons(rng, pairs=65)
     wrong = np.where(np.arange(65) % 4 == 3, 1 - answers.preference, answers.preference)
@@ -61,27 +58,27 @@ def perceptrons(rng: np.random.Generator) -> Fit:
     )
 
 
-def transformer(rng: np.random.Generator, dropout: float = 0.0) -> Fit:
+def transformer(rng, dropout=0.0):
     shape = PreferenceTransformerConfig(16, 1, 2, context=5, preference_width=16, dropout=dropout)
     model = PreferenceTransformer(POINT_SPACE, PUSH_SPACE, shape, seed=0)
     config = RewardTrainerConfig(epochs=6, batch_size=16, schedule=CosineSchedule(), patience=None)
     return model, config, *split(make_comparisons(rng, pairs=60), rng, validation=0.3)
 
 
-def pictures(rng: np.random.Generator) -> Fit:
+def pictures(rng):
     episodes = make_episodes(rng, [20, 9, 30], PICTURES, PUSH_SPACE)
     answers = make_comparisons(rng, pairs=24, length=4, episodes=episodes)
     model = CNNReward(PICTURES, PUSH_SPACE, CNNRewardConfig((3,), (2,), 4, 8, 2), seed=0)
     return model, RewardTrainerConfig(epochs=4, batch_size=7), answers, None
 
 
-def normalised_pictures(rng: np.random.Generator) -> Fit:
+def normalised_pictures(rng):
     model, *rest = pictures(rng)
     shape = replace(model.config, batch_norm=True)
     return CNNReward(PICTURES, PUSH_SPACE, shape, seed=0), *rest
 
 
-FITS: dict[str, Callable[[np.random.Generator], Fit]] = {
+FITS = {
     "perceptrons": perceptrons,
     "transformer": transformer,
     "normalised": normalised_pictures,
@@ -91,7 +88,7 @@ FITS: dict[str, Callable[[np.random.Generator], Fit]] = {
 }
 
 
-def fitted(kind: str, world: World, seed: int = 3, **how: Any) -> dict[str, np.ndarray]:
+def fitted(kind, world, seed=3, **how):
     """What a fit comes to."""
     model, config, *answers = FITS[kind](np.random.default_rng(0))
     report = RewardTrainer(model, config, seed=seed, world=world).fit(*answers, **how)
@@ -101,9 +98,9 @@ def fitted(kind: str, world: World, seed: int = 3, **how: Any) -> dict[str, np.n
     return found | {name: tensor.numpy() for name, tensor in model.state_dict().items()}
 
 
-def relabelled(world: World) -> dict[str, np.ndarray]:
+def relabelled(world):
     """Rewards of episodes of unequal lengths, in batches so small that there are many."""
-    reward_function.CHUNK = 16  # type: ignore[misc]
+    reward_function.CHUNK = 16
     reward_function.TRACED = 50
     found = {}
     for kind in ("perceptrons", "transformer"):
@@ -114,7 +111,7 @@ def relabelled(world: World) -> dict[str, np.ndarray]:
     return found
 
 
-def exchanged(world: World) -> dict[str, np.ndarray]:
+def exchanged(world):
     """What the exchanges themselves come to."""
     weight, unused, shared = (torch.zeros(2, requires_grad=True) for _ in range(3))
     (weight.sum() * (world.rank + 1) + (shared.sum() if world.is_first else 0.0)).backward()
@@ -139,10 +136,10 @@ def exchanged(world: World) -> dict[str, np.ndarray]:
     }
 
 
-def killed(world: World, folder: Path, epoch: int) -> dict[str, np.ndarray]:
+def killed(world, folder, epoch):
     """What a fit with dropout comes to that resumes; the first process is killed in an epoch."""
 
-    def on_epoch(number: int, metrics: dict[str, float]) -> None:
+    def on_epoch(number, metrics):
         if number == epoch:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -150,7 +147,7 @@ def killed(world: World, folder: Path, epoch: int) -> dict[str, np.ndarray]:
     return fitted("dropout", world, on_epoch=on_epoch, checkpoints=checkpoints)
 
 
-def numbers_of(kind: str, world: World, folder: Path) -> dict[str, np.ndarray]:
+def numbers_of(kind, world, folder):
     """What a kind of work comes to."""
     match kind.split():
         case ["relabel"]:
@@ -162,7 +159,7 @@ def numbers_of(kind: str, world: World, folder: Path) -> dict[str, np.ndarray]:
     return fitted(kind, world, seed=world.rank if kind == "seeds" else 3)
 
 
-def main(folder: Path, rank: int, size: int, port: int, sums: bool, kinds: tuple[str, ...]) -> None:
+def main(folder, rank, size, port, kinds):
     """Write what the process of a rank finds; 0 of 1 is alone."""
     torch.set_num_threads(1)
     if size > 1:
@@ -171,8 +168,6 @@ def main(folder: Path, rank: int, size: int, port: int, sums: bool, kinds: tuple
         os.environ |= {name: str(value) for name, value in about.items()}
     world = World.join()
     assert (world.rank, world.size) == (rank, size)
-    if not sums:
-        World.sum_gradients = lambda *_: None  # type: ignore[method-assign]
     for kind in kinds:
         try:
             numbers = numbers_of(kind, world, folder)
@@ -182,14 +177,14 @@ def main(folder: Path, rank: int, size: int, port: int, sums: bool, kinds: tuple
         np.savez(folder / f"{kind}.{size}.{rank}.npz", **numbers)
 
 
-def run(folder: Path, size: int, *kinds: str, sums: bool = True) -> list[int | None]:
+def run(folder, size, *kinds):
     """The exit statuses of so many processes that share this work."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    programs = [start(main, folder, rank, size, store.port, sums, kinds) for rank in range(size)]
+    programs = [start(main, folder, rank, size, store.port, kinds) for rank in range(size)]
     for program in programs:
         program.join()
     return [program.exitcode for program in programs]
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain(value):
     return isinstance(value, int | float | np.ndarray)

@@ -1,15 +1,10 @@
 """Rewards of whole episodes: the fast way, the plain way, and as they would be while acting."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from torch import Tensor
 
-from preferl.data import Episodes
 from preferl.data.windows import History
 from preferl.functional import lower_bound
 from preferl.models import (
@@ -20,14 +15,12 @@ from preferl.models import (
     MLPRewardConfig,
     PreferenceTransformer,
     PreferenceTransformerConfig,
-    RewardModel,
 )
 from preferl.models.base import (
-    full_windows,
     positions,
     trace_windows,
 )
-from preferl.testing import FadingModel
+from preferl.testing import FadingModel, make_episodes
 from preferl.training import RewardFunction, relabel
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))
@@ -36,18 +29,18 @@ SEEN = 6
 LENGTHS = [4, 9, 1, 15, SEEN, 7, 1, 40, 2, SEEN - 1]
 
 
-def lstm(seed: int = 0, **settings: object) -> LSTMReward:
+def lstm(seed=0, **settings):
     config = LSTMRewardConfig(**{"width": 16, "context": SEEN, **settings})
     return trained(LSTMReward(OBSERVATIONS, ACTIONS, config, seed=seed), seed)
 
 
-def transformer(seed: int = 0, **settings: object) -> PreferenceTransformer:
+def transformer(seed=0, **settings):
     shape = {"width": 16, "heads": 2, "preference_width": 5, "context": SEEN, "positions": 9}
     config = PreferenceTransformerConfig(**{**shape, **settings})
     return trained(PreferenceTransformer(OBSERVATIONS, ACTIONS, config, seed=seed), seed)
 
 
-def trained(model: Any, seed: int = 0) -> Any:
+def trained(model, seed=0):
     """Every parameter moved away from where it begins, as if by training."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -57,7 +50,7 @@ def trained(model: Any, seed: int = 0) -> Any:
     return model.eval()
 
 
-def steps(count: int, seed: int = 3) -> tuple[Tensor, Tensor]:
+def steps(count, seed=3):
     generator = torch.Generator().manual_seed(seed)
     return (
         2 * torch.randn(count, 3, generator=generator) + 1,
@@ -65,24 +58,11 @@ def steps(count: int, seed: int = 3) -> tuple[Tensor, Tensor]:
     )
 
 
-def features_of(model: RewardModel, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+def features_of(model, lengths):
     return model.encoder(*steps(sum(lengths))), torch.tensor(lengths)
 
 
-def episodes(lengths: Sequence[int]) -> Episodes:
-    total = sum(lengths)
-    observations, actions = (array.numpy() for array in steps(total))
-    return Episodes(
-        observations,
-        actions,
-        np.zeros(total),
-        np.zeros(total, bool),
-        np.zeros((len(lengths), 3), np.float32),
-        np.array(lengths),
-    )
-
-
-def one_window_at_a_time(model: RewardModel, features: Tensor, lengths: Tensor) -> Tensor:
+def one_window_at_a_time(model, features, lengths):
     rewards = []
     for episode in features.split(lengths.tolist()):
         for end in range(1, len(episode) + 1):
@@ -92,7 +72,7 @@ def one_window_at_a_time(model: RewardModel, features: Tensor, lengths: Tensor) 
     return torch.stack(rewards, dim=1)
 
 
-def mixed() -> Ensemble:
+def mixed():
     shape = PreferenceTransformerConfig(width=16, heads=2, context=SEEN)
     return Ensemble(
         [
@@ -104,7 +84,7 @@ def mixed() -> Ensemble:
     )
 
 
-MODELS: dict[str, Callable[[], RewardModel]] = {
+MODELS = {
     "lstm": lstm,
     "lstm of another shape": lambda: lstm(1, activation="tanh", pooling="last", normalise=False),
     "transformer": transformer,
@@ -117,7 +97,7 @@ MODELS: dict[str, Callable[[], RewardModel]] = {
 
 
 @pytest.fixture(params=list(MODELS))
-def model(request) -> RewardModel:
+def model(request):
     return MODELS[request.param]()
 
 
@@ -135,7 +115,7 @@ def test_each_step_has_the_reward_of_the_window_that_ends_there(model, lengths):
 
 
 def test_rewards_relabelled_are_those_computed_while_acting(model):
-    data = episodes(LENGTHS)
+    data = make_episodes(np.random.default_rng(0), LENGTHS, OBSERVATIONS, ACTIONS)
     reward = RewardFunction(model, combine=lower_bound(1.0)).scaled(data)
     history = History(model.context, 1)
     online = []
@@ -147,12 +127,3 @@ def test_rewards_relabelled_are_those_computed_while_acting(model):
     relabelled = relabel(data, reward)
     assert relabelled.rewards.dtype == np.float32
     np.testing.assert_allclose(relabelled.rewards, np.concatenate(online), atol=1e-5)
-
-
-def test_full_windows_are_all_steps_after_the_first_of_each_episode():
-    lengths = torch.tensor([3, 7, 2, 5])
-    for span in (1, 3, 100):
-        parts = list(full_windows(lengths, 4, span))
-        assert torch.cat(parts).tolist() == [7, 8, 9, 16]
-        assert all(int(part[-1] - part[0]) < span for part in parts)
-    assert list(full_windows(torch.tensor([4, 1]), 4, 10)) == []

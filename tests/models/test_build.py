@@ -19,12 +19,12 @@ from preferl.models import (
     MLPReward,
     MLPRewardConfig,
     PreferenceTransformerConfig,
-    RewardModel,
     build_reward_model,
     load_reward_model,
     save_reward_model,
 )
 from preferl.models.spaces import space_from_json, space_to_json
+from preferl.shapes import map_observations
 from preferl.testing import sample_steps
 from preferl.training.batches import to_tensors
 
@@ -47,7 +47,7 @@ SPACES = [
 ]
 
 
-def model(*, seed: int = 0, mixed: bool = False) -> RewardModel:
+def model(*, seed=0, mixed=False):
     first = MLPReward(OBSERVATIONS, ACTIONS, CONFIG, seed=seed)
     other = MLPReward(OBSERVATIONS, ACTIONS, replace(CONFIG, hidden=()), seed=seed + 1)
     made = Ensemble([first, other]) if mixed else first
@@ -58,13 +58,10 @@ def model(*, seed: int = 0, mixed: bool = False) -> RewardModel:
     return made.eval()
 
 
-def ask(model: RewardModel) -> torch.Tensor:
+def ask(model):
     rng = np.random.default_rng(5)
-    steps = [to_tensors(sample_steps(s, 6, rng), "cpu") for s in (OBSERVATIONS, ACTIONS)]
-    windows = [
-        {k: v.reshape(2, 3, *v.shape[1:]) for k, v in steps[0].items()},
-        steps[1].reshape(2, 3, 2),
-    ]
+    steps = (to_tensors(sample_steps(s, 6, rng), "cpu") for s in (OBSERVATIONS, ACTIONS))
+    windows = (map_observations(lambda a: a.unflatten(0, (2, 3)), part) for part in steps)
     with torch.no_grad():
         return torch.cat([o.flatten() for o in model(*windows, torch.ones(2, 3, dtype=torch.bool))])
 
@@ -106,49 +103,45 @@ def test_spaces_without_a_file_format_are_refused():
         space_from_json({"kind": "Text"})
 
 
-def damage(name: str, change):
-    def apply(folder: Path) -> None:
-        file = folder / name
-        file.write_bytes(change(file.read_bytes()))
-
-    return apply
-
-
-def rewrite(**changes):
-    return damage("config.json", lambda old: json.dumps(json.loads(old) | changes).encode())
-
-
-def rewrite_model(**changes):
-    def change(old: bytes) -> bytes:
-        about = json.loads(old)
-        about["model"] |= changes
-        return json.dumps(about).encode()
-
-    return damage("config.json", change)
+@pytest.mark.parametrize(
+    ("part", "changes", "words"),
+    [
+        ("", {"format": 2, "preferl": "9.9"}, r"expected 1, got 2.*written by preferl 9\.9"),
+        ("", {"model": []}, "the shape of a known model"),
+        ("", {"action_space": {"kind": "Text"}}, "the shape of a known model"),
+        ("model", {"kind": "oracle"}, "the shape of a known model"),
+        ("model", {"members": "two"}, "the shape of a known model"),
+        ("model", {"colour": "red"}, "the shape of a known model"),
+        ("model", {"hidden": [10**15]}, "the shape of a known model"),
+        ("model", {"hidden": [9]}, "belong to different models"),
+    ],
+)
+def test_folders_of_other_models_are_refused(tmp_path, part, changes, words):
+    save_reward_model(tmp_path, model())
+    file = tmp_path / "config.json"
+    about = json.loads(file.read_text())
+    (about[part] if part else about).update(changes)
+    file.write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match=words):
+        load_reward_model(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("name", "content", "words"),
     [
-        (damage("model.safetensors", lambda old: old[:-5]), "whole model.safetensors"),
-        (damage("config.json", lambda old: b"\xff\xfe"), "config.json"),
-        (damage("config.json", lambda old: b"[1, 2]"), "got list, not an object of JSON"),
-        (rewrite(format=2, preferl="9.9"), r"expected 1, got 2.*written by preferl 9\.9"),
-        (rewrite(model=[]), "the shape of a known model"),
-        (rewrite(model={"kind": "oracle"}), "the shape of a known model"),
-        (rewrite_model(members="two"), "the shape of a known model"),
-        (rewrite_model(colour="red"), "the shape of a known model"),
-        (rewrite_model(hidden=[10**15]), "the shape of a known model"),
-        (rewrite(action_space={"kind": "Text"}), "the shape of a known model"),
-        (rewrite_model(hidden=[9]), "belong to different models"),
-        (lambda folder: (folder / "config.json").unlink(), "restore it from a copy"),
+        ("model.safetensors", b"half", "whole model.safetensors"),
+        ("config.json", b"\xff\xfe", "config.json"),
+        ("config.json", b"[1, 2]", "got list, not an object of JSON"),
+        ("config.json", None, "restore it from a copy"),
     ],
 )
-def test_damaged_folders_are_refused(tmp_path, spoil, words):
-    save_reward_model(tmp_path / "it", model())
-    spoil(tmp_path / "it")
+def test_damaged_folders_are_refused(tmp_path, name, content, words):
+    save_reward_model(tmp_path, model())
+    (tmp_path / name).unlink()
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=words):
-        load_reward_model(tmp_path / "it")
+        load_reward_model(tmp_path)
 
 
 def test_missing_and_foreign_folders_are_refused(tmp_path):

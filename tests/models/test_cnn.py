@@ -89,16 +89,6 @@ def test_every_shape_keeps_the_contract(shape, settings):
     check_reward_model(CNNReward(frames(*shape), ACTIONS, replace(SMALL, **settings), seed=0))
 
 
-def test_the_order_of_channels_does_not_change_what_is_seen():
-    last = CNNReward(frames(20, 24, 3), ACTIONS, SMALL, seed=3).eval()
-    first = CNNReward(frames(3, 20, 24), ACTIONS, SMALL, seed=3).eval()
-    pictures, actions, mask = windows(20, 24, 3)
-    torch.testing.assert_close(
-        last(pictures, actions, mask).rewards,
-        first(pictures.movedim(-1, 2), actions, mask).rewards,
-    )
-
-
 def test_more_pictures_than_fit_at_once_have_the_same_rewards():
     model = CNNReward(frames(8, 8, 1), ACTIONS, SMALL, seed=0).eval()
     pictures, actions, mask = windows(8, 8, 1, rows=AT_ONCE // 4 + 2)

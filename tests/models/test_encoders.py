@@ -9,21 +9,16 @@ from preferl.errors import DataError, SpaceError
 from preferl.models import VectorEncoder, check_spaces, infer_spaces
 from preferl.models.encoders import CLIP
 from preferl.models.spaces import feature_size
+from preferl.shapes import map_observations
 from preferl.testing import sample_steps
 from preferl.training.batches import to_tensors
 
 ONE = spaces.Box(-1, 1, (1,))
 
 
-def features(space: spaces.Space, values: object) -> list:
+def features(space, values):
     encoder = VectorEncoder(space, ONE, use_actions=False)
-    tensors = to_tensors(
-        {k: np.asarray(v) for k, v in values.items()}
-        if isinstance(values, dict)
-        else np.asarray(values),
-        "cpu",
-    )
-    return encoder(tensors, torch.zeros(1)).tolist()
+    return encoder(to_tensors(map_observations(np.asarray, values), "cpu"), torch.zeros(1)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -60,16 +55,12 @@ def test_leading_axes_are_kept():
     )
     encoder = VectorEncoder(space, spaces.Discrete(3))
     rng = np.random.default_rng(0)
-    steps = to_tensors(sample_steps(space, 6, rng), "cpu")
-    actions = to_tensors(sample_steps(spaces.Discrete(3), 6, rng), "cpu")
-    flat = encoder(steps, actions)
+    steps = [to_tensors(sample_steps(s, 6, rng), "cpu") for s in (space, spaces.Discrete(3))]
+    flat = encoder(*steps)
     assert flat.shape == (6, encoder.size) == (6, 4 + 48 + 5 + 4 + 3)
-    shaped = encoder(
-        {key: value.reshape(2, 3, *value.shape[1:]) for key, value in steps.items()},
-        actions.reshape(2, 3),
-    )
-    assert torch.equal(shaped.reshape(flat.shape), flat)
-    empty = encoder({key: value[:0] for key, value in steps.items()}, actions[:0])
+    shaped = encoder(*(map_observations(lambda a: a.unflatten(0, (2, 3)), part) for part in steps))
+    assert torch.equal(shaped.flatten(0, 1), flat)
+    empty = encoder(*(map_observations(lambda a: a[:0], part) for part in steps))
     assert empty.shape == (0, encoder.size)
 
 
@@ -118,17 +109,12 @@ def test_a_feature_that_never_moved_keeps_its_scale(constant):
     assert encoder.deviation[0] == 1
 
 
-def test_strange_numbers_are_cut_off():
-    encoder = VectorEncoder(ONE, ONE, use_actions=False)
-    encoder.observe(torch.linspace(-1, 1, 9)[:, None], torch.zeros(9, 1))
-    assert encoder(torch.tensor([[1e9], [-1e9]]), torch.zeros(2, 1)).tolist() == [[CLIP], [-CLIP]]
-
-
-def test_without_normalising_numbers_stay_what_they_are():
-    encoder = VectorEncoder(spaces.Box(-99, 99, (1,)), ONE, normalise=False)
-    steps = torch.tensor([[50.0], [-60.0]])
-    encoder.observe(steps, steps)
-    assert encoder(steps, steps).tolist() == [[50, 50], [-60, -60]]
+def test_strange_numbers_are_cut_off_where_numbers_are_normalised():
+    for normalise, expected in ((True, CLIP), (False, 1e9)):
+        encoder = VectorEncoder(ONE, ONE, use_actions=False, normalise=normalise)
+        encoder.observe(torch.linspace(-1, 1, 9)[:, None], torch.zeros(9, 1))
+        encoded = encoder(torch.tensor([[1e9], [-1e9]]), torch.zeros(2, 1))
+        assert encoded.tolist() == [[expected], [-expected]]
 
 
 @pytest.mark.parametrize("space", [spaces.Text(3), spaces.Dict({"a": spaces.Sequence(ONE)})])

@@ -9,16 +9,10 @@ from gymnasium import spaces
 from preferl.errors import ConfigError, SpaceError
 from preferl.models import (
     Ensemble,
-    EnsembleConfig,
     MLPReward,
     MLPRewardConfig,
-    RewardModel,
-    RewardOutput,
-    VectorEncoder,
-    build_reward_model,
 )
-from preferl.models.build import config_of
-from preferl.testing import check_reward_model
+from preferl.testing import FadingModel, check_reward_model
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))
@@ -26,48 +20,23 @@ ACTIONS = spaces.Discrete(2)
 SMALL = MLPRewardConfig(hidden=(8,))
 
 
-def mlp(seed: int, config: MLPRewardConfig = SMALL, **changes) -> MLPReward:
+def mlp(seed, config=SMALL, **changes):
     return MLPReward(OBSERVATIONS, ACTIONS, replace(config, **changes), seed=seed)
 
 
-def windows() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def windows():
     generator = torch.Generator().manual_seed(1)
     observations = torch.randn(6, 4, 3, generator=generator)
     mask = torch.arange(4) >= torch.arange(6)[:, None] % 4
     return observations, torch.randint(2, (6, 4), generator=generator), mask
 
 
-class Squares(RewardModel):
-    """A model of another kind, with context."""
-
-    def __init__(self, context: int = 1) -> None:
-        super().__init__(VectorEncoder(OBSERVATIONS, ACTIONS), context=context, members=1)
-        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 5))
-
-    def judge(self, features, mask):
-        rewards = (features.square() @ self.weight)[None]
-        return RewardOutput(rewards, self.pool(rewards, mask))
-
-    def pool(self, rewards, mask):
-        return (rewards * mask).sum(-1)
-
-
-def test_alike_members_are_fused_and_each_is_what_it_was():
-    models = [mlp(0), mlp(1, members=2), mlp(2)]
-    expected = [model(*windows()) for model in models]
-    ensemble = Ensemble(models)
-    assert len(ensemble.models) == 1
-    assert ensemble.members == 4
-    output = ensemble(*windows())
-    for got, parts in zip(output, zip(*expected, strict=True), strict=True):
-        torch.testing.assert_close(got, torch.cat(parts))
-
-
-def test_mixed_members_keep_the_order_of_the_first_of_each_kind():
-    models = [mlp(0), Squares(), mlp(1), mlp(2, pooling="mean")]
+def test_alike_members_are_fused_in_the_order_of_the_first_of_each_kind():
+    models = [mlp(0), FadingModel(OBSERVATIONS, ACTIONS), mlp(1, members=2), mlp(2, pooling="mean")]
     expected = [models[i](*windows()) for i in (0, 2, 1, 3)]
     ensemble = Ensemble(models)
-    assert [part.members for part in ensemble.models] == [2, 1, 1]
+    assert [part.members for part in ensemble.models] == [3, 2, 1]
+    assert all(part.encoder is ensemble.encoder for part in ensemble.models)
     output = ensemble(*windows())
     torch.testing.assert_close(output.rewards, torch.cat([part.rewards for part in expected]))
     torch.testing.assert_close(output.scores, torch.cat([part.scores for part in expected]))
@@ -79,15 +48,6 @@ def test_ensembles_of_ensembles_are_one():
     flat = Ensemble([mlp(0), mlp(1, hidden=(4,)), mlp(2)])
     torch.testing.assert_close(nested(*windows()).rewards, flat(*windows()).rewards)
     assert [part.members for part in nested.models] == [2, 1]
-
-
-def test_members_share_one_encoder():
-    ensemble = Ensemble([mlp(0), Squares(), mlp(1)])
-    assert all(part.encoder is ensemble.encoder for part in ensemble.models)
-    observations, actions, _ = windows()
-    ensemble.encoder.observe(observations.flatten(0, 1) * 7, actions.flatten())
-    for part in ensemble.models:
-        assert part.encoder.deviation[0] > 3
 
 
 def test_what_cannot_be_joined_is_refused():
@@ -102,14 +62,6 @@ def test_what_cannot_be_joined_is_refused():
 def test_members_that_encode_steps_differently_are_refused(changes):
     with pytest.raises(ConfigError, match="encoders of an ensemble's members"):
         Ensemble([mlp(0), mlp(1, **changes)])
-
-
-def test_building_from_a_config_and_back():
-    config = EnsembleConfig((replace(SMALL, members=2), MLPRewardConfig(hidden=(4,))))
-    model = build_reward_model(config, OBSERVATIONS, ACTIONS, seed=3)
-    assert config_of(model) == config
-    first = build_reward_model(config.models[0], OBSERVATIONS, ACTIONS, seed=3)
-    torch.testing.assert_close(model(*windows()).rewards[:2], first(*windows()).rewards)
 
 
 def test_members_leave_out_windows_that_nobody_asks_them_about():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from torch import Tensor
 
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.models.base import trace_windows
@@ -16,9 +15,7 @@ from preferl.registry import Registry
 from preferl.training import RewardFunction
 
 
-def model_of(
-    observation: int, action: int, *, noise: float = 0.3, **settings: object
-) -> PreferenceTransformer:
+def model_of(observation, action, *, noise=0.3, **settings):
     boxes = spaces.Box(-1, 1, (observation,)), spaces.Box(-1, 1, (action,))
     config = PreferenceTransformerConfig(**{"normalise": False, **settings})
     model = PreferenceTransformer(*boxes, config, seed=0)
@@ -30,7 +27,7 @@ def model_of(
     return model.eval()
 
 
-def steps(count: int, features: int, scale: float = 1.0) -> Tensor:
+def steps(count, features, scale=1.0):
     return scale * torch.randn(count, features, generator=torch.Generator().manual_seed(1))
 
 
@@ -51,20 +48,6 @@ def test_the_published_size_equals_a_window_per_step(observation, action, scale,
     traced = model.trace(features, lengths)[:, some]
     plain = trace_windows(model, features, lengths, some)
     torch.testing.assert_close(traced, plain, atol=5e-6, rtol=1e-5)
-
-
-def test_no_window_is_computed_for_full_windows(monkeypatch):
-    model = model_of(4, 2, width=16, heads=2, context=5)
-    judged = []
-    judge = PreferenceTransformer.judge
-
-    def counting(self, features, mask):
-        judged.append(int(mask.sum()))
-        return judge(self, features, mask)
-
-    monkeypatch.setattr(PreferenceTransformer, "judge", counting)
-    model.trace(steps(300, 6), torch.tensor([200, 3, 97]))
-    assert judged == [5 + 3 + 5]
 
 
 @pytest.fixture

@@ -15,20 +15,18 @@ OBSERVATIONS = spaces.Box(-1, 1, (3,))
 ACTIONS = spaces.Box(-1, 1, (2,))
 
 
-def small(seed: int = 0, **settings: object) -> LSTMReward:
+def small(seed=0, **settings):
     config = LSTMRewardConfig(**{"width": 16, "context": 6, **settings})
     return LSTMReward(OBSERVATIONS, ACTIONS, config, seed=seed)
 
 
-def windows(rows: int = 7, length: int = 6) -> tuple[Tensor, Tensor, Tensor]:
+def windows(rows=7, length=6):
     generator = torch.Generator().manual_seed(1)
-    observations = torch.randn(rows, length, 3, generator=generator)
-    actions = torch.randn(rows, length, 2, generator=generator)
-    mask = torch.arange(length) >= torch.arange(rows)[:, None] % length
-    return observations, actions, mask
+    steps = [torch.randn(rows, length, size, generator=generator) for size in (3, 2)]
+    return *steps, torch.arange(length) >= torch.arange(rows)[:, None] % length
 
 
-def one_by_one(model: LSTMReward, steps: Tensor) -> Tensor:
+def one_by_one(model, steps):
     """Rewards of one unpadded window `[L, F]`, a step and a gate at a time."""
     units = model.lstm.units
     rows = {gate: slice(i * units, (i + 1) * units) for i, gate in enumerate("ifgo")}
@@ -55,7 +53,7 @@ def one_by_one(model: LSTMReward, steps: Tensor) -> Tensor:
     return torch.stack(rewards)
 
 
-def with_biases(model: LSTMReward) -> LSTMReward:
+def with_biases(model):
     """The same with biases that are not zero, so that none can be forgotten."""
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():

@@ -7,12 +7,13 @@ from gymnasium import spaces
 
 from preferl.data import Segments
 from preferl.models import CNNReward, MLPReward
+from preferl.testing import make_episodes
 from preferl.training.batches import (
-    LateWindows,
     Windows,
     crop_pairs,
     draw_crops,
     gather_windows,
+    to_tensors,
 )
 
 LENGTH = 4
@@ -21,20 +22,14 @@ NESTED = spaces.Dict({"arm": PLAIN, "hand": spaces.Discrete(2)})
 ACTIONS = spaces.Box(-1, 1, (2,), np.float32)
 
 
-def segments(rng, *, padded=False, nested=False, steps=30, count=6) -> Segments:
-    block = rng.normal(size=(steps, 3)).astype(np.float32)
+def segments(rng, *, padded=False, nested=False, steps=30, count=6):
+    episodes = make_episodes(rng, [steps], NESTED if nested else PLAIN, ACTIONS)
     real = rng.integers(1, LENGTH + 1, count) if padded else np.full(count, LENGTH)
-    return Segments(
-        {"arm": block, "hand": rng.integers(2, size=steps)} if nested else block,
-        rng.uniform(-1, 1, (steps, 2)).astype(np.float32),
-        np.zeros(steps),
-        rng.integers(0, steps - LENGTH + 1, count),
-        real,
-        LENGTH,
-    )
+    start = rng.integers(0, steps - LENGTH + 1, count)
+    return Segments(episodes.observations, episodes.actions, episodes.rewards, start, real, LENGTH)
 
 
-def model(*, nested=False) -> MLPReward:
+def model(*, nested=False):
     return MLPReward(NESTED if nested else PLAIN, ACTIONS, seed=0)
 
 
@@ -46,21 +41,9 @@ def test_windows_are_the_features_of_segments_laid_out(rng, padded, nested):
     rows = np.array([2, 0, 2, 5])
     features, mask = Windows(judge, clips, observe=True)(torch.from_numpy(rows))
     shown = clips[rows]
-    observations = (
-        {key: torch.from_numpy(a) for key, a in shown.observations.items()}
-        if nested
-        else torch.from_numpy(shown.observations)
-    )
-    expected = judge.encoder(observations, torch.from_numpy(shown.actions))
+    expected = judge.encoder(*(to_tensors(a, "cpu") for a in (shown.observations, shown.actions)))
     assert np.array_equal(mask.numpy(), shown.mask)
     torch.testing.assert_close(features, expected)
-
-
-def test_the_last_window_ends_with_the_last_step(rng):
-    whole = segments(rng, steps=LENGTH, count=1)
-    features, mask = Windows(model(), whole, observe=False)(torch.tensor([0, 0]))
-    assert features.shape == (2, LENGTH, 5)
-    assert mask.all()
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -72,8 +55,6 @@ def test_pictures_are_gathered_from_where_they_are(rng, padded, tmp_path):
     pictures = np.load(tmp_path / "pictures.npy", mmap_mode="r")
     clips = replace(clips, observations=pictures, actions=rng.integers(0, 3, 30))
     windows = gather_windows(judge, clips, observe=True)
-    assert isinstance(windows, LateWindows)
-    assert windows.at_once == 2**26 // (4 * 2048)
     rows = np.array([2, 0, 2, 5])
     features, mask = windows(torch.from_numpy(rows))
     shown = clips[rows]

@@ -2,22 +2,20 @@
 
 import json
 from collections import deque
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box
 
-from preferl.data.comparisons import Comparisons
-from preferl.data.segments import Segments
 from preferl.errors import CheckpointError, ConfigError
 from preferl.models import MLPReward
+from preferl.testing import make_comparisons
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import RewardFunction
 from preferl.training.checkpoint_folder import LARGE_BYTES, read_state, write_state
 
 
-def back(value: Any, folder: Any) -> Any:
+def back(value, folder):
     write_state(folder, value)
     return read_state(folder)
 
@@ -75,20 +73,14 @@ def test_generators_go_on(tmp_path, kind):
     np.testing.assert_array_equal(found.integers(9, size=3), rng.integers(9, size=3))
 
 
-def test_rewards_and_comparisons_come_back(tmp_path):
-    model = MLPReward(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(8, 3))
-    actions = rng.normal(size=(8, 1))
-    segments = Segments(
-        observations, actions, np.arange(8.0), np.array([0, 4]), np.array([4, 4]), 4
-    )
-    comparisons = Comparisons.of(segments, np.array([[0, 1]]), np.array([0.75]))
-    reward, found = back((RewardFunction(model), comparisons), tmp_path)
-    window = (observations[:, None], actions[:, None], np.ones((8, 1), bool))
-    np.testing.assert_array_equal(reward(*window), RewardFunction(model)(*window))
-    np.testing.assert_array_equal(found.segments.observations, observations)
-    assert found.preference.tolist() == [0.75]
+def test_rewards_and_comparisons_come_back(tmp_path, rng):
+    reward = RewardFunction(MLPReward(POINT_SPACE, PUSH_SPACE, seed=0))
+    comparisons = make_comparisons(rng, pairs=5)
+    again, kept = back((reward, comparisons), tmp_path)
+    segments = comparisons.segments
+    np.testing.assert_array_equal(again.scores(segments), reward.scores(segments))
+    np.testing.assert_array_equal(kept.segments.observations, segments.observations)
+    np.testing.assert_array_equal(kept.preference, comparisons.preference)
 
 
 @pytest.mark.parametrize("value", [object(), {"a": [1, print]}, np.array(["word"]), {1, 2}])

@@ -13,11 +13,11 @@ from preferl.training.generators import (
 )
 
 
-def draws() -> tuple[float, float, float]:
+def draws():
     return float(torch.rand(1)), float(np.random.random()), random.random()  # noqa: NPY002
 
 
-def test_what_is_restored_is_drawn_again() -> None:
+def test_what_is_restored_is_drawn_again():
     state = global_generators()
     first = draws()
     assert draws() != first
@@ -25,7 +25,7 @@ def test_what_is_restored_is_drawn_again() -> None:
     assert draws() == first
 
 
-def test_a_block_leaves_no_trace_even_if_it_fails() -> None:
+def test_a_block_leaves_no_trace_even_if_it_fails():
     state = global_generators()
     expected = draws()
     restore_generators(state)

@@ -41,17 +41,6 @@ def value(reward):
     return float(reward(*STEP)[0])
 
 
-def test_the_newest_reward_keeps_its_number(tmp_path):
-    for seed in (1, 2):
-        publish(tmp_path / "all", reward_of(seed), version=3 * seed)
-    save_reward(tmp_path / "own", reward_of())
-    assert newest_reward(tmp_path / "all").number == 6
-    assert newest_reward(tmp_path / "all" / "00003").number == 3
-    assert newest_reward(tmp_path / "own").number == 1
-    with pytest.raises(CheckpointError):
-        newest_reward(tmp_path / "none")
-
-
 def test_rewards_in_object_storage_reach_other_machines(bucket, tmp_path, monkeypatch, caplog):
     url = f"{bucket}/rewards"
     monkeypatch.setenv("PREFERL_CACHE", str(tmp_path / "there"))
@@ -123,19 +112,27 @@ def test_versions_rise_and_the_newest_is_read(tmp_path):
     assert published.refresh()
     assert published.version == 42
     assert sorted(p.name for p in folder.iterdir()) == ["00001", "00002", "00042"]
+    assert newest_reward(folder).number == 42
+    assert newest_reward(folder / "00002").number == 2
+    save_reward(tmp_path / "own", reward_of())
+    assert newest_reward(tmp_path / "own").number == 1
+    with pytest.raises(CheckpointError):
+        newest_reward(tmp_path / "none")
 
 
 def test_wrong_numbers_and_metrics_are_refused(tmp_path):
-    publish(tmp_path, reward_of(), version=5)
-    with pytest.raises(ConfigError, match="above 5"):
-        publish(tmp_path, reward_of(), version=5)
-    for metrics in ({"loss": float("nan")}, {"what": object()}):
-        with pytest.raises(ConfigError, match="what JSON holds"):
-            publish(tmp_path, reward_of(), metrics=metrics)
-    with pytest.raises(ConfigError, match="keep"):
-        publish(tmp_path, reward_of(), keep=0)
-    with pytest.raises(ConfigError, match="combine"):
-        publish(tmp_path, RewardFunction(reward_of().model, combine=lambda members: members[0]))
+    reward = reward_of()
+    unnamed = RewardFunction(reward.model, combine=lambda members: members[0])
+    publish(tmp_path, reward, version=5)
+    for wrong, how, words in (
+        (reward, {"version": 5}, "above 5"),
+        (reward, {"metrics": {"loss": float("nan")}}, "what JSON holds"),
+        (reward, {"metrics": {"what": object()}}, "what JSON holds"),
+        (reward, {"keep": 0}, "keep"),
+        (unnamed, {}, "combine"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            publish(tmp_path, wrong, **how)
     assert versions(tmp_path) == [5]
 
 
@@ -267,7 +264,7 @@ def test_another_process_is_refused_until_it_dies_and_then_replaced(tmp_path, ca
     assert not caplog.text, "who leaves in order is not missed"
 
 
-def watchers() -> list[threading.Thread]:
+def watchers():
     return [thread for thread in threading.enumerate() if thread.name == "published-reward"]
 
 

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from preferl.errors import ConfigError
-from preferl.models import CNNReward
-from preferl.testing import make_comparisons, make_episodes
+from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import FitCheckpoints, RewardSettings, reward_preset, reward_presets
 
@@ -44,6 +42,8 @@ def test_a_choice_keeps_the_fit_that_unseen_answers_fit_best(comparisons):
     preset = settings.preset(length=5, answers=40)
     of = preset.alternatives(5)
     assert list(of) == ["plain", "cropped", "bounded", "bounded, cropped"]
+    mean = reward_preset("mr", length=5).alternatives(5)
+    assert list(mean) == ["plain", "cropped"], "a mean of bounded rewards is no alternative"
     assert (of["cropped"].trainer.crop, of["bounded"].model.bounded) == (1, True)
     losses = {
         name: one.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=2)[1].unseen_loss
@@ -57,13 +57,6 @@ def test_a_choice_keeps_the_fit_that_unseen_answers_fit_best(comparisons):
     for own, other in zip(model.parameters(), alone.parameters(), strict=True):
         np.testing.assert_array_equal(own.detach(), other.detach())
     assert report.to_json()["chosen"] == report.chosen
-
-
-def test_a_mean_of_bounded_rewards_is_no_alternative():
-    preset = reward_preset("mr", length=5)
-    assert list(preset.alternatives(5)) == ["plain", "cropped"]
-    summed = replace(preset, model=replace(preset.model, pooling="sum"))
-    assert "bounded" in summed.alternatives(5)
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(0, [2, 3]), (3600, [1, 2, 3])])
@@ -116,17 +109,6 @@ def test_every_preset_fits(model, comparisons):
     assert np.isfinite(report.validation_loss).all()
 
 
-def test_pictures_are_fitted_by_their_preset(rng):
-    frames = spaces.Box(0, 255, (12, 12, 1), np.uint8)
-    episodes = make_episodes(rng, [30], frames, spaces.Discrete(3))
-    comparisons = make_comparisons(rng, 10, 3, episodes)
-    preset = RewardSettings("cnn", members=2, budget=2).preset(length=3, answers=10)
-    model, report = preset.fit(comparisons, frames, spaces.Discrete(3), seed=0)
-    assert isinstance(model, CNNReward)
-    assert report.members == 2
-    assert RewardSettings("cnn", members=1).preset(length=3, answers=9).model.members == 1
-
-
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_transformers_take_the_fast_precision_by_default(precision, monkeypatch):
     monkeypatch.setattr(reward_presets, "fast_precision", lambda: precision)
@@ -144,7 +126,7 @@ def test_transformers_take_the_fast_precision_by_default(precision, monkeypatch)
         (RewardSettings("pt", use_actions=False), "use_actions: expected only with"),
         (RewardSettings("pt", epochs=2, budget=3), "either epochs or a budget"),
         (RewardSettings("pt", budget=0), "budget: expected at least 1"),
-        (RewardSettings("gpt"), "model: expected one of"),  # type: ignore[arg-type]
+        (RewardSettings("gpt"), "model: expected one of"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, message):
@@ -154,19 +136,20 @@ def test_settings_that_cannot_be_are_refused(settings, message):
 
 def test_changes_are_made_to_any_settings_of_a_preset():
     usual = reward_preset("pt")
-    other = replace(
-        usual,
-        model=replace(usual.model, layers=2),
-        trainer=replace(usual.trainer, learning_rate=1e-2),
-        held_out=0.3,
-    )
-    found = RewardSettings("pt", epochs=7, precision="float32").preset(
-        length=20, answers=9, base=other
-    )
+
+    def changed(settings, model=None, trainer=None, **more):
+        base = replace(
+            usual,
+            model=replace(usual.model, **(model or {})),
+            trainer=replace(usual.trainer, **(trainer or {})),
+            **more,
+        )
+        return settings.preset(length=20, answers=9, base=base)
+
+    few = RewardSettings("pt", epochs=7, precision="float32")
+    found = changed(few, {"layers": 2}, {"learning_rate": 1e-2}, held_out=0.3)
     assert (found.model.layers, found.model.context, found.held_out) == (2, 20, 0.3)
     assert (found.trainer.learning_rate, found.trainer.epochs) == (1e-2, 7)
-    long = replace(usual, model=replace(usual.model, context=30))
-    assert RewardSettings("pt").preset(length=20, answers=9, base=long).model.context == 30
-    fast = replace(usual, trainer=replace(usual.trainer, precision="bfloat16"))
-    kept = RewardSettings("pt").preset(length=20, answers=9, base=fast)
-    assert kept.trainer.precision == "bfloat16"
+    assert changed(RewardSettings("pt"), {"context": 30}).model.context == 30
+    fast = changed(RewardSettings("pt"), trainer={"precision": "bfloat16"})
+    assert fast.trainer.precision == "bfloat16"

@@ -2,7 +2,6 @@
 
 import signal
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,10 +24,10 @@ class StoppedError(Exception):
     """What stands for a killed program."""
 
 
-def stopped(kind: str, folder: Path, epoch: int) -> None:
+def stopped(kind, folder, epoch):
     """A fit that is kept after each epoch, and ends within one."""
 
-    def end(number: int, metrics: dict[str, float]) -> None:
+    def end(number, metrics):
         if number == epoch:
             raise StoppedError
 

@@ -8,14 +8,18 @@ import pytest
 import torch
 
 from preferl.configs import from_json, to_json
-from preferl.data import Comparisons
 from preferl.errors import ConfigError
 from preferl.functional.preference import cross_entropy
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.registry import LOSSES
 from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import AdaptivePenalty, RewardTrainer, RewardTrainerConfig
+from preferl.training import (
+    AdaptivePenalty,
+    RewardFunction,
+    RewardTrainer,
+    RewardTrainerConfig,
+)
 
 CONFIG = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2, noise=0.1)
 
@@ -39,7 +43,7 @@ def no_others():
 
 
 @pytest.fixture
-def comparisons(rng) -> Comparisons:
+def comparisons(rng):
     return make_comparisons(rng, pairs=40)
 
 
@@ -77,15 +81,8 @@ def test_a_penalty_counts_as_much_beside_answers_that_weigh_less(comparisons):
 def test_the_loss_is_what_is_minimised_and_reported(comparisons, loss):
     config = replace(CONFIG, epochs=40, loss=loss, bootstrap=False)
     trainer, report = trained(comparisons, config, members=1)
-    windows = comparisons.segments[comparisons.pairs]
-    rows = torch.from_numpy(windows.mask).flatten(0, 1)
-    steps = (
-        torch.from_numpy(np.float32(each)).flatten(0, 1)
-        for each in (windows.observations, windows.actions)
-    )
-    with torch.no_grad():
-        scores = trainer.model(*steps, rows).scores.unflatten(1, (-1, 2))
-    logits = scores[..., 0] - scores[..., 1]
+    scores = RewardFunction(trainer.model).scores(comparisons.segments)[0, comparisons.pairs]
+    logits = torch.from_numpy(scores[:, 0] - scores[:, 1])
     preference = torch.from_numpy(comparisons.preference).float()
     by_hand = hinge(logits, preference)
     if loss != hinge:

@@ -8,7 +8,7 @@ from preferl.errors import ConfigError
 from preferl.training import scale_by_return_range
 
 
-def _episodes(rewards=(1.0, 1.0, 4.0), lengths=(2, 1), dtype=np.float64) -> Episodes:
+def _episodes(rewards=(1.0, 1.0, 4.0), lengths=(2, 1), dtype=np.float64):
     rewards = np.array(rewards, dtype)
     column = np.zeros((len(rewards), 1))
     return Episodes(

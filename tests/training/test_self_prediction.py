@@ -14,7 +14,7 @@ PLANE = spaces.Box(-1, 1, (2,))
 CONFIG = MLPRewardConfig((16,), members=2, activation="tanh", use_actions=False)
 
 
-def circling(lengths: list[int]) -> Episodes:
+def circling(lengths):
     """Episodes that go round a circle by a radian a step, each from an angle of its own."""
     rng = np.random.default_rng(0)
     first = rng.uniform(0, 2 * np.pi, len(lengths))
@@ -27,7 +27,7 @@ def circling(lengths: list[int]) -> Episodes:
     )  # fmt: skip
 
 
-def last_loss(episodes: Episodes) -> float:
+def last_loss(episodes):
     model = MLPReward(PLANE, PLANE, CONFIG, seed=0)
     before = model.networks(torch.zeros(1, 2)).detach().clone()
     losses = predict_next_steps(model, episodes, seed=0, updates=150, learning_rate=1e-2)
