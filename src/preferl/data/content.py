@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from hashlib import blake2b
+from hashlib import sha256
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from preferl.data.arrays import content_id
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.shapes import Array, IntArray
+
+FACTOR: Final = 0x9E3779B97F4A7C15
+"""Odd number that tells the first clip of a pair from the second: 2^64 over the golden ratio."""
 
 
 def segment_ids(segments: Segments, columns: Iterable[Array]) -> NDArray[np.str_]:
@@ -48,28 +52,47 @@ def pair_ids(comparisons: Comparisons) -> NDArray[np.str_]:
 def pair_numbers(comparisons: Comparisons) -> IntArray:
     """Return `[P]` content ids of 64 bits, short enough for a reward to remember many pairs.
 
-    Among a million pairs, two have the same number with a probability of 3 in 100 million.
+    Two pairs have the same number where they have the same id, see `pair_ids`. Of a million
+    different pairs, two have the same number with a probability of 3 in 100 million.
     """
-    return np.array(
-        [
-            int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
-            for name in pair_ids(comparisons)
-        ],
-        np.int64,
-    )
+    used, place = np.unique(comparisons.pairs, return_inverse=True)
+    numbers = _clip_numbers(_windows(comparisons.segments, used))[place]
+    clips = np.sort(numbers.reshape(comparisons.pairs.shape), axis=1)
+    return (clips[:, 0] * np.uint64(FACTOR) + clips[:, 1]).view(np.int64)
+
+
+def _clip_numbers(segments: Segments) -> NDArray[np.uint64]:
+    """Return a content id `[N]` of 64 bits of each segment, by observations and actions.
+
+    Fits compute them of all their clips. Processors have instructions for SHA-256, which make it
+    twice as fast as the BLAKE2b of `content_id`.
+    """
+    columns = _compared_columns(segments)
+    layout = sha256(str([(column.dtype.str, column.shape[1:]) for column in columns]).encode())
+    ends = segments.start + segments.real
+    digests = []
+    for start, end in zip(segments.start.tolist(), ends.tolist(), strict=True):
+        digest = layout.copy()
+        for column in columns:
+            digest.update(np.ascontiguousarray(column[start:end]).data)
+        digests.append(digest.digest()[:8])
+    return np.frombuffer(b"".join(digests), np.dtype("<u8"))
 
 
 def compared_ids(comparisons: Comparisons) -> NDArray[np.str_]:
     """Return the content ids `[P, 2]` of the clips of each pair, by observations and actions."""
     used, place = np.unique(comparisons.pairs, return_inverse=True)
     segments = _windows(comparisons.segments, used)
+    ids = segment_ids(segments, _compared_columns(segments))
+    return ids[place].reshape(comparisons.pairs.shape)
+
+
+def _compared_columns(segments: Segments) -> list[Array]:
+    """Return the columns `[T, ...]` of observations and actions."""
     observations = segments.observations
     if isinstance(observations, Mapping):  # another file may list the keys in another order
-        seen = [observations[key] for key in sorted(observations)]
-    else:
-        seen = [observations]
-    ids = segment_ids(segments, [*seen, segments.actions])
-    return ids[place].reshape(comparisons.pairs.shape)
+        return [*(observations[key] for key in sorted(observations)), segments.actions]
+    return [observations, segments.actions]
 
 
 def _windows(segments: Segments, rows: IntArray) -> Segments:
