@@ -119,7 +119,7 @@ def evaluate_policy(
     episodes: int = 20,
     seed: int,
     deterministic: bool = True,
-    parallel: int = 4,
+    parallel: int = 20,
     max_steps: int | None = None,
 ) -> PolicyReport:
     """Evaluate a policy by the returns of whole episodes in the environment's own reward.
@@ -136,7 +136,8 @@ def evaluate_policy(
         seed: of the first episode; choose one that training did not use.
         deterministic: passed to the policy; the default evaluates what it has learned rather than
             how it explores.
-        parallel: `V`, environments stepped side by side so that the policy sees batches.
+        parallel: `V`, most environments stepped side by side, so that the policy sees batches. With
+            20, it takes little time beside them.
         max_steps: steps after which episodes are cut off, for environments that never end.
 
     Raises:
@@ -199,9 +200,8 @@ def evaluate_policies(
     and the function that makes the environment by pickle. More `processes` than processor cores are
     of no use; 1 stays in this process.
 
-    The settings are those of `evaluate_policy`, with the same seeds for each policy. With 20
-    environments in `parallel`, the policy takes little time beside them. `on_report` is called with
-    each report as it is done, in any order.
+    The settings are those of `evaluate_policy`, with the same seeds for each policy. `on_report` is
+    called with each report as it is done, in any order.
 
     Returns:
         Reports by name, in the order of `policies`.

@@ -128,6 +128,7 @@ def rollout(
     learned_reward = None if reward is None else as_reward(reward)
     history = History(1 if learned_reward is None else learned_reward.context, count)
     learned: FloatArray | None = None
+    by_returns = policy if isinstance(policy, ReturnConditionedPolicy) else None
     while True:
         with threads():
             actions, state = policy.predict(seen, state, starts, deterministic)
@@ -135,8 +136,8 @@ def rollout(
         if learned_reward is not None:
             history.forget(starts)
             learned = np.array(learned_reward(*history.append(seen, actions)))
-        if isinstance(policy, ReturnConditionedPolicy):
-            policy.earned(state, rewards if learned is None else learned)
+        if by_returns is not None:
+            by_returns.earned(state, rewards if learned is None else learned)
         yield Step(
             seen, actions, state, starts, episodes, rewards, learned, dones, infos, following
         )
