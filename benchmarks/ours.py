@@ -131,6 +131,7 @@ def job() -> Callable[[], dict[str, Any]]:
         model=MLPRewardConfig(hidden=w.HIDDEN, members=1, activation="relu"),
         trainer=RewardTrainerConfig(epochs=w.EPOCHS, batch_size=w.BATCH, noise=0.0),
         teacher=ScriptedTeacher(scale=None),
+        eval_every=0,  # imitation's script does not evaluate while it learns
         seed=0,
     )
 
