@@ -92,6 +92,8 @@ class Networks:
             if dropout is not None:
                 below = below * dropout[layer]
         weight, bias = self._layer(self._last)
+        if weight.shape[1] == 1:  # sums are twice as fast as products here, with their gradients
+            return ((below * weight).sum(2, keepdim=True) + bias).mT
         if below.requires_grad:  # its gradient's products would be slow if transposed
             below.register_hook(Tensor.contiguous)
         return torch.bmm(weight, below.mT) + bias
